@@ -1,0 +1,55 @@
+# Everything a fresh machine needs is installed into .venv by these targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV ?= .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(READY): pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or later is needed: set PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11: set PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[cli,testing]' --group dev
+	@touch $@
+
+.PHONY: setup
+setup: $(READY) ## install the project and its tools into .venv
+
+.PHONY: test
+test: unit integration ## all tests: fast ones, then those on a real etcd
+
+.PHONY: unit
+unit: $(READY) ## the fast tests (no server, no sleep)
+	$(PY) -m pytest tests
+
+.PHONY: integration
+integration: $(READY) ## the tests on a real etcd, which they start and stop
+	$(PY) -m pytest integration
+
+.PHONY: demo
+demo: $(READY) ## the main job: 336,776 flights shared by three processors through deploy, freeze and kill
+	$(PY) examples/flights.py
+
+.PHONY: fmt
+fmt: $(READY) ## format the code
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix-only --quiet .
+
+.PHONY: lint
+lint: $(READY) ## style
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+
+.PHONY: types
+types: $(READY) ## mypy --strict
+	$(VENV)/bin/mypy
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf $(VENV) dist build *.egg-info .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Sticky roles over etcd."""

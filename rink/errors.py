@@ -1,0 +1,102 @@
+"""Every exception that Rink raises on purpose.
+
+    RinkError
+        ConfigError (ValueError)         a setting or a name that cannot be used
+        UsageError                       a call that cannot be made here
+            ForkedProcessError           … in a child process, of its parent's session
+            WrongThreadError             … a blocking call from a callback
+            ClosedError                  … after close or leave
+        JoinError                        the group could not be joined
+            MemberNameTaken              another live record has this name
+        SessionLost                      the session ended while something waited on it
+        RoleError
+            RoleTimeout (TimeoutError)   await_role waited for its whole timeout
+            RoleLost                     raised by Role.raise_if_lost
+        StateError                       what lies in etcd is not ours or cannot be read
+        EtcdError
+            EtcdUnavailable              no endpoint answered within the deadline
+            EtcdAuth                     user, password, token or permission refused
+            EtcdTls                      certificate or handshake refused
+            EtcdCompacted                the revision asked for has been compacted
+            EtcdClusterChanged           another cluster, or one whose history went back
+
+"Not mine" is None and loss is a signal (`role.lost`): neither is an exception.
+"""
+
+from __future__ import annotations
+
+
+class RinkError(Exception):
+    """Anything that Rink raises on purpose."""
+
+
+class ConfigError(RinkError, ValueError):
+    """A setting or a name that cannot be used."""
+
+
+class UsageError(RinkError):
+    """A call that cannot be made here; nothing was changed by it."""
+
+
+class ForkedProcessError(UsageError):
+    """A session of the parent process was used in a forked child."""
+
+
+class WrongThreadError(UsageError):
+    """A blocking call was made from a callback, which would wait for itself."""
+
+
+class ClosedError(UsageError):
+    """The session or the Rink has been closed."""
+
+
+class JoinError(RinkError):
+    """The group could not be joined."""
+
+
+class MemberNameTaken(JoinError):  # noqa: N818 - the name is public and fixed
+    """Another live record in the group has this member's name."""
+
+
+class SessionLost(RinkError):  # noqa: N818 - the name is public and fixed
+    """The session ended while something waited on it."""
+
+
+class RoleError(RinkError):
+    """Something about one role."""
+
+
+class RoleTimeout(RoleError, TimeoutError):  # noqa: N818 - the name is public and fixed
+    """The role was not granted within the caller's timeout."""
+
+
+class RoleLost(RoleError):  # noqa: N818 - the name is public and fixed
+    """The role is no longer held."""
+
+
+class StateError(RinkError):
+    """What lies in etcd is not ours or cannot be read; the message names the key."""
+
+
+class EtcdError(RinkError):
+    """A call to etcd that did not succeed; the message names the endpoints."""
+
+
+class EtcdUnavailable(EtcdError):  # noqa: N818 - the name is public and fixed
+    """No endpoint answered within the deadline; a transaction may still have been applied."""
+
+
+class EtcdAuth(EtcdError):  # noqa: N818 - the name is public and fixed
+    """User, password, token or permission was refused."""
+
+
+class EtcdTls(EtcdError):  # noqa: N818 - the name is public and fixed
+    """The certificate or the TLS handshake was refused."""
+
+
+class EtcdCompacted(EtcdError):  # noqa: N818 - the name is public and fixed
+    """The revision asked for has been compacted away."""
+
+
+class EtcdClusterChanged(EtcdError):  # noqa: N818 - the name is public and fixed
+    """Another cluster answered, or this one's history went back (restored from a backup)."""

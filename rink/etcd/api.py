@@ -1,0 +1,229 @@
+"""What the engine asks of an etcd: values, and the one interface that has two homes.
+
+`rink.etcd.client.Client` speaks to a real cluster; `rink.testing.memory.MemoryEtcd` keeps the
+same promises in this process. Both are run through one shared test suite. Only what Rink uses is
+here; field names follow etcd's public rpc.proto.
+
+Keys and values are bytes: what lies in the key range may not be ours.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Protocol
+
+import attrs
+
+
+@attrs.frozen
+class Header:
+    """Who answered, and how far it had got."""
+
+    cluster_id: int
+    member_id: int
+    revision: int
+    raft_term: int
+
+
+@attrs.frozen
+class KeyValue:
+    """One key as etcd holds it; `lease` is 0 where none is bound."""
+
+    key: bytes
+    value: bytes
+    create_revision: int
+    mod_revision: int
+    version: int
+    lease: int
+
+
+class Target(enum.Enum):
+    """What a `Compare` looks at; each is 0 for a key that does not exist."""
+
+    VERSION = "version"
+    CREATE = "create_revision"
+    MOD = "mod_revision"
+
+
+@attrs.frozen
+class Compare:
+    """A guard of a transaction: the key's target equals this value."""
+
+    key: bytes
+    target: Target
+    value: int
+
+
+@attrs.frozen
+class Put:
+    """Write a key, bound to a lease unless that is 0."""
+
+    key: bytes
+    value: bytes
+    lease: int = 0
+
+
+@attrs.frozen
+class Get:
+    """Read a key, or all keys in [key, range_end)."""
+
+    key: bytes
+    range_end: bytes = b""
+
+
+@attrs.frozen
+class Delete:
+    """Remove a key, or all keys in [key, range_end)."""
+
+    key: bytes
+    range_end: bytes = b""
+
+
+Op = Put | Get | Delete
+
+
+@attrs.frozen
+class TxnResult:
+    """An answered transaction; `results` has one entry per operation of the branch that ran.
+
+    An entry holds the key-values of a Get, and is empty for a Put or a Delete.
+    """
+
+    header: Header
+    succeeded: bool
+    results: tuple[tuple[KeyValue, ...], ...]
+
+
+@attrs.frozen
+class RangeResult:
+    """A linearizable read; `header.revision` is the revision it is true at."""
+
+    header: Header
+    kvs: tuple[KeyValue, ...]
+
+
+@attrs.frozen
+class LeaseGranted:
+    """A new lease; `ttl` in seconds is what etcd granted, which may be more than was asked."""
+
+    header: Header
+    lease: int
+    ttl: int
+
+
+@attrs.frozen
+class Event:
+    """One change seen by a watch; a deletion has an empty value and the deletion's mod_revision."""
+
+    kv: KeyValue
+    deleted: bool
+
+
+@attrs.frozen
+class WatchEvents:
+    """All changes of one or more whole revisions, in order; never a part of a revision."""
+
+    revision: int
+    events: tuple[Event, ...]
+
+
+@attrs.frozen
+class WatchBroken:
+    """The watch cannot go on without a new list, and has stopped: compacted, or another cluster.
+
+    Lost connections are not reported this way: the watch resumes those by itself.
+    """
+
+    error: Exception
+
+
+@attrs.frozen
+class KeepAliveAnswer:
+    """The answer to one keepalive; `ttl` 0 means that the lease is gone.
+
+    `sent_at` is the clock's reading just before that very request was sent.
+    """
+
+    lease: int
+    sent_at: float
+    ttl: int
+
+
+class Watch(Protocol):
+    """A running watch."""
+
+    def close(self) -> None:
+        """Stop it; nothing is delivered once this has returned, except from within a delivery."""
+        ...
+
+
+class KeepAlives(Protocol):
+    """One keepalive stream for many leases."""
+
+    def send(self, lease: int) -> None:
+        """Ask for one renewal; never blocks, and says nothing where the stream is down."""
+        ...
+
+    def close(self) -> None:
+        """End the stream."""
+        ...
+
+
+class Etcd(Protocol):
+    """An etcd cluster.
+
+    Every call has a deadline (`timeout` in seconds, the client's own where None) that covers all
+    endpoints tried, and raises a `rink.EtcdError` when it ends without an answer. A transaction
+    that raised may still be applied, now or later.
+    """
+
+    def range(
+        self, key: bytes, range_end: bytes = b"", *, timeout: float | None = None
+    ) -> RangeResult:
+        """Read [key, range_end) linearizably (one key where range_end is empty)."""
+        ...
+
+    def txn(
+        self,
+        compare: tuple[Compare, ...],
+        then: tuple[Op, ...],
+        otherwise: tuple[Op, ...] = (),
+        *,
+        timeout: float | None = None,
+    ) -> TxnResult:
+        """Run one branch atomically. It is sent once: a lost answer raises, it is not retried."""
+        ...
+
+    def grant(self, ttl: int, *, timeout: float | None = None) -> LeaseGranted:
+        """Take a new lease for `ttl` seconds."""
+        ...
+
+    def revoke(self, lease: int, *, timeout: float | None = None) -> None:
+        """End a lease, deleting the keys bound to it; one that etcd does not know is fine."""
+        ...
+
+    def time_to_live(self, lease: int, *, timeout: float | None = None) -> int:
+        """Seconds that a lease has left; -1 where etcd does not know it."""
+        ...
+
+    def watch(
+        self,
+        key: bytes,
+        range_end: bytes,
+        start_revision: int,
+        deliver: Callable[[WatchEvents | WatchBroken], None],
+    ) -> Watch:
+        """Deliver all changes in [key, range_end) from a revision on, none lost and none twice.
+
+        `deliver` is called on a thread of the watch's own, one call at a time.
+        """
+        ...
+
+    def keepalives(self, deliver: Callable[[KeepAliveAnswer], None]) -> KeepAlives:
+        """Open the keepalive stream; it reconnects by itself. `deliver` runs on its thread."""
+        ...
+
+    def close(self) -> None:
+        """Close every channel, watch and stream."""
+        ...
