@@ -1,0 +1,99 @@
+"""Who may hold a role: the claims of others, and the gate through which every grant goes (R2).
+
+The rules that hold in this file:
+
+* A record claims a role when the role lies in one of its shares or in its draining list. One that
+  cannot be read, or a share whose scheme cannot be computed here, claims everything. A record
+  without a lease claims nothing.
+* A `Gate` is everything about one view that a grant depends on, frozen. A new one is published
+  whenever the view, the record or the session changes, so a caller may do its computing on a gate
+  without a lock: under the lock it need only see that its gate is still the published one.
+
+Deliberately absent: the session's deadline and unreleased handles. They change without a new view
+and are looked at under the lock, by `Table.take`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from rink.core import schemes
+from rink.core.placement import Placement
+from rink.core.values import Member, Share
+from rink.core.view import View
+
+
+@attrs.frozen
+class Obstacles:
+    """The claims of other members that this view's newest version does not already rule out.
+
+    In a settled group there are none: two members' shares of one version never meet.
+    """
+
+    draining: Mapping[str, str] = attrs.field(factory=dict)
+    shares: tuple[tuple[str, Share], ...] = ()
+    everything: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, view: View, me: str, owned: Mapping[str, Share]) -> Obstacles:
+        """Collect them; `owned` is every member's share of the newest version."""
+        draining: dict[str, str] = {}
+        shares: list[tuple[str, Share]] = []
+        everything: list[tuple[str, str]] = []
+        for member in view.by_age:
+            if member.name == me:
+                continue
+            if member.record is None:
+                everything.append((member.name, f"its record {member.problem}"))
+                continue
+            draining.update(dict.fromkeys(member.record.draining, member.name))
+            for share in member.record.shares:
+                if share == owned.get(member.name):
+                    continue
+                if schemes.can_follow(share.scheme):
+                    shares.append((member.name, share))
+                else:
+                    reason = f"it claims by scheme {share.scheme!r}, which is not known here"
+                    everything.append((member.name, reason))
+        return cls(draining, tuple(shares), tuple(everything))
+
+    def to(self, role: str, placement: Placement) -> str:
+        """Return who is in the way of a role and why, or an empty string."""
+        for name, reason in self.everything:
+            return f"{name}: {reason}"
+        if role in self.draining:
+            return f"{self.draining[role]}: has not let go of it yet"
+        for name, share in self.shares:
+            if share.has(role, placement.rank(role, share.scheme, share.size)):
+                return f"{name}: still claims it, as rank {share.rank} of {share.size}"
+        return ""
+
+
+@attrs.frozen(eq=False)
+class Gate:
+    """What a grant depends on, as of one view. A gate without a share lets nothing through."""
+
+    share: Share | None
+    obstacles: Obstacles
+    token: int
+    version: int
+    closed_because: str
+    ranks: Mapping[str, int | None]
+
+    def is_mine(self, role: str, placement: Placement) -> bool:
+        """Whether the role lies in the share; the scheme may be called: hold no lock."""
+        share = self.share
+        return share is not None and share.has(
+            role, placement.rank(role, share.scheme, share.size)
+        )
+
+    def obstacle(self, role: str, placement: Placement) -> str:
+        """Return why a role of the share cannot be granted now, or an empty string."""
+        return self.closed_because or self.obstacles.to(role, placement)
+
+
+def closed(because: str) -> Gate:
+    """Return a gate that lets nothing through."""
+    return Gate(None, Obstacles(), 0, 0, because, {})

@@ -1,0 +1,116 @@
+"""Records, versions and requests as JSON, and entries of the view from raw keys and values.
+
+What cannot be read is never an exception here: it becomes an entry that says so, because a member
+must be able to go on living beside it. A record of an unknown format claims everything; a version
+of one stops all grants (R4).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+import cattrs
+
+from rink.core import keys
+from rink.core.values import (
+    FORMAT,
+    Asked,
+    Clutter,
+    Entry,
+    Member,
+    Proclaimed,
+    Record,
+    Request,
+    Share,
+    Version,
+)
+
+T = TypeVar("T", Record, Version, Request)
+
+
+def _strict(value: Any, kind: type) -> Any:
+    """Take JSON's own types only: cattrs would turn 1 into "1" and a string into a tuple."""
+    if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else kind):
+        raise TypeError(f"{value!r} is not a {kind.__name__}")
+    if kind is str:
+        value.encode()  # a lone surrogate is legal JSON, and no name
+    return kind(value)
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple(_strict(name, str) for name in _strict(value, list))
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+_converter = cattrs.Converter(omit_if_default=False, forbid_extra_keys=False)
+for _kind in (str, int, float):
+    _converter.register_structure_hook(_kind, lambda value, kind: _strict(value, kind))
+_converter.register_structure_hook_func(
+    lambda kind: kind == frozenset[str], lambda value, _: frozenset(_names(value))
+)
+_converter.register_structure_hook_func(
+    lambda kind: kind == tuple[str, ...], lambda value, _: _names(value)
+)
+_converter.register_unstructure_hook(
+    Share,
+    lambda share: {
+        "rank": share.rank,
+        "size": share.size,
+        "scheme": share.scheme,
+        # Pins are rare: a share without any is written, compared and read in the short form.
+        **({"gained": sorted(share.gained)} if share.gained else {}),
+        **({"taken": sorted(share.taken)} if share.taken else {}),
+    },
+)
+
+
+def encode(value: Record | Version | Request) -> bytes:
+    """Return the JSON of a value, with its format number first."""
+    fields = {"format": FORMAT, **_converter.unstructure(value)}
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def read(
+    root: bytes, key: bytes, value: bytes, create_revision: int, mod_revision: int, lease: int
+) -> Entry:
+    """Turn one key of a group's range into an entry of the view."""
+    try:
+        path = key.removeprefix(root).decode()
+    except UnicodeDecodeError:
+        return Clutter(repr(key), "not a key that Rink writes")
+    kind, _, segment = path.partition("/")
+    name = keys.decode(segment)
+    if kind + "/" == keys.MEMBERS and name is not None:
+        record, problem = _read(value, Record)
+        return Member(name, record, create_revision, mod_revision, lease, problem)
+    if kind + "/" == keys.VERSIONS and len(segment) == 16 and segment.isdecimal() and int(segment):
+        version, problem = _read(value, Version)
+        if version is not None and version.number != int(segment):
+            version, problem = None, f"is version {version.number} by its content"
+        if version is not None and len(set(version.ranks)) != len(version.ranks):
+            version, problem = None, "ranks one member twice"
+        return Proclaimed(int(segment), version, mod_revision, len(value), problem)
+    if kind + "/" == keys.REQUESTS and name is not None:
+        request, problem = _read(value, Request)
+        return Asked(name, request, mod_revision, problem)
+    return Clutter(path, "not a key that Rink writes")
+
+
+def _read(value: bytes, kind: type[T]) -> tuple[T | None, str]:
+    try:
+        fields = json.loads(value, parse_constant=_no_constant)
+    except ValueError:
+        return None, "is not JSON"
+    if not isinstance(fields, dict):
+        return None, "is not a JSON object"
+    if fields.get("format") != FORMAT:
+        return None, f"has format {fields.get('format')!r}; this Rink reads format {FORMAT}"
+    try:
+        return _converter.structure(fields, kind), ""
+    except (cattrs.BaseValidationError, TypeError, ValueError, KeyError) as error:
+        reasons = cattrs.transform_error(error) if isinstance(error, ExceptionGroup) else [error]
+        return None, "cannot be read: " + "; ".join(str(reason) for reason in reasons)

@@ -1,0 +1,87 @@
+"""Under which keys a group lies, and back from a key to what it names.
+
+Names are percent-encoded, so `BTC/ETH`, `..`, spaces and any unicode are legal, and no key of one
+name is ever a prefix of another name's range: the range of a group ends its prefix with `/`, and
+an encoded name never holds one.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote, unquote
+
+import attrs
+
+from rink.errors import ConfigError
+
+NAME_LIMIT_BYTES = 8_192
+"""How long a percent-encoded name may be: etcd takes longer keys, people cannot read them."""
+
+MEMBERS = "members/"
+VERSIONS = "versions/"
+REQUESTS = "requests/"
+
+
+def check_name(what: str, name: object) -> str:
+    """Return the name, or raise a ConfigError that says what was wrong with it.
+
+    Args:
+        what: what the name is of, for the message: "group", "member" or "role".
+        name: any non-empty string that UTF-8 can carry, up to 8 kB when percent-encoded.
+    """
+    if not isinstance(name, str):
+        raise ConfigError(f"{what} name must be a str, not {type(name).__name__}: {name!r}")
+    if not name:
+        raise ConfigError(f"{what} name is empty: give it at least one character")
+    try:
+        size = len(encode(name))
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{what} name {name!r} is not valid unicode: {error}") from error
+    if size > NAME_LIMIT_BYTES:
+        raise ConfigError(
+            f"{what} name {name[:40]!r}… takes {size} bytes when percent-encoded; "
+            f"the limit is {NAME_LIMIT_BYTES}"
+        )
+    return name
+
+
+def encode(name: str) -> str:
+    """Percent-encode a name so that it is one path segment: no `/`, and never `.` or `..`."""
+    return quote(name, safe="").replace(".", "%2E") if name.strip(".") == "" else quote(name, safe="")
+
+
+def decode(segment: str) -> str | None:
+    """Return the name behind a segment, or None where no name is encoded that way."""
+    name = unquote(segment, errors="surrogateescape")
+    try:
+        return name if name and encode(name) == segment else None
+    except UnicodeEncodeError:
+        return None
+
+
+@attrs.frozen
+class Keys:
+    """The keys of one group."""
+
+    root: bytes
+
+    @classmethod
+    def of(cls, prefix: str, group: str) -> Keys:
+        """Return the keys of a group under a prefix such as `rink/`."""
+        return cls(f"{prefix}{encode(group)}/".encode())
+
+    @property
+    def end(self) -> bytes:
+        """The end of the group's range: `root` ends in `/`, and `0` follows it."""
+        return self.root[:-1] + b"0"
+
+    def member(self, name: str) -> bytes:
+        """Return the key of a member's record."""
+        return self.root + f"{MEMBERS}{encode(name)}".encode()
+
+    def version(self, number: int) -> bytes:
+        """Return the key of a version; keys sort as their numbers do."""
+        return self.root + f"{VERSIONS}{number:016d}".encode()
+
+    def request(self, request_id: str) -> bytes:
+        """Return the key of an operator's request."""
+        return self.root + f"{REQUESTS}{encode(request_id)}".encode()

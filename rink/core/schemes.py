@@ -1,0 +1,307 @@
+"""Schemes: which rank, of `size` ranks, a role belongs to.
+
+A scheme is a pure function with a name. The name lies in etcd, in versions and in records, so
+two members that read the same name must compute the same ranks: that is what the no-overlap
+promise rests on. Hence a name has exactly one spelling, and a custom scheme's name carries its
+version and a hash over samples of what it computes.
+
+Deliberately absent: locks. The registry is a dictionary with single, atomic reads and writes,
+the tables of `balanced` are immutable and may at worst be computed twice, and a user's function
+is called with nothing held.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Protocol
+
+import attrs
+
+from rink.core.hashing import fnv1a64, jump_hash
+from rink.errors import ConfigError
+
+MAX_PARTITIONS = 100_000
+"""The largest P of `balanced:P`: its tables then take 4 MB and a fifth of a second."""
+
+MAX_SIZE = 2**31 - 1
+"""The largest number of ranks: Go's jump hash returns 32 bits."""
+
+SchemeFunction = Callable[[str, int], int]
+"""A custom scheme: (role, size) -> rank, with size ≥ 1 and 0 ≤ rank < size."""
+
+
+class UnknownScheme(ConfigError):  # noqa: N818 - named as the other public errors are
+    """A scheme of this name cannot be computed here; the message names it and says why."""
+
+
+class SchemeFailed(ConfigError):  # noqa: N818 - named as the other public errors are
+    """A custom scheme's function gave no rank; the message names scheme, role and size."""
+
+
+class Scheme(Protocol):
+    """A named pure function from a role to a rank; any thread may call it."""
+
+    @property
+    def name(self) -> str:
+        """The one spelling under which every member finds this scheme."""
+
+    def rank(self, role: str, size: int) -> int | None:
+        """The rank of a role.
+
+        Args:
+            role: The role's name.
+            size: The number of ranks, 0 ≤ size ≤ `MAX_SIZE` (not checked here).
+
+        Returns:
+            0 ≤ rank < size; None if, and only if, size is 0.
+
+        Raises:
+            SchemeFailed: A custom scheme's function raised, or returned no such rank.
+        """
+
+
+@attrs.frozen
+class _Jump:
+    """FNV-1a 64, then jump hash: what Go Rink does."""
+
+    name: str = "jump"
+
+    def rank(self, role: str, size: int) -> int | None:
+        return jump_hash(fnv1a64(role), size) if size else None
+
+
+@attrs.frozen
+class _Balanced:
+    """The partitions `…/0` to `…/P-1` spread evenly; any other name follows jump."""
+
+    name: str
+    partitions: int
+
+    def rank(self, role: str, size: int) -> int | None:
+        _, slash, index = role.rpartition("/")
+        # The length first: int() of a very long run of digits is slow, then refused.
+        if not slash or len(index) > len(str(MAX_PARTITIONS)) or not _CANONICAL.fullmatch(index):
+            return JUMP.rank(role, size)
+        partition = int(index)
+        if partition >= self.partitions:
+            return JUMP.rank(role, size)
+        return _balanced_rank(self.partitions, partition, size) if size else None
+
+
+@attrs.frozen
+class _Custom:
+    """A user's function, with what it returns checked at every call."""
+
+    name: str
+    function: SchemeFunction
+
+    def rank(self, role: str, size: int) -> int | None:
+        return _call(self.function, self.name, role, size) if size else None
+
+
+JUMP: Scheme = _Jump()
+
+_CANONICAL = re.compile(r"0|[1-9][0-9]*")
+_BALANCED = re.compile(r"balanced:([1-9][0-9]*)")
+_WORD = re.compile(r"[A-Za-z0-9_.-]+")
+_custom: dict[str, Scheme] = {}
+
+
+def find(name: str) -> Scheme:
+    """The scheme of a name: `jump`, `balanced:P`, or a registered one.
+
+    Args:
+        name: Its one spelling; P is a decimal without leading zeros, 1 ≤ P ≤ `MAX_PARTITIONS`.
+
+    Returns:
+        The scheme.
+
+    Raises:
+        UnknownScheme: There is no such scheme in this process.
+    """
+    if name == JUMP.name:
+        return JUMP
+    if not isinstance(name, str):
+        raise UnknownScheme(f"a scheme's name is a str, not {type(name).__name__}")
+    if (custom := _custom.get(name)) is not None:
+        return custom
+    if not name.startswith("balanced:"):
+        raise UnknownScheme(
+            f"scheme {name!r} is not known here: it is neither 'jump' nor 'balanced:P', "
+            f"and this process has registered no scheme of that name, version and behaviour"
+        )
+    match = _BALANCED.fullmatch(name)
+    # The length first, as above: the name may come from another member's record.
+    if match is None or len(match[1]) > len(str(MAX_PARTITIONS)) or int(match[1]) > MAX_PARTITIONS:
+        raise UnknownScheme(
+            f"scheme {name!r} is not known here: what follows 'balanced:' is the number of "
+            f"partitions, 1 to {MAX_PARTITIONS}, in digits without leading zeros"
+        )
+    return _Balanced(name, int(match[1]))
+
+
+def can_follow(name: str) -> bool:
+    """Whether this process can compute the scheme of that name."""
+    try:
+        find(name)
+    except UnknownScheme:
+        return False
+    return True
+
+
+def rank_of(role: str, size: int, scheme: str = "jump") -> int | None:
+    """The rank that owns a role, for anyone who computes owners outside a Rink.
+
+    Args:
+        role: The role's name; the empty one has a rank too, though no group grants it.
+        size: The number of ranks, 0 ≤ size ≤ 2**31 - 1.
+        scheme: A scheme's name, see `find`.
+
+    Returns:
+        0 ≤ rank < size; None if, and only if, size is 0.
+
+    Raises:
+        ConfigError: The role is not a str or has no UTF-8 form, or the size is out of range.
+        UnknownScheme: There is no such scheme in this process.
+        SchemeFailed: A custom scheme's function raised, or returned no such rank.
+    """
+    if not isinstance(role, str):
+        raise ConfigError(f"a role's name is a str, not {type(role).__name__}: {role!r}")
+    if isinstance(size, bool) or not isinstance(size, int):
+        raise ConfigError(f"the size is an int, not {type(size).__name__}: {size!r}")
+    if not 0 <= size <= MAX_SIZE:
+        raise ConfigError(f"the size is 0 to {MAX_SIZE}, not {size}")
+    try:
+        return find(scheme).rank(role, size)
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"the role's name {role!r} has no UTF-8 form: {error}") from error
+
+
+def register(function: SchemeFunction, name: str, version: str | int) -> str:
+    """Makes a function of yours a scheme of this process.
+
+    Every member of the group registers the same function. It must be pure and total: the same
+    rank for the same role and size, in every process, on every machine, for any role. It is
+    called here on fixed samples, whose hash becomes part of the scheme's name; so other code is
+    another scheme wherever the samples show it. They cannot show everything: raise the version
+    with each change. Registering the same scheme again changes nothing.
+
+    Args:
+        function: (role, size) -> rank, with size ≥ 1 and 0 ≤ rank < size; called on any
+            thread, and on several at once.
+        name: One or more of `A-Z a-z 0-9 _ . -`.
+        version: Of the function: a number, or the same characters.
+
+    Returns:
+        The scheme's full name, such as `mine@2#1f3a9c04b7de`, for `Rink(scheme=…)`.
+
+    Raises:
+        ConfigError: The function cannot be called, the name or version has other characters,
+            or two calls with the same role and size gave two ranks.
+        SchemeFailed: The function raised, or returned no rank, on a sample.
+    """
+    if not callable(function):
+        raise ConfigError(f"a scheme is a function (role, size) -> rank, not {function!r}")
+    if not _is_word(name):
+        raise ConfigError(f"a scheme's name consists of A-Z a-z 0-9 _ . - and is not {name!r}")
+    if isinstance(version, bool) or not _is_word(str(version)):
+        raise ConfigError(
+            f"scheme {name!r} needs a version of A-Z a-z 0-9 _ . - and not {version!r}"
+        )
+    label = f"{name}@{version}"
+    ranks = _sample(function, label)
+    if ranks != _sample(function, label):
+        raise ConfigError(
+            f"scheme {label!r} is not pure: asked twice for the same roles and sizes, "
+            f"it gave different ranks"
+        )
+    digest = hashlib.sha256(",".join(map(str, ranks)).encode()).hexdigest()
+    full = f"{label}#{digest[:12]}"
+    # The first one stays: a group may be living by it at this moment.
+    _custom.setdefault(full, _Custom(full, function))
+    return full
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and _WORD.fullmatch(value) is not None
+
+
+# Part of every custom scheme's name: a change here makes each of them another scheme.
+_SAMPLE_SIZES = (1, 2, 3, 4, 5, 7, 8, 10, 16, 31, 64, 100, 1000)
+_SAMPLE_ROLES = (
+    *("leader", "test", "BTC/ETH", "job 17", "Ünïcode", "日本語", "🛷", "..", "%2F", "x" * 200),
+    *(f"orders/{index}" for index in range(32)),
+    *(f"job-{index}" for index in range(32)),
+)
+
+
+def _sample(function: SchemeFunction, label: str) -> list[int]:
+    return [_call(function, label, role, size) for size in _SAMPLE_SIZES for role in _SAMPLE_ROLES]
+
+
+def _call(function: SchemeFunction, name: str, role: str, size: int) -> int:
+    try:
+        rank = function(role, size)
+    except Exception as error:
+        raise SchemeFailed(
+            f"scheme {name!r} raised {type(error).__name__} for role {role!r} and "
+            f"size {size}: {error}"
+        ) from error
+    if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < size:
+        raise SchemeFailed(
+            f"scheme {name!r} returned {rank!r} for role {role!r} and size {size}: "
+            f"a rank is an int from 0 to {size - 1}"
+        )
+    return rank
+
+
+def _balanced_rank(partitions: int, partition: int, size: int) -> int:
+    # A rank never leaves a path for another, so the owner is the last one below `size`.
+    starts, ranks = _balanced_paths(partitions, _table_size(partitions, size))
+    start = starts[partition]
+    return ranks[bisect_left(ranks, size, start, starts[partition + 1]) - 1]
+
+
+def _table_size(partitions: int, size: int) -> int:
+    # Rounded up to a power of two, so that a group that grows by one finds its table ready;
+    # ranks beyond the number of partitions own nothing and change nothing.
+    return min(partitions, 1 << (size - 1).bit_length())
+
+
+@lru_cache(maxsize=16)
+def _balanced_paths(partitions: int, size: int) -> tuple[array[int], array[int]]:
+    """Every partition's path: the ranks it belongs to, one after the other, while ranks are added.
+
+    A partition only ever moves to the rank just added, so a path is an ascending list of ranks,
+    as it is in jump hash, and one table answers every size up to its own.
+
+    With n ranks, those below P mod n hold one partition more than the rest. Rank n then takes
+    P // (n + 1) partitions, one by one from whoever is fullest, the highest rank first among
+    equals: from P mod n - 1 downwards and on from n - 1, round and round. Each gives its
+    highest-numbered partition. That leaves the n + 1 in the same shape, and since rank n must
+    get that many and nothing else moves, no scheme that is balanced moves fewer. Taking a rank
+    away is the same step backwards. After `runnel-rebalance.rst`, which does it for two workers.
+
+    The work is P (1 + 1/2 + … + 1/size): 0.2 s for 100,000 partitions and 1,000 ranks.
+
+    Returns:
+        All paths in one array, and P + 1 offsets at which each of them starts and ends.
+    """
+    paths = [[0] for _ in range(partitions)]
+    held = [list(range(partitions))]
+    for new in range(1, size):
+        fullest = partitions % new - 1
+        taken = [held[(fullest - step) % new].pop() for step in range(partitions // (new + 1))]
+        for partition in taken:
+            paths[partition].append(new)
+        held.append(sorted(taken))
+    starts, ranks = array("L", [0]), array("L")
+    for path in paths:
+        ranks.extend(path)
+        starts.append(len(ranks))
+    return starts, ranks

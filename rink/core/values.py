@@ -1,0 +1,139 @@
+"""The values that lie in etcd, as Python: `Record`, `Version`, `Request`, and what reads give.
+
+Everything here is frozen. `rink.core.codec` turns these into JSON and back; `rink.core.keys` says
+under which keys they lie.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+import attrs
+
+FORMAT = 1
+"""The format number this code writes; a value with another one claims everything."""
+
+
+class Phase(enum.Enum):
+    """What a member says of itself in its record."""
+
+    ACTIVE = "active"
+    LEAVING = "leaving"
+
+
+@attrs.frozen
+class Share:
+    """What one ranked member owns in one version.
+
+    A role is in it when the scheme maps it to `rank` of `size` and it is not in `taken` (pinned
+    to somebody else), or when it is in `gained` (pinned to this member).
+    """
+
+    rank: int
+    size: int
+    scheme: str
+    gained: frozenset[str] = frozenset()
+    taken: frozenset[str] = frozenset()
+
+    def has(self, role: str, rank: int | None) -> bool:
+        """Whether the role is in this share, given the rank that the scheme maps it to."""
+        return role in self.gained or (rank == self.rank and role not in self.taken)
+
+
+@attrs.frozen
+class Record:
+    """What a member says under its own key; only that member writes it (R1)."""
+
+    incarnation: str
+    ttl: int
+    phase: Phase = Phase.ACTIVE
+    rebalance_delay: float = 60.0
+    version: int = 0
+    shares: tuple[Share, ...] = ()
+    draining: tuple[str, ...] = ()
+    schemes: tuple[str, ...] = ("jump",)
+    address: str = ""
+    labels: Mapping[str, str] = attrs.field(factory=dict, hash=False)
+    joined: str = ""
+
+
+@attrs.frozen
+class Version:
+    """An immutable map from rank to member; `ranks[i]` is the member with rank i."""
+
+    number: int
+    ranks: tuple[str, ...]
+    scheme: str
+    pins: Mapping[str, str] = attrs.field(factory=dict, hash=False)
+    token_base: int = 0
+    because: tuple[str, ...] = ()
+    by: str = ""
+    proclaimed: str = ""
+
+
+class Wish(enum.Enum):
+    """What an operator may ask the leader for."""
+
+    PIN = "pin"
+    UNPIN = "unpin"
+    TOKEN_BASE = "token_base"
+
+
+@attrs.frozen
+class Request:
+    """An operator's wish: pin `role` to `member`, unpin it, or raise the token base."""
+
+    wish: Wish
+    role: str = ""
+    member: str = ""
+    token_base: int = 0
+
+
+@attrs.frozen
+class Member:
+    """A record as the view has it; `record` is None where it cannot be read."""
+
+    name: str
+    record: Record | None
+    create_revision: int
+    mod_revision: int
+    lease: int
+    problem: str = ""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether a member of this or a known-to-be-later Rink wrote it, bound to a lease."""
+        return self.lease != 0 and self.record is not None
+
+
+@attrs.frozen
+class Proclaimed:
+    """A version as the view has it; `version` is None where it cannot be read."""
+
+    number: int
+    version: Version | None
+    mod_revision: int
+    bytes: int
+    problem: str = ""
+
+
+@attrs.frozen
+class Asked:
+    """A request as the view has it; `request` is None where it cannot be read."""
+
+    id: str
+    request: Request | None
+    mod_revision: int
+    problem: str = ""
+
+
+@attrs.frozen
+class Clutter:
+    """A key in the group's range that no Rink writes; it is reported and left alone."""
+
+    key: str
+    problem: str
+
+
+Entry = Member | Proclaimed | Asked | Clutter

@@ -1,0 +1,129 @@
+"""A member's view: the fold of the group's whole key range up to one etcd revision.
+
+A `View` is immutable; `listed` and `changed` return the next one. What follows from a view alone
+is derived here, once per view at most, so that no state is kept that a view already says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+
+import attrs
+
+from rink.core.values import Asked, Clutter, Entry, Member, Proclaimed, Share, Version
+
+RankOf = Callable[[str, str, int], int | None]
+"""(role, scheme, size) -> the rank that the scheme maps the role to."""
+
+
+@attrs.frozen
+class Gone:
+    """A deleted key, as the entry that was read from it or would have been."""
+
+    kind: type[Entry]
+    id: str | int
+
+
+Change = Entry | Gone
+
+
+def gone(entry: Entry) -> Gone:
+    """Return the deletion of an entry."""
+    return Gone(type(entry), _id(entry))
+
+
+def _id(entry: Entry) -> str | int:
+    match entry:
+        case Member(name=name):
+            return name
+        case Proclaimed(number=number):
+            return number
+        case Asked(id=request_id):
+            return request_id
+        case Clutter(key=key):
+            return key
+
+
+@attrs.frozen(slots=False)  # cached_property needs a __dict__
+class View:
+    """What lies in the group's key range at `revision`; 0 is the view before the first list."""
+
+    revision: int = 0
+    members: Mapping[str, Member] = attrs.field(factory=dict)
+    versions: Mapping[int, Proclaimed] = attrs.field(factory=dict)
+    requests: Mapping[str, Asked] = attrs.field(factory=dict)
+    clutter: Mapping[str, Clutter] = attrs.field(factory=dict)
+
+    @classmethod
+    def listed(cls, revision: int, entries: Iterable[Entry]) -> View:
+        """Return the view that a list of the whole range gives."""
+        return cls().changed(revision, entries)
+
+    def changed(self, revision: int, changes: Iterable[Change]) -> View:
+        """Return the view with the changes of one or more whole revisions folded in."""
+        folds: dict[type[Entry], dict[str | int, Entry]] = {
+            Member: dict(self.members),
+            Proclaimed: dict(self.versions),
+            Asked: dict(self.requests),
+            Clutter: dict(self.clutter),
+        }
+        for change in changes:
+            if isinstance(change, Gone):
+                folds[change.kind].pop(change.id, None)
+            else:
+                folds[type(change)][_id(change)] = change
+        return View(revision, *folds.values())  # type: ignore[arg-type]  # one dict per kind, in order
+
+    @cached_property
+    def newest(self) -> Proclaimed | None:
+        """The version with the highest number; its `version` is None where it cannot be read."""
+        return self.versions[max(self.versions)] if self.versions else None
+
+    @property
+    def version(self) -> Version | None:
+        """The newest version, where there is one that can be read."""
+        return self.newest.version if self.newest else None
+
+    @cached_property
+    def by_age(self) -> tuple[Member, ...]:
+        """The records bound to a lease, oldest (lowest create revision) first."""
+        bound = (member for member in self.members.values() if member.lease)
+        return tuple(sorted(bound, key=lambda member: (member.create_revision, member.name)))
+
+    @cached_property
+    def leader(self) -> Member | None:
+        """The oldest record of a member: etcd's own election rule."""
+        return next((member for member in self.by_age if member.is_ours), None)
+
+
+def shares_of(version: Version, rank_of: RankOf) -> dict[str, Share]:
+    """Return every ranked member's share of a version."""
+    size = len(version.ranks)
+    ranked = {name: rank for rank, name in enumerate(version.ranks)}
+    gained: dict[str, set[str]] = {}
+    taken: dict[str, set[str]] = {}
+    for role, name in version.pins.items():
+        home = rank_of(role, version.scheme, size)
+        if name in ranked and home is not None and version.ranks[home] != name:
+            gained.setdefault(name, set()).add(role)
+            taken.setdefault(version.ranks[home], set()).add(role)
+    return {
+        name: Share(
+            rank,
+            size,
+            version.scheme,
+            frozenset(gained.get(name, ())),
+            frozenset(taken.get(name, ())),
+        )
+        for name, rank in ranked.items()
+    }
+
+
+def owner_of(version: Version, role: str, rank_of: RankOf) -> str | None:
+    """Return the member that owns a role in a version, or None where nobody is ranked."""
+    pinned = version.pins.get(role)
+    if pinned is not None and pinned in version.ranks:
+        return pinned
+    rank = rank_of(role, version.scheme, len(version.ranks))
+    return None if rank is None else version.ranks[rank]
