@@ -252,12 +252,16 @@ def _call(function: SchemeFunction, name: str, role: str, size: int) -> int:
             f"scheme {name!r} raised {type(error).__name__} for role {role!r} and "
             f"size {size}: {error}"
         ) from error
-    if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < size:
+    if not _is_rank(rank, size):
         raise SchemeFailed(
             f"scheme {name!r} returned {rank!r} for role {role!r} and size {size}: "
             f"a rank is an int from 0 to {size - 1}"
         )
     return rank
+
+
+def _is_rank(value: object, size: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < size
 
 
 def _balanced_rank(partitions: int, partition: int, size: int) -> int:
