@@ -64,6 +64,8 @@ class Table:
         The checks of R2 that are left for the lock: the gate is the published one, the clock is
         before the deadline, and no handle of an earlier, lost grant is unreleased.
         """
+        if role in self.held:
+            return self.join(role, now)
         if gate is not self.gate or gate.share is None or now >= self.deadline:
             return None
         if role in self.lost:
@@ -117,7 +119,7 @@ class Table:
 
     def grant(self, role: str, now: float) -> list[Wait]:
         """Give a role of the open gate to everyone here who waits for it."""
-        hold = self.join(role, now) or self.take(self.gate, role, now)
+        hold = self.take(self.gate, role, now)
         if hold is None:
             return []
         waiting = self.waits.pop(role)
