@@ -32,6 +32,14 @@ unit: $(READY) ## the fast tests (no server, no sleep)
 integration: $(READY) ## the tests on a real etcd, which they start and stop
 	$(PY) -m pytest integration
 
+.PHONY: golden
+golden: ## remake the ranks that Go computes and the tests compare ours with (needs Go)
+	cd tests/core/golden && go run . ranks.gz
+
+.PHONY: evenness
+evenness: $(READY) ## how evenly the schemes spread jobs, and how fast
+	$(PY) bench/evenness.py
+
 .PHONY: demo
 demo: $(READY) ## the main job: 336,776 flights shared by three processors through deploy, freeze and kill
 	$(PY) examples/flights.py
@@ -49,6 +57,15 @@ lint: $(READY) ## style
 .PHONY: types
 types: $(READY) ## mypy --strict
 	$(VENV)/bin/mypy
+
+.PHONY: proto
+proto: ## generate rink/etcd/proto/*_pb2.py from the .proto, with tools in a venv of their own
+	# 1.62.3 writes code that runs on protobuf 4 to 7; newer generators refuse older protobufs.
+	tools=$$(mktemp -d) && trap 'rm -rf "$$tools"' EXIT \
+	&& $(PYTHON) -m venv $$tools \
+	&& $$tools/bin/pip install -q 'grpcio-tools==1.62.3' 'mypy-protobuf==3.6.0' 'setuptools<81' \
+	&& PATH=$$tools/bin:$$PATH $$tools/bin/python -m grpc_tools.protoc -I. --python_out=. --mypy_out=. \
+		rink/etcd/proto/rinketcd.proto
 
 .PHONY: clean
 clean: ## remove what was built

