@@ -95,6 +95,21 @@ def test_the_vectors_of_go_rinks_own_tests(role, size, rank):
 
 
 @pytest.mark.parametrize(
+    ("role", "size", "rank"),
+    [
+        ("role-0", 100_000, 75_180),
+        ("role-0", MAX_SIZE, 184_891_625),
+        ("role-1", MAX_SIZE, 1_721_678_676),
+        # The one name in 30 million whose rank shows in which order the floats are taken.
+        ("role-19361890", MAX_SIZE, 1_947_592_953),
+    ],
+)
+def test_sizes_that_no_group_has_are_ranked_as_in_go(role, size, rank):
+    """Found by running Go's packages; the golden file stops at 64."""
+    assert rank_of(role, size) == rank
+
+
+@pytest.mark.parametrize(
     ("text", "value"),
     [("", 0xCBF29CE484222325), ("a", 0xAF63DC4C8601EC8C), ("foobar", 0x85944171F73967E8)],
 )
