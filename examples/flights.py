@@ -1,0 +1,94 @@
+"""336,776 flights, three processes, one rolling deploy, one freeze, one kill: is it all there?
+
+Every job (one carrier on one day) is a role; Rink decides which processor has it, and a small
+store refuses whatever comes with a stale token. At the end the totals are compared with those of
+one plain pass over the file. Exit status 0: equal, and nothing overlapped; 1: not so; 2: the demo
+itself could not be carried out.
+
+The code to read is flights_demo/processor.py (the work) and flights_demo/store.py (the fence).
+"""
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from flights_demo import report
+from flights_demo.data import ALL_YEAR, make_jobs, plain_totals, read_flights
+from flights_demo.display import make_display
+from flights_demo.orchestrate import Demo, DemoError, Settings
+from rich.console import Console
+
+from rink.testing import local_etcd
+
+
+def main() -> int:
+    told = parse_arguments()
+    # With --json, standard output is the report's alone.
+    console = Console(stderr=told.json)
+    directory = Path(tempfile.mkdtemp(prefix="rink-flights-"))
+    settings = Settings(
+        directory=directory,
+        seconds=told.seconds,
+        ttl=told.ttl,
+        months=told.months,
+        seed=told.seed,
+        fence=not told.no_fence,
+    )
+    try:
+        result = carry_out(settings, console)
+    except DemoError as error:
+        console.print(f"The demo could not be carried out: {error}", style="red", markup=False)
+        return 2
+    except KeyboardInterrupt:
+        console.print("Stopped.")
+        return 2
+    finally:
+        if told.keep:
+            console.print(f"Event files and store kept in {directory}", soft_wrap=True)
+        else:
+            shutil.rmtree(directory)
+    if told.json:
+        print(json.dumps(result, indent=2))
+    else:
+        report.show(result, console)
+    return 0 if result["ok"] else 1
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=45, help="how long the work should last")
+    parser.add_argument("--months", type=int, default=ALL_YEAR, help="take only the first months")
+    parser.add_argument("--quick", action="store_true", help="three months in fifteen seconds")
+    parser.add_argument(
+        "--ttl", type=float, default=3, help="seconds a silent member keeps its roles"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="decides whom the mishaps hit")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument("--keep", action="store_true", help="keep the event files and the store")
+    # Shows that the checks notice it when the store accepts stale writes.
+    parser.add_argument("--no-fence", action="store_true", help=argparse.SUPPRESS)
+    told = parser.parse_args()
+    if told.quick:
+        told.seconds, told.months = 15, 3
+    if not 3 <= told.months <= ALL_YEAR:
+        parser.error("--months must be 3 to 12")
+    return told
+
+
+def carry_out(settings: Settings, console: Console) -> report.Report:
+    expected = plain_totals(read_flights(settings.months))
+    jobs = make_jobs(read_flights(settings.months))
+    with local_etcd() as etcd, make_display(console) as display:
+        demo = Demo(settings, etcd.endpoint, jobs, display)
+        try:
+            demo.run()
+            return report.build(demo.history, demo.store, expected, ttl=settings.ttl)
+        finally:
+            demo.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,228 @@
+"""What is checked afterwards, from what the processes wrote down: pure functions.
+
+They trust neither Rink nor the store: overlaps are looked for in the processes' own event files,
+and doubled, lost and stale writes in the list of what the store let through.
+"""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from flights_demo.data import Total, Totals
+from flights_demo.events import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One member had one role from `start` to `end`, by its own account."""
+
+    role: str
+    member: str
+    token: int
+    start: float
+    end: float
+    silenced: str = ""  # "frozen" or "killed", where that ended it
+    silenced_at: float = 0.0
+
+    def claim_end(self, lease_left: float) -> float:
+        """Until when nobody else may have the role.
+
+        For a member that fell silent that is not when its own file says that it let go (after
+        the thaw, or never), but the end of its lease, at least `lease_left` after the silence.
+        """
+        return self.silenced_at + lease_left if self.silenced else self.end
+
+
+def holdings(events: Iterable[Event]) -> list[Holding]:
+    """The holdings that the events tell of, by start; what was never let go ends never."""
+    silences: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    begun: dict[tuple[str, str, int], float] = {}
+    ended: dict[tuple[str, str, int], float] = {}
+    for event in sorted(events, key=lambda event: event["at"]):
+        match event["what"]:
+            case "frozen" | "killed" as how:
+                silences[event["target"]].append((event["at"], how))
+            case "granted":
+                begun[event["member"], event["role"], event["token"]] = event["at"]
+            case "released":
+                ended[event["member"], event["role"], event["token"]] = event["at"]
+    found = []
+    for key, start in begun.items():
+        member, role, token = key
+        end = ended.get(key, float("inf"))
+        at, how = next(((at, how) for at, how in silences[member] if start <= at < end), (0.0, ""))
+        end = at if how == "killed" else end
+        found.append(Holding(role, member, token, start, end, how, at))
+    return sorted(found, key=lambda holding: holding.start)
+
+
+def by_role(held: Iterable[Holding]) -> dict[str, list[Holding]]:
+    grouped: dict[str, list[Holding]] = defaultdict(list)
+    for holding in held:
+        grouped[holding.role].append(holding)
+    return grouped
+
+
+def overlaps(held: Iterable[Holding], lease_left: float) -> list[str]:
+    """Every time that a member was granted a role which was still another's. Must be empty."""
+    found = []
+    for role, ones in by_role(held).items():
+        for index, later in enumerate(ones):
+            for earlier in ones[:index]:
+                seconds = earlier.claim_end(lease_left) - later.start
+                if earlier.member != later.member and seconds > 0:
+                    found.append(
+                        f"{role}: {later.member} got it {seconds:.3f} s too early, from {earlier.member}"
+                    )
+    return found
+
+
+def frozen_overlaps(held: Iterable[Holding]) -> list[float]:
+    """For how long a role was also held, by its own account, by a process that had been frozen.
+
+    Nobody can prevent it: the process does not know yet. The store refuses what it writes.
+    """
+    return [
+        min(frozen.end, later.end) - later.start
+        for ones in by_role(held).values()
+        for index, frozen in enumerate(ones)
+        if frozen.silenced == "frozen"
+        for later in ones[index + 1 :]
+        if later.member != frozen.member and later.start < frozen.end
+    ]
+
+
+def tokens_not_rising(held: Iterable[Holding]) -> list[str]:
+    """Every grant whose token is not greater than that of the member before. Must be empty."""
+    return [
+        f"{role}: {later.member} got token {later.token} after {earlier.member}'s {earlier.token}"
+        for role, ones in by_role(held).items()
+        for earlier, later in pairwise(ones)
+        if earlier.member != later.member and later.token <= earlier.token
+    ]
+
+
+def stale_accepted(accepted: Iterable[tuple[str, int, str, int | None, int]]) -> list[str]:
+    """Every write let through after one with a greater token. Must be empty."""
+    highest: dict[str, int] = {}
+    found = []
+    for role, token, member, _first, _count in accepted:
+        if token < highest.get(role, token):
+            found.append(f"{role}: {member} wrote with {token} after {highest[role]}")
+        highest[role] = max(token, highest.get(role, token))
+    return found
+
+
+def wrong_chunks(
+    accepted: Iterable[tuple[str, int, str, int | None, int]], sizes: Mapping[str, int]
+) -> list[str]:
+    """Every job whose chunks do not cover it exactly once and in order. Must be empty."""
+    reached = dict.fromkeys(sizes, 0)
+    found = []
+    for role, _token, member, first, count in accepted:
+        if first is None:
+            continue  # the board
+        if first != reached[role]:
+            how = "again" if first < reached[role] else "with a hole before it"
+            found.append(f"{role}: {member} wrote from {first} {how} ({reached[role]} reached)")
+        reached[role] = max(reached[role], first + count)
+    found += [
+        f"{role}: {reached[role]} of {sizes[role]}"
+        for role in sizes
+        if reached[role] != sizes[role]
+    ]
+    return found
+
+
+def wrong_totals(got: Totals, expected: Totals) -> list[str]:
+    """Every carrier and month whose total differs. Must be empty."""
+    return [
+        f"{carrier} in month {month}: {got.get((carrier, month))}, expected {expected.get((carrier, month))}"
+        for carrier, month in sorted(got.keys() | expected.keys())
+        if got.get((carrier, month)) != expected.get((carrier, month))
+    ]
+
+
+def grand_total(totals: Totals) -> Total:
+    return sum(totals.values(), Total())
+
+
+def gaps(held: Iterable[Holding], phases: list[tuple[float, str]]) -> dict[str, list[float]]:
+    """For how long nobody had a role between two holders, by what ended the first.
+
+    Meant for the long-held roles: a job's role is free most of the time, with nobody waiting.
+    """
+    found: dict[str, list[float]] = defaultdict(list)
+    for ones in by_role(held).values():
+        for earlier, later in pairwise(ones):
+            if earlier.silenced:
+                found[earlier.silenced].append(later.start - earlier.silenced_at)
+            else:
+                planned = phase_at(phases, earlier.end).startswith("deploy")
+                kind = "replaced" if planned else "rebalanced"
+                found[kind].append(later.start - earlier.end)
+    return dict(found)
+
+
+def phase_at(phases: list[tuple[float, str]], at: float) -> str:
+    return next((name for start, name in reversed(phases) if start <= at), "")
+
+
+def summary(seconds: list[float]) -> dict[str, float]:
+    return {
+        "count": len(seconds),
+        "p50_ms": round(statistics.median(seconds) * 1000, 1),
+        "max_ms": round(max(seconds) * 1000, 1),
+    }
+
+
+def moves_in_deploy(held: Iterable[Holding], phases: list[tuple[float, str]]) -> dict[str, int]:
+    """How many times each role changed its holder during the rolling deploy."""
+    return {
+        role: sum(
+            phase_at(phases, later.start).startswith("deploy") and earlier.member != later.member
+            for earlier, later in pairwise(ones)
+        )
+        for role, ones in by_role(held).items()
+    }
+
+
+def versions(events: Iterable[Event]) -> tuple[dict[int, list[str]], list[str]]:
+    """The version log as all members saw it together, and where two of them saw different things."""
+    seen: dict[int, list[str]] = {}
+    differing = []
+    for event in events:
+        if event["what"] == "version":
+            known = seen.setdefault(event["number"], event["ranks"])
+            if known != event["ranks"]:
+                differing.append(f"version {event['number']}: {known} and {event['ranks']}")
+    return dict(sorted(seen.items())), differing
+
+
+def rank_histories(log: Mapping[int, list[str]]) -> list[list[str]]:
+    """For each rank, the members that have had it, in order."""
+    histories: list[list[str]] = []
+    for _number, ranks in sorted(log.items()):
+        for rank, member in enumerate(ranks):
+            if rank == len(histories):
+                histories.append([])
+            if not histories[rank] or histories[rank][-1] != member:
+                histories[rank].append(member)
+    return histories
+
+
+def rank_moves(events: Iterable[Event]) -> dict[str, dict[int, int]]:
+    """How often each rank changed its member, by phase of the demo."""
+    moves: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    phase, newest, had = "", 0, dict[int, str]()
+    for event in events:
+        if event["what"] == "phase":
+            phase = event["name"].split()[0]  # "deploy 2/3" is "deploy"
+        elif event["what"] == "version" and event["number"] > newest:
+            newest = event["number"]
+            for rank, member in enumerate(event["ranks"]):
+                moves[phase][rank] += had.get(rank, member) != member
+                had[rank] = member
+    return {phase: dict(ranks) for phase, ranks in moves.items()}

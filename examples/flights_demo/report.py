@@ -1,0 +1,204 @@
+"""What came out: built from the events and the store, shown as tables or as JSON."""
+
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from flights_demo import checks
+from flights_demo.data import Totals
+from flights_demo.events import Event
+from flights_demo.store import Store
+
+Report = dict[str, Any]
+SHOWN = 3  # lines of a kind
+MISHAPS = ("deploy", "freeze", "thaw", "kill")
+
+
+def build(history: list[Event], store: Store, expected: Totals, *, ttl: float) -> Report:
+    held = checks.holdings(history)
+    long_held = [holding for holding in held if holding.role.startswith("carrier/")]
+    phases = [(event["at"], event["name"]) for event in history if event["what"] == "phase"]
+    log, versions_differing = checks.versions(history)
+    # That everybody leaves at the end is no move worth telling of.
+    working = [event for event in history if event["at"] < at_of(phases, "stop")]
+    histories = checks.rank_histories(checks.versions(working)[0])
+    moves = checks.rank_moves(working)
+    accepted, refused, sizes = store.accepted(), store.refused(), store.sizes()
+    totals = store.totals()
+    frozen = checks.frozen_overlaps(held)
+    deploy_moves = checks.moves_in_deploy(long_held, phases)
+    undone = [job for job, size in sizes.items() if store.position(job) != size]
+
+    # A silent member's lease runs for at least this long: it was renewed at most a sixth of the
+    # TTL before, and Rink itself stops a margin (here half a second) before the end.
+    lease_left = ttl * 5 / 6 - 0.5
+    # Each of these must be empty.
+    faults = {
+        "totals that differ": checks.wrong_totals(totals, expected),
+        "jobs not done": undone,
+        "chunks doubled or lost": checks.wrong_chunks(accepted, sizes),
+        "overlaps among live processes": checks.overlaps(held, lease_left),
+        "stale writes accepted": checks.stale_accepted(accepted),
+        "tokens not rising": checks.tokens_not_rising(held),
+        "versions seen differently": versions_differing,
+    }
+    if not refused:
+        faults["the fence was never put to the test"] = ["no stale write was refused"]
+    return {
+        "ok": not any(faults.values()),
+        "seconds": round(history[-1]["at"] - history[0]["at"], 1),
+        "faults": {
+            name: {"count": len(found), "first": found[:SHOWN]} for name, found in faults.items()
+        },
+        "flights": {
+            "got": asdict(checks.grand_total(totals)),
+            "expected": asdict(checks.grand_total(expected)),
+            "carrier_months": len(expected),
+        },
+        "jobs": len(sizes),
+        "grants": len(held),
+        "writes": {
+            "chunks": sum(first is not None for _, _, _, first, _ in accepted),
+            "all": len(accepted),
+            "stale_refused": len(refused),
+            "refused": [
+                f"{role}: {member} with token {token}, after {highest}"
+                for role, token, highest, member in refused
+            ],
+        },
+        "frozen_overlap": {"roles": len(frozen), "longest_s": round(max(frozen, default=0.0), 3)},
+        "versions": len(log),
+        "ranks": [
+            {
+                "rank": rank,
+                "members": members,
+                "moves": {phase: moves.get(phase, {}).get(rank, 0) for phase in MISHAPS},
+            }
+            for rank, members in enumerate(histories)
+        ],
+        "deploy_moves_per_role": {
+            "roles": len(deploy_moves),
+            "least": min(deploy_moves.values(), default=0),
+            "most": max(deploy_moves.values(), default=0),
+        },
+        "gaps": {
+            kind: checks.summary(seconds)
+            for kind, seconds in checks.gaps(long_held, phases).items()
+        },
+    }
+
+
+def at_of(phases: list[tuple[float, str]], name: str) -> float:
+    return next((at for at, phase in phases if phase == name), float("inf"))
+
+
+GAP_TITLES = {
+    "replaced": "planned replacement",
+    "rebalanced": "rank added or given up",
+    "frozen": "frozen, until the lease ended",
+    "killed": "killed, until the lease ended",
+}
+
+
+def show(report: Report, console: Console) -> None:
+    frozen, writes = report["frozen_overlap"], report["writes"]
+    moves = report["deploy_moves_per_role"]
+    console.print()
+    console.print(_ranks(report))
+    console.print(
+        f"In the deploy each of the {moves['roles']} long-held roles moved"
+        f" {_times(moves['least'], moves['most'])}.\n"
+    )
+    console.print(_gaps(report))
+    console.print(
+        f"After its thaw the frozen process thought for up to {frozen['longest_s']:.2f} s that it"
+        f" still held\n{frozen['roles']} roles which had moved on. Nobody can prevent that, but the"
+        f" store can refuse\nwhat it writes: {writes['stale_refused']} stale writes refused."
+    )
+    _first(console, "refused", writes["refused"], "cyan")
+    console.print()
+    console.print(_faults(report))
+    for name, found in report["faults"].items():
+        _first(console, name, found["first"], "red")
+    console.print()
+    console.print(_totals(report))
+    verdict = (
+        "[bold green]Equal, to the flight: nothing lost, nothing doubled.[/]"
+        if report["ok"]
+        else "[bold red]NOT as promised; see the lines above.[/]"
+    )
+    console.print(f"{verdict} {report['seconds']:.0f} s.")
+
+
+def _first(console: Console, name: str, lines: list[str], style: str) -> None:
+    for line in lines[:SHOWN]:
+        console.print(f"  {name}: {line}", style=style, highlight=False, markup=False)
+    if len(lines) > SHOWN:
+        console.print(f"  … and {len(lines) - SHOWN} more", style=style, highlight=False)
+
+
+def _ranks(report: Report) -> Table:
+    table = Table(title=f"Each rank's moves, over {report['versions']} versions")
+    table.add_column("rank", justify="right")
+    table.add_column("members, in order")
+    for phase in MISHAPS:
+        table.add_column(phase, justify="right")
+    for rank in report["ranks"]:
+        counts = [str(rank["moves"][phase]) for phase in MISHAPS]
+        table.add_row(str(rank["rank"]), " → ".join(rank["members"]), *counts)
+    return table
+
+
+def _times(least: int, most: int) -> str:
+    if least == most:
+        return "exactly once" if most == 1 else f"{most} times"
+    return f"{least} to {most} times"
+
+
+def _gaps(report: Report) -> Table:
+    table = Table(title="Gaps: how long nobody had a long-held role")
+    table.add_column("the holder before was …")
+    for heading in ("hand-overs", "p50", "longest"):
+        table.add_column(heading, justify="right")
+    for kind, title in GAP_TITLES.items():
+        if gap := report["gaps"].get(kind):
+            table.add_row(title, str(gap["count"]), _time(gap["p50_ms"]), _time(gap["max_ms"]))
+    return table
+
+
+def _time(ms: float) -> str:
+    return f"{ms / 1000:.2f} s" if ms >= 1000 else f"{ms:.1f} ms"
+
+
+def _totals(report: Report) -> Table:
+    flights = report["flights"]
+    table = Table(title=f"Totals, over {flights['carrier_months']} pairs of carrier and month")
+    for heading in ("", "by the processors", "in one plain pass", ""):
+        table.add_column(heading, justify="right")
+    for key, title in (
+        ("flights", "flights"),
+        ("cancelled", "cancelled"),
+        ("delay", "minutes of departure delay"),
+    ):
+        got, expected = flights["got"][key], flights["expected"][key]
+        table.add_row(title, f"{got:,}", f"{expected:,}", _mark(got == expected))
+    return table
+
+
+def _faults(report: Report) -> Table:
+    table = Table(
+        title=f"{report['jobs']:,} jobs, {report['grants']:,} grants, "
+        f"{report['writes']['all']:,} writes"
+    )
+    table.add_column("must be none")
+    table.add_column("found", justify="right")
+    table.add_column("")
+    for name, found in report["faults"].items():
+        table.add_row(name, str(found["count"]), _mark(not found["count"]))
+    return table
+
+
+def _mark(good: bool) -> str:
+    return "[green]✓[/]" if good else "[bold red]✗[/]"
