@@ -1,0 +1,281 @@
+"""The state of an in-memory etcd: revisions, keys, history and leases, as the real one keeps them.
+
+A plain state machine: no threads, no locks, no clock (the time is an argument). What the shared
+suite in `tests/testing` and `integration/testing` holds:
+
+- one revision per transaction that changed something, and one per lease that ends, however many
+  keys that took; a transaction that deletes nothing makes none;
+- a transaction is refused whole, before any of it is applied, for what etcd refuses;
+- operations of one branch see the earlier ones of that branch.
+
+Where this store is kinder than etcd: a lease ends exactly when its time is over (etcd looks every
+half second, and a new leader grants every lease its whole time again), and a watch that begins at
+the very revision of a compaction is still told what was deleted there.
+"""
+
+from __future__ import annotations
+
+import bisect
+import copy
+import math
+from typing import TYPE_CHECKING
+
+import attrs
+
+from rink.errors import EtcdCompacted, EtcdError
+from rink.etcd.api import (
+    Compare,
+    Delete,
+    Event,
+    Get,
+    Header,
+    KeyValue,
+    LeaseGranted,
+    Op,
+    Put,
+    RangeResult,
+    Target,
+    TxnResult,
+    WatchEvents,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MIN_TTL_S = 2  # one and a half of etcd's default election timeout, in whole seconds
+MAX_OPS = 128  # etcd's defaults for one transaction and one request
+MAX_REQUEST_BYTES = 3 << 19
+
+
+@attrs.define
+class _Lease:
+    number: int
+    ttl: int
+    ends_at: float
+    keys: set[bytes] = attrs.Factory(set)
+
+
+def in_range(key: bytes, start: bytes, range_end: bytes) -> bool:
+    """Whether etcd counts the key to [start, range_end); a range end of one zero byte is no end."""
+    if not range_end:
+        return key == start
+    return key >= start and (range_end == b"\0" or key < range_end)
+
+
+@attrs.define
+class Store:
+    """One etcd's state.
+
+    Attributes:
+        revision: the newest; an empty etcd begins at 1.
+        compacted: history before this revision is gone.
+    """
+
+    cluster_id: int = 0xC105
+    member_id: int = 0x3E3
+    raft_term: int = 2
+    revision: int = 1
+    compacted: int = 0
+    _kvs: dict[bytes, KeyValue] = attrs.Factory(dict)
+    _keys: list[bytes] = attrs.Factory(list)  # sorted, for ranges
+    _history: list[WatchEvents] = attrs.Factory(list)  # one entry per revision
+    _leases: dict[int, _Lease] = attrs.Factory(dict)
+    _last_lease: int = 0x694D_0000
+
+    @property
+    def header(self) -> Header:
+        """What stands above every answer given now."""
+        return Header(self.cluster_id, self.member_id, self.revision, self.raft_term)
+
+    def range(self, key: bytes, range_end: bytes) -> RangeResult:
+        """Read [key, range_end), in the order of the keys.
+
+        Raises:
+            EtcdError: the key is empty.
+        """
+        _refuse_empty(key)
+        return RangeResult(self.header, self._get(key, range_end))
+
+    def txn(
+        self, compare: tuple[Compare, ...], then: tuple[Op, ...], otherwise: tuple[Op, ...]
+    ) -> TxnResult:
+        """Run one branch.
+
+        Raises:
+            EtcdError: refused, with etcd's own words; nothing was changed.
+        """
+        _refuse_unfit(compare, then, otherwise)
+        succeeded = all(self._target(each) == each.value for each in compare)
+        branch = then if succeeded else otherwise
+        for op in branch:
+            if isinstance(op, Put) and op.lease and op.lease not in self._leases:
+                raise EtcdError("etcdserver: requested lease not found")
+        revision = self.revision + 1
+        events: list[Event] = []
+        results: list[tuple[KeyValue, ...]] = []
+        for op in branch:
+            match op:
+                case Get(key, range_end):
+                    results.append(self._get(key, range_end))
+                case Put(key, value, lease):
+                    events.append(self._put(key, value, lease, revision))
+                    results.append(())
+                case Delete(key, range_end):
+                    events += [self._delete(kv, revision) for kv in self._get(key, range_end)]
+                    results.append(())
+        self._commit(events)
+        return TxnResult(self.header, succeeded, tuple(results))
+
+    def grant(self, ttl: int, now: float) -> LeaseGranted:
+        """Take a new lease that ends `ttl` seconds after `now`, and not before two."""
+        self._last_lease += 1
+        ttl = max(ttl, MIN_TTL_S)
+        self._leases[self._last_lease] = _Lease(self._last_lease, ttl, now + ttl)
+        return LeaseGranted(self.header, self._last_lease, ttl)
+
+    def keep_alive(self, lease: int, now: float) -> int:
+        """Begin a lease's time anew; the TTL in seconds, 0 where there is no such lease."""
+        known = self._leases.get(lease)
+        if known is None:
+            return 0
+        known.ends_at = now + known.ttl
+        return known.ttl
+
+    def time_to_live(self, lease: int, now: float) -> int:
+        """Whole seconds that a lease has left, -1 where there is no such lease."""
+        known = self._leases.get(lease)
+        return -1 if known is None else math.floor(known.ends_at - now)
+
+    def revoke(self, lease: int) -> None:
+        """End a lease: its keys are deleted in one revision. An unknown one is fine."""
+        known = self._leases.pop(lease, None)
+        if known is not None:
+            revision = self.revision + 1
+            self._commit([self._delete(self._kvs[key], revision) for key in sorted(known.keys)])
+
+    def expire(self, now: float) -> None:
+        """End every lease whose time is over, in the order in which they end."""
+        over = [each for each in self._leases.values() if each.ends_at <= now]
+        for each in sorted(over, key=lambda lease: (lease.ends_at, lease.number)):
+            self.revoke(each.number)
+
+    @property
+    def next_expiry(self) -> float | None:
+        """When the next lease ends if nobody renews it, on the clock that `now` comes from."""
+        return min((lease.ends_at for lease in self._leases.values()), default=None)
+
+    def compact(self, revision: int) -> None:
+        """Forget the history before a revision.
+
+        Raises:
+            EtcdCompacted: it has been compacted already.
+            EtcdError: it is yet to come.
+        """
+        if revision <= self.compacted:
+            raise EtcdCompacted("etcdserver: mvcc: required revision has been compacted")
+        if revision > self.revision:
+            raise EtcdError("etcdserver: mvcc: required revision is a future revision")
+        self.compacted = revision
+        self._history = [entry for entry in self._history if entry.revision >= revision]
+
+    def changes(self, key: bytes, range_end: bytes, start: int) -> Iterator[WatchEvents]:
+        """What happened in [key, range_end) from a revision on, one entry per revision."""
+        for entry in self._history[bisect.bisect_left(self._history, start, key=_revision) :]:
+            events = tuple(e for e in entry.events if in_range(e.kv.key, key, range_end))
+            if events:
+                yield WatchEvents(entry.revision, events)
+
+    def copy(self) -> Store:
+        """A copy that shares nothing with this store, as a backup is."""
+        return copy.deepcopy(self)
+
+    def restored(self, backup: Store, now: float) -> Store:
+        """What etcd's restore makes of a backup: another cluster, with the old revisions.
+
+        Its leases have their whole time again, as after each start of etcd.
+        """
+        new = backup.copy()
+        new.cluster_id = self.cluster_id + 1
+        new.raft_term = 2
+        new._last_lease = self._last_lease  # noqa: SLF001 - etcd's numbers are random: none twice
+        for lease in new._leases.values():  # noqa: SLF001
+            lease.ends_at = now + lease.ttl
+        return new
+
+    def _get(self, key: bytes, range_end: bytes) -> tuple[KeyValue, ...]:
+        if not range_end:
+            return (self._kvs[key],) if key in self._kvs else ()
+        first = bisect.bisect_left(self._keys, key)
+        last = len(self._keys) if range_end == b"\0" else bisect.bisect_left(self._keys, range_end)
+        return tuple(self._kvs[each] for each in self._keys[first:last])
+
+    def _target(self, compare: Compare) -> int:
+        kv = self._kvs.get(compare.key)
+        if kv is None:
+            return 0
+        match compare.target:
+            case Target.VERSION:
+                return kv.version
+            case Target.CREATE:
+                return kv.create_revision
+            case Target.MOD:
+                return kv.mod_revision
+
+    def _put(self, key: bytes, value: bytes, lease: int, revision: int) -> Event:
+        old = self._kvs.get(key)
+        if old is None:
+            bisect.insort(self._keys, key)
+            kv = KeyValue(key, value, revision, revision, 1, lease)
+        else:
+            self._unbind(old)
+            kv = KeyValue(key, value, old.create_revision, revision, old.version + 1, lease)
+        self._kvs[key] = kv
+        if lease:
+            self._leases[lease].keys.add(key)
+        return Event(kv, deleted=False)
+
+    def _delete(self, kv: KeyValue, revision: int) -> Event:
+        self._unbind(kv)
+        del self._kvs[kv.key]
+        self._keys.remove(kv.key)
+        return Event(KeyValue(kv.key, b"", 0, revision, 0, 0), deleted=True)
+
+    def _unbind(self, kv: KeyValue) -> None:
+        if kv.lease in self._leases:
+            self._leases[kv.lease].keys.discard(kv.key)
+
+    def _commit(self, events: list[Event]) -> None:
+        if events:
+            self.revision += 1
+            self._history.append(WatchEvents(self.revision, tuple(events)))
+
+
+def _revision(entry: WatchEvents) -> int:
+    return entry.revision
+
+
+def _refuse_empty(key: bytes) -> None:
+    if not key:
+        raise EtcdError("etcdserver: key is not provided")
+
+
+def _refuse_unfit(
+    compare: tuple[Compare, ...], then: tuple[Op, ...], otherwise: tuple[Op, ...]
+) -> None:
+    if max(len(compare), len(then), len(otherwise)) > MAX_OPS:
+        raise EtcdError("etcdserver: too many operations in txn request")
+    for each in (*compare, *then, *otherwise):
+        _refuse_empty(each.key)
+    size = sum(len(op.key) + len(op.value) for op in (*then, *otherwise) if isinstance(op, Put))
+    if size > MAX_REQUEST_BYTES:
+        raise EtcdError("etcdserver: request is too large")
+    for branch in (then, otherwise):
+        puts: set[bytes] = set()
+        for op in branch:
+            if isinstance(op, Put):
+                if op.key in puts:
+                    raise EtcdError("etcdserver: duplicate key given in txn request")
+                puts.add(op.key)
+        for op in branch:
+            if isinstance(op, Delete) and any(in_range(p, op.key, op.range_end) for p in puts):
+                raise EtcdError("etcdserver: duplicate key given in txn request")

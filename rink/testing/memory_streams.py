@@ -1,0 +1,179 @@
+"""Watches and keepalive streams of the in-memory etcd, and how their messages are delivered.
+
+A message waits in its stream's inbox, in order, until a thread of the stream's own delivers it or,
+with a pumped cluster, until somebody calls `pump`. So order within a stream always holds, and
+between streams it is the caller's to choose.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from rink.errors import EtcdClusterChanged, EtcdCompacted
+from rink.etcd.api import KeepAliveAnswer, WatchBroken, WatchEvents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rink.testing.memory_client import MemoryEtcd
+
+M = TypeVar("M")
+
+
+class MemoryStream(Generic[M]):
+    """A stream of messages to one client.
+
+    Attributes:
+        client: whose stream it is.
+    """
+
+    def __init__(self, client: MemoryEtcd, deliver: Callable[[M], None]) -> None:
+        self.client = client
+        self._cluster = client.cluster
+        self._deliver = deliver
+        self._inbox: deque[M] = deque()
+        self._closed = False
+        # The cluster's one lock: what a stream holds changes together with the store.
+        self._changed = threading.Condition(client.cluster.lock)
+        client.cluster.streams.append(self)
+        self._thread: threading.Thread | None = None
+        if not client.cluster.pumped:
+            self._thread = threading.Thread(
+                target=self._run, name=f"memory-etcd-{type(self).__name__}", daemon=True
+            )
+            self._thread.start()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.client!r}, {len(self._inbox)} waiting>"
+
+    @property
+    def pending(self) -> int:
+        """How many messages wait to be delivered."""
+        with self._changed:
+            return len(self._inbox)
+
+    def pump(self) -> bool:
+        """Deliver one message on the caller's thread; False where none waits.
+
+        Only for a pumped cluster.
+        """
+        assert self._thread is None
+        with self._changed:
+            if not self._inbox:
+                return False
+            message = self._take()
+        self._deliver(message)
+        return True
+
+    def close(self) -> None:
+        """End the stream; nothing is delivered once this has returned, except from within."""
+        with self._changed:
+            self._closed = True
+            self._inbox.clear()
+            if self in self._cluster.streams:
+                self._cluster.streams.remove(self)
+            self._changed.notify()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def cut(self) -> None:
+        """The connection is gone, and what was under way on it; with the lock held."""
+        self._inbox.clear()
+
+    def catch_up(self) -> None:
+        """The store has changed, or the connection is back; with the lock held."""
+
+    def _post(self, message: M) -> None:
+        self._inbox.append(message)
+        self._changed.notify()
+
+    def _take(self) -> M:
+        return self._inbox.popleft()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._inbox or self._closed)
+                if self._closed:
+                    return
+                message = self._take()
+            self._deliver(message)
+
+
+class MemoryWatch(MemoryStream[WatchEvents | WatchBroken]):
+    """A watch that resumes after a cut as a client does: behind what it was delivered last."""
+
+    def __init__(
+        self,
+        client: MemoryEtcd,
+        key: bytes,
+        range_end: bytes,
+        start_revision: int,
+        deliver: Callable[[WatchEvents | WatchBroken], None],
+    ) -> None:
+        self._range = key, range_end
+        self._resume_at = start_revision  # where a new connection would start; 0 is: from now on
+        self._send_from = start_revision  # the first revision not yet sent on this connection
+        self._restores = client.cluster.restores
+        self._broken = False
+        super().__init__(client, deliver)
+
+    def cut(self) -> None:
+        """Lose what was sent and not delivered."""
+        super().cut()
+        self._send_from = self._resume_at
+
+    def catch_up(self) -> None:
+        """Send what is new, as one message of whole revisions."""
+        ends = self._broken or (self._inbox and isinstance(self._inbox[-1], WatchBroken))
+        if ends or self.client.is_cut:
+            return
+        store = self._cluster.store
+        if self._restores != self._cluster.restores:
+            error = EtcdClusterChanged("the etcd cluster is another one, or was restored")
+            self._post(WatchBroken(error))
+            return
+        if self._send_from == 0:
+            self._resume_at = self._send_from = store.revision + 1
+        if self._send_from < store.compacted:
+            gone = f"revision {self._send_from} is gone, compacted up to {store.compacted}"
+            self._post(WatchBroken(EtcdCompacted(gone)))
+            return
+        news = list(store.changes(*self._range, self._send_from))
+        # A start in the future stays there.
+        self._send_from = max(self._send_from, store.revision + 1)
+        if news:
+            events = tuple(event for entry in news for event in entry.events)
+            self._post(WatchEvents(news[-1].revision, events))
+
+    def _take(self) -> WatchEvents | WatchBroken:
+        message = super()._take()
+        if isinstance(message, WatchBroken):
+            self._broken = True
+        else:
+            self._resume_at = message.revision + 1
+        return message
+
+
+class MemoryKeepAlives(MemoryStream[KeepAliveAnswer]):
+    """A keepalive stream; a request reaches the store at once, its answer waits in the inbox."""
+
+    def send(self, lease: int) -> None:
+        """Renew a lease, unless the client is cut."""
+        with self._cluster.change() as store:
+            if self._closed or self.client.is_cut:
+                return
+            sent_at = self._cluster.now()
+            ttl = store.keep_alive(lease, sent_at)
+            self._post(KeepAliveAnswer(lease, sent_at, ttl))
+
+    def drop(self) -> None:
+        """Lose the answer that would be delivered next, if one waits."""
+        with self._changed:
+            if self._inbox:
+                self._inbox.popleft()
+
+
+AnyStream = MemoryStream[Any]

@@ -1,0 +1,596 @@
+"""What every `rink.etcd.api.Etcd` must do: one suite for the in-memory one and the real one.
+
+Collected twice, by `tests/testing/test_memory_contract.py` and by
+`integration/testing/test_real_contract.py`; each brings the fixture `world`. Keys of one test lie
+under its own prefix, and nothing is said about absolute revisions, so a server may be shared.
+"""
+
+from __future__ import annotations
+
+import queue
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+from rink.errors import ClosedError, EtcdCompacted, EtcdError, EtcdUnavailable
+from rink.etcd.api import (
+    Compare,
+    Delete,
+    Etcd,
+    Event,
+    Get,
+    KeepAliveAnswer,
+    KeyValue,
+    Put,
+    Target,
+    WatchBroken,
+    WatchEvents,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PATIENCE_S = 10.0  # for what must come; on a busy machine a real server may take its time
+UNKNOWN_LEASE = 0x0BAD
+
+
+@attrs.frozen
+class World:
+    """One etcd to test, empty under `prefix`, with a second client of it."""
+
+    etcd: Etcd
+    other: Etcd
+    prefix: bytes
+    compact: Callable[[int], None]
+    pass_time: Callable[[float], None]  # seconds
+
+    def key(self, name: str) -> bytes:
+        return self.prefix + name.encode()
+
+    @property
+    def end(self) -> bytes:
+        return self.prefix + b"\xff"
+
+    def put(self, name: str, value: bytes = b"", lease: int = 0) -> int:
+        """Write one key; the revision that made."""
+        return self.etcd.txn((), (Put(self.key(name), value, lease),)).header.revision
+
+    def all(self) -> tuple[KeyValue, ...]:
+        return self.etcd.range(self.prefix, self.end).kvs
+
+    def names(self) -> list[str]:
+        return [kv.key.removeprefix(self.prefix).decode() for kv in self.all()]
+
+    def revision(self) -> int:
+        return self.etcd.range(self.prefix).header.revision
+
+
+class Seen:
+    """What a watch or a keepalive stream delivered."""
+
+    def __init__(self) -> None:
+        self.queue: queue.SimpleQueue[WatchEvents | WatchBroken | KeepAliveAnswer] = (
+            queue.SimpleQueue()
+        )
+        self.deliver = self.queue.put
+
+    def events_until(self, revision: int) -> list[Event]:
+        """All events up to a revision, checked to be whole and in order."""
+        events: list[Event] = []
+        done = 0
+        while done < revision:
+            message = self.queue.get(timeout=PATIENCE_S)
+            assert isinstance(message, WatchEvents), message
+            revisions = [event.kv.mod_revision for event in message.events]
+            assert revisions == sorted(revisions)
+            assert revisions[0] > done, "a part of a revision, or one seen before"
+            assert message.revision == revisions[-1]
+            done = message.revision
+            events += message.events
+        return events
+
+    def answers(self, count: int) -> list[KeepAliveAnswer]:
+        found = [self.queue.get(timeout=PATIENCE_S) for _ in range(count)]
+        assert all(isinstance(answer, KeepAliveAnswer) for answer in found)
+        return found
+
+
+def told(events: list[Event], world: World) -> list[tuple[str, bytes | None]]:
+    """Events in short: (name, value), or (name, None) for a deletion."""
+    return [
+        (e.kv.key.removeprefix(world.prefix).decode(), None if e.deleted else e.kv.value)
+        for e in events
+    ]
+
+
+# --------------------------------------------------------------------------- keys and revisions
+
+
+def test_a_write_makes_one_revision_and_reads_tell_it(world):
+    before = world.revision()
+    first = world.put("a", b"1")
+    second = world.put("a", b"2")
+    assert (first, second) == (before + 1, before + 2)
+    answer = world.etcd.range(world.key("a"))
+    assert answer.header.revision == second
+    assert answer.kvs == (KeyValue(world.key("a"), b"2", first, second, 2, 0),)
+
+
+def test_every_answer_has_the_same_cluster_and_term(world):
+    headers = [
+        world.etcd.range(world.key("a")).header,
+        world.etcd.txn((), (Put(world.key("a"), b""),)).header,
+        world.etcd.grant(30).header,
+        world.other.range(world.key("a")).header,
+    ]
+    assert len({(h.cluster_id, h.raft_term) for h in headers}) == 1
+    assert headers[0].cluster_id > 0
+    assert headers[0].raft_term > 0
+    assert headers[0].member_id > 0
+
+
+def test_a_range_is_ordered_by_key_and_ends_before_its_end(world):
+    for name in ("c", "a/1", "b", "a"):
+        world.put(name)
+    assert world.names() == ["a", "a/1", "b", "c"]
+    found = world.etcd.range(world.key("a"), world.key("b")).kvs
+    assert [kv.key for kv in found] == [world.key("a"), world.key("a/1")]
+    assert world.etcd.range(world.key("b"), world.key("a")).kvs == ()
+    assert world.etcd.range(world.key("nothing")).kvs == ()
+
+
+def test_a_range_end_of_one_zero_byte_is_no_end(world):
+    world.put("a")
+    world.put("b")
+    kvs = world.etcd.range(world.key("b"), b"\0").kvs
+    assert world.key("b") in [kv.key for kv in kvs]
+    assert world.key("a") not in [kv.key for kv in kvs]
+
+
+def test_keys_and_values_are_bytes(world):
+    key = world.prefix + bytes(range(256))
+    world.etcd.txn((), (Put(key, bytes(range(256))),))
+    assert world.etcd.range(key).kvs[0].value == bytes(range(256))
+
+
+def test_a_key_written_again_after_its_deletion_is_new(world):
+    world.put("a")
+    world.put("a")
+    world.etcd.txn((), (Delete(world.key("a")),))
+    revision = world.put("a", b"x")
+    (kv,) = world.all()
+    assert (kv.create_revision, kv.mod_revision, kv.version) == (revision, revision, 1)
+
+
+def test_two_clients_share_what_lies_there(world):
+    revision = world.put("a", b"1")
+    answer = world.other.range(world.key("a"))
+    assert answer.header.revision == revision
+    assert answer.kvs[0].value == b"1"
+
+
+# --------------------------------------------------------------------------- transactions
+
+
+def test_a_transaction_is_one_revision_however_much_it_changes(world):
+    world.put("old-1")
+    before = world.put("old-2")
+    then = (Put(world.key("a"), b"1"), Delete(world.key("old"), world.key("old.")))
+    result = world.etcd.txn((), (*then, Put(world.key("b"), b"2")))
+    assert result.succeeded
+    assert result.header.revision == before + 1
+    assert result.results == ((), (), ())
+    assert {(kv.create_revision, kv.mod_revision) for kv in world.all()} == {
+        (before + 1, before + 1)
+    }
+
+
+def test_an_operation_sees_the_earlier_ones_of_its_branch(world):
+    world.put("b")
+    result = world.etcd.txn(
+        (),
+        (
+            Get(world.prefix, world.end),
+            Put(world.key("a"), b"1"),
+            Delete(world.key("b")),
+            Get(world.prefix, world.end),
+        ),
+    )
+    before, _, _, after = result.results
+    assert [kv.key for kv in before] == [world.key("b")]
+    assert after == (
+        KeyValue(world.key("a"), b"1", result.header.revision, result.header.revision, 1, 0),
+    )
+
+
+def test_a_failed_compare_runs_the_other_branch(world):
+    revision = world.put("a", b"1")
+    result = world.etcd.txn(
+        (Compare(world.key("a"), Target.MOD, revision), Compare(world.key("a"), Target.VERSION, 2)),
+        (Put(world.key("a"), b"2"),),
+        (Get(world.key("a")),),
+    )
+    assert not result.succeeded
+    assert result.header.revision == revision
+    assert result.results == ((KeyValue(world.key("a"), b"1", revision, revision, 1, 0),),)
+
+
+@pytest.mark.parametrize("target", list(Target))
+def test_every_target_of_a_missing_key_is_zero(world, target):
+    absent = Compare(world.key("a"), target, 0)
+    assert world.etcd.txn((absent,), (Put(world.key("a"), b""),)).succeeded
+    assert not world.etcd.txn((absent,), (Put(world.key("a"), b""),)).succeeded
+
+
+def test_each_target_compares_its_own_number(world):
+    created = world.put("a")
+    changed = world.put("a")
+    for target, value in ((Target.CREATE, created), (Target.MOD, changed), (Target.VERSION, 2)):
+        assert world.etcd.txn((Compare(world.key("a"), target, value),), ()).succeeded
+        assert not world.etcd.txn((Compare(world.key("a"), target, value + 1),), ()).succeeded
+
+
+def test_a_transaction_that_changes_nothing_makes_no_revision(world):
+    before = world.put("a")
+    result = world.etcd.txn((), (Delete(world.key("b")), Get(world.key("a"))))
+    assert result.header.revision == before
+    assert world.etcd.txn((), ()).header.revision == before
+
+
+def test_overlapping_deletes_are_one_deletion(world):
+    before = world.put("a")
+    watch_from = before + 1
+    result = world.etcd.txn((), (Delete(world.key("a")), Delete(world.prefix, world.end)))
+    seen = Seen()
+    watch = world.etcd.watch(world.prefix, world.end, watch_from, seen.deliver)
+    assert told(seen.events_until(result.header.revision), world) == [("a", None)]
+    watch.close()
+
+
+@pytest.mark.parametrize("branch", ["then", "otherwise"])
+def test_a_key_changed_twice_in_a_branch_is_refused(world, branch):
+    a, b = world.key("a"), world.key("b")
+    for ops in (
+        (Put(a, b"1"), Put(a, b"2")),
+        (Put(a, b"1"), Delete(a)),
+        (Delete(a, b), Put(a, b"1")),
+    ):
+        with pytest.raises(EtcdError, match="duplicate key"):
+            world.etcd.txn((), **{"then": (), "otherwise": (), branch: ops})
+    assert world.all() == ()
+    assert world.etcd.txn((), (Put(a, b""),), (Delete(a),)).succeeded
+
+
+def test_an_empty_key_is_refused(world):
+    for op in (Put(b"", b""), Get(b""), Delete(b"")):
+        with pytest.raises(EtcdError, match="key is not provided"):
+            world.etcd.txn((), (op,))
+    with pytest.raises(EtcdError, match="key is not provided"):
+        world.etcd.txn((Compare(b"", Target.MOD, 0),), ())
+    with pytest.raises(EtcdError, match="key is not provided"):
+        world.etcd.range(b"")
+
+
+def test_a_transaction_has_at_most_128_operations(world):
+    ops = tuple(Put(world.key(f"{i:03}"), b"") for i in range(129))
+    with pytest.raises(EtcdError, match="too many operations"):
+        world.etcd.txn((), ops)
+    assert world.all() == ()
+    world.etcd.txn((), ops[:128])
+    assert len(world.all()) == 128
+
+
+def test_a_request_beyond_one_and_a_half_megabytes_is_refused(world):
+    with pytest.raises(EtcdError, match="too large"):
+        world.etcd.txn((), (Put(world.key("a"), bytes((3 << 19) + 1)),))
+    assert world.all() == ()
+    world.etcd.txn((), (Put(world.key("a"), bytes(1_500_000)),))
+
+
+# --------------------------------------------------------------------------- leases
+
+
+def test_a_lease_lasts_two_seconds_at_least(world):
+    assert world.etcd.grant(1).ttl == 2
+    granted = world.etcd.grant(5)
+    assert granted.ttl == 5
+    assert granted.lease > 0
+    assert world.etcd.time_to_live(granted.lease) in (4, 5)
+
+
+def test_every_grant_is_another_lease(world):
+    assert len({world.etcd.grant(30).lease for _ in range(5)}) == 5
+
+
+def test_an_unknown_lease_has_no_time_to_live_and_may_be_revoked(world):
+    assert world.etcd.time_to_live(UNKNOWN_LEASE) == -1
+    before = world.revision()
+    world.etcd.revoke(UNKNOWN_LEASE)
+    assert world.revision() == before
+
+
+def test_a_put_with_an_unknown_lease_refuses_the_whole_transaction(world):
+    before = world.put("old")
+    with pytest.raises(EtcdError, match="requested lease not found") as caught:
+        world.etcd.txn(
+            (),
+            (
+                Put(world.key("a"), b""),
+                Delete(world.key("old")),
+                Put(world.key("b"), b"", UNKNOWN_LEASE),
+            ),
+        )
+    # Refused is not the same as unanswered: nobody need settle it.
+    assert not isinstance(caught.value, EtcdUnavailable)
+    assert world.names() == ["old"]
+    assert world.revision() == before
+
+
+def test_an_unknown_lease_in_the_branch_that_does_not_run_is_fine(world):
+    bad = (Put(world.key("a"), b"", UNKNOWN_LEASE),)
+    assert world.etcd.txn((), (Put(world.key("b"), b""),), bad).succeeded
+
+
+def test_revoking_deletes_all_keys_of_the_lease_in_one_revision_in_order(world):
+    lease = world.etcd.grant(30).lease
+    for name in ("c", "a", "b"):
+        world.put(name, lease=lease)
+    before = world.put("free")
+    assert {kv.lease for kv in world.all()} == {lease, 0}
+    world.etcd.revoke(lease)
+    assert world.names() == ["free"]
+    assert world.revision() == before + 1
+    assert world.etcd.time_to_live(lease) == -1
+    seen = Seen()
+    watch = world.etcd.watch(world.prefix, world.end, before + 1, seen.deliver)
+    assert told(seen.events_until(before + 1), world) == [("a", None), ("b", None), ("c", None)]
+    watch.close()
+
+
+def test_revoking_a_lease_without_keys_makes_no_revision(world):
+    lease = world.etcd.grant(30).lease
+    before = world.revision()
+    world.etcd.revoke(lease)
+    assert world.revision() == before
+
+
+def test_a_key_belongs_to_the_lease_of_its_last_write(world):
+    first, second = world.etcd.grant(30).lease, world.etcd.grant(30).lease
+    world.put("moved", lease=first)
+    world.put("moved", lease=second)
+    world.put("freed", lease=first)
+    world.put("freed")
+    world.put("gone", lease=first)
+    world.etcd.txn((), (Delete(world.key("gone")),))
+    before = world.put("gone")
+    world.etcd.revoke(first)
+    assert world.names() == ["freed", "gone", "moved"]
+    assert world.revision() == before
+    world.etcd.revoke(second)
+    assert world.names() == ["freed", "gone"]
+
+
+def test_a_lease_that_ends_deletes_its_keys_in_one_revision(world):
+    lease = world.etcd.grant(2).lease
+    world.put("a", lease=lease)
+    before = world.put("b", lease=lease)
+    seen = Seen()
+    watch = world.etcd.watch(world.prefix, world.end, before + 1, seen.deliver)
+    world.pass_time(2.1)
+    assert told(seen.events_until(before + 1), world) == [("a", None), ("b", None)]
+    assert world.etcd.time_to_live(lease) == -1
+    with pytest.raises(EtcdError, match="requested lease not found"):
+        world.put("a", lease=lease)
+    watch.close()
+
+
+# --------------------------------------------------------------------------- keepalives
+
+
+def test_keepalives_are_answered_in_order_each_with_its_own_sending_time(world):
+    leases = [world.etcd.grant(ttl).lease for ttl in (10, 20, 30)]
+    seen = Seen()
+    stream = world.etcd.keepalives(seen.deliver)
+    stream.send(leases[0])
+    (first,) = seen.answers(1)  # so the stream is up: before that a request may go nowhere
+    order = [leases[2], leases[0], UNKNOWN_LEASE, leases[1], leases[1]]
+    for lease in order:
+        stream.send(lease)
+    answers = seen.answers(5)
+    assert [answer.lease for answer in answers] == order
+    assert [answer.ttl for answer in answers] == [30, 10, 0, 20, 20]
+    times = [answer.sent_at for answer in (first, *answers)]
+    assert times == sorted(times)
+    stream.close()
+
+
+def test_a_keepalive_begins_the_lease_anew(world):
+    lease = world.etcd.grant(3).lease
+    world.put("a", lease=lease)
+    seen = Seen()
+    stream = world.etcd.keepalives(seen.deliver)
+    for _ in range(3):
+        world.pass_time(1.4)
+        stream.send(lease)
+        (answer,) = seen.answers(1)
+        assert (answer.lease, answer.ttl) == (lease, 3)
+    assert world.names() == ["a"]
+    stream.close()
+
+
+def test_a_keepalive_of_a_revoked_lease_is_answered_with_zero(world):
+    lease = world.etcd.grant(30).lease
+    world.etcd.revoke(lease)
+    seen = Seen()
+    stream = world.etcd.keepalives(seen.deliver)
+    stream.send(lease)
+    (answer,) = seen.answers(1)
+    assert (answer.lease, answer.ttl) == (lease, 0)
+    stream.close()
+
+
+def test_a_closed_stream_takes_requests_and_answers_none(world):
+    lease = world.etcd.grant(30).lease
+    seen = Seen()
+    stream = world.etcd.keepalives(seen.deliver)
+    stream.close()
+    stream.close()
+    stream.send(lease)
+    assert seen.queue.empty()
+
+
+# --------------------------------------------------------------------------- watches
+
+
+def test_a_watch_replays_history_and_goes_on_with_what_happens(world):
+    start = world.put("a", b"1")
+    world.put("b", b"2")
+    world.etcd.txn((), (Delete(world.key("a")),))
+    seen = Seen()
+    watch = world.etcd.watch(world.prefix, world.end, start, seen.deliver)
+    replayed = seen.events_until(start + 2)
+    world.other.txn((), (Put(world.key("c"), b"3"), Put(world.key("a"), b"4")))
+    live = seen.events_until(start + 3)
+    assert told(replayed, world) == [("a", b"1"), ("b", b"2"), ("a", None)]
+    assert told(live, world) == [("c", b"3"), ("a", b"4")]
+    watch.close()
+
+
+def test_events_carry_the_key_as_it_was_then(world):
+    lease = world.etcd.grant(30).lease
+    start = world.put("a", b"1", lease)
+    world.put("a", b"2")
+    world.etcd.txn((), (Delete(world.key("a")),))
+    seen = Seen()
+    watch = world.etcd.watch(world.key("a"), b"", start, seen.deliver)
+    a = world.key("a")
+    assert seen.events_until(start + 2) == [
+        Event(KeyValue(a, b"1", start, start, 1, lease), deleted=False),
+        Event(KeyValue(a, b"2", start, start + 1, 2, 0), deleted=False),
+        Event(KeyValue(a, b"", 0, start + 2, 0, 0), deleted=True),
+    ]
+    watch.close()
+
+
+def test_a_watch_tells_only_its_range(world):
+    start = world.put("a", b"1")
+    world.put("b", b"2")
+    world.etcd.txn((), (Put(world.key("a/1"), b"3"), Put(world.key("b"), b"4")))
+    end = world.put("a", b"5")
+    one, several = Seen(), Seen()
+    watches = [
+        world.etcd.watch(world.key("a"), b"", start, one.deliver),
+        world.etcd.watch(world.key("a"), world.key("b"), start, several.deliver),
+    ]
+    assert told(one.events_until(end), world) == [("a", b"1"), ("a", b"5")]
+    assert told(several.events_until(end), world) == [("a", b"1"), ("a/1", b"3"), ("a", b"5")]
+    for watch in watches:
+        watch.close()
+
+
+def test_a_watch_may_begin_in_the_future(world):
+    now = world.revision()
+    seen = Seen()
+    watch = world.etcd.watch(world.prefix, world.end, now + 3, seen.deliver)
+    for name in ("a", "b", "c", "d"):
+        world.put(name)
+    assert told(seen.events_until(now + 4), world) == [("c", b""), ("d", b"")]
+    watch.close()
+
+
+def test_a_long_history_arrives_whole(world):
+    value = bytes(10_000)
+    start = world.revision() + 1
+    for i in range(60):
+        world.etcd.txn((), tuple(Put(world.key(f"{j:02}"), value) for j in range(i % 7 + 1)))
+    seen = Seen()
+    watch = world.etcd.watch(world.prefix, world.end, start, seen.deliver)
+    events = seen.events_until(start + 59)
+    assert [(e.kv.mod_revision, e.kv.key) for e in events] == [
+        (start + i, world.key(f"{j:02}")) for i in range(60) for j in range(i % 7 + 1)
+    ]
+    watch.close()
+
+
+def test_a_compacted_start_breaks_the_watch(world):
+    start = world.put("a")
+    world.put("a")
+    world.compact(world.put("a"))
+    seen = Seen()
+    watch = world.etcd.watch(world.prefix, world.end, start, seen.deliver)
+    message = seen.queue.get(timeout=PATIENCE_S)
+    assert isinstance(message, WatchBroken)
+    assert isinstance(message.error, EtcdCompacted)
+    world.put("a")
+    watch.close()
+    assert seen.queue.empty()
+
+
+def test_compaction_keeps_what_is_there_and_running_watches(world):
+    start = world.put("a", b"1")
+    seen = Seen()
+    watch = world.etcd.watch(world.key("a"), b"", start, seen.deliver)
+    seen.events_until(start)
+    for _ in range(3):
+        world.put("b")
+    world.compact(world.put("b"))
+    end = world.put("a", b"2")
+    assert told(seen.events_until(end), world) == [("a", b"2")]
+    assert world.names() == ["a", "b"]
+    watch.close()
+
+
+def test_a_watch_from_behind_a_compaction_goes_on(world):
+    world.put("a")
+    at = world.put("b")
+    world.compact(at)
+    end = world.put("c")
+    seen = Seen()
+    watch = world.etcd.watch(world.prefix, world.end, at + 1, seen.deliver)
+    assert told(seen.events_until(end), world) == [("c", b"")]
+    watch.close()
+
+
+def test_a_closed_watch_delivers_nothing_more(world):
+    start = world.put("a")
+    seen = Seen()
+    closed = world.etcd.watch(world.prefix, world.end, start, seen.deliver)
+    seen.events_until(start)
+    closed.close()
+    closed.close()
+    other = Seen()
+    watch = world.etcd.watch(world.prefix, world.end, start, other.deliver)
+    other.events_until(world.put("b"))
+    assert seen.queue.empty()
+    watch.close()
+
+
+def test_a_watch_may_be_closed_from_within_its_delivery(world):
+    start = world.put("a")
+    seen = Seen()
+
+    def deliver(message):
+        watches.get().close()
+        seen.deliver(message)
+
+    watches = queue.SimpleQueue()
+    watches.put(world.etcd.watch(world.prefix, world.end, start, deliver))
+    seen.events_until(start)
+
+
+def test_a_closed_client_refuses_calls_and_delivers_nothing(world):
+    start = world.put("a")
+    seen = Seen()
+    world.other.watch(world.prefix, world.end, start, seen.deliver)
+    seen.events_until(start)
+    world.other.close()
+    world.other.close()
+    with pytest.raises(ClosedError):
+        world.other.range(world.key("a"))
+    end = world.put("a")
+    mine = Seen()
+    watch = world.etcd.watch(world.prefix, world.end, start, mine.deliver)
+    mine.events_until(end)
+    assert seen.queue.empty()
+    watch.close()

@@ -1,0 +1,23 @@
+"""The in-memory etcd keeps the contract of every etcd."""
+
+from __future__ import annotations
+
+import pytest
+from etcd_contract import *  # noqa: F403 - the suite itself
+from etcd_contract import World
+from virtual_clock import VirtualClock
+
+from rink.testing.memory import MemoryCluster
+
+
+@pytest.fixture
+def world():
+    clock = VirtualClock()
+    cluster = MemoryCluster(clock=clock)
+
+    def pass_time(seconds):
+        clock.seconds += seconds
+        cluster.tick()
+
+    with cluster:
+        yield World(cluster.client(), cluster.client(), b"p/", cluster.compact, pass_time)
