@@ -1,0 +1,319 @@
+"""The etcd client: `Client` implements `rink.etcd.api.Etcd` against a real cluster.
+
+Blocking gRPC in threads, no grpc.aio: children of a process with a live aio channel crash. See
+docs/design/0002-etcd-client.md for why there is a client of our own at all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Self
+
+from rink.errors import EtcdError
+from rink.etcd import forks
+from rink.etcd.api import (
+    Compare,
+    KeepAliveAnswer,
+    LeaseGranted,
+    Op,
+    RangeResult,
+    TxnResult,
+    WatchBroken,
+    WatchEvents,
+)
+from rink.etcd.connections import Connection, OwnConnection, Ring
+from rink.etcd.endpoints import Pem, check_timeout, check_user, read_endpoints, read_tls
+from rink.etcd.guard import Known
+from rink.etcd.keepalive import KeepAliveStream
+from rink.etcd.messages import from_txn, to_header, to_key_value, to_txn_result
+from rink.etcd.methods import COMPACT, GRANT, RANGE, REVOKE, STATUS, TIME_TO_LIVE, TXN
+from rink.etcd.proto import rinketcd_pb2 as pb
+from rink.etcd.stream import Streams
+from rink.etcd.tokens import GivenTokens, Tokens, UserTokens
+from rink.etcd.transport import Transport, Want
+from rink.etcd.watch import RunningWatch
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_CLOCK_ID = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def boot_clock() -> float:
+    """Seconds on a clock that counts suspend too, where the system has one."""
+    return time.clock_gettime(_CLOCK_ID)
+
+
+class Client:
+    """A client of one etcd cluster. Thread-safe; nothing is opened before the first call.
+
+    The endpoint that answered last is asked first; a failing one is left for the next.
+
+    Args:
+        endpoints: `http://host:port`, `https://host:port` or `host:port` (https where `ca` or
+            `cert` is given). They belong to one cluster.
+        timeout: seconds that a call may take where it names no other, all endpoints together.
+        user: etcd user, together with `password`.
+        password: its password.
+        ca: PEM file, or PEM text as bytes, of who signed the servers' certificates; None trusts
+            whom gRPC trusts.
+        cert: PEM file or bytes of a client certificate, together with `key`.
+        key: PEM file or bytes of its key, unencrypted.
+        clock: what `KeepAliveAnswer.sent_at` is read from, in seconds.
+
+    Raises:
+        rink.errors.ConfigError: a setting that cannot work; the message names it.
+    """
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        *,
+        timeout: float = 5.0,
+        user: str | None = None,
+        password: str | None = None,
+        ca: Pem | None = None,
+        cert: Pem | None = None,
+        key: Pem | None = None,
+        clock: Callable[[], float] = boot_clock,
+    ) -> None:
+        tls = read_tls(ca, cert, key)
+        read = read_endpoints(endpoints, tls=tls.is_given)
+        check_user(user, password)
+        tokens = UserTokens(user, password) if user is not None and password is not None else None
+        self._start([OwnConnection(one, tls) for one in read], tokens, timeout, clock)
+
+    def _start(
+        self,
+        connections: Sequence[Connection],
+        tokens: Tokens | None,
+        timeout: float,
+        clock: Callable[[], float],
+    ) -> None:
+        check_timeout(timeout)
+        self._timeout = timeout
+        self._clock = clock
+        self._connections = connections
+        self._transport = Transport(Ring(connections), tokens or GivenTokens())
+        self._streams = Streams(self._transport)
+        forks.drop_when_forked(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def guard(self) -> Known:
+        """What is known of the cluster: its id, the highest raft term and revision seen."""
+        return self._transport.guard.known
+
+    @property
+    def calls(self) -> dict[str, int]:
+        """How many requests were sent since the beginning, by name; retries count."""
+        return self._transport.calls
+
+    @property
+    def endpoint(self) -> str:
+        """The endpoint that is asked first now."""
+        return self._transport.ring.first.name
+
+    # ---------------------------------------------------------------- keys
+
+    def range(
+        self, key: bytes, range_end: bytes = b"", *, timeout: float | None = None
+    ) -> RangeResult:
+        """Read [key, range_end) linearizably (one key where range_end is empty).
+
+        Args:
+            key: the first key.
+            range_end: the first key behind the range; empty for one key.
+            timeout: seconds; None is the client's own.
+
+        Raises:
+            rink.errors.EtcdError: no answer, or etcd refused it.
+        """
+        answer = self._transport.call(
+            RANGE,
+            pb.RangeRequest(key=key, range_end=range_end),
+            Want(f"range of {key!r}", revision=True, quorum=True),
+            self._seconds(timeout),
+        )
+        self._transport.remember_readable(key)
+        return RangeResult(to_header(answer.header), tuple(map(to_key_value, answer.kvs)))
+
+    def txn(
+        self,
+        compare: tuple[Compare, ...],
+        then: tuple[Op, ...],
+        otherwise: tuple[Op, ...] = (),
+        *,
+        timeout: float | None = None,
+    ) -> TxnResult:
+        """Run one branch atomically. It is sent once: a lost answer raises, it is not retried.
+
+        Args:
+            compare: all must hold for `then` to run.
+            then: what is done.
+            otherwise: what is done instead.
+            timeout: seconds; None is the client's own.
+
+        Raises:
+            rink.errors.EtcdUnavailable: no answer: it may still be applied, now or later.
+            rink.errors.EtcdError: etcd refused it; nothing was done.
+        """
+        first = next((one.key for one in (*compare, *then, *otherwise)), b"")
+        answer = self._transport.call(
+            TXN,
+            from_txn(compare, then, otherwise),
+            Want(f"txn on {first!r}", once=True, revision=True, quorum=True),
+            self._seconds(timeout),
+        )
+        return to_txn_result(answer)
+
+    def compact(self, revision: int, *, timeout: float | None = None) -> None:
+        """Drop the history below a revision.
+
+        Raises:
+            rink.errors.EtcdError: no answer, or etcd refused it.
+        """
+        self._transport.call(
+            COMPACT,
+            pb.CompactionRequest(revision=revision, physical=True),
+            Want(f"compaction at {revision}", quorum=True),
+            self._seconds(timeout),
+        )
+
+    # ---------------------------------------------------------------- leases
+
+    def grant(self, ttl: int, *, timeout: float | None = None) -> LeaseGranted:
+        """Take a new lease.
+
+        One whose answer was lost on the way lives for its `ttl` and ends by itself.
+
+        Args:
+            ttl: seconds; etcd may grant more.
+            timeout: seconds; None is the client's own.
+
+        Raises:
+            rink.errors.EtcdError: no answer, or etcd refused it.
+        """
+        answer = self._transport.call(
+            GRANT,
+            pb.LeaseGrantRequest(TTL=ttl),
+            Want(f"a lease of {ttl} s", quorum=True),
+            self._seconds(timeout),
+        )
+        if answer.error:
+            raise EtcdError(f"etcd granted no lease of {ttl} s: {answer.error}")
+        return LeaseGranted(to_header(answer.header), answer.ID, answer.TTL)
+
+    def revoke(self, lease: int, *, timeout: float | None = None) -> None:
+        """End a lease, deleting the keys bound to it; one that etcd does not know is fine.
+
+        Raises:
+            rink.errors.EtcdError: no answer, or etcd refused it.
+        """
+        try:
+            self._transport.call(
+                REVOKE,
+                pb.LeaseRevokeRequest(ID=lease),
+                Want(f"the end of lease {lease:x}", quorum=True),
+                self._seconds(timeout),
+            )
+        except EtcdError as error:
+            if "lease not found" not in str(error):
+                raise
+
+    def time_to_live(self, lease: int, *, timeout: float | None = None) -> int:
+        """Seconds that a lease has left; -1 where etcd does not know it.
+
+        Raises:
+            rink.errors.EtcdError: no answer, or etcd refused it.
+        """
+        answer = self._transport.call(
+            TIME_TO_LIVE,
+            pb.LeaseTimeToLiveRequest(ID=lease),
+            Want(f"the time left of lease {lease:x}"),
+            self._seconds(timeout),
+        )
+        return answer.TTL
+
+    # ---------------------------------------------------------------- streams
+
+    def watch(
+        self,
+        key: bytes,
+        range_end: bytes,
+        start_revision: int,
+        deliver: Callable[[WatchEvents | WatchBroken], None],
+    ) -> RunningWatch:
+        """Deliver all changes in [key, range_end) from a revision on, none lost and none twice.
+
+        Args:
+            key: the first key.
+            range_end: the first key behind the range; empty for one key.
+            start_revision: the first revision to deliver; 0 is the next one to come.
+            deliver: called on the watch's own thread, one call at a time. If it raises, that is
+                logged and the watch ends with a WatchBroken of that error.
+        """
+        self._transport.check_usable()
+        watch = RunningWatch(self._transport, key, range_end, start_revision, deliver)
+        self._streams.start(watch)
+        return watch
+
+    def keepalives(self, deliver: Callable[[KeepAliveAnswer], None]) -> KeepAliveStream:
+        """Open the keepalive stream; it reconnects by itself.
+
+        Args:
+            deliver: called on the stream's own thread. What it raises is logged.
+        """
+        self._transport.check_usable()
+        stream = KeepAliveStream(self._transport, deliver, self._clock, self._is_gone)
+        self._streams.start(stream)
+        return stream
+
+    def _is_gone(self, lease: int) -> bool:
+        # Short: the stream's other answers wait meanwhile.
+        return self.time_to_live(lease, timeout=min(self._timeout, 2.0)) < 0
+
+    # ---------------------------------------------------------------- the rest
+
+    def version(self, *, timeout: float | None = None) -> str:
+        """The version of the etcd that answers, such as `3.5.1`.
+
+        Raises:
+            rink.errors.EtcdError: no answer, or etcd refused it.
+        """
+        answer = self._transport.call(
+            STATUS, pb.StatusRequest(), Want("status"), self._seconds(timeout)
+        )
+        return answer.version
+
+    def close(self) -> None:
+        """Close every channel, watch and stream; calls under way end with ClosedError.
+
+        In a forked child it does nothing: they are the parent's.
+        """
+        if self._transport.is_forked:
+            return
+        self._transport.mark_closed()
+        self._streams.close()
+        self._transport.ring.close()
+
+    def drop_in_child(self) -> object:
+        """Called after a fork; see `rink.etcd.forks`."""
+        return self._connections
+
+    def _seconds(self, timeout: float | None) -> float:
+        if timeout is None:
+            return self._timeout
+        check_timeout(timeout)
+        return timeout

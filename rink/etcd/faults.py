@@ -1,0 +1,115 @@
+"""What an RPC error of gRPC or etcd means for us."""
+
+from __future__ import annotations
+
+import enum
+from typing import cast
+
+import attrs
+import grpc
+
+from rink.errors import EtcdAuth, EtcdCompacted, EtcdError
+
+
+class Kind(enum.Enum):
+    """What follows from an error."""
+
+    SILENT = "no answer: elsewhere it may be given"
+    STALE_TOKEN = "refused for its token: authenticate again"  # noqa: S105 - no password
+    REFUSED = "an answer, and it is no"
+
+
+@attrs.frozen
+class Fault:
+    """One RPC error, read.
+
+    Attributes:
+        kind: what follows from it.
+        code: gRPC's status code.
+        words: what gRPC or etcd said.
+        never_sent: it is certain that no server saw the request.
+    """
+
+    kind: Kind
+    code: grpc.StatusCode
+    words: str
+    never_sent: bool
+
+
+# UNKNOWN and INTERNAL are what a connection that breaks in the middle of an answer may look like.
+_SILENT = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.UNKNOWN,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.ABORTED,
+    }
+)
+
+# gRPC says these before a call is given to any connection. Every other failure of a transaction
+# counts as "perhaps applied".
+_NEVER_SENT = ("failed to connect to all addresses", "dns resolution failed")
+
+# etcd refuses these before anything is proposed or applied. The second: authentication was
+# switched on after we connected. The third: users or roles changed since the token was given.
+_STALE_TOKEN = ("invalid auth token", "user name is empty", "revision of auth store is old")
+
+_AUTH = ("authentication failed", "permission denied", "authentication is not enabled")
+
+
+def read_fault(error: grpc.RpcError, *, has_user: bool) -> Fault:
+    """Read an error of a call.
+
+    Args:
+        error: as raised by gRPC.
+        has_user: we can authenticate again.
+    """
+    call = cast("grpc.Call", error)
+    code, words = call.code(), call.details() or ""
+    lower = words.lower()
+    stale = any(text in lower for text in _STALE_TOKEN)
+    if stale and has_user:
+        kind = Kind.STALE_TOKEN
+    elif code in _SILENT:
+        kind = Kind.SILENT
+    else:
+        kind = Kind.REFUSED
+    return Fault(
+        kind,
+        code,
+        words or code.name,
+        never_sent=any(text in lower for text in _NEVER_SENT),
+    )
+
+
+def refusal(code: grpc.StatusCode, words: str, doing: str, where: str) -> EtcdError:
+    """The error to raise for etcd's "no".
+
+    Args:
+        code: gRPC's status code.
+        words: what etcd said.
+        doing: what was asked for, such as `txn on b'rink/a'`.
+        where: the endpoint.
+    """
+    lower = words.lower()
+    message = f"etcd at {where} refused {doing}: {words}"
+    if "has been compacted" in lower:
+        return EtcdCompacted(message)
+    auth_codes = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
+    if code in auth_codes or any(text in lower for text in (*_AUTH, *_STALE_TOKEN)):
+        return EtcdAuth(f"{message}{_auth_advice(lower)}")
+    if "database space exceeded" in lower:
+        message += " (compact, defragment and disarm the alarm; see etcd's --quota-backend-bytes)"
+    return EtcdError(message)
+
+
+def _auth_advice(lower: str) -> str:
+    if "user name is empty" in lower:
+        return " (this cluster wants a user and a password)"
+    if "permission denied" in lower:
+        return " (grant the user's role readwrite on the prefix)"
+    if "invalid user id or password" in lower:
+        return " (check user and password)"
+    return ""

@@ -1,0 +1,197 @@
+"""One keepalive stream for many leases.
+
+etcd answers the requests of a stream one by one and in order, so the k-th answer belongs to the
+k-th request, and the time noted for that request is what a lease's deadline may be counted from.
+The time is read before the request is handed to gRPC: too early costs a moment of the lease, too
+late would let two members hold one role.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+import attrs
+
+from rink.errors import EtcdClusterChanged, EtcdError, RinkError
+from rink.etcd.api import KeepAliveAnswer
+from rink.etcd.methods import KEEPALIVE
+from rink.etcd.proto import rinketcd_pb2 as pb
+from rink.etcd.stream import BrokenError, Open, Requests, Stream
+from rink.etcd.transport import Transport
+
+_log = logging.getLogger(__name__)
+
+# A request unanswered for longer: the server is frozen, or cannot reach its leader.
+_ANSWER_WITHIN_S = 2.0
+
+
+@attrs.frozen
+class Sent:
+    """A request on its way; `sent_at` by the caller's clock, `handed_at` monotonic."""
+
+    lease: int
+    sent_at: float
+    handed_at: float
+
+
+class Unanswered:
+    """The requests of one client, those on the stream in order and those that wait for a stream.
+
+    What waits is bounded by the number of leases: a later request for a lease takes an earlier
+    one's place. Not thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._sent: collections.deque[Sent] = collections.deque()
+        self._waiting: dict[int, float] = {}
+
+    def wait(self, lease: int, sent_at: float) -> None:
+        """There is no stream to send it on."""
+        self._waiting[lease] = sent_at
+
+    def send(self, lease: int, sent_at: float, now: float) -> None:
+        """It is handed to the stream now."""
+        self._sent.append(Sent(lease, sent_at, now))
+
+    def take_waiting(self) -> list[tuple[int, float]]:
+        """What waited, to be sent now, each with the time it was asked for."""
+        waiting, self._waiting = self._waiting, {}
+        return list(waiting.items())
+
+    def answered(self, lease: int) -> Sent | None:
+        """The request that an answer belongs to; None where it cannot be that one."""
+        if not self._sent or self._sent[0].lease != lease:
+            return None
+        return self._sent.popleft()
+
+    def drop_sent(self) -> None:
+        """The stream broke: none of these will be answered, so they wait for the next one.
+
+        They keep the time of their first sending, which is earlier than that of the next: safe.
+        """
+        for sent in self._sent:
+            if sent.sent_at > self._waiting.get(sent.lease, float("-inf")):
+                self._waiting[sent.lease] = sent.sent_at
+        self._sent.clear()
+
+    @property
+    def oldest_at(self) -> float | None:
+        """Monotonic time at which the oldest unanswered request was handed over."""
+        return self._sent[0].handed_at if self._sent else None
+
+
+class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse, KeepAliveAnswer]):
+    """Implements `rink.etcd.api.KeepAlives`.
+
+    Args:
+        transport: the client's.
+        deliver: the user's function.
+        clock: what `sent_at` is read from, in seconds.
+        is_gone: asks etcd whether a lease is gone; raises EtcdError where there is no answer.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        deliver: Callable[[KeepAliveAnswer], None],
+        clock: Callable[[], float],
+        is_gone: Callable[[int], bool],
+    ) -> None:
+        super().__init__(transport, KEEPALIVE, deliver, "rink-etcd-keepalive")
+        self._clock = clock
+        self._is_gone = is_gone
+        self._order = threading.Lock()
+        self._unanswered = Unanswered()
+        self._requests: Requests[pb.LeaseKeepAliveRequest] | None = None
+
+    def send(self, lease: int) -> None:
+        """Ask for one renewal; never blocks.
+
+        While the stream is down one request per lease waits for it.
+
+        Raises:
+            ForkedProcessError: this is a child of the process that made the client.
+            ClosedError: the client was closed.
+        """
+        self._transport.check_usable()
+        with self._order:
+            sent_at = self._clock()
+            if self._requests is None:
+                self._unanswered.wait(lease, sent_at)
+            else:
+                self._hand_over(self._requests, lease, sent_at)
+
+    def _hand_over(
+        self, requests: Requests[pb.LeaseKeepAliveRequest], lease: int, sent_at: float
+    ) -> None:
+        # In one hold of the lock: the order noted is the order sent.
+        self._unanswered.send(lease, sent_at, time.monotonic())
+        self._transport.count(KEEPALIVE.name)
+        requests.put(pb.LeaseKeepAliveRequest(ID=lease))
+
+    def _opened(
+        self,
+        opened: Open[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse],
+        header: pb.ResponseHeader | None,  # noqa: ARG002 - the guard has seen it; no more is needed
+    ) -> None:
+        with self._order:
+            self._requests = opened.requests
+            for lease, sent_at in self._unanswered.take_waiting():
+                self._hand_over(opened.requests, lease, sent_at)
+
+    def _received(
+        self,
+        opened: Open[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse],
+        answer: pb.LeaseKeepAliveResponse,
+    ) -> None:
+        with self._order:
+            sent = self._unanswered.answered(answer.ID)
+        if sent is None:
+            raise BrokenError(f"an answer for lease {answer.ID:x} out of order")
+        guard = self._transport.guard
+        if answer.header.raft_term < guard.known.raft_term:
+            # A leader of the past: it may renew in its own books a lease that is long gone.
+            raise BrokenError(f"an answer of the past raft term {answer.header.raft_term}")
+        try:
+            guard.check(answer.header, opened.known, quorum=answer.TTL > 0, revision=False)
+        except EtcdClusterChanged as error:
+            raise BrokenError(str(error)) from error
+        if answer.TTL > 0:
+            self._deliver(KeepAliveAnswer(sent.lease, sent.sent_at, answer.TTL))
+        else:
+            self._gone(opened, sent)
+
+    def _gone(
+        self, opened: Open[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse], sent: Sent
+    ) -> None:
+        # TTL 0 ends a session, so it is asked for twice: with a token of before the server's
+        # restart the answer was seen to be 0 where it should have been a refusal, and a leader
+        # that lags behind in applying may not know a lease that was just granted.
+        self._transport.tokens.refused(opened.token)
+        try:
+            gone = self._is_gone(sent.lease)
+        except EtcdError as error:
+            _log.warning("lease %x: etcd says it is gone, and then: %s", sent.lease, error)
+            return
+        if gone:
+            self._deliver(KeepAliveAnswer(sent.lease, sent.sent_at, 0))
+        else:
+            _log.warning("lease %x: etcd said it is gone, but it is not", sent.lease)
+
+    def _refused(self, error: RinkError) -> None:
+        # There is no way to say it here, and the session's own calls will: try again.
+        _log.warning("rink-etcd-keepalive: %s", error)
+
+    def _ended(self) -> None:
+        with self._order:
+            self._requests = None
+            self._unanswered.drop_sent()
+
+    def _is_stalled(self, now: float, heard_at: float) -> bool:
+        with self._order:
+            oldest_at = self._unanswered.oldest_at
+        return oldest_at is not None and now - max(oldest_at, heard_at) > _ANSWER_WITHIN_S

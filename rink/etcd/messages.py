@@ -1,0 +1,86 @@
+"""Between etcd's messages and the values of `rink.etcd.api`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rink.etcd.api import (
+    Compare,
+    Delete,
+    Event,
+    Get,
+    Header,
+    KeyValue,
+    Op,
+    Put,
+    Target,
+    TxnResult,
+)
+from rink.etcd.proto import rinketcd_pb2 as pb
+
+
+def to_header(header: pb.ResponseHeader) -> Header:
+    """Who answered."""
+    return Header(header.cluster_id, header.member_id, header.revision, header.raft_term)
+
+
+def to_key_value(kv: pb.KeyValue) -> KeyValue:
+    """One key."""
+    return KeyValue(kv.key, kv.value, kv.create_revision, kv.mod_revision, kv.version, kv.lease)
+
+
+def to_event(event: pb.Event) -> Event:
+    """One change."""
+    return Event(to_key_value(event.kv), deleted=event.type == pb.Event.DELETE)
+
+
+def to_txn_result(answer: pb.TxnResponse) -> TxnResult:
+    """An answered transaction."""
+    return TxnResult(
+        to_header(answer.header),
+        answer.succeeded,
+        tuple(tuple(to_key_value(kv) for kv in one.response_range.kvs) for one in answer.responses),
+    )
+
+
+def from_txn(
+    compare: Iterable[Compare], then: Iterable[Op], otherwise: Iterable[Op]
+) -> pb.TxnRequest:
+    """A transaction as etcd reads it."""
+    return pb.TxnRequest(
+        compare=[_from_compare(one) for one in compare],
+        success=[_from_op(one) for one in then],
+        failure=[_from_op(one) for one in otherwise],
+    )
+
+
+def _from_compare(compare: Compare) -> pb.Compare:
+    equal = pb.Compare.EQUAL
+    match compare.target:
+        case Target.VERSION:
+            return pb.Compare(
+                result=equal, target=pb.Compare.VERSION, key=compare.key, version=compare.value
+            )
+        case Target.CREATE:
+            return pb.Compare(
+                result=equal,
+                target=pb.Compare.CREATE,
+                key=compare.key,
+                create_revision=compare.value,
+            )
+        case Target.MOD:
+            return pb.Compare(
+                result=equal, target=pb.Compare.MOD, key=compare.key, mod_revision=compare.value
+            )
+
+
+def _from_op(op: Op) -> pb.RequestOp:
+    match op:
+        case Put(key, value, lease):
+            return pb.RequestOp(request_put=pb.PutRequest(key=key, value=value, lease=lease))
+        case Get(key, range_end):
+            return pb.RequestOp(request_range=pb.RangeRequest(key=key, range_end=range_end))
+        case Delete(key, range_end):
+            return pb.RequestOp(
+                request_delete_range=pb.DeleteRangeRequest(key=key, range_end=range_end)
+            )

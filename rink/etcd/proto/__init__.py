@@ -1,0 +1,1 @@
+"""Generated messages; see rinketcd.proto."""

@@ -1,0 +1,280 @@
+"""A two-way call that is kept up: opened again elsewhere whenever it ends or falls silent.
+
+One thread of its own reads each stream, and delivers what it read. One more thread per client, the
+ticker, looks at all streams a few times a second and cancels those whose server is silent: the TCP
+connection of a frozen server stays open, and gRPC's own keepalive takes 7 s to notice it.
+"""
+
+from __future__ import annotations
+
+import abc
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+import attrs
+import grpc
+
+from rink.errors import ClosedError, RinkError
+from rink.etcd.backoff import Backoff
+from rink.etcd.connections import Connection
+from rink.etcd.faults import read_fault
+from rink.etcd.guard import Known
+from rink.etcd.methods import AnswerT, Method, Request
+from rink.etcd.proto import rinketcd_pb2 as pb
+from rink.etcd.transport import NotAnsweredError, Transport, metadata
+
+_log = logging.getLogger(__name__)
+
+_VERIFY_S = 2.0
+_TICK_S = 0.25
+_JOIN_S = 1.0
+
+T = TypeVar("T")
+Delivered = TypeVar("Delivered")
+
+
+class Requests(Generic[T]):
+    """What is sent on one stream: gRPC iterates over it on a thread of its own until the end."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[T | None] = queue.SimpleQueue()
+
+    def put(self, request: T) -> None:
+        """Send this; never blocks."""
+        self._queue.put(request)
+
+    def end(self) -> None:
+        """Let gRPC's thread go."""
+        self._queue.put(None)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._queue.get, None)
+
+
+@attrs.frozen
+class Open(Generic[Request, AnswerT]):
+    """One call of a stream, on one connection."""
+
+    connection: Connection
+    requests: Requests[Request]
+    answers: grpc.CallIterator[AnswerT]
+    token: str | None
+    known: Known
+
+
+class BrokenError(Exception):
+    """This call of the stream is over and another may go on; never leaves this package."""
+
+
+class FinishedError(Exception):
+    """The stream is over and has said so; never leaves this package."""
+
+
+class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
+    """A stream that reconnects until it is closed.
+
+    Args:
+        transport: the client's.
+        method: what is called.
+        deliver: the user's function; called on the stream's thread, one call at a time.
+        name: of the thread.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        method: Method[Request, AnswerT],
+        deliver: Callable[[Delivered], None],
+        name: str,
+    ) -> None:
+        self._transport = transport
+        self._method = method
+        self._user = deliver
+        self._closed = threading.Event()
+        # Held around every delivery, so that close() can wait for one that is under way. Reentrant:
+        # close() may be called from within a delivery.
+        self._delivery = threading.RLock()
+        self._lock = threading.Lock()
+        self._call: grpc.CallIterator[AnswerT] | None = None
+        self._heard_at: float | None = None
+        self._backoff = Backoff(first=0.05, longest=2.0)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop it; waits for a delivery under way, unless called from within it.
+
+        In a forked child it does nothing: the stream is the parent's.
+        """
+        if self._transport.is_forked:
+            return
+        self._closed.set()
+        with self._lock:
+            call = self._call
+        if call is not None:
+            call.cancel()
+        with self._delivery:
+            pass
+
+    def join(self, seconds: float) -> None:
+        """Wait until its thread has ended."""
+        if threading.current_thread() is not self._thread:
+            self._thread.join(seconds)
+
+    @property
+    def is_done(self) -> bool:
+        """Its thread has ended."""
+        return not self._thread.is_alive()
+
+    # ---------------------------------------------------------------- for the kinds of stream
+
+    @abc.abstractmethod
+    def _opened(self, opened: Open[Request, AnswerT], header: pb.ResponseHeader | None) -> None:
+        """The call is open; send what it begins with. `header` is of the check before it."""
+
+    @abc.abstractmethod
+    def _received(self, opened: Open[Request, AnswerT], answer: AnswerT) -> None:
+        """Treat one answer. Raises BrokenError to go on elsewhere."""
+
+    @abc.abstractmethod
+    def _ended(self) -> None:
+        """The call is over; forget what belonged to it."""
+
+    @abc.abstractmethod
+    def _is_stalled(self, now: float, heard_at: float) -> bool:
+        """The server is silent; `heard_at` is since when we wait for it (monotonic)."""
+
+    @abc.abstractmethod
+    def _refused(self, error: RinkError) -> None:
+        """The stream cannot be opened, for this reason. Raises FinishedError to end it."""
+
+    def _deliver(self, value: Delivered) -> Exception | None:
+        """Give the user's function this; what it raises is a bug of its own, and is returned."""
+        with self._delivery:
+            if self._closed.is_set():
+                return None
+            try:
+                self._user(value)
+            except Exception as error:
+                _log.exception("%s: the function delivered to raised", self._thread.name)
+                return error
+            return None
+
+    # ---------------------------------------------------------------- the thread
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            connection = self._transport.ring.first
+            try:
+                self._once(connection)
+            except (ClosedError, FinishedError):
+                return
+            except (NotAnsweredError, BrokenError) as error:
+                if self._closed.is_set():
+                    return
+                _log.info("%s: %s: %s; trying again", self._thread.name, connection.name, error)
+                self._transport.ring.failed(connection)
+            self._closed.wait(self._backoff.next())
+
+    def _once(self, connection: Connection) -> None:
+        known = self._transport.guard.known
+        try:
+            # A member that cannot read through a quorum, or is of another cluster, is found out
+            # here and not by its silence.
+            header = self._transport.verify(connection, _VERIFY_S)
+            token = self._transport.token(connection, time.monotonic() + _VERIFY_S)
+        except ClosedError:
+            raise
+        except RinkError as error:
+            self._refused(error)
+            raise BrokenError(str(error)) from error
+        requests: Requests[Request] = Requests()
+        self._transport.count(self._method.name)
+        answers = connection.stream(self._method, iter(requests), metadata(token))
+        try:
+            with self._lock:
+                self._call = answers
+            if self._closed.is_set():
+                return
+            opened = Open(connection, requests, answers, token, known)
+            self._heard_at = time.monotonic()
+            self._opened(opened, header)
+            self._read(opened)
+        finally:
+            self._heard_at = None
+            with self._lock:
+                self._call = None
+            answers.cancel()
+            requests.end()
+            self._ended()
+
+    def _read(self, opened: Open[Request, AnswerT]) -> None:
+        try:
+            for answer in opened.answers:
+                # While we deliver we do not read: that is no silence of the server's.
+                self._heard_at = None
+                self._received(opened, answer)
+                self._backoff.reset()
+                if self._closed.is_set():
+                    return
+                self._heard_at = time.monotonic()
+        except grpc.RpcError as error:
+            fault = read_fault(error, has_user=self._transport.tokens.can_refresh)
+            raise BrokenError(fault.words) from error
+        raise BrokenError("the server ended the stream")
+
+    def tick(self, now: float) -> None:
+        """Called by the ticker: cancel the call if its server is silent."""
+        heard_at = self._heard_at
+        with self._lock:
+            call = self._call
+        if call is None or heard_at is None or not self._is_stalled(now, heard_at):
+            return
+        _log.info("%s: the server is silent", self._thread.name)
+        call.cancel()
+
+
+class Streams:
+    """All streams of one client, and the thread that looks for silent servers among them."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._lock = threading.Lock()
+        self._streams: set[Stream[Any, Any, Any]] = set()
+        self._ticker: threading.Thread | None = None
+
+    def start(self, stream: Stream[Any, Any, Any]) -> None:
+        """Begin a stream, and look after it until it ends."""
+        with self._lock:
+            self._streams = {one for one in self._streams if not one.is_done}
+            stream.start()
+            self._streams.add(stream)
+            if self._ticker is None:
+                self._ticker = threading.Thread(
+                    target=self._tick, name="rink-etcd-ticker", daemon=True
+                )
+                self._ticker.start()
+
+    def close(self) -> None:
+        """Close them all; the client has been marked closed before."""
+        with self._lock:
+            streams = list(self._streams)
+        for stream in streams:
+            stream.close()
+        for stream in streams:
+            stream.join(_JOIN_S)
+
+    def _tick(self) -> None:
+        while not self._transport.wait_closed(_TICK_S):
+            with self._lock:
+                streams = list(self._streams)
+            now = time.monotonic()
+            for stream in streams:
+                stream.tick(now)

@@ -1,0 +1,90 @@
+"""Why TLS does not work, in words.
+
+gRPC hides a refused certificate behind UNAVAILABLE, and of a server that wants a client certificate
+it says only that the connection broke. So when nobody answers, a plain TLS handshake by the standard
+library looks for the reason.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from typing import TYPE_CHECKING
+
+from rink.errors import EtcdTls
+
+if TYPE_CHECKING:
+    from rink.etcd.endpoints import Endpoint, TlsSettings
+
+_LONGEST_S = 0.5
+
+
+def find_tls_trouble(endpoint: Endpoint, tls: TlsSettings, deadline: float) -> None:
+    """Shake hands with an endpoint, and raise if TLS is what is wrong with it.
+
+    Args:
+        endpoint: where to connect.
+        tls: our settings.
+        deadline: monotonic time at which to be done; at most half a second is used.
+
+    Raises:
+        EtcdTls: the message says what is wrong and what to do.
+    """
+    seconds = min(_LONGEST_S, deadline - time.monotonic())
+    if seconds <= 0:
+        return
+    try:
+        with socket.create_connection((endpoint.host, endpoint.port), timeout=seconds) as sock:
+            if endpoint.tls:
+                _shake_hands(sock, endpoint, tls)
+            else:
+                _expect_no_tls(sock, endpoint)
+    except OSError:
+        # Not reachable, or silent: the caller has said so already.
+        return
+
+
+def _shake_hands(sock: socket.socket, endpoint: Endpoint, tls: TlsSettings) -> None:
+    context = tls.context()
+    context.set_alpn_protocols(["h2"])
+    try:
+        with context.wrap_socket(sock, server_hostname=endpoint.host) as wrapped:
+            if tls.cert is not None and tls.cert_paths is None:
+                return
+            # With TLS 1.3 a refused client certificate is told only after the handshake. A server
+            # that is content waits for us to speak, until the timeout.
+            wrapped.recv(1)
+    except ssl.SSLCertVerificationError as error:
+        raise EtcdTls(
+            f"the certificate of {endpoint.url} was refused: {error.verify_message} "
+            "(check ca=, and that the certificate names this host)"
+        ) from error
+    except ssl.SSLError as error:
+        raise EtcdTls(f"TLS with {endpoint.url} failed: {_advice(error)}") from error
+
+
+def _advice(error: ssl.SSLError) -> str:
+    reason = (error.reason or str(error)).upper()
+    if "WRONG_VERSION_NUMBER" in reason or "RECORD_LAYER_FAILURE" in reason:
+        return "the server does not speak TLS: use http://"
+    if "CERTIFICATE_REQUIRED" in reason or "BAD_CERTIFICATE" in reason:
+        return "the server wants a client certificate that it trusts: pass cert= and key="
+    if "UNKNOWN_CA" in reason or "HANDSHAKE_FAILURE" in reason:
+        return f"the server does not trust our client certificate ({error.reason})"
+    return str(error)
+
+
+def _expect_no_tls(sock: socket.socket, endpoint: Endpoint) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # Nothing is sent over this connection: it asks only whether TLS is spoken at all.
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with context.wrap_socket(sock, server_hostname=endpoint.host):
+            pass
+    except ssl.SSLError as error:
+        # An alert is spoken by TLS servers only; anything else is a server of plain http.
+        if "ALERT" not in (error.reason or "").upper():
+            return
+    raise EtcdTls(f"{endpoint.url} speaks TLS: use https://, with ca=")

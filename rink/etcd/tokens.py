@@ -1,0 +1,77 @@
+"""The user's token: taken when first needed, and again when etcd refuses it.
+
+etcd's simple tokens die with a server's restart and with 5 minutes of rest; nobody tells the client
+but the refusal. The token goes as plain metadata: as gRPC call credentials it would be refused on a
+connection without TLS.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from rink.etcd.proto import rinketcd_pb2 as pb
+
+
+class Tokens(Protocol):
+    """Where the token for a request comes from."""
+
+    @property
+    def can_refresh(self) -> bool:
+        """A refused token may be replaced by a new one."""
+        ...
+
+    def get(self, authenticate: Callable[[pb.AuthenticateRequest], str]) -> str | None:
+        """The token to send, None for none; `authenticate` is called where a new one is needed."""
+        ...
+
+    def refused(self, token: str | None) -> None:
+        """etcd did not accept this one."""
+        ...
+
+
+class UserTokens:
+    """The tokens of a user whose password is known. Thread-safe; one authenticates for all."""
+
+    can_refresh = True
+
+    def __init__(self, user: str, password: str) -> None:
+        self._request = pb.AuthenticateRequest(name=user, password=password)
+        self._lock = threading.Lock()
+        self._token: str | None = None
+
+    def get(self, authenticate: Callable[[pb.AuthenticateRequest], str]) -> str | None:
+        """The token, taken anew where there is none.
+
+        An empty one says that the cluster has authentication switched off: none is sent then.
+        """
+        token = self._token
+        if token is None:
+            with self._lock:
+                if self._token is None:
+                    self._token = authenticate(self._request)
+                token = self._token
+        return token or None
+
+    def refused(self, token: str | None) -> None:
+        """Forget it, unless another thread has replaced it already."""
+        with self._lock:
+            if (self._token or None) == token:
+                self._token = None
+
+
+class GivenTokens:
+    """Tokens that an application's own client keeps, or none at all."""
+
+    can_refresh = False
+
+    def __init__(self, read: Callable[[], str | None] = lambda: None) -> None:
+        self._read = read
+
+    def get(self, authenticate: Callable[[pb.AuthenticateRequest], str]) -> str | None:  # noqa: ARG002 - the other kind does
+        """What the application's client has now."""
+        return self._read()
+
+    def refused(self, token: str | None) -> None:
+        """Nothing to be done about it here."""

@@ -1,0 +1,309 @@
+"""One request to etcd, with a deadline: endpoint after endpoint, never twice what may not be.
+
+What watches and keepalive streams share with the single calls is here too: the order of the
+endpoints, the token, the guard, the counts, and the check of an endpoint before it is relied on.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import attrs
+import grpc
+
+from rink.errors import (
+    ClosedError,
+    EtcdAuth,
+    EtcdUnavailable,
+    ForkedProcessError,
+)
+from rink.etcd.backoff import Backoff
+from rink.etcd.connections import Connection, Metadata, Ring
+from rink.etcd.faults import Fault, Kind, read_fault, refusal
+from rink.etcd.guard import Guard, Known
+from rink.etcd.methods import AUTHENTICATE, RANGE, AnswerT, Method, Request
+from rink.etcd.proto import rinketcd_pb2 as pb
+from rink.etcd.tokens import Tokens
+
+# A member without a leader then says so, instead of being silent.
+_HAS_LEADER = ("hasleader", "true")
+
+
+class NotAnsweredError(Exception):
+    """One endpoint gave no answer; never leaves this package."""
+
+    def __init__(self, words: str, *, perhaps_applied: bool) -> None:
+        super().__init__(words)
+        self.words = words
+        self.perhaps_applied = perhaps_applied
+
+
+@attrs.frozen
+class Want:
+    """How a request is to be treated.
+
+    Attributes:
+        doing: what it does, for messages, such as `txn on b'rink/a'`.
+        once: it must not be sent again once a server may have seen it.
+        revision: its answer is linearizable, so its revision counts for the guard.
+        quorum: a quorum stands behind its answer, so its raft term counts.
+    """
+
+    doing: str
+    once: bool = False
+    revision: bool = False
+    quorum: bool = False
+
+
+class Transport:
+    """Everything a `Client` has in common with its streams. Thread-safe.
+
+    Attributes:
+        ring: the connections, in order of preference.
+        guard: what is known of the cluster.
+        tokens: where the user's token comes from.
+    """
+
+    def __init__(self, ring: Ring, tokens: Tokens) -> None:
+        self.ring = ring
+        self.guard = Guard()
+        self.tokens = tokens
+        self._pid = os.getpid()
+        self._closed = threading.Event()
+        self._counts: collections.Counter[str] = collections.Counter()
+        self._counting = threading.Lock()
+        self._readable = b"\0"
+
+    def check_usable(self) -> None:
+        """Refuse what cannot work.
+
+        Raises:
+            ForkedProcessError: this is a child of the process that made the client.
+            ClosedError: it was closed.
+        """
+        # First, and before any lock: in a child a lock may be held by a thread that is not there.
+        if self.is_forked:
+            raise ForkedProcessError(
+                "this etcd client was made by the parent process: make a new one after the fork"
+            )
+        if self._closed.is_set():
+            raise ClosedError("the etcd client is closed")
+
+    @property
+    def is_forked(self) -> bool:
+        """This is a child of the process that made the client."""
+        return os.getpid() != self._pid
+
+    @property
+    def is_closed(self) -> bool:
+        """It was closed."""
+        return self._closed.is_set()
+
+    def wait_closed(self, seconds: float) -> bool:
+        """Sleep, but end early with True when the client is closed."""
+        return self._closed.wait(seconds)
+
+    def mark_closed(self) -> None:
+        """Let nothing new begin."""
+        self._closed.set()
+
+    def count(self, name: str) -> None:
+        """One more request of this name is sent."""
+        with self._counting:
+            self._counts[name] += 1
+
+    @property
+    def calls(self) -> dict[str, int]:
+        """How many requests of each name were sent."""
+        with self._counting:
+            return dict(self._counts)
+
+    # ---------------------------------------------------------------- single calls
+
+    def call(
+        self, method: Method[Request, AnswerT], request: Request, want: Want, timeout: float
+    ) -> AnswerT:
+        """Send a request until it is answered, or until the deadline.
+
+        Args:
+            method: which one.
+            request: its message.
+            want: how to treat it.
+            timeout: seconds, over all endpoints and tries.
+
+        Raises:
+            EtcdError: one of its kinds; EtcdUnavailable when nobody answered.
+            ClosedError: the client was closed.
+        """
+        self.check_usable()
+        deadline = time.monotonic() + timeout
+        said: dict[str, str] = {}
+        backoff = Backoff(first=0.1, longest=0.5)
+        while True:
+            for connection, seconds in self._round(deadline):
+                try:
+                    return self._try(connection, method, request, want, seconds, deadline)
+                except NotAnsweredError as silence:
+                    said[connection.name] = silence.words
+                    self.ring.failed(connection)
+                    self.check_usable()
+                    if silence.perhaps_applied and want.once:
+                        raise self._unavailable(want, timeout, said, perhaps=True) from silence
+            if backoff.is_fresh:
+                for connection in self.ring.in_order():
+                    connection.find_tls_trouble(deadline)
+            pause = backoff.next()
+            if time.monotonic() + pause >= deadline:
+                raise self._unavailable(want, timeout, said, perhaps=False)
+            if self.wait_closed(pause):
+                self.check_usable()
+
+    def _round(self, deadline: float) -> Iterator[tuple[Connection, float]]:
+        # Each endpoint gets its part of what is left, so that a frozen one does not eat it all.
+        order = self.ring.in_order()
+        for index, connection in enumerate(order):
+            left = deadline - time.monotonic()
+            if left > 0:
+                yield connection, left / (len(order) - index)
+
+    def _try(
+        self,
+        connection: Connection,
+        method: Method[Request, AnswerT],
+        request: Request,
+        want: Want,
+        seconds: float,
+        deadline: float,
+    ) -> AnswerT:
+        if want.once:
+            # What may be sent only once goes over a connection that has just answered: then what
+            # is refused, frozen or without a quorum costs a part of the deadline and no doubt.
+            if not connection.is_proven:
+                self.verify(connection, seconds)
+            seconds = deadline - time.monotonic()
+        return self.ask(connection, method, request, want, seconds)
+
+    def _unavailable(
+        self, want: Want, timeout: float, said: dict[str, str], *, perhaps: bool
+    ) -> EtcdUnavailable:
+        each = "; ".join(f"{name}: {words}" for name, words in said.items())
+        advice = (
+            "It may still be applied, now or later."
+            if perhaps
+            else "Does etcd run there, and has it a quorum?"
+        )
+        return EtcdUnavailable(
+            f"etcd did not answer {want.doing} within {timeout:g} s ({each}). {advice}"
+        )
+
+    # ---------------------------------------------------------------- one endpoint
+
+    def ask(
+        self,
+        connection: Connection,
+        method: Method[Request, AnswerT],
+        request: Request,
+        want: Want,
+        seconds: float,
+    ) -> AnswerT:
+        """Send a request to one endpoint; once more only where it was refused for its token.
+
+        Raises:
+            NotAnsweredError: no answer.
+            EtcdError: the answer is no, or comes from a changed cluster.
+        """
+        deadline = time.monotonic() + seconds
+        for is_last in (False, True):
+            token = self.token(connection, deadline)
+            known = self.guard.known
+            self.count(method.name)
+            left = max(deadline - time.monotonic(), 0.0)
+            try:
+                answer = connection.unary(method, request, left, metadata(token))
+            except grpc.RpcError as error:
+                fault = read_fault(error, has_user=self.tokens.can_refresh)
+                if fault.kind is Kind.STALE_TOKEN and not is_last:
+                    self.tokens.refused(token)
+                    continue
+                raise self._raised(fault, want, connection, seconds) from error
+            self._learn(answer, known, want)
+            self.ring.worked(connection)
+            return answer
+        raise AssertionError("the second try returns or raises")
+
+    def _learn(self, answer: AnswerT, known: Known, want: Want) -> None:
+        self.guard.check(answer.header, known, quorum=want.quorum, revision=want.revision)
+
+    def _raised(
+        self, fault: Fault, want: Want, connection: Connection, seconds: float
+    ) -> Exception:
+        if self.is_closed:
+            return ClosedError("the etcd client was closed while it waited")
+        if fault.kind is Kind.SILENT:
+            words = fault.words
+            if fault.code is grpc.StatusCode.DEADLINE_EXCEEDED:
+                words = f"no answer within {seconds:.1f} s"
+            return NotAnsweredError(words, perhaps_applied=not fault.never_sent)
+        return refusal(fault.code, fault.words, want.doing, connection.name)
+
+    def token(self, connection: Connection, deadline: float) -> str | None:
+        """The token to send, taken over this connection where a new one is needed.
+
+        Raises:
+            NotAnsweredError: no answer; what the token is for was not sent.
+            EtcdAuth: user or password was refused.
+        """
+
+        def authenticate(request: pb.AuthenticateRequest) -> str:
+            self.count(AUTHENTICATE.name)
+            left = max(deadline - time.monotonic(), 0.0)
+            try:
+                answer = connection.unary(AUTHENTICATE, request, left, metadata(None))
+            except grpc.RpcError as error:
+                fault = read_fault(error, has_user=False)
+                if "authentication is not enabled" in fault.words:
+                    return ""
+                want = Want(f"the login of user {request.name!r}")
+                raised = self._raised(fault, want, connection, left)
+                if isinstance(raised, NotAnsweredError):
+                    raised.perhaps_applied = False
+                raise raised from error
+            return answer.token
+
+        return self.tokens.get(authenticate)
+
+    def verify(self, connection: Connection, seconds: float) -> pb.ResponseHeader | None:
+        """Read through a quorum at one endpoint, to know that it can serve and is of our cluster.
+
+        Returns:
+            Its header; None where it answered but lets this user read nothing that we know of.
+
+        Raises:
+            NotAnsweredError: no answer.
+            EtcdError: login refused, or the cluster changed.
+        """
+        request = pb.RangeRequest(key=self._readable, limit=1, keys_only=True)
+        want = Want("a linearizable read", revision=True, quorum=True)
+        try:
+            return self.ask(connection, RANGE, request, want, seconds).header
+        except NotAnsweredError as silence:
+            silence.perhaps_applied = False
+            raise
+        except EtcdAuth as error:
+            if "permission denied" not in str(error):
+                raise
+            self.ring.worked(connection)
+            return None
+
+    def remember_readable(self, key: bytes) -> None:
+        """This user may read this key; `verify` reads it."""
+        self._readable = key
+
+
+def metadata(token: str | None) -> Metadata:
+    """What is sent along with each request."""
+    return (_HAS_LEADER, ("token", token)) if token else (_HAS_LEADER,)
