@@ -1,0 +1,8 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+# The contract suite is one file, shared with the in-memory etcd's tests.
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "testing"))
+pytest.register_assert_rewrite("etcd_contract")

@@ -1,0 +1,28 @@
+"""A real etcd, through our client, keeps the contract of every etcd."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from etcd_contract import *  # noqa: F403 - the suite itself
+from etcd_contract import World
+
+from rink.etcd.client import Client
+from rink.testing import local_etcd
+
+
+@pytest.fixture(scope="module")
+def own_etcd():
+    # Not the shared one: revisions are counted here, and history is compacted.
+    with local_etcd() as node:
+        yield node
+
+
+@pytest.fixture
+def world(own_etcd, prefix):
+    def pass_time(seconds):
+        time.sleep(seconds)
+
+    with Client([own_etcd.endpoint]) as etcd, Client([own_etcd.endpoint]) as other:
+        yield World(etcd, other, prefix.encode(), etcd.compact, pass_time)
