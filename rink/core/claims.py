@@ -19,9 +19,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from rink.core import schemes
 from rink.core.placement import Placement
-from rink.core.values import Member, Share
+from rink.core.values import Share
 from rink.core.view import View
 
 
@@ -37,7 +36,7 @@ class Obstacles:
     everything: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def of(cls, view: View, me: str, owned: Mapping[str, Share]) -> Obstacles:
+    def of(cls, view: View, me: str, owned: Mapping[str, Share], placement: Placement) -> Obstacles:
         """Collect them; `owned` is every member's share of the newest version."""
         draining: dict[str, str] = {}
         shares: list[tuple[str, Share]] = []
@@ -52,7 +51,7 @@ class Obstacles:
             for share in member.record.shares:
                 if share == owned.get(member.name):
                     continue
-                if schemes.can_follow(share.scheme):
+                if placement.can_follow(share.scheme):
                     shares.append((member.name, share))
                 else:
                     reason = f"it claims by scheme {share.scheme!r}, which is not known here"
@@ -66,7 +65,8 @@ class Obstacles:
         if role in self.draining:
             return f"{self.draining[role]}: has not let go of it yet"
         for name, share in self.shares:
-            if share.has(role, placement.rank(role, share.scheme, share.size)):
+            rank = placement.rank(role, share.scheme, share.size)
+            if share.has(role, rank) or rank is None:
                 return f"{name}: still claims it, as rank {share.rank} of {share.size}"
         return ""
 
@@ -85,9 +85,7 @@ class Gate:
     def is_mine(self, role: str, placement: Placement) -> bool:
         """Whether the role lies in the share; the scheme may be called: hold no lock."""
         share = self.share
-        return share is not None and share.has(
-            role, placement.rank(role, share.scheme, share.size)
-        )
+        return share is not None and share.has(role, placement.rank(role, share.scheme, share.size))
 
     def obstacle(self, role: str, placement: Placement) -> str:
         """Return why a role of the share cannot be granted now, or an empty string."""

@@ -33,12 +33,12 @@ def _strict(value: Any, kind: type) -> Any:
     """Take JSON's own types only: cattrs would turn 1 into "1" and a string into a tuple."""
     if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else kind):
         raise TypeError(f"{value!r} is not a {kind.__name__}")
-    if kind is str:
+    if isinstance(value, str):
         value.encode()  # a lone surrogate is legal JSON, and no name
     return kind(value)
 
 
-def _names(value: Any) -> tuple[str, ...]:
+def _names(value: Any, _: Any = None) -> tuple[str, ...]:
     return tuple(_strict(name, str) for name in _strict(value, list))
 
 
@@ -48,13 +48,11 @@ def _no_constant(name: str) -> None:
 
 _converter = cattrs.Converter(omit_if_default=False, forbid_extra_keys=False)
 for _kind in (str, int, float):
-    _converter.register_structure_hook(_kind, lambda value, kind: _strict(value, kind))
+    _converter.register_structure_hook(_kind, _strict)
 _converter.register_structure_hook_func(
     lambda kind: kind == frozenset[str], lambda value, _: frozenset(_names(value))
 )
-_converter.register_structure_hook_func(
-    lambda kind: kind == tuple[str, ...], lambda value, _: _names(value)
-)
+_converter.register_structure_hook_func(lambda kind: kind == tuple[str, ...], _names)
 _converter.register_unstructure_hook(
     Share,
     lambda share: {
@@ -89,15 +87,21 @@ def read(
         return Member(name, record, create_revision, mod_revision, lease, problem)
     if kind + "/" == keys.VERSIONS and len(segment) == 16 and segment.isdecimal() and int(segment):
         version, problem = _read(value, Version)
-        if version is not None and version.number != int(segment):
-            version, problem = None, f"is version {version.number} by its content"
-        if version is not None and len(set(version.ranks)) != len(version.ranks):
-            version, problem = None, "ranks one member twice"
+        if version is not None and (problem := _contradiction(version, int(segment))):
+            version = None
         return Proclaimed(int(segment), version, mod_revision, len(value), problem)
     if kind + "/" == keys.REQUESTS and name is not None:
         request, problem = _read(value, Request)
         return Asked(name, request, mod_revision, problem)
     return Clutter(path, "not a key that Rink writes")
+
+
+def _contradiction(version: Version, number: int) -> str:
+    if version.number != number:
+        return f"is version {version.number} by its content"
+    if len(set(version.ranks)) != len(version.ranks):
+        return "ranks one member twice"
+    return ""
 
 
 def _read(value: bytes, kind: type[T]) -> tuple[T | None, str]:

@@ -46,7 +46,9 @@ def check_name(what: str, name: object) -> str:
 
 def encode(name: str) -> str:
     """Percent-encode a name so that it is one path segment: no `/`, and never `.` or `..`."""
-    return quote(name, safe="").replace(".", "%2E") if name.strip(".") == "" else quote(name, safe="")
+    return (
+        quote(name, safe="").replace(".", "%2E") if name.strip(".") == "" else quote(name, safe="")
+    )
 
 
 def decode(segment: str) -> str | None:

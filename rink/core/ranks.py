@@ -55,12 +55,15 @@ class Settings:
 class Situation:
     """What a plan starts from.
 
-    `gone_since` says when each missing member of `ranks` was first noticed gone. `started_at` is
-    when the planner first saw the version that started the group from empty, None for never.
+    `proclaimed_at` is the etcd revision of the version that `ranks` stands in: a ranked member
+    whose record is younger came back after an absence. `gone_since` says when each missing member
+    of `ranks` was first noticed gone. `started_at` is when the planner first saw the version that
+    started the group from empty, None for never.
     """
 
     ranks: tuple[str, ...]
     members: Sequence[Candidate]
+    proclaimed_at: int = 0
     gone_since: Mapping[str, float] = attrs.field(factory=dict)
     started_at: float | None = None
     settled: bool = True
@@ -86,13 +89,17 @@ def plan(situation: Situation, now: float, settings: Settings) -> Plan:
         (m for m in situation.members if m.is_usable and m.name not in situation.ranks),
         key=lambda member: (member.create_revision, member.name),
     )
-    starting = not any(name in live for name in situation.ranks)
+    # Whoever was away when the last version was proclaimed does not keep an empty group alive.
+    starting = not any(
+        name in live and live[name].create_revision < situation.proclaimed_at
+        for name in situation.ranks
+    )
     if not any(member.is_usable for member in situation.members):
         return Plan(situation.ranks)  # whoever leaves last serves until it has gone
     because: list[str] = []
     budget = _Stagger(settings.stagger, situation.settled)
     ranks, held_back = _replace(situation.ranks, live, waiting, budget, because)
-    ranks, free_at = _shrink(ranks, situation, held_back, live, now, settings, budget, because)
+    ranks, free_at = _shrink(ranks, situation, held_back, live, now, settings, because)
     waiting = [member for member in waiting if member.name not in ranks]
     grow_at = _grow(ranks, waiting, situation, starting, now, settings, budget, because)
     if because and starting:
@@ -156,7 +163,6 @@ def _shrink(
     live: Mapping[str, Candidate],
     now: float,
     settings: Settings,
-    budget: _Stagger,
     because: list[str],
 ) -> tuple[list[str], float | None]:
     """Steps 3 and 4: drop what nobody took and nothing reserves; also when to look again."""

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 
 import attrs
 
+from rink.core.schemes import MAX_SIZE
+
 FORMAT = 1
 """The format number this code writes; a value with another one claims everything."""
 
@@ -31,10 +33,15 @@ class Share:
     """
 
     rank: int
-    size: int
+    size: int = attrs.field()
     scheme: str
     gained: frozenset[str] = frozenset()
     taken: frozenset[str] = frozenset()
+
+    @size.validator
+    def _check(self, _: object, size: int) -> None:
+        if not 0 <= self.rank < size <= MAX_SIZE:
+            raise ValueError(f"rank {self.rank} of {size} is no rank")
 
     def has(self, role: str, rank: int | None) -> bool:
         """Whether the role is in this share, given the rank that the scheme maps it to."""
@@ -77,7 +84,7 @@ class Wish(enum.Enum):
 
     PIN = "pin"
     UNPIN = "unpin"
-    TOKEN_BASE = "token_base"
+    TOKEN_BASE = "token_base"  # noqa: S105 - a fencing token is no secret
 
 
 @attrs.frozen

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from typing import Any
 
 import attrs
 
@@ -62,7 +63,7 @@ class View:
 
     def changed(self, revision: int, changes: Iterable[Change]) -> View:
         """Return the view with the changes of one or more whole revisions folded in."""
-        folds: dict[type[Entry], dict[str | int, Entry]] = {
+        folds: dict[type, dict[Any, Any]] = {
             Member: dict(self.members),
             Proclaimed: dict(self.versions),
             Asked: dict(self.requests),
@@ -73,7 +74,7 @@ class View:
                 folds[change.kind].pop(change.id, None)
             else:
                 folds[type(change)][_id(change)] = change
-        return View(revision, *folds.values())  # type: ignore[arg-type]  # one dict per kind, in order
+        return View(revision, *folds.values())
 
     @cached_property
     def newest(self) -> Proclaimed | None:
@@ -95,6 +96,15 @@ class View:
     def leader(self) -> Member | None:
         """The oldest record of a member: etcd's own election rule."""
         return next((member for member in self.by_age if member.is_ours), None)
+
+    @cached_property
+    def problems(self) -> frozenset[tuple[str, str]]:
+        """Every key that cannot be read, with why."""
+        found = [(f"members/{m.name}", m.problem) for m in self.members.values()]
+        found += [(f"versions/{v.number}", v.problem) for v in self.versions.values()]
+        found += [(f"requests/{asked.id}", asked.problem) for asked in self.requests.values()]
+        found += [(clutter.key, clutter.problem) for clutter in self.clutter.values()]
+        return frozenset((key, problem) for key, problem in found if problem)
 
 
 def shares_of(version: Version, rank_of: RankOf) -> dict[str, Share]:

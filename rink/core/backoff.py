@@ -1,0 +1,18 @@
+"""How long to wait before the next try: exponential, with a jitter that needs no randomness."""
+
+from __future__ import annotations
+
+from rink.core.hashing import fnv1a64
+
+FIRST_S = 0.05
+LONGEST_S = 2.0
+
+
+def backoff(failures: int, who: str) -> float:
+    """Return seconds to wait after so many failures in a row (1 or more).
+
+    Members of a group must not retry in step, and a pure core draws no lots: the jitter, half of
+    the delay, is taken from a hash of who waits.
+    """
+    delay = min(LONGEST_S, FIRST_S * 2.0 ** min(failures - 1, 16))
+    return delay * (0.5 + (fnv1a64(f"{who}/{failures}") % 1024) / 2048)

@@ -1,0 +1,164 @@
+"""What a member wants done: the effects that `Node.step` returns. Imperative, frozen."""
+
+from __future__ import annotations
+
+import enum
+
+import attrs
+
+from rink.core.holds import Hold, Wait
+from rink.core.values import Record, Version
+
+
+@attrs.frozen
+class GrantLease:
+    """Ask etcd for a lease of `ttl` seconds."""
+
+    ttl: int
+
+
+@attrs.frozen
+class KeepLease:
+    """Renew this lease from now on, until `RevokeLease` or `DropLease`."""
+
+    lease: int
+    ttl: int
+
+
+@attrs.frozen
+class DropLease:
+    """Renew this lease no more: etcd has ended it."""
+
+    lease: int
+
+
+@attrs.frozen
+class RevokeLease:
+    """Renew this lease no more, and end it, which deletes the record."""
+
+    lease: int
+
+
+@attrs.frozen
+class WriteRecord:
+    """Put the own record if its mod_revision is still `compare` (0: if there is none)."""
+
+    attempt: int
+    lease: int
+    compare: int
+    record: Record
+
+
+@attrs.frozen
+class Proclaim:
+    """Put a version if the own record was created at `create_revision`, as R4 says."""
+
+    version: Version
+    create_revision: int
+    requests: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Prune:
+    """Delete every version with a number below this one."""
+
+    below: int
+
+
+@attrs.frozen
+class LookUpLease:
+    """Ask etcd whether it knows the lease that a record is bound to (0: it has none)."""
+
+    name: str
+    mod_revision: int
+    lease: int
+
+
+@attrs.frozen
+class RemoveRecord:
+    """Delete a dead record if it is still the one with this mod_revision (R8)."""
+
+    name: str
+    mod_revision: int
+
+
+@attrs.frozen
+class Lose:
+    """A role was lost: set its signal. The table says so already."""
+
+    hold: Hold
+
+
+@attrs.frozen
+class Grant:
+    """A waiter got its role."""
+
+    wait: Wait
+
+
+@attrs.frozen
+class Joined:
+    """The record exists and the view is loaded."""
+
+
+@attrs.frozen
+class JoinFailed:
+    """The first join is given up."""
+
+    error: Exception
+
+
+@attrs.frozen
+class Left:
+    """The member is gone from the group."""
+
+
+@attrs.frozen
+class LeadershipChanged:
+    """The member begins or ceases to lead."""
+
+    leads: bool
+
+
+@attrs.frozen
+class RankChanged:
+    """The member's rank changed; None is unranked."""
+
+    rank: int | None
+
+
+class Level(enum.Enum):
+    """How loud a report is."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@attrs.frozen
+class Report:
+    """Something for the log; warnings and errors also show in `status().last_error`."""
+
+    level: Level
+    text: str
+
+
+Effect = (
+    GrantLease
+    | KeepLease
+    | DropLease
+    | RevokeLease
+    | WriteRecord
+    | Proclaim
+    | Prune
+    | LookUpLease
+    | RemoveRecord
+    | Lose
+    | Grant
+    | Joined
+    | JoinFailed
+    | Left
+    | LeadershipChanged
+    | RankChanged
+    | Report
+)

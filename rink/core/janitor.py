@@ -1,0 +1,83 @@
+"""Dead records (R8): one whose lease etcd does not know, for longer than its own ttl, is removed.
+
+etcd deletes a record with its lease; but leases have been lost with their keys left behind, and an
+operator may put a key by hand. Such a record would hold its rank, and its claims, for ever.
+
+Everyone looks at the oldest other record, because a dead one there would lead for ever; the leader
+and whoever waits to join under a name look at the others too. The removal compares, so it does
+not matter who is first.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from rink.core.effects import Effect, Level, LookUpLease, RemoveRecord, Report
+from rink.core.events import LeaseLookedUp
+from rink.core.values import Member
+from rink.core.view import View
+
+LOOK_EVERY_S = 60.0
+UNREADABLE_TTL_S = 60.0
+
+
+@attrs.define
+class Janitor:
+    """When which record was looked at, and since when which lease is known to be unknown."""
+
+    dead_since: dict[tuple[str, int], float] = attrs.field(factory=dict)
+    _look_at: dict[tuple[str, int], float] = attrs.field(factory=dict)
+
+    def suspects(self, view: View, me: str, leads: bool, waiting_for_name: bool) -> list[Member]:
+        """Return the records that this member looks after."""
+        others = [member for member in view.members.values() if member.name != me]
+        unbound = [member for member in others if not member.lease]
+        bound = [member for member in view.by_age if member.name != me]
+        own = [view.members[me]] if waiting_for_name and me in view.members else []
+        return unbound + own + (bound if leads else bound[:1])
+
+    def look(self, suspects: list[Member], now: float) -> tuple[list[Effect], float | None]:
+        """Return what to look up and what to remove now, and when to look again."""
+        effects: list[Effect] = []
+        known = {(member.name, member.mod_revision) for member in suspects}
+        for times in (self.dead_since, self._look_at):
+            for key in times.keys() - known:
+                del times[key]
+        for member in suspects:
+            key = (member.name, member.mod_revision)
+            if now < self._look_at.setdefault(key, now if not member.lease else now + self._first):
+                continue
+            if member.lease == 0 and key not in self.dead_since:
+                self.dead_since[key] = now
+                text = f"record members/{member.name} has no lease: it claims nothing"
+                effects.append(Report(Level.WARNING, text))
+            since = self.dead_since.get(key)
+            if since is not None and now >= since + _ttl(member):
+                self._look_at[key] = now + LOOK_EVERY_S
+                effects.append(RemoveRecord(member.name, member.mod_revision))
+                text = f"record members/{member.name} is removed: etcd has not known its lease "
+                effects.append(Report(Level.WARNING, f"{text}for {_ttl(member):.0f} s"))
+            elif since is not None:
+                self._look_at[key] = since + _ttl(member)
+            else:
+                self._look_at[key] = now + LOOK_EVERY_S
+                effects.append(LookUpLease(member.name, member.mod_revision, member.lease))
+        return effects, min(self._look_at.values(), default=None)
+
+    @property
+    def _first(self) -> float:
+        """A record that has just been seen is looked at after a while: most are alive."""
+        return LOOK_EVERY_S / 4
+
+    def looked_up(self, event: LeaseLookedUp, member: Member | None, now: float) -> None:
+        """Take in whether etcd knows a lease."""
+        key = (event.name, event.mod_revision)
+        if event.is_known or member is None or member.mod_revision != event.mod_revision:
+            self.dead_since.pop(key, None)
+        elif key not in self.dead_since:
+            self.dead_since[key] = now
+            self._look_at[key] = now + _ttl(member)
+
+
+def _ttl(member: Member) -> float:
+    return float(member.record.ttl) if member.record else UNREADABLE_TTL_S

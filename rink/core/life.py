@@ -1,0 +1,171 @@
+"""A member's life from join to leave, driven by the table `LIFE` in `rink.core.machines`."""
+
+from __future__ import annotations
+
+import attrs
+
+from rink.core import drains
+from rink.core.effects import Joined, JoinFailed, Left, Level
+from rink.core.events import LeaveAsked
+from rink.core.holds import Table
+from rink.core.machines import LIFE, Life, LifeEvent, Write, advance
+from rink.core.outbox import Outbox
+from rink.core.record import describe
+from rink.core.tenure import Tenure
+from rink.core.values import Phase
+from rink.core.view import View
+from rink.core.writer import Writer
+from rink.errors import JoinError, MemberNameTaken, RinkError
+
+REPORT_EVERY_S = 10.0
+
+
+@attrs.define
+class Living:
+    """Where the member stands; times are readings of its clock, in seconds."""
+
+    name: str
+    join_timeout: float | None
+    leave_timeout: float
+    state: Life = Life.JOINING
+    began_at: float | None = None
+    leave_until: float = float("inf")
+    release_until: float = float("inf")
+    revoke_until: float = float("inf")
+    _version_when_leaving: int = 0
+    _report_at: float = float("-inf")
+
+    @property
+    def phase(self) -> Phase:
+        """The phase for the record."""
+        return Phase.LEAVING if self.leave_until < float("inf") else Phase.ACTIVE
+
+    @property
+    def serves(self) -> bool:
+        """Whether roles may be granted and held."""
+        return self.state in (Life.ACTIVE, Life.LEAVING)
+
+    @property
+    def wants_record(self) -> bool:
+        """Whether a record is to be kept; claims stay until user code lets go."""
+        return self.state in (Life.JOINING, Life.ACTIVE, Life.LEAVING, Life.LETTING_GO)
+
+    @property
+    def wants_lease(self) -> bool:
+        """Whether a new lease is to be taken where there is none."""
+        return self.state in (Life.JOINING, Life.ACTIVE)
+
+    def _on(self, event: LifeEvent) -> None:
+        self.state = advance(LIFE, self.state, event)
+
+    # ── joining ──────────────────────────────────────────────────────────────────────────────
+
+    def join(self, writer: Writer, view: View, now: float, out: Outbox) -> None:
+        """Join once the record exists and is in the view; wait for a name that is taken (R8)."""
+        if self.began_at is None:
+            self.began_at = now
+        self._wait_for_name(writer, view, now, out)
+        if self.state is not Life.JOINING:
+            return
+        if writer.is_settled and view.revision >= writer.compare:
+            self._on(LifeEvent.JOINED)
+            out.do(Joined())
+        elif self.join_timeout is not None:
+            out.wake(self.began_at + self.join_timeout)
+            if now >= self.began_at + self.join_timeout:
+                self.fail(self._timed_out(writer, out), out)
+
+    def _wait_for_name(self, writer: Writer, view: View, now: float, out: Outbox) -> None:
+        other = writer.taken_by
+        if writer.state is not Write.TAKEN or other is None or view.revision < other.mod_revision:
+            return
+        if self.name not in view.members:
+            writer.freed()
+            return
+        if now >= self._report_at:
+            self._report_at = now + REPORT_EVERY_S
+            text = f"member {self.name!r} waits to join: {describe(other)} still has its name"
+            out.report(Level.WARNING, text)
+        out.wake(self._report_at)
+
+    def _timed_out(self, writer: Writer, out: Outbox) -> RinkError:
+        text = f"member {self.name!r} did not join within {self.join_timeout:g} s"
+        if writer.taken_by is not None:
+            return MemberNameTaken(
+                f"{text}: {describe(writer.taken_by)} has its name; end that process, or join "
+                "under another name"
+            )
+        return JoinError(f"{text}; last: {out.last_error or 'no answer from etcd yet'}")
+
+    def fail(self, error: Exception, out: Outbox) -> None:
+        """Give the join up; the lease is revoked on the way out."""
+        if self.state is Life.JOINING:
+            self._on(LifeEvent.GAVE_UP)
+            out.do(JoinFailed(error))
+
+    # ── leaving ──────────────────────────────────────────────────────────────────────────────
+
+    def ask_to_leave(self, event: LeaveAsked, is_ranked: bool, number: int, now: float) -> bool:
+        """Begin to leave; true where every role is to be lost at once."""
+        if self.state not in LIFE or LifeEvent.STOP not in LIFE[self.state]:
+            return False
+        if event.release_within is not None:
+            self.release_until = now + event.release_within
+        again = self.state is Life.LEAVING
+        if event.keep_rank or again or not is_ranked or self.state is Life.JOINING:
+            self._on(LifeEvent.STOP)
+            return True
+        self._on(LifeEvent.LEAVE)
+        self.leave_until = now + self.leave_timeout
+        self._version_when_leaving = number
+        return False
+
+    def leave(self, view: View, is_ranked: bool, is_alive: bool, now: float, out: Outbox) -> bool:
+        """Go on serving until nobody is to wait for; true where every role is to be lost now."""
+        if self.state is not Life.LEAVING:
+            return False
+        number = view.newest.number if view.newest else 0
+        if number > self._version_when_leaving:  # `stagger`: another member's turn came first
+            self._version_when_leaving = number
+            self.leave_until = now + self.leave_timeout
+        out.wake(self.leave_until)
+        successor = any(
+            member.name != self.name and member.record and member.record.phase is Phase.ACTIVE
+            for member in view.by_age
+        )
+        if is_ranked and is_alive and successor and now < self.leave_until:
+            return False
+        if is_ranked and is_alive and successor:
+            text = f"member {self.name!r} leaves after {self.leave_timeout:g} s without a version"
+            out.report(Level.WARNING, f"{text} that gives its rank to another")
+        self._on(LifeEvent.UNRANKED)
+        return True
+
+    def let_go(self, table: Table, now: float, out: Outbox) -> None:
+        """Wait for the handles of what was lost, as long as that is bounded to."""
+        if self.state is not Life.LETTING_GO:
+            return
+        if table.draining and now >= self.release_until:
+            for hold in table.draining:
+                drains.give_up(hold, "the member leaves", now, out)
+        if table.draining:
+            out.wake(self.release_until if self.release_until < float("inf") else None)
+            return
+        self._on(LifeEvent.RELEASED)
+        self.revoke_until = now + self.leave_timeout
+
+    def end(self, tenure: Tenure, now: float, out: Outbox) -> None:
+        """End the lease, and with it the member's life."""
+        if self.state is not Life.REVOKING:
+            return
+        if tenure.is_held:
+            out.do(tenure.disown())
+        if tenure.is_revoking:
+            out.wake(self.revoke_until)
+            if now >= self.revoke_until:
+                text = f"lease {tenure.lease:x} could not be revoked: it ends by itself"
+                out.report(Level.ERROR, f"{text} within {tenure.granted_ttl} s")
+                out.do(tenure.ended())
+        if tenure.is_none:
+            self._on(LifeEvent.ENDED)
+            out.do(Left())

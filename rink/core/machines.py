@@ -1,0 +1,151 @@
+"""The three machines of a member, as data: its life, its lease and its record.
+
+Two rules about this file:
+
+* A transition stands in a table or it does not happen: `advance` refuses all others, so an event in
+  a state that does not expect it is a bug that shows at once.
+* Only states live here. What a state needs beside its name (a lease id, a deadline, a compare) is
+  kept by whoever drives the machine: `rink.core.session` the lease, `rink.core.writer` the record,
+  `rink.core.node` the life. `docs/machines.md` is drawn from these tables.
+
+How they meet: a role is granted only while the life is ACTIVE or LEAVING, the lease ALIVE and the
+record SETTLED. The life never waits on the machines below it except where it says so: JOINING waits
+for the record to be SETTLED, REVOKING for the lease to be NONE.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import TypeVar
+
+S = TypeVar("S", bound=enum.Enum)
+E = TypeVar("E", bound=enum.Enum)
+
+
+class Life(enum.Enum):
+    """Where a member stands between join and leave."""
+
+    JOINING = "joining"
+    ACTIVE = "active"
+    LEAVING = "leaving"
+    LETTING_GO = "letting go"
+    REVOKING = "revoking"
+    LEFT = "left"
+
+
+class LifeEvent(enum.Enum):
+    """What moves a member's life on."""
+
+    JOINED = "joined"
+    GAVE_UP = "join given up"
+    LEAVE = "leave asked"
+    STOP = "leave at once"
+    UNRANKED = "no longer ranked, or nobody will take over"
+    RELEASED = "every handle released or given up"
+    ENDED = "lease ended"
+
+
+LIFE: Mapping[Life, Mapping[LifeEvent, Life]] = {
+    Life.JOINING: {
+        LifeEvent.JOINED: Life.ACTIVE,
+        LifeEvent.GAVE_UP: Life.LETTING_GO,
+        LifeEvent.LEAVE: Life.LETTING_GO,
+        LifeEvent.STOP: Life.LETTING_GO,
+    },
+    # The phase `leaving` goes into the record; roles go on until a version without this member.
+    Life.ACTIVE: {LifeEvent.LEAVE: Life.LEAVING, LifeEvent.STOP: Life.LETTING_GO},
+    # A second, more urgent leave is obeyed.
+    Life.LEAVING: {LifeEvent.UNRANKED: Life.LETTING_GO, LifeEvent.STOP: Life.LETTING_GO},
+    # Everything is lost; the claims stay until user code lets go, or its time is over.
+    Life.LETTING_GO: {LifeEvent.RELEASED: Life.REVOKING},
+    Life.REVOKING: {LifeEvent.ENDED: Life.LEFT},
+    Life.LEFT: {},
+}
+
+
+class Lease(enum.Enum):
+    """What is known of the lease."""
+
+    NONE = "none"
+    ASKED = "asked"
+    ALIVE = "alive"
+    SUSPECT = "suspect"
+    REVOKING = "revoking"
+
+
+class LeaseEvent(enum.Enum):
+    """What moves the lease on."""
+
+    ASK = "grant asked"
+    FAILED = "grant not answered"
+    GRANTED = "granted"
+    DEADLINE = "deadline passed"
+    RENEWED = "keepalive answered"
+    ENDED = "TTL 0"
+    DISOWN = "record gone, or leaving"
+    REVOKED = "revocation answered"
+
+
+LEASE: Mapping[Lease, Mapping[LeaseEvent, Lease]] = {
+    Lease.NONE: {LeaseEvent.ASK: Lease.ASKED},
+    Lease.ASKED: {LeaseEvent.GRANTED: Lease.ALIVE, LeaseEvent.FAILED: Lease.NONE},
+    Lease.ALIVE: {
+        LeaseEvent.RENEWED: Lease.ALIVE,
+        LeaseEvent.DEADLINE: Lease.SUSPECT,
+        LeaseEvent.ENDED: Lease.NONE,
+        LeaseEvent.DISOWN: Lease.REVOKING,
+    },
+    # Every role is lost; the same lease is asked for once more before a new one is taken (R7).
+    Lease.SUSPECT: {
+        LeaseEvent.RENEWED: Lease.ALIVE,
+        LeaseEvent.ENDED: Lease.NONE,
+        LeaseEvent.DISOWN: Lease.REVOKING,
+    },
+    # A create whose answer was lost could still be applied under it: no new lease before the end.
+    Lease.REVOKING: {LeaseEvent.REVOKED: Lease.NONE, LeaseEvent.ENDED: Lease.NONE},
+}
+
+
+class Write(enum.Enum):
+    """What is known of the own record in etcd."""
+
+    ABSENT = "absent"
+    SENT = "sent"
+    OWED = "owed"
+    SETTLED = "settled"
+    TAKEN = "taken"
+
+
+class WriteEvent(enum.Enum):
+    """What moves the own record on."""
+
+    SEND = "transaction sent"
+    NO_ANSWER = "ended without an answer"
+    ANSWERED = "answered, the record is ours"
+    FOREIGN = "answered, the name is taken"
+    MISSING = "answered, the record is gone"
+    FREED = "the other record is gone"
+
+
+WRITE: Mapping[Write, Mapping[WriteEvent, Write]] = {
+    Write.ABSENT: {WriteEvent.SEND: Write.SENT},
+    # Unsettled: only an answer settles it (R1), and a retry keeps its compare.
+    Write.SENT: {
+        WriteEvent.ANSWERED: Write.SETTLED,
+        WriteEvent.NO_ANSWER: Write.OWED,
+        WriteEvent.FOREIGN: Write.TAKEN,
+        WriteEvent.MISSING: Write.ABSENT,
+    },
+    Write.OWED: {WriteEvent.SEND: Write.SENT},
+    Write.SETTLED: {WriteEvent.SEND: Write.SENT},
+    Write.TAKEN: {WriteEvent.FREED: Write.ABSENT},
+}
+
+
+def advance(table: Mapping[S, Mapping[E, S]], state: S, event: E) -> S:
+    """Return the state that follows, or raise LookupError: the table knows no such transition."""
+    try:
+        return table[state][event]
+    except KeyError:
+        raise LookupError(f"{event} in {state}") from None

@@ -1,0 +1,428 @@
+"""One member of a group: `step(now, events) -> effects`.
+
+Everything a member decides is decided here or in the modules this one drives; nothing here does
+I/O, reads a clock, logs, or knows of threads. The engine calls `step`, `expire` and `renew` with
+its lock held, and publishes what they leave in `table`; callers read only that.
+
+A step has two halves. First each event changes what is known: the view, the lease, the record.
+Then, once for all of them, `_conclude` derives what follows, in an order that matters:
+
+    deadline, own record gone → losses by the newest version → life → lease → grace
+    → the record's next write → the gate → grants → (for the leader) the next version
+
+Losses come before the write because every lost role with an unreleased handle must lie in it (R3);
+the write comes before the gate because nothing is granted while it is unsettled (R2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from rink.core import drains
+from rink.core import effects as do
+from rink.core import events as ev
+from rink.core.claims import Gate, Obstacles, closed
+from rink.core.effects import Effect, Level
+from rink.core.events import Event
+from rink.core.holds import Hold, Table
+from rink.core.janitor import Janitor
+from rink.core.leader import Chronicle, Leader, is_settled
+from rink.core.life import Living
+from rink.core.machines import Life, Write
+from rink.core.outbox import Outbox
+from rink.core.placement import Placement
+from rink.core.ranks import Settings
+from rink.core.record import claims_of
+from rink.core.tenure import Tenure
+from rink.core.values import Member, Proclaimed, Record, Share, Version
+from rink.core.view import View, shares_of
+from rink.core.writer import Writer
+
+GATHER_S = 0.001
+"""How long holders that let go at once are waited for before the record is written (R3)."""
+
+
+@attrs.frozen
+class MemberSettings:
+    """What the user chose for one member; durations in seconds."""
+
+    name: str
+    ttl: int = 60
+    margin: float = 6.0
+    ranking: Settings = attrs.field(factory=Settings)
+    grace: float | None = None
+    join_timeout: float | None = None
+    leave_timeout: float = 10.0
+    schemes: tuple[str, ...] = ("jump",)
+    labels: dict[str, str] = attrs.field(factory=dict)
+    address: str = ""
+    joined: str = ""
+    draining_limit_bytes: int = 65_536
+
+
+class Node:
+    """One member. All times are readings of one monotonic clock, in seconds."""
+
+    def __init__(self, settings: MemberSettings, placement: Placement | None = None) -> None:
+        self.settings = settings
+        self.placement = placement or Placement()
+        self.table = Table()
+        self.view = View()
+        self.living = Living(settings.name, settings.join_timeout, settings.leave_timeout)
+        self.tenure = Tenure(settings.ttl, settings.margin)
+        self.writer = Writer()
+        self.chronicle = Chronicle()
+        self.leader = Leader(settings.ranking)
+        self.janitor = Janitor()
+        self.share: Share | None = None
+        self.owned: dict[str, Share] = {}
+        self.leads = False
+        self.wake_at: float | None = None
+        self.plan_wake_at: float | None = None
+        self.out = Outbox()
+        self._followed: Version | None = None
+        self._obstacles = Obstacles()
+        self._noted: View | None = None
+        self._look_for_grants = False
+        self._gather_until = float("-inf")
+        self._told: set[tuple[str, str]] = set()
+
+    @property
+    def name(self) -> str:
+        """The member's name."""
+        return self.settings.name
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the group is settled, in this member's view."""
+        return self.view.version is not None and is_settled(self.view, self.owned)
+
+    def pairs(self, events: Sequence[Event]) -> set[tuple[str, int]]:
+        """Return each (scheme, size) that stepping with these events may place roles by."""
+        entries: list[object] = [*self.view.members.values(), self.view.newest]
+        for event in events:
+            if isinstance(event, ev.Listed):
+                entries += event.entries
+            elif isinstance(event, ev.Changed):
+                entries += event.changes
+        pairs = {(self.share.scheme, self.share.size)} if self.share else set()
+        for entry in entries:
+            if isinstance(entry, Member) and entry.record is not None:
+                pairs |= {(share.scheme, share.size) for share in entry.record.shares}
+            elif isinstance(entry, Proclaimed) and entry.version is not None:
+                pairs.add((entry.version.scheme, len(entry.version.ranks)))
+        return pairs
+
+    # ── what the session's thread brings, under the same lock ────────────────────────────────
+
+    def expire(self, now: float) -> list[Effect]:
+        """Lose every role if the deadline has passed: no scheme is called, nothing else is done."""
+        self._expire(now)
+        return self.out.take()
+
+    def renew(self, now: float, lease: int, sent_at: float) -> tuple[list[Effect], bool]:
+        """Take an answered keepalive; also whether a suspect lease has come back to life."""
+        if lease != self.tenure.lease or not self.tenure.is_held:
+            return [], False
+        self._expire(now)  # a deadline that nobody had time to notice has passed all the same
+        revived = self.tenure.renewed(sent_at, now)
+        self.table.deadline = self.tenure.deadline
+        return self.out.take(), revived
+
+    def _expire(self, now: float) -> None:
+        if self.tenure.passed_deadline(now):
+            self.writer.must_write = True  # R7: nothing is granted before a write is answered
+            self._lose_all(now, "the session was not renewed before its deadline")
+            self.table.gate = closed("the session is lost")
+
+    # ── a step ───────────────────────────────────────────────────────────────────────────────
+
+    def step(self, now: float, events: Sequence[Event]) -> list[Effect]:
+        """Take in events, in order, and return everything that is to be done now."""
+        for event in events:
+            self._take(event, now)
+        self._conclude(now)
+        return self.out.take()
+
+    def _take(self, event: Event, now: float) -> None:
+        match event:
+            case ev.Listed():
+                self.view = View.listed(event.revision, event.entries)
+            case ev.Changed():
+                if event.revision > self.view.revision:
+                    self.view = self.view.changed(event.revision, event.changes)
+            case ev.WriteAnswered():
+                if not self.writer.answered(event):
+                    self._disown(now, "its record is gone")
+            case ev.WriteFailed():
+                self.writer.failed(event.attempt, now)
+                self._failed("writing the own record", event.error)
+            case ev.ProclaimAnswered():
+                self.leader.answered(event, self.view)
+            case ev.ProclaimFailed():
+                self.leader.failed(event.number, now, self.name)
+                self._failed(f"proclaiming version {event.number}", event.error)
+            case ev.ListFailed():
+                self._failed("reading the group", event.error)
+            case ev.LeaseLookedUp():
+                self.janitor.looked_up(event, self.view.members.get(event.name), now)
+            case ev.LeaveAsked():
+                self._ask_to_leave(event, now)
+            case ev.Nudged():
+                self._look_for_grants = True
+            case _:
+                self._take_lease(event, now)
+
+    def _take_lease(self, event: Event, now: float) -> None:
+        tenure = self.tenure
+        match event:
+            case ev.LeaseGranted():
+                self.out.do(tenure.granted(event))
+                self.writer.begin(event.lease, event.incarnation)
+                self.table.deadline = tenure.deadline
+            case ev.LeaseFailed():
+                tenure.ask_failed(now, self.name)
+                self._failed("asking for a lease", event.error)
+            case ev.LeaseEnded(lease=lease) if lease == tenure.lease and not tenure.is_none:
+                self._lose_all(now, "etcd has ended the lease")
+                self.out.do(tenure.ended())
+            case ev.LeaseRevoked(lease=lease) if lease == tenure.lease and tenure.is_revoking:
+                tenure.revoked()
+            case ev.RevokeFailed(lease=lease) if lease == tenure.lease and tenure.is_revoking:
+                tenure.revoke_failed(now, self.name)
+                self._failed("revoking the lease", event.error)
+            case ev.HistoryChanged():
+                self._lose_all(now, event.because)
+                self.out.report(Level.ERROR, f"{event.because}: the session ends and joins anew")
+                if tenure.is_held or tenure.is_revoking:
+                    self.out.do(tenure.ended())
+                self.view, self.leader = View(), Leader(self.settings.ranking)
+            case _:
+                pass  # an answer about a lease of the past
+
+    def _failed(self, doing: str, error: Exception) -> None:
+        self.out.report(Level.WARNING, f"{doing} failed: {error}")
+        self.living.fail(error, self.out)  # only while joining; a member tries again
+
+    def _conclude(self, now: float) -> None:
+        self.out.wakes.clear()
+        self._expire(now)
+        self._check_own_record(now)
+        self._follow_version(now)
+        self._note_view(now)
+        self._live(now)
+        drains.watch(self.table, self.settings.grace, now, self.out)
+        self.living.let_go(self.table, now, self.out)
+        self._keep_lease(now)
+        self._write(now)
+        self._publish()
+        self._grant(now)
+        self._lead(now)
+        self._look_after_the_dead(now)
+        if self.tenure.is_alive:
+            self.out.wake(self.tenure.deadline)
+        self.wake_at = min(self.out.wakes, default=None)
+
+    # ── losses ───────────────────────────────────────────────────────────────────────────────
+
+    def _check_own_record(self, now: float) -> None:
+        if not self.writer.exists or self.view.revision < self.writer.compare:
+            return
+        found = self.view.members.get(self.name)
+        if not self.writer.is_mine(found):
+            self._disown(now, "its record is gone, or another's stands in its place")
+        elif found and found.mod_revision > self.writer.compare and self.writer.is_settled:
+            self.writer.must_write = True  # somebody else has written it: put it right
+
+    def _disown(self, now: float, because: str) -> None:
+        """Lose everything and end the lease; a new incarnation comes after it (R6, R7)."""
+        if self.tenure.is_held:
+            self._lose_all(now, because)
+            text = f"member {self.name!r} lost its session: {because}"
+            self.out.report(Level.WARNING, text)
+            self.out.do(self.tenure.disown())
+
+    def _follow_version(self, now: float) -> None:
+        """Lose what the newest version gives to others (R3)."""
+        newest = self.view.newest
+        if newest is not None and newest.version is None:
+            return  # hold what is held, grant nothing (R4)
+        version = self.view.version
+        if version is self._followed:
+            return
+        self._followed = version
+        self.owned = shares_of(version, self.placement.rank) if version else {}
+        before, self.share = self.share, self.owned.get(self.name)
+        because = f"version {version.number} gives it to another" if version else "no version"
+        for hold in list(self.table.held.values()):
+            if not self._has(self.share, hold.role):
+                self._lose(hold, before, now, because)
+                self._gather_until = now + GATHER_S
+        if (before and before.rank) != (self.share and self.share.rank):
+            self.out.do(do.RankChanged(self.share.rank if self.share else None))
+
+    def _has(self, share: Share | None, role: str) -> bool:
+        return share is not None and share.has(
+            role, self.placement.rank(role, share.scheme, share.size)
+        )
+
+    def _lose(self, hold: Hold, share: Share | None, now: float, because: str) -> None:
+        hold.share = share or hold.share  # the newest share that claimed it
+        self.table.lose(hold, now, because)
+        self.out.do(do.Lose(hold))
+
+    def _lose_all(self, now: float, because: str) -> None:
+        for hold in list(self.table.held.values()):
+            self._lose(hold, self.share, now, because)
+
+    # ── life, lease and record ───────────────────────────────────────────────────────────────
+
+    def _note_view(self, now: float) -> None:
+        if self._noted is self.view:
+            return
+        self._noted = self.view
+        self.chronicle.note(self.view, now)
+        self._obstacles = Obstacles.of(self.view, self.name, self.owned, self.placement)
+        self._look_for_grants = True
+        told, self._told = self._told, set(self.view.problems)
+        for key, problem in sorted(self._told - told):
+            self.out.report(Level.WARNING, f"{key}: {problem}")
+
+    def _ask_to_leave(self, event: ev.LeaveAsked, now: float) -> None:
+        ranked = self.share is not None and self.tenure.is_alive
+        number = self.view.newest.number if self.view.newest else 0
+        if self.living.ask_to_leave(event, ranked, number, now):
+            self._lose_all(now, "the member leaves")
+
+    def _live(self, now: float) -> None:
+        self.living.join(self.writer, self.view, now, self.out)
+        ranked = self.share is not None
+        if self.living.leave(self.view, ranked, self.tenure.is_alive, now, self.out):
+            self._lose_all(now, "the member leaves")
+
+    def _keep_lease(self, now: float) -> None:
+        self.living.end(self.tenure, now, self.out)
+        tenure = self.tenure
+        if tenure.is_none and self.living.wants_lease:
+            if now >= tenure.retry_at:
+                self.out.do(tenure.ask())
+            else:
+                self.out.wake(tenure.retry_at)
+        elif tenure.is_revoking and tenure.failures:
+            if now >= tenure.retry_at:
+                self.out.do(tenure.revoke_again())
+            self.out.wake(tenure.retry_at)
+
+    def _write(self, now: float) -> None:
+        if not self.tenure.is_alive or not self.living.wants_record or not self.view.revision:
+            return
+        desired = self._desired_record()
+        if not self.writer.is_due(desired, now):
+            self.out.wake(self.writer.retry_at if self.writer.state is Write.OWED else None)
+        elif (
+            now < self._gather_until
+            and self.table.draining
+            and self.writer.is_settled  # not for a write that settles
+        ):
+            self.out.wake(self._gather_until)
+        else:
+            self.out.do(self.writer.send(desired))
+
+    def _desired_record(self) -> Record:
+        settings = self.settings
+        shares, draining = claims_of(
+            self.share, self.table.draining, self.placement, settings.draining_limit_bytes
+        )
+        return Record(
+            incarnation=self.writer.incarnation,
+            ttl=self.tenure.granted_ttl,
+            phase=self.living.phase,
+            rebalance_delay=settings.ranking.rebalance_delay,
+            version=self._followed.number if self._followed else 0,
+            shares=shares,
+            draining=draining,
+            schemes=settings.schemes,
+            address=settings.address,
+            labels=settings.labels,
+            joined=settings.joined,
+        )
+
+    # ── grants ───────────────────────────────────────────────────────────────────────────────
+
+    def _publish(self) -> None:
+        because = self._closed_because()
+        share = None if because else self.share
+        version = self._followed
+        token = version.token_base + self.view.revision if version else 0
+        before = self.table.gate
+        if share == before.share and because == before.closed_because and token == before.token:
+            return
+        ranks = self.placement.ranks(share.scheme, share.size) if share else {}
+        number = version.number if version else 0
+        self.table.gate = Gate(share, self._obstacles, token, number, because, ranks)
+        self._look_for_grants = True
+
+    def _closed_because(self) -> str:
+        """Return which part of R2 forbids every grant, or an empty string."""
+        writer, newest = self.writer, self.view.newest
+        found = self.view.members.get(self.name)
+        if not self.living.serves:
+            return f"the member is {self.living.state.value}"
+        if not self.tenure.is_alive:
+            return "the session is lost; it joins anew"
+        if newest is None:
+            return "no version has been proclaimed yet"
+        if newest.version is None:
+            return f"version {newest.number} {newest.problem}"
+        if self.share is None:
+            return f"version {newest.number} does not rank this member yet"
+        if not writer.is_settled or writer.known is None:
+            return "the own record is being written"
+        if writer.known.shares[:1] != (self.share,):
+            return "the own record does not claim the newest share yet"
+        if found is None or found.mod_revision != writer.compare:
+            return "the own record has not come back through the watch yet"
+        return ""
+
+    def _grant(self, now: float) -> None:
+        gate = self.table.gate
+        if gate.share is None or not self._look_for_grants:
+            return
+        self._look_for_grants = False
+        for role in list(self.table.waits):
+            if self._has(gate.share, role) and not gate.obstacle(role, self.placement):
+                for wait in self.table.grant(role, now):
+                    self.out.do(do.Grant(wait))
+
+    # ── for everybody ────────────────────────────────────────────────────────────────────────
+
+    def _lead(self, now: float) -> None:
+        me = self.view.leader
+        leads = (
+            me is not None
+            and self.writer.is_mine(me)
+            and self.tenure.is_alive
+            and self.living.wants_record
+        )
+        if leads != self.leads:
+            self.leads = leads
+            self.out.do(do.LeadershipChanged(leads))
+        self.plan_wake_at = None
+        if leads and me is not None:
+            settled = is_settled(self.view, self.owned)
+            effects, self.plan_wake_at = self.leader.lead(
+                me, self.view, self.chronicle, settled, now
+            )
+            self.out.effects += effects
+            self.out.wake(self.plan_wake_at)
+
+    def _look_after_the_dead(self, now: float) -> None:
+        if not self.tenure.is_alive or self.living.state is Life.REVOKING:
+            return
+        waits_for_name = self.writer.state is Write.TAKEN
+        suspects = self.janitor.suspects(self.view, self.name, self.leads, waits_for_name)
+        effects, look_at = self.janitor.look(suspects, now)
+        self.out.effects += effects
+        self.out.wake(look_at)

@@ -1,0 +1,36 @@
+"""Where the parts of a member put what is to be done, reported, and looked at again."""
+
+from __future__ import annotations
+
+import attrs
+
+from rink.core.effects import Effect, Level, Report
+
+
+@attrs.define
+class Outbox:
+    """Collected over one step; `last_error` stays, for `status()`."""
+
+    effects: list[Effect] = attrs.field(factory=list)
+    wakes: list[float] = attrs.field(factory=list)
+    last_error: str = ""
+
+    def do(self, effect: Effect) -> None:
+        """Have something done."""
+        self.effects.append(effect)
+
+    def report(self, level: Level, text: str) -> None:
+        """Have something logged; warnings and errors are remembered."""
+        if level is not Level.INFO:
+            self.last_error = text
+        self.effects.append(Report(level, text))
+
+    def wake(self, at: float | None) -> None:
+        """Have the member step again at a time, if nothing happens before."""
+        if at is not None:
+            self.wakes.append(at)
+
+    def take(self) -> list[Effect]:
+        """Hand over what is to be done."""
+        effects, self.effects = self.effects, []
+        return effects

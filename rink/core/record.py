@@ -1,0 +1,42 @@
+"""What the own record should say, and how a record is described to people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rink.core.holds import Hold
+from rink.core.placement import Placement
+from rink.core.values import Member, Share
+
+
+def claims_of(
+    share: Share | None, draining: Iterable[Hold], placement: Placement, limit_bytes: int
+) -> tuple[tuple[Share, ...], tuple[str, ...]]:
+    """Return the shares and the draining names that together claim every unreleased role (R3).
+
+    What the newest share does not cover is listed by name. If the names would take more than
+    `limit_bytes`, the shares they were lost from stay behind the newest one instead.
+    """
+    outside = [hold for hold in draining if share is None or not _covers(share, hold, placement)]
+    newest = () if share is None else (share,)
+    names = sorted(hold.role for hold in outside)
+    if sum(len(name.encode()) + 3 for name in names) <= limit_bytes:
+        return newest, tuple(names)
+    older = dict.fromkeys(
+        hold.share for hold in sorted(outside, key=lambda hold: (-hold.version, hold.role))
+    )
+    return newest + tuple(older), ()
+
+
+def _covers(share: Share, hold: Hold, placement: Placement) -> bool:
+    return share.has(hold.role, placement.rank(hold.role, share.scheme, share.size))
+
+
+def describe(member: Member) -> str:
+    """Describe a record for a message: which, whose, since when."""
+    if member.record is None:
+        return f"the record members/{member.name} (lease {member.lease:x}, {member.problem})"
+    since = f" joined {member.record.joined}" if member.record.joined else ""
+    where = f" at {member.record.address}" if member.record.address else ""
+    which = f"incarnation {member.record.incarnation[:8]}, lease {member.lease:x}"
+    return f"the record members/{member.name} ({which}{since}{where})"

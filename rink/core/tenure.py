@@ -1,0 +1,111 @@
+"""The lease of one member, and the deadline that it gives (R6, R7).
+
+The deadline is the time of *sending* the last answered keepalive, plus the granted TTL, minus the
+margin: what etcd counts from cannot be earlier. At the deadline every role is lost with no word
+from etcd needed. The lease is then SUSPECT: the same one is asked for again, because an outage may
+have been on this side only, and only TTL 0 or a missing record ends it.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from rink.core.backoff import backoff
+from rink.core.effects import DropLease, Effect, GrantLease, KeepLease, RevokeLease
+from rink.core.events import LeaseGranted
+from rink.core.machines import LEASE, Lease, LeaseEvent, advance
+
+
+@attrs.define
+class Tenure:
+    """One lease at a time; all times are readings of the member's clock, in seconds."""
+
+    ttl: int
+    margin: float
+    state: Lease = Lease.NONE
+    lease: int = 0
+    granted_ttl: int = 0
+    deadline: float = float("-inf")
+    failures: int = 0
+    retry_at: float = float("-inf")
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the lease was renewed in time, as far as the last step knows."""
+        return self.state is Lease.ALIVE
+
+    @property
+    def is_held(self) -> bool:
+        """Whether there is a lease that this member has not given up."""
+        return self.state in (Lease.ALIVE, Lease.SUSPECT)
+
+    @property
+    def is_revoking(self) -> bool:
+        """Whether the lease is being ended."""
+        return self.state is Lease.REVOKING
+
+    @property
+    def is_none(self) -> bool:
+        """Whether there is no lease, and none is asked for."""
+        return self.state is Lease.NONE
+
+    def ask(self) -> Effect:
+        """Ask for a lease."""
+        self.state = advance(LEASE, self.state, LeaseEvent.ASK)
+        return GrantLease(self.ttl)
+
+    def granted(self, event: LeaseGranted) -> Effect:
+        """Begin with a new lease."""
+        self.state = advance(LEASE, self.state, LeaseEvent.GRANTED)
+        self.lease, self.granted_ttl, self.failures = event.lease, event.ttl, 0
+        self.deadline = event.sent_at + event.ttl - self.margin
+        return KeepLease(event.lease, event.ttl)
+
+    def ask_failed(self, now: float, who: str) -> None:
+        """Note that no lease was granted."""
+        self.state = advance(LEASE, self.state, LeaseEvent.FAILED)
+        self._fail(now, who)
+
+    def renewed(self, sent_at: float, now: float) -> bool:
+        """Move the deadline; true where that revives a suspect lease."""
+        self.deadline = max(self.deadline, sent_at + self.granted_ttl - self.margin)
+        if self.state is not Lease.SUSPECT or now >= self.deadline:
+            return False
+        self.state = advance(LEASE, self.state, LeaseEvent.RENEWED)
+        return True
+
+    def passed_deadline(self, now: float) -> bool:
+        """Suspect the lease where its deadline has passed; true where it was alive before."""
+        if self.state is not Lease.ALIVE or now < self.deadline:
+            return False
+        self.state = advance(LEASE, self.state, LeaseEvent.DEADLINE)
+        return True
+
+    def ended(self) -> Effect:
+        """Etcd has ended the lease."""
+        self.state = advance(LEASE, self.state, LeaseEvent.ENDED)
+        return DropLease(self.lease)
+
+    def disown(self) -> Effect:
+        """End the lease: its record is gone, or the member leaves."""
+        self.state = advance(LEASE, self.state, LeaseEvent.DISOWN)
+        self.failures = 0
+        return RevokeLease(self.lease)
+
+    def revoke_again(self) -> Effect:
+        """Ask once more for the revocation that was not answered."""
+        self.failures = 0
+        return RevokeLease(self.lease)
+
+    def revoke_failed(self, now: float, who: str) -> None:
+        """Note that the revocation was not answered; `retry_at` says when to ask again."""
+        self._fail(now, who)
+
+    def revoked(self) -> None:
+        """The lease and all keys bound to it are gone."""
+        self.state = advance(LEASE, self.state, LeaseEvent.REVOKED)
+        self.failures = 0
+
+    def _fail(self, now: float, who: str) -> None:
+        self.failures += 1
+        self.retry_at = now + backoff(self.failures, who)

@@ -1,0 +1,118 @@
+"""The own record in etcd (R1): one unsettled write at a time, settled only by an answer.
+
+A transaction whose answer was lost may be applied much later: a frozen follower forwards it when
+it thaws, and a linearizable read in between does not find it. So nothing but the answer of a
+transaction settles: of this one, or of a retry with the same compare, of which at most one can ever
+be applied. Deliberately absent: any way to settle by a read or by what the watch shows.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from rink.core.backoff import backoff
+from rink.core.effects import WriteRecord
+from rink.core.events import WriteAnswered
+from rink.core.machines import WRITE, Write, WriteEvent, advance
+from rink.core.values import Member, Record
+
+
+@attrs.define
+class Writer:
+    """What is known of the own record, and what is owed to it.
+
+    `compare` is the record's mod_revision as last answered, 0 for none; `known` its content then.
+    `must_write` asks for a transaction even where the content is what the record should hold.
+    """
+
+    incarnation: str = ""
+    lease: int = 0
+    state: Write = Write.ABSENT
+    attempt: int = 0
+    compare: int = 0
+    known: Record | None = None
+    must_write: bool = False
+    taken_by: Member | None = None
+    failures: int = 0
+    retry_at: float = float("-inf")
+    _sent: Record | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the record is what `known` says, by an answer."""
+        return self.state is Write.SETTLED and not self.must_write
+
+    @property
+    def exists(self) -> bool:
+        """Whether an answer has shown the record in etcd; it may be gone by now."""
+        return self.compare > 0
+
+    def is_mine(self, member: Member | None) -> bool:
+        """Whether a record found under the own key is this incarnation's."""
+        return (
+            member is not None
+            and member.record is not None
+            and member.record.incarnation == self.incarnation
+            and member.lease == self.lease
+        )
+
+    def begin(self, lease: int, incarnation: str) -> None:
+        """Forget the record of an earlier incarnation: its lease has ended, and it with it."""
+        self.lease, self.incarnation = lease, incarnation
+        self.state, self.compare, self.known = Write.ABSENT, 0, None
+        self.must_write, self.taken_by, self.failures = False, None, 0
+        self.attempt += 1  # an answer that is still under way is to a transaction of the past
+
+    def is_due(self, desired: Record, now: float) -> bool:
+        """Whether there is something to write now."""
+        if self.state is Write.OWED:
+            return now >= self.retry_at
+        if self.state is Write.SETTLED:
+            return self.must_write or self.differs(desired)
+        return self.state is Write.ABSENT
+
+    def differs(self, desired: Record) -> bool:
+        """Whether the record should say something else; the version number alone is for people."""
+        return self.known is None or self.known != attrs.evolve(desired, version=self.known.version)
+
+    def send(self, desired: Record) -> WriteRecord:
+        """Begin a transaction, with the compare of the unsettled one where there is one."""
+        self.state = advance(WRITE, self.state, WriteEvent.SEND)
+        self.attempt += 1
+        self._sent = desired
+        return WriteRecord(self.attempt, self.lease, self.compare, desired)
+
+    def answered(self, event: WriteAnswered) -> bool:
+        """Take an answer; false where it says that the record is gone."""
+        if event.attempt != self.attempt:
+            return True
+        self.failures = 0
+        if event.applied:
+            self._settle(event.revision, self._sent)
+        elif event.found is not None and self.is_mine(event.found):
+            self._settle(event.found.mod_revision, event.found.record)
+        elif event.found is not None and not self.exists:
+            self.state = advance(WRITE, self.state, WriteEvent.FOREIGN)
+            self.taken_by = event.found
+        else:
+            self.state = advance(WRITE, self.state, WriteEvent.MISSING)
+            return False
+        return True
+
+    def _settle(self, mod_revision: int, record: Record | None) -> None:
+        self.state = advance(WRITE, self.state, WriteEvent.ANSWERED)
+        self.compare, self.known = mod_revision, record
+        self.must_write = False
+
+    def failed(self, attempt: int, now: float) -> None:
+        """Note that a transaction ended without an answer: it may yet be applied."""
+        if attempt != self.attempt:
+            return
+        self.state = advance(WRITE, self.state, WriteEvent.NO_ANSWER)
+        self.failures += 1
+        self.retry_at = now + backoff(self.failures, self.incarnation)
+
+    def freed(self) -> None:
+        """The record that had the name is gone: the next transaction may create it."""
+        self.state = advance(WRITE, self.state, WriteEvent.FREED)
+        self.taken_by = None
