@@ -39,7 +39,7 @@ def holdings(events: Iterable[Event]) -> list[Holding]:
     """The holdings that the events tell of, by start; what was never let go ends never."""
     silences: dict[str, list[tuple[float, str]]] = defaultdict(list)
     begun: dict[tuple[str, str, int], float] = {}
-    ended: dict[tuple[str, str, int], float] = {}
+    ended: list[tuple[tuple[str, str, int], float, float]] = []
     for event in sorted(events, key=lambda event: event["at"]):
         match event["what"]:
             case "frozen" | "killed" as how:
@@ -47,14 +47,14 @@ def holdings(events: Iterable[Event]) -> list[Holding]:
             case "granted":
                 begun[event["member"], event["role"], event["token"]] = event["at"]
             case "released":
-                ended[event["member"], event["role"], event["token"]] = event["at"]
+                key = event["member"], event["role"], event["token"]
+                ended.append((key, begun.pop(key), event["at"]))
+    ended += [(key, start, float("inf")) for key, start in begun.items()]
     found = []
-    for key, start in begun.items():
-        member, role, token = key
-        end = ended.get(key, float("inf"))
+    for (member, role, token), start, end in ended:
         at, how = next(((at, how) for at, how in silences[member] if start <= at < end), (0.0, ""))
-        end = at if how == "killed" else end
-        found.append(Holding(role, member, token, start, end, how, at))
+        last = at if how == "killed" else end
+        found.append(Holding(role, member, token, start, last, how, at))
     return sorted(found, key=lambda holding: holding.start)
 
 

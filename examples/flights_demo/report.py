@@ -17,6 +17,7 @@ MISHAPS = ("deploy", "freeze", "thaw", "kill")
 
 
 def build(history: list[Event], store: Store, expected: Totals, *, ttl: float) -> Report:
+    history = sorted(history, key=lambda event: event["at"])
     held = checks.holdings(history)
     long_held = [holding for holding in held if holding.role.startswith("carrier/")]
     phases = [(event["at"], event["name"]) for event in history if event["what"] == "phase"]
@@ -113,9 +114,9 @@ def show(report: Report, console: Console) -> None:
     )
     console.print(_gaps(report))
     console.print(
-        f"After its thaw the frozen process thought for up to {frozen['longest_s']:.2f} s that it"
-        f" still held\n{frozen['roles']} roles which had moved on. Nobody can prevent that, but the"
-        f" store can refuse\nwhat it writes: {writes['stale_refused']} stale writes refused."
+        f"{frozen['roles']} roles went to others up to {frozen['longest_s']:.2f} s before the frozen"
+        " process could know of it.\nNobody can prevent that, which is why the store looks at the"
+        f" token: {writes['stale_refused']} writes refused."
     )
     _first(console, "refused", writes["refused"], "cyan")
     console.print()

@@ -78,6 +78,10 @@ def test_a_killed_holder_ends_with_the_kill():
     assert len(overlaps(events + held("b", 2.9, 4, token=2))) == 1
 
 
+def test_a_member_may_be_granted_a_role_twice_with_one_token():
+    assert len(checks.holdings(held("a", 0, 1) + held("a", 2, 3))) == 2
+
+
 @pytest.mark.parametrize("token", [4, 5])
 def test_a_token_that_does_not_rise_from_holder_to_holder_is_found(token):
     events = held("a", 0, 1, token=5) + held("b", 2, 3, token=token)
