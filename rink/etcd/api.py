@@ -10,10 +10,12 @@ Keys and values are bytes: what lies in the key range may not be ours.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @attrs.frozen

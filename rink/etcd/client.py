@@ -7,8 +7,7 @@ docs/design/0002-etcd-client.md for why there is a client of our own at all.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rink.errors import EtcdError
 from rink.etcd import forks
@@ -22,9 +21,9 @@ from rink.etcd.api import (
     WatchBroken,
     WatchEvents,
 )
+from rink.etcd.borrowed import borrow
 from rink.etcd.connections import Connection, OwnConnection, Ring
 from rink.etcd.endpoints import Pem, check_timeout, check_user, read_endpoints, read_tls
-from rink.etcd.guard import Known
 from rink.etcd.keepalive import KeepAliveStream
 from rink.etcd.messages import from_txn, to_header, to_key_value, to_txn_result
 from rink.etcd.methods import COMPACT, GRANT, RANGE, REVOKE, STATUS, TIME_TO_LIVE, TXN
@@ -35,7 +34,10 @@ from rink.etcd.transport import Transport, Want
 from rink.etcd.watch import RunningWatch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from types import TracebackType
+
+    from rink.etcd.guard import Known
 
 _CLOCK_ID = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -84,6 +86,29 @@ class Client:
         tokens = UserTokens(user, password) if user is not None and password is not None else None
         self._start([OwnConnection(one, tls) for one in read], tokens, timeout, clock)
 
+    @classmethod
+    def from_etcd3(
+        cls, client: Any, *, timeout: float = 5.0, clock: Callable[[], float] = boot_clock
+    ) -> Self:
+        """A client over the channels and the login of an `etcd3` client (python3-etcd3).
+
+        The application keeps it open as long as this one is used, and closes it. A token that
+        etcd refuses is an EtcdAuth here: only the application can log in again. How soon a broken
+        connection is noticed by gRPC is up to the application's own channel options.
+
+        Args:
+            client: the application's.
+            timeout: as for `Client`.
+            clock: as for `Client`.
+
+        Raises:
+            rink.errors.ConfigError: this is no etcd3 client.
+        """
+        made = cls.__new__(cls)
+        connections, tokens = borrow(client)
+        made._start(connections, tokens, timeout, clock)  # noqa: SLF001 - its own
+        return made
+
     def _start(
         self,
         connections: Sequence[Connection],
@@ -94,10 +119,9 @@ class Client:
         check_timeout(timeout)
         self._timeout = timeout
         self._clock = clock
-        self._connections = connections
         self._transport = Transport(Ring(connections), tokens or GivenTokens())
         self._streams = Streams(self._transport)
-        forks.drop_when_forked(self)
+        forks.keep_when_forked(self)
 
     def __enter__(self) -> Self:
         return self
@@ -113,6 +137,7 @@ class Client:
     @property
     def guard(self) -> Known:
         """What is known of the cluster: its id, the highest raft term and revision seen."""
+        self._transport.check_not_forked()
         return self._transport.guard.known
 
     @property
@@ -123,6 +148,7 @@ class Client:
     @property
     def endpoint(self) -> str:
         """The endpoint that is asked first now."""
+        self._transport.check_not_forked()
         return self._transport.ring.first.name
 
     # ---------------------------------------------------------------- keys
@@ -307,10 +333,6 @@ class Client:
         self._transport.mark_closed()
         self._streams.close()
         self._transport.ring.close()
-
-    def drop_in_child(self) -> object:
-        """Called after a fork; see `rink.etcd.forks`."""
-        return self._connections
 
     def _seconds(self, timeout: float | None) -> float:
         if timeout is None:

@@ -8,8 +8,7 @@ forks before that is safe and one that forks after it is not (section 7).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import grpc
 
@@ -17,10 +16,27 @@ from rink.errors import ClosedError
 from rink.etcd import tlsprobe
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     from rink.etcd.endpoints import Endpoint, TlsSettings
     from rink.etcd.methods import AnswerT, Method, Request
 
 Metadata = tuple[tuple[str, str], ...]
+
+Received_co = TypeVar("Received_co", covariant=True)
+
+
+class Answers(Protocol[Received_co]):
+    """The answers of a stream, as gRPC gives them."""
+
+    def __iter__(self) -> Iterator[Received_co]:
+        """Waits for each; raises grpc.RpcError when the stream breaks."""
+        ...
+
+    def cancel(self) -> object:
+        """End the stream, from any thread."""
+        ...
+
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
     # All three are needed: without the last, a dead connection is noticed after 65 s and not 7 s.
@@ -80,7 +96,7 @@ class Connection:
 
     def stream(
         self, method: Method[Request, AnswerT], requests: Iterator[Request], metadata: Metadata
-    ) -> grpc.CallIterator[AnswerT]:
+    ) -> Answers[AnswerT]:
         """Many requests, many answers; iterate over what is returned, and cancel it in the end.
 
         Raises:
@@ -88,7 +104,7 @@ class Connection:
         """
         call = self._callable(method, "stream_stream")
         try:
-            return cast("grpc.CallIterator[AnswerT]", call(requests, metadata=metadata))
+            return cast("Answers[AnswerT]", call(requests, metadata=metadata))
         except ValueError as error:
             raise self._closed_error(error) from error
 

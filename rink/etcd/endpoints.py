@@ -7,13 +7,16 @@ so that a typing error is named at once and not after a timeout.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import attrs
 
 from rink.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _DEFAULT_PORT = 2379
 

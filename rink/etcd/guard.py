@@ -13,11 +13,14 @@ begins afterwards speaks with the cluster as it now is.
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 
 import attrs
 
 from rink.errors import EtcdClusterChanged
-from rink.etcd.proto import rinketcd_pb2 as pb
+
+if TYPE_CHECKING:
+    from rink.etcd.proto import rinketcd_pb2 as pb
 
 
 @attrs.frozen

@@ -12,7 +12,7 @@ import collections
 import logging
 import threading
 import time
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -21,7 +21,11 @@ from rink.etcd.api import KeepAliveAnswer
 from rink.etcd.methods import KEEPALIVE
 from rink.etcd.proto import rinketcd_pb2 as pb
 from rink.etcd.stream import BrokenError, Open, Requests, Stream
-from rink.etcd.transport import Transport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rink.etcd.transport import Transport
 
 _log = logging.getLogger(__name__)
 
@@ -78,6 +82,10 @@ class Unanswered:
                 self._waiting[sent.lease] = sent.sent_at
         self._sent.clear()
 
+    def forget(self) -> None:
+        """What was asked of another cluster is not to be asked of this one."""
+        self._waiting.clear()
+
     @property
     def oldest_at(self) -> float | None:
         """Monotonic time at which the oldest unanswered request was handed over."""
@@ -106,6 +114,7 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
         self._is_gone = is_gone
         self._order = threading.Lock()
         self._unanswered = Unanswered()
+        self._epoch = transport.guard.known.epoch
         self._requests: Requests[pb.LeaseKeepAliveRequest] | None = None
 
     def send(self, lease: int) -> None:
@@ -139,6 +148,9 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
         header: pb.ResponseHeader | None,  # noqa: ARG002 - the guard has seen it; no more is needed
     ) -> None:
         with self._order:
+            if opened.known.epoch != self._epoch:
+                self._epoch = opened.known.epoch
+                self._unanswered.forget()
             self._requests = opened.requests
             for lease, sent_at in self._unanswered.take_waiting():
                 self._hand_over(opened.requests, lease, sent_at)
@@ -184,7 +196,8 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
 
     def _refused(self, error: RinkError) -> None:
         # There is no way to say it here, and the session's own calls will: try again.
-        _log.warning("rink-etcd-keepalive: %s", error)
+        if self._backoff.is_fresh:
+            _log.warning("leases cannot be renewed: %s", error)
 
     def _ended(self) -> None:
         with self._order:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from rink.etcd.api import (
     Compare,
@@ -17,6 +17,9 @@ from rink.etcd.api import (
     TxnResult,
 )
 from rink.etcd.proto import rinketcd_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def to_header(header: pb.ResponseHeader) -> Header:

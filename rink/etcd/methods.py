@@ -6,12 +6,14 @@ package of our own while the paths are etcd's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import attrs
 
 from rink.etcd.proto import rinketcd_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Answer(Protocol):
@@ -37,61 +39,61 @@ class Method(Generic[Request, AnswerT]):
     decode: Callable[[bytes], AnswerT]
 
 
-RANGE = Method(
+RANGE: Method[pb.RangeRequest, pb.RangeResponse] = Method(
     "range",
     "/etcdserverpb.KV/Range",
     pb.RangeRequest.SerializeToString,
     pb.RangeResponse.FromString,
 )
-TXN = Method(
+TXN: Method[pb.TxnRequest, pb.TxnResponse] = Method(
     "txn",
     "/etcdserverpb.KV/Txn",
     pb.TxnRequest.SerializeToString,
     pb.TxnResponse.FromString,
 )
-COMPACT = Method(
+COMPACT: Method[pb.CompactionRequest, pb.CompactionResponse] = Method(
     "compact",
     "/etcdserverpb.KV/Compact",
     pb.CompactionRequest.SerializeToString,
     pb.CompactionResponse.FromString,
 )
-GRANT = Method(
+GRANT: Method[pb.LeaseGrantRequest, pb.LeaseGrantResponse] = Method(
     "grant",
     "/etcdserverpb.Lease/LeaseGrant",
     pb.LeaseGrantRequest.SerializeToString,
     pb.LeaseGrantResponse.FromString,
 )
-REVOKE = Method(
+REVOKE: Method[pb.LeaseRevokeRequest, pb.LeaseRevokeResponse] = Method(
     "revoke",
     "/etcdserverpb.Lease/LeaseRevoke",
     pb.LeaseRevokeRequest.SerializeToString,
     pb.LeaseRevokeResponse.FromString,
 )
-TIME_TO_LIVE = Method(
+TIME_TO_LIVE: Method[pb.LeaseTimeToLiveRequest, pb.LeaseTimeToLiveResponse] = Method(
     "time_to_live",
     "/etcdserverpb.Lease/LeaseTimeToLive",
     pb.LeaseTimeToLiveRequest.SerializeToString,
     pb.LeaseTimeToLiveResponse.FromString,
 )
-AUTHENTICATE = Method(
+AUTHENTICATE: Method[pb.AuthenticateRequest, pb.AuthenticateResponse] = Method(
     "authenticate",
     "/etcdserverpb.Auth/Authenticate",
     pb.AuthenticateRequest.SerializeToString,
     pb.AuthenticateResponse.FromString,
 )
-STATUS = Method(
+STATUS: Method[pb.StatusRequest, pb.StatusResponse] = Method(
     "status",
     "/etcdserverpb.Maintenance/Status",
     pb.StatusRequest.SerializeToString,
     pb.StatusResponse.FromString,
 )
-WATCH = Method(
+WATCH: Method[pb.WatchRequest, pb.WatchResponse] = Method(
     "watch",
     "/etcdserverpb.Watch/Watch",
     pb.WatchRequest.SerializeToString,
     pb.WatchResponse.FromString,
 )
-KEEPALIVE = Method(
+KEEPALIVE: Method[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse] = Method(
     "keepalive",
     "/etcdserverpb.Lease/LeaseKeepAlive",
     pb.LeaseKeepAliveRequest.SerializeToString,

@@ -12,20 +12,23 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 import grpc
 
 from rink.errors import ClosedError, RinkError
 from rink.etcd.backoff import Backoff
-from rink.etcd.connections import Connection
 from rink.etcd.faults import read_fault
-from rink.etcd.guard import Known
 from rink.etcd.methods import AnswerT, Method, Request
-from rink.etcd.proto import rinketcd_pb2 as pb
 from rink.etcd.transport import NotAnsweredError, Transport, metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rink.etcd.connections import Answers, Connection
+    from rink.etcd.guard import Known
+    from rink.etcd.proto import rinketcd_pb2 as pb
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +64,7 @@ class Open(Generic[Request, AnswerT]):
 
     connection: Connection
     requests: Requests[Request]
-    answers: grpc.CallIterator[AnswerT]
+    answers: Answers[AnswerT]
     token: str | None
     known: Known
 
@@ -99,9 +102,9 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         # close() may be called from within a delivery.
         self._delivery = threading.RLock()
         self._lock = threading.Lock()
-        self._call: grpc.CallIterator[AnswerT] | None = None
+        self._call: Answers[AnswerT] | None = None
         self._heard_at: float | None = None
-        self._backoff = Backoff(first=0.05, longest=2.0)
+        self._backoff = Backoff(first=0.05, longest=1.0)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -179,7 +182,10 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
             except (NotAnsweredError, BrokenError) as error:
                 if self._closed.is_set():
                     return
-                _log.info("%s: %s: %s; trying again", self._thread.name, connection.name, error)
+                # Said once per outage, and then only to those who want to know.
+                level = logging.INFO if self._backoff.is_fresh else logging.DEBUG
+                name = self._thread.name
+                _log.log(level, "%s: %s: %s; trying again", name, connection.name, error)
                 self._transport.ring.failed(connection)
             self._closed.wait(self._backoff.next())
 
@@ -188,8 +194,9 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         try:
             # A member that cannot read through a quorum, or is of another cluster, is found out
             # here and not by its silence.
-            header = self._transport.verify(connection, _VERIFY_S)
-            token = self._transport.token(connection, time.monotonic() + _VERIFY_S)
+            deadline = time.monotonic() + _VERIFY_S
+            header = self._transport.verify(connection, deadline)
+            token = self._transport.token(connection, deadline)
         except ClosedError:
             raise
         except RinkError as error:
@@ -203,7 +210,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
                 self._call = answers
             if self._closed.is_set():
                 return
-            opened = Open(connection, requests, answers, token, known)
+            opened: Open[Request, AnswerT] = Open(connection, requests, answers, token, known)
             self._heard_at = time.monotonic()
             self._opened(opened, header)
             self._read(opened)

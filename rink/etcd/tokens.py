@@ -8,10 +8,12 @@ connection without TLS.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rink.etcd.proto import rinketcd_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Tokens(Protocol):
@@ -27,7 +29,7 @@ class Tokens(Protocol):
         ...
 
     def refused(self, token: str | None) -> None:
-        """etcd did not accept this one."""
+        """This one was not accepted."""
         ...
 
 

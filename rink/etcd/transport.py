@@ -10,7 +10,7 @@ import collections
 import os
 import threading
 import time
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import attrs
 import grpc
@@ -22,12 +22,16 @@ from rink.errors import (
     ForkedProcessError,
 )
 from rink.etcd.backoff import Backoff
-from rink.etcd.connections import Connection, Metadata, Ring
 from rink.etcd.faults import Fault, Kind, read_fault, refusal
-from rink.etcd.guard import Guard, Known
+from rink.etcd.guard import Guard
 from rink.etcd.methods import AUTHENTICATE, RANGE, AnswerT, Method, Request
 from rink.etcd.proto import rinketcd_pb2 as pb
-from rink.etcd.tokens import Tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rink.etcd.connections import Connection, Metadata, Ring
+    from rink.etcd.tokens import Tokens
 
 # A member without a leader then says so, instead of being silent.
 _HAS_LEADER = ("hasleader", "true")
@@ -76,6 +80,7 @@ class Transport:
         self._closed = threading.Event()
         self._counts: collections.Counter[str] = collections.Counter()
         self._counting = threading.Lock()
+        # What `verify` reads: with roles and permissions not every key may be.
         self._readable = b"\0"
 
     def check_usable(self) -> None:
@@ -85,13 +90,20 @@ class Transport:
             ForkedProcessError: this is a child of the process that made the client.
             ClosedError: it was closed.
         """
-        # First, and before any lock: in a child a lock may be held by a thread that is not there.
+        self.check_not_forked()
+        if self._closed.is_set():
+            raise ClosedError("the etcd client is closed")
+
+    def check_not_forked(self) -> None:
+        """Call this before taking any lock: a thread that is not in the child may hold it.
+
+        Raises:
+            ForkedProcessError: this is a child of the process that made the client.
+        """
         if self.is_forked:
             raise ForkedProcessError(
                 "this etcd client was made by the parent process: make a new one after the fork"
             )
-        if self._closed.is_set():
-            raise ClosedError("the etcd client is closed")
 
     @property
     def is_forked(self) -> bool:
@@ -119,6 +131,7 @@ class Transport:
     @property
     def calls(self) -> dict[str, int]:
         """How many requests of each name were sent."""
+        self.check_not_forked()
         with self._counting:
             return dict(self._counts)
 
@@ -144,9 +157,17 @@ class Transport:
         said: dict[str, str] = {}
         backoff = Backoff(first=0.1, longest=0.5)
         while True:
-            for connection, seconds in self._round(deadline):
+            for connection, part in self._round(deadline):
+                until = part
                 try:
-                    return self._try(connection, method, request, want, seconds, deadline)
+                    if want.once:
+                        # What may be sent only once goes over a connection that has just answered:
+                        # then one that is refused, frozen or without a quorum costs a part of the
+                        # deadline, and leaves no doubt.
+                        if not connection.is_proven:
+                            self.verify(connection, part)
+                        until = deadline
+                    return self.ask(connection, method, request, want, until)
                 except NotAnsweredError as silence:
                     said[connection.name] = silence.words
                     self.ring.failed(connection)
@@ -166,26 +187,9 @@ class Transport:
         # Each endpoint gets its part of what is left, so that a frozen one does not eat it all.
         order = self.ring.in_order()
         for index, connection in enumerate(order):
-            left = deadline - time.monotonic()
-            if left > 0:
-                yield connection, left / (len(order) - index)
-
-    def _try(
-        self,
-        connection: Connection,
-        method: Method[Request, AnswerT],
-        request: Request,
-        want: Want,
-        seconds: float,
-        deadline: float,
-    ) -> AnswerT:
-        if want.once:
-            # What may be sent only once goes over a connection that has just answered: then what
-            # is refused, frozen or without a quorum costs a part of the deadline and no doubt.
-            if not connection.is_proven:
-                self.verify(connection, seconds)
-            seconds = deadline - time.monotonic()
-        return self.ask(connection, method, request, want, seconds)
+            now = time.monotonic()
+            if now < deadline:
+                yield connection, now + (deadline - now) / (len(order) - index)
 
     def _unavailable(
         self, want: Want, timeout: float, said: dict[str, str], *, perhaps: bool
@@ -208,15 +212,21 @@ class Transport:
         method: Method[Request, AnswerT],
         request: Request,
         want: Want,
-        seconds: float,
+        deadline: float,
     ) -> AnswerT:
         """Send a request to one endpoint; once more only where it was refused for its token.
+
+        Args:
+            connection: to whom.
+            method: which one.
+            request: its message.
+            want: how to treat it.
+            deadline: monotonic time.
 
         Raises:
             NotAnsweredError: no answer.
             EtcdError: the answer is no, or comes from a changed cluster.
         """
-        deadline = time.monotonic() + seconds
         for is_last in (False, True):
             token = self.token(connection, deadline)
             known = self.guard.known
@@ -229,14 +239,11 @@ class Transport:
                 if fault.kind is Kind.STALE_TOKEN and not is_last:
                     self.tokens.refused(token)
                     continue
-                raise self._raised(fault, want, connection, seconds) from error
-            self._learn(answer, known, want)
+                raise self._raised(fault, want, connection, left) from error
+            self.guard.check(answer.header, known, quorum=want.quorum, revision=want.revision)
             self.ring.worked(connection)
             return answer
         raise AssertionError("the second try returns or raises")
-
-    def _learn(self, answer: AnswerT, known: Known, want: Want) -> None:
-        self.guard.check(answer.header, known, quorum=want.quorum, revision=want.revision)
 
     def _raised(
         self, fault: Fault, want: Want, connection: Connection, seconds: float
@@ -276,7 +283,7 @@ class Transport:
 
         return self.tokens.get(authenticate)
 
-    def verify(self, connection: Connection, seconds: float) -> pb.ResponseHeader | None:
+    def verify(self, connection: Connection, deadline: float) -> pb.ResponseHeader | None:
         """Read through a quorum at one endpoint, to know that it can serve and is of our cluster.
 
         Returns:
@@ -289,7 +296,7 @@ class Transport:
         request = pb.RangeRequest(key=self._readable, limit=1, keys_only=True)
         want = Want("a linearizable read", revision=True, quorum=True)
         try:
-            return self.ask(connection, RANGE, request, want, seconds).header
+            return self.ask(connection, RANGE, request, want, deadline).header
         except NotAnsweredError as silence:
             silence.perhaps_applied = False
             raise

@@ -11,19 +11,23 @@ Rules (ETCD-CLIENT section 8), each with a test of its name in integration/etcd:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import grpc
 
 from rink.errors import EtcdAuth, EtcdClusterChanged, EtcdCompacted, RinkError
 from rink.etcd.api import WatchBroken, WatchEvents
 from rink.etcd.faults import refusal
-from rink.etcd.guard import Known
 from rink.etcd.messages import to_event
 from rink.etcd.methods import WATCH
 from rink.etcd.proto import rinketcd_pb2 as pb
 from rink.etcd.stream import BrokenError, FinishedError, Open, Stream
-from rink.etcd.transport import Transport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rink.etcd.guard import Known
+    from rink.etcd.transport import Transport
 
 # After this much silence the server is asked for a sign of life, and this long it may take to
 # answer: together, and with the ticker's period, a frozen server is left within 3.3 s.
@@ -70,10 +74,11 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
     def _check_history(self, known: Known, header: pb.ResponseHeader | None) -> None:
         if known.epoch != self._epoch:
             self._break(EtcdClusterChanged("the etcd cluster was seen to change under this watch"))
-        if header is not None and header.revision < self._delivered:
+        # Whoever asks for the next revision has seen the one before, delivered or listed.
+        if header is not None and header.revision < self._next - 1:
             self._break(
                 EtcdClusterChanged(
-                    f"etcd is at revision {header.revision}, and {self._delivered} was delivered "
+                    f"etcd is at revision {header.revision}, and {self._next - 1} has been seen "
                     "already: was it restored from a backup?"
                 )
             )
