@@ -74,11 +74,11 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
     def _check_history(self, known: Known, header: pb.ResponseHeader | None) -> None:
         if known.epoch != self._epoch:
             self._break(EtcdClusterChanged("the etcd cluster was seen to change under this watch"))
-        # Whoever asks for the next revision has seen the one before, delivered or listed.
-        if header is not None and header.revision < self._next - 1:
+        # The guard knows what was listed before; a user whose reads tell no revision has only this.
+        if header is not None and header.revision < self._delivered:
             self._break(
                 EtcdClusterChanged(
-                    f"etcd is at revision {header.revision}, and {self._next - 1} has been seen "
+                    f"etcd is at revision {header.revision}, and {self._delivered} was delivered "
                     "already: was it restored from a backup?"
                 )
             )
