@@ -41,8 +41,11 @@ class Clock(Protocol):
 
 
 class _RealClock:
+    # The clock that the real client reads: it counts suspend, where there is one that does.
+    _clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
     def now(self) -> float:
-        return time.monotonic()
+        return time.clock_gettime(self._clock)
 
 
 class MemoryCluster:
@@ -146,7 +149,10 @@ class MemoryCluster:
             return store.copy()
 
     def restore_backup(self, backup: Store) -> None:
-        """Go back to a backup, as another cluster; watches end with `EtcdClusterChanged`."""
+        """Go back to a backup, as another cluster.
+
+        Watches end with `EtcdClusterChanged`, and each client's next call raises it.
+        """
         with self.change():
             self.store = self.store.restored(backup, self.now())
             self.restores += 1

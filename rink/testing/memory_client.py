@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
-from rink.errors import ClosedError, EtcdUnavailable, UsageError
+from rink.errors import ClosedError, EtcdClusterChanged, EtcdUnavailable, UsageError
 from rink.etcd.api import (
     Compare,
     KeepAliveAnswer,
@@ -92,6 +92,7 @@ class MemoryEtcd:
         self.name = name
         self.is_cut = False
         self._closed = False
+        self._restores = cluster.restores
         self._lose_next_answer = False
         self._hold_next: HeldTxn | None = None
 
@@ -112,8 +113,9 @@ class MemoryEtcd:
         """Read [key, range_end).
 
         Raises:
-            EtcdError: refused; EtcdUnavailable while cut. So do all calls.
-            ClosedError: after `close`. So do all calls.
+            EtcdError: refused. As all calls do: `EtcdUnavailable` while cut, and once, after a
+                restored backup, `EtcdClusterChanged`, though it was done.
+            ClosedError: after `close`, as all calls do.
         """
         with self._reach() as store:
             return store.range(key, range_end)
@@ -161,13 +163,13 @@ class MemoryEtcd:
     ) -> MemoryWatch:
         """Deliver all changes in [key, range_end) from a revision on; 0 is from now on."""
         with self.cluster.change():
-            self._refuse_closed()
+            self.refuse_closed()
             return MemoryWatch(self, key, range_end, start_revision, deliver)
 
     def keepalives(self, deliver: Callable[[KeepAliveAnswer], None]) -> MemoryKeepAlives:
         """Open a keepalive stream."""
         with self.cluster.change():
-            self._refuse_closed()
+            self.refuse_closed()
             return MemoryKeepAlives(self, deliver)
 
     def close(self) -> None:
@@ -202,11 +204,15 @@ class MemoryEtcd:
     @contextmanager
     def _reach(self) -> Iterator[Store]:
         with self.cluster.change() as store:
-            self._refuse_closed()
+            self.refuse_closed()
             if self.is_cut:
                 raise EtcdUnavailable(f"no answer within the deadline ({self!r} is cut)")
             yield store
+            if self._restores != self.cluster.restores:
+                self._restores = self.cluster.restores
+                raise EtcdClusterChanged("the etcd cluster is another one, or was restored")
 
-    def _refuse_closed(self) -> None:
+    def refuse_closed(self) -> None:
+        """Raise `ClosedError` after `close`."""
         if self._closed:
             raise ClosedError(f"{self!r} is closed")

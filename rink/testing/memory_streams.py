@@ -7,6 +7,7 @@ between streams it is the caller's to choose.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rink.testing.memory_client import MemoryEtcd
+
+log = logging.getLogger(__name__)
 
 M = TypeVar("M")
 
@@ -57,7 +60,7 @@ class MemoryStream(Generic[M]):
     def pump(self) -> bool:
         """Deliver one message on the caller's thread; False where none waits.
 
-        Only for a pumped cluster.
+        Only for a pumped cluster. What the user's function raises comes out here.
         """
         assert self._thread is None
         with self._changed:
@@ -92,6 +95,10 @@ class MemoryStream(Generic[M]):
     def _take(self) -> M:
         return self._inbox.popleft()
 
+    def _failed(self, error: Exception) -> None:
+        """The user's function raised."""
+        raise NotImplementedError
+
     def _run(self) -> None:
         while True:
             with self._changed:
@@ -99,7 +106,11 @@ class MemoryStream(Generic[M]):
                 if self._closed:
                     return
                 message = self._take()
-            self._deliver(message)
+            try:
+                self._deliver(message)
+            except Exception as error:
+                log.exception("%r: the function delivered to raised", self)
+                self._failed(error)
 
 
 class MemoryWatch(MemoryStream[WatchEvents | WatchBroken]):
@@ -156,24 +167,59 @@ class MemoryWatch(MemoryStream[WatchEvents | WatchBroken]):
             self._resume_at = message.revision + 1
         return message
 
+    def _failed(self, error: Exception) -> None:
+        """End: whoever did not take this must not be given the next as if they had."""
+        with self._changed:
+            self._inbox.clear()
+            if not self._broken:
+                self._post(WatchBroken(error))
+
 
 class MemoryKeepAlives(MemoryStream[KeepAliveAnswer]):
-    """A keepalive stream; a request reaches the store at once, its answer waits in the inbox."""
+    """A keepalive stream; a request reaches the store at once, its answer waits in the inbox.
+
+    What was asked for during a cut, or not answered before it, is asked for anew when the client is
+    healed, once per lease and with the first sending's time: so does the real client.
+    """
+
+    def __init__(self, client: MemoryEtcd, deliver: Callable[[KeepAliveAnswer], None]) -> None:
+        self._waiting: dict[int, float] = {}  # lease -> when it was asked for
+        super().__init__(client, deliver)
 
     def send(self, lease: int) -> None:
-        """Renew a lease, unless the client is cut."""
-        with self._cluster.change() as store:
-            if self._closed or self.client.is_cut:
-                return
-            sent_at = self._cluster.now()
-            ttl = store.keep_alive(lease, sent_at)
-            self._post(KeepAliveAnswer(lease, sent_at, ttl))
+        """Renew a lease, now or once the client is healed.
+
+        Raises:
+            ClosedError: the client was closed.
+        """
+        with self._cluster.change():  # catches up
+            self.client.refuse_closed()
+            if not self._closed:
+                self._waiting[lease] = self._cluster.now()
 
     def drop(self) -> None:
         """Lose the answer that would be delivered next, if one waits."""
         with self._changed:
             if self._inbox:
                 self._inbox.popleft()
+
+    def cut(self) -> None:
+        """Lose the answers under way."""
+        self._waiting |= {answer.lease: answer.sent_at for answer in self._inbox}
+        super().cut()
+
+    def catch_up(self) -> None:
+        """Ask the store for what waits."""
+        if self.client.is_cut:
+            return
+        now = self._cluster.now()
+        for lease, sent_at in self._waiting.items():
+            ttl = self._cluster.store.keep_alive(lease, now)
+            self._post(KeepAliveAnswer(lease, sent_at, ttl))
+        self._waiting.clear()
+
+    def _failed(self, error: Exception) -> None:
+        """Go on: what the user's function raises is its own."""
 
 
 AnyStream = MemoryStream[Any]

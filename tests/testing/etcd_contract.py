@@ -579,15 +579,58 @@ def test_a_watch_may_be_closed_from_within_its_delivery(world):
     seen.events_until(start)
 
 
+def test_a_watch_whose_delivery_raises_ends_with_that_error(world):
+    start = world.put("a")
+    seen = Seen()
+
+    def deliver(message):
+        seen.deliver(message)
+        if isinstance(message, WatchEvents):
+            raise ZeroDivisionError
+
+    watch = world.etcd.watch(world.prefix, world.end, start, deliver)
+    seen.events_until(start)
+    message = seen.queue.get(timeout=PATIENCE_S)
+    assert isinstance(message, WatchBroken)
+    assert isinstance(message.error, ZeroDivisionError)
+    world.put("a")
+    watch.close()
+    assert seen.queue.empty()
+
+
+def test_a_keepalive_stream_outlives_a_delivery_that_raises(world):
+    lease = world.etcd.grant(30).lease
+    seen = Seen()
+
+    def deliver(answer):
+        seen.deliver(answer)
+        raise ZeroDivisionError
+
+    stream = world.etcd.keepalives(deliver)
+    for _ in range(2):
+        stream.send(lease)
+        seen.answers(1)
+    stream.close()
+
+
 def test_a_closed_client_refuses_calls_and_delivers_nothing(world):
     start = world.put("a")
     seen = Seen()
     world.other.watch(world.prefix, world.end, start, seen.deliver)
     seen.events_until(start)
+    stream = world.other.keepalives(seen.deliver)
     world.other.close()
     world.other.close()
-    with pytest.raises(ClosedError):
-        world.other.range(world.key("a"))
+    for call in (
+        lambda: world.other.range(world.key("a")),
+        lambda: world.other.txn((), ()),
+        lambda: world.other.grant(30),
+        lambda: world.other.watch(world.prefix, world.end, start, seen.deliver),
+        lambda: world.other.keepalives(seen.deliver),
+        lambda: stream.send(UNKNOWN_LEASE),
+    ):
+        with pytest.raises(ClosedError):
+            call()
     end = world.put("a")
     mine = Seen()
     watch = world.etcd.watch(world.prefix, world.end, start, mine.deliver)

@@ -190,16 +190,39 @@ def test_a_cut_client_keeps_no_lease_alive(cluster, clock, etcd):
     lease = etcd.grant(10).lease
     seen = Seen()
     stream = etcd.keepalives(seen.deliver)
-    stream.send(lease)
     etcd.cut()
     stream.send(lease)
-    cluster.pump()
-    assert taken(seen) == []  # the first answer was under way
     clock.seconds += 10
+    assert cluster.pump() == 0
     etcd.heal()
-    stream.send(lease)
     cluster.pump()
     assert [answer.ttl for answer in taken(seen)] == [0]
+
+
+def test_keepalives_not_answered_before_a_heal_are_sent_then_with_their_own_time(
+    cluster, clock, etcd
+):
+    answered, cut, asked = (etcd.grant(10).lease for _ in range(3))
+    seen = Seen()
+    stream = etcd.keepalives(seen.deliver)
+    stream.send(answered)
+    cluster.pump()
+    stream.send(cut)  # its answer is under way when the connection breaks
+    etcd.cut()
+    clock.seconds += 1
+    stream.send(asked)
+    clock.seconds += 1
+    stream.send(asked)
+    clock.seconds += 1
+    assert cluster.pump() == 0
+    etcd.heal()
+    cluster.pump()
+    assert [(a.lease, a.sent_at) for a in taken(seen)] == [
+        (answered, 1000.0),
+        (cut, 1000.0),
+        (asked, 1002.0),
+    ]
+    assert [etcd.time_to_live(lease) for lease in (answered, cut, asked)] == [7, 10, 10]
 
 
 def test_a_watch_resumes_after_a_cut_with_nothing_lost_and_nothing_twice(cluster, etcd):
@@ -343,6 +366,8 @@ def test_a_restored_backup_is_another_cluster_with_the_old_revisions(cluster, cl
     late = etcd.grant(10).lease
     clock.seconds += 9
     cluster.restore_backup(backup)
+    with pytest.raises(EtcdClusterChanged):
+        etcd.range(b"a")
     header = etcd.range(b"a").header
     assert header.revision == before.revision
     assert header.cluster_id != before.cluster_id
@@ -356,7 +381,17 @@ def test_a_restored_backup_is_another_cluster_with_the_old_revisions(cluster, cl
     assert etcd.time_to_live(late) == -1
     assert etcd.grant(10).lease > late
     cluster.restore_backup(backup)  # the backup is as it was
-    assert keys(etcd) == [b"a"]
+    assert keys(cluster.client()) == [b"a"]
+
+
+def test_what_a_delivery_raises_comes_out_of_the_pump(cluster, etcd):
+    def deliver(message):
+        raise ZeroDivisionError
+
+    etcd.watch(b"\0", END, 0, deliver)
+    put(etcd, b"a")
+    with pytest.raises(ZeroDivisionError):
+        cluster.pump()
 
 
 # --------------------------------------------------------------------------- threads
