@@ -1,0 +1,60 @@
+"""Servers and clients for the tests of our etcd client."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from rink.etcd.client import Client
+from rink.testing import etcd_cluster, local_etcd
+
+sys.path.insert(0, str(Path(__file__).parent))
+pytest.register_assert_rewrite("support")
+
+
+@pytest.fixture
+def clients():
+    """Makes clients, and closes them in the end."""
+    with contextlib.ExitStack() as stack:
+
+        def make(endpoints, **settings):
+            endpoints = [endpoints] if isinstance(endpoints, str) else endpoints
+            return stack.enter_context(Client(endpoints, **settings))
+
+        yield make
+
+
+@pytest.fixture(scope="module")
+def one_node():
+    """An etcd of this file's own, to be killed and frozen."""
+    with local_etcd(fsync=False) as node:
+        yield node
+
+
+@pytest.fixture
+def node(one_node):
+    """It runs when a test begins."""
+    one_node.thaw()
+    one_node.start()
+    return one_node
+
+
+@pytest.fixture(scope="module")
+def three_nodes():
+    """A cluster of this file's own."""
+    with etcd_cluster(3, fsync=False) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(three_nodes):
+    """All three run when a test begins, and have a leader."""
+    for node in three_nodes.nodes:
+        node.thaw()
+    for node in three_nodes.nodes:
+        node.start(wait=False)
+    three_nodes.wait_healthy()
+    return three_nodes
