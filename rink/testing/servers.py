@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING
 
 from rink.errors import EtcdUnavailable
 from rink.testing.servers_node import EtcdNode
-from rink.testing.servers_process import GivenProcess
-from rink.testing.servers_start import Settings, TlsFiles, running_etcds
+from rink.testing.servers_start import Settings, TlsFiles, given_etcd, running_etcds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,17 +117,7 @@ def local_etcd(
     """
     given = endpoint or os.environ.get("RINK_TEST_ETCD")
     if given:
-        given = given.rstrip("/")
-        node = EtcdNode(
-            "given",
-            given,
-            GivenProcess(given),
-            health_url=given,
-            deadline=5.0,
-            context=tls.context() if tls else None,
-        )
-        node.wait_healthy()
-        yield node
+        yield given_etcd(given, tls)
         return
     settings = Settings(
         data_dir=Path(data_dir) if data_dir else None,

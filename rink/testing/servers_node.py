@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rink.testing.servers_process import Process
 
 _LOOK_EVERY_S = 0.02
-_LOG_LINES = 15
 
 
 class EtcdNode:
@@ -156,13 +155,19 @@ class EtcdNode:
                 raise self._trouble(f"was not healthy within {timeout:g} s")
             time.sleep(_LOOK_EVERY_S)
 
-    def log_tail(self, lines: int = _LOG_LINES) -> str:
-        """The last lines that the server printed."""
-        return "\n".join(self._process.log().splitlines()[-lines:])
+    def log_tail(self, lines: int = 15) -> str:
+        """The last lines that the server printed; before them the first two, if that is not all.
+
+        (Where it refuses an argument it says that first, and then prints its long usage.)
+        """
+        said = self._process.log().splitlines()
+        if len(said) > lines + 2:
+            said = [*said[:2], "…", *said[-lines:]]
+        return "\n".join(said)
 
     def _trouble(self, what: str) -> EtcdUnavailable:
         return EtcdUnavailable(
-            f"etcd {self.name} at {self.endpoint} {what}; its log ends:\n{self.log_tail()}"
+            f"etcd {self.name} at {self.endpoint} {what}; its log:\n{self.log_tail()}"
         )
 
     def _get(self, path: str) -> str:

@@ -21,13 +21,14 @@ import attrs
 
 from rink.errors import ConfigError, EtcdAuth, EtcdUnavailable
 from rink.testing.servers_node import EtcdNode
-from rink.testing.servers_process import Guard, GuardedProcess
+from rink.testing.servers_process import GivenProcess, Guard, GuardedProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 log = logging.getLogger(__name__)
 
+GIVEN_DEADLINE_S = 5.0
 _ATTEMPTS = 5
 _ROOM_PER_NODE = 256 << 20  # bytes; etcd allocates its log in files of 64 MB, two at a time
 _PORTS_FILE = "rink-ports.json"
@@ -79,6 +80,25 @@ class _Ports:
     metrics: int
 
 
+def given_etcd(endpoint: str, tls: TlsFiles | None) -> EtcdNode:
+    """The etcd that somebody else runs at an address, once it answers.
+
+    Raises:
+        EtcdUnavailable: it does not, within five seconds.
+    """
+    endpoint = endpoint.rstrip("/")
+    node = EtcdNode(
+        "given",
+        endpoint,
+        GivenProcess(endpoint),
+        health_url=endpoint,
+        deadline=GIVEN_DEADLINE_S,
+        context=tls.context() if tls else None,
+    )
+    node.wait_healthy()
+    return node
+
+
 @contextlib.contextmanager
 def running_etcds(size: int, settings: Settings) -> Iterator[tuple[EtcdNode, ...]]:
     """Run `size` nodes as one cluster, healthy when the `with` begins and gone when it ends.
@@ -99,6 +119,8 @@ def running_etcds(size: int, settings: Settings) -> Iterator[tuple[EtcdNode, ...
         yield nodes
     finally:
         guard.close()
+        if not settings.data_dir:
+            shutil.rmtree(folder, ignore_errors=True)  # where the guard itself was killed
 
 
 def find_etcd() -> Path:

@@ -1,0 +1,439 @@
+"""The servers that tests start: they break as told, keep their data and leave nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+import trustme
+
+from rink.errors import (
+    ConfigError,
+    EtcdAuth,
+    EtcdError,
+    EtcdUnavailable,
+    RinkError,
+    UsageError,
+)
+from rink.etcd.api import Put
+from rink.etcd.client import Client
+from rink.testing import TlsFiles, etcd_cluster, local_etcd, servers_start
+
+PUT = ((), (Put(b"a", b"1"),))
+# A node that starts again waits for one to two election timeouts before it leads.
+QUICK = {"heartbeat_ms": 20, "election_ms": 200}
+
+
+def wait_until(look, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < end, "not within the time"
+        time.sleep(0.02)
+
+
+def is_alive(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+@pytest.fixture
+def no_given_etcd(monkeypatch):
+    monkeypatch.delenv("RINK_TEST_ETCD", raising=False)
+
+
+pytestmark = pytest.mark.usefixtures("no_given_etcd")
+
+
+# --------------------------------------------------------------------------- one node
+
+
+def test_a_killed_node_has_its_data_and_address_again():
+    with local_etcd(**QUICK) as node, Client([node.endpoint]) as etcd:
+        etcd.txn(*PUT)
+        pid, endpoint = node.pid, node.endpoint
+        node.kill()
+        assert not node.is_running
+        assert node.pid is None
+        assert not is_alive(pid)
+        with pytest.raises(EtcdUnavailable):
+            etcd.range(b"a", timeout=0.5)
+        node.kill()
+        node.start()
+        assert node.endpoint == endpoint
+        assert etcd.range(b"a").kvs[0].value == b"1"
+        node.restart()
+        assert etcd.range(b"a").kvs[0].value == b"1"
+        assert node.pid != pid
+
+
+def test_a_frozen_node_answers_nothing_until_it_is_thawed():
+    with local_etcd(**QUICK) as node, Client([node.endpoint]) as etcd:
+        etcd.txn(*PUT)
+        node.freeze()
+        assert node.is_running
+        assert node.is_frozen
+        assert not node.is_healthy
+        with pytest.raises(EtcdUnavailable):
+            etcd.range(b"a", timeout=0.5)
+        node.thaw()
+        assert not node.is_frozen
+        node.wait_healthy()
+        assert etcd.range(b"a").kvs[0].value == b"1"
+
+
+def test_a_frozen_node_can_be_stopped_and_killed():
+    with local_etcd(**QUICK) as node:
+        node.freeze()
+        node.stop()
+        assert not node.is_running
+        node.start()
+        node.freeze()
+        node.kill()
+        assert not node.is_frozen
+        node.start()
+
+
+def test_a_given_folder_survives_with_its_ports(tmp_path):
+    with local_etcd(data_dir=tmp_path, **QUICK) as node, Client([node.endpoint]) as etcd:
+        etcd.txn(*PUT)
+        endpoint = node.endpoint
+    with local_etcd(data_dir=tmp_path, **QUICK) as node, Client([node.endpoint]) as etcd:
+        assert node.endpoint == endpoint
+        assert etcd.range(b"a").kvs[0].value == b"1"
+        assert node.log_path.is_relative_to(tmp_path)
+    with (
+        pytest.raises(ConfigError, match="a cluster of 1, not of 3"),
+        etcd_cluster(data_dir=tmp_path),
+    ):
+        pass
+
+
+def test_a_setting_etcd_refuses_is_reported_with_its_log():
+    refused = pytest.raises(EtcdUnavailable, match="flag provided but not defined: -no-such-thing")
+    with refused, local_etcd(extra_args=("--no-such-thing",)):
+        pass
+
+
+def test_settings_in_the_environment_do_not_reach_the_server(monkeypatch):
+    monkeypatch.setenv("ETCD_LISTEN_CLIENT_URLS", "http://127.0.0.1:1")
+    monkeypatch.setenv("ETCD_QUOTA_BACKEND_BYTES", "nonsense")
+    with local_etcd() as node:
+        assert node.is_healthy
+
+
+def test_a_server_without_fsync_and_with_quick_elections_runs():
+    with local_etcd(fsync=False, **QUICK) as node, Client([node.endpoint]) as etcd:
+        assert etcd.grant(1).ttl == 1  # the shortest lease follows the election timeout
+
+
+# --------------------------------------------------------------------------- where it comes from
+
+
+def test_a_port_taken_meanwhile_is_left_for_another(monkeypatch):
+    choose = servers_start.free_ports
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        chosen = []
+
+        def first_a_taken_one(count):
+            ports = choose(count)
+            chosen.append(ports if chosen else [taken, *ports[1:]])
+            return chosen[-1]
+
+        monkeypatch.setattr(servers_start, "free_ports", first_a_taken_one)
+        with local_etcd() as node:
+            assert node.is_healthy
+            assert node.endpoint == f"http://127.0.0.1:{chosen[1][0]}"
+
+
+def test_the_port_of_kept_data_that_is_taken_is_an_error_and_harms_nothing(tmp_path):
+    with local_etcd(data_dir=tmp_path, **QUICK) as node, Client([node.endpoint]) as etcd:
+        etcd.txn(*PUT)
+        port = int(node.endpoint.rpartition(":")[2])
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        refused = pytest.raises(EtcdUnavailable, match="address already in use")
+        with refused, local_etcd(data_dir=tmp_path, **QUICK):
+            pass
+    with local_etcd(data_dir=tmp_path, **QUICK) as node, Client([node.endpoint]) as etcd:
+        assert etcd.range(b"a").kvs[0].value == b"1"
+
+
+def test_ports_are_free_and_none_that_a_client_could_be_given():
+    ports = servers_start.free_ports(30)
+    assert len(set(ports)) == 30
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert max(ports) < first
+
+
+@pytest.mark.parametrize("how", ["argument", "environment"])
+def test_a_given_server_is_used_and_cannot_be_broken(how, monkeypatch):
+    with local_etcd() as node:
+        if how == "environment":
+            monkeypatch.setenv("RINK_TEST_ETCD", node.endpoint + "/")
+        given = local_etcd(endpoint=node.endpoint) if how == "argument" else local_etcd()
+        with given as same:
+            assert same.endpoint == node.endpoint
+            assert same.is_running
+            assert same.is_healthy
+            assert same.pid is None
+            assert same.log_path is None
+            for verb in (same.kill, same.freeze, same.thaw, same.stop, same.restart):
+                with pytest.raises(UsageError, match="was given"):
+                    verb()
+        assert node.is_healthy
+
+
+def test_a_given_address_where_nothing_answers_is_a_clear_error(monkeypatch):
+    monkeypatch.setattr(servers_start, "GIVEN_DEADLINE_S", 0.3)
+    port = servers_start.free_ports(1)[0]
+    refused = pytest.raises(EtcdUnavailable, match=rf"(?s)127.0.0.1:{port}.*RINK_TEST_ETCD")
+    with refused, local_etcd(endpoint=f"http://127.0.0.1:{port}"):
+        pass
+
+
+def test_the_binary_on_the_path_wins_over_the_wheel(tmp_path, monkeypatch):
+    binary = tmp_path / "etcd"
+    binary.write_text("#!/bin/sh\necho it was me\n")
+    binary.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EtcdUnavailable, match="it was me"), local_etcd():
+        pass
+
+
+def test_the_wheel_is_found_without_a_path_and_says_so_once(monkeypatch, caplog):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(servers_start, "_said_wheel", False)
+    assert servers_start.find_etcd() == servers_start.find_etcd()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "never for production" in caplog.text
+
+
+def test_the_wheel_s_own_script_on_the_path_is_the_wheel(monkeypatch):
+    scripts = Path(sys.executable).parent
+    if not (scripts / "etcd").exists():
+        pytest.skip("the wheel is not installed beside this Python")
+    monkeypatch.setenv("PATH", str(scripts))
+    # Else we would signal a Python that starts etcd.
+    assert servers_start.find_etcd().parent.name == "etcdbin"
+
+
+# --------------------------------------------------------------------------- TLS, authentication
+
+
+@pytest.fixture(scope="module")
+def ca():
+    return trustme.CA()
+
+
+@pytest.fixture
+def pem(ca, tmp_path):
+    files = TlsFiles(tmp_path / "ca.pem", tmp_path / "cert.pem", tmp_path / "key.pem", True)
+    certificate = ca.issue_cert("127.0.0.1", "localhost")
+    ca.cert_pem.write_to_path(str(files.ca))
+    certificate.private_key_pem.write_to_path(str(files.key))
+    certificate.cert_chain_pems[0].write_to_path(str(files.cert))
+    return files
+
+
+def test_with_tls_only_clients_with_a_certificate_get_in(pem):
+    with local_etcd(tls=pem) as node:
+        assert node.endpoint.startswith("https://")
+        with Client([node.endpoint], ca=str(pem.ca), cert=str(pem.cert), key=str(pem.key)) as etcd:
+            etcd.txn(*PUT)
+        with Client([node.endpoint], ca=str(pem.ca)) as stranger, pytest.raises(EtcdError):
+            stranger.range(b"a", timeout=2)
+        with local_etcd(endpoint=node.endpoint, tls=pem) as given:
+            assert given.is_healthy
+
+
+def test_a_root_password_is_asked_for_from_then_on(tmp_path):
+    with local_etcd(root_password="secret", data_dir=tmp_path, **QUICK) as node:
+        with Client([node.endpoint], user="root", password="secret") as etcd:
+            etcd.txn(*PUT)
+        with Client([node.endpoint]) as stranger, pytest.raises(EtcdAuth):
+            stranger.range(b"a")
+    with local_etcd(root_password="secret", data_dir=tmp_path, **QUICK) as node:
+        assert node.is_healthy
+    refused = pytest.raises(EtcdAuth, match="another root password")
+    with refused, local_etcd(root_password="wrong", data_dir=tmp_path):
+        pass
+
+
+def test_tls_and_a_password_go_together(pem):
+    with local_etcd(tls=pem, root_password="secret") as node:
+        tls = {"ca": str(pem.ca), "cert": str(pem.cert), "key": str(pem.key)}
+        with Client([node.endpoint], user="root", password="secret", **tls) as etcd:
+            etcd.txn(*PUT)
+
+
+# --------------------------------------------------------------------------- a cluster
+
+
+def test_a_cluster_survives_the_loss_of_a_node_and_takes_it_back():
+    with etcd_cluster(3, **QUICK) as cluster, Client(cluster.endpoints) as etcd:
+        etcd.txn(*PUT)
+        lost = cluster.leader()
+        lost.kill()
+        cluster.wait_healthy()
+        assert cluster.leader() is not lost
+        assert etcd.range(b"a").kvs[0].value == b"1"
+        lost.start()
+        cluster.wait_healthy()
+        with Client([lost.endpoint]) as one:
+            assert one.range(b"a").kvs[0].value == b"1"
+
+
+def test_a_cluster_s_frozen_leader_is_replaced():
+    with etcd_cluster(3, **QUICK) as cluster:
+        frozen = cluster.leader()
+        frozen.freeze()
+        cluster.wait_healthy()
+        assert cluster.leader() is not frozen
+        frozen.thaw()
+        cluster.wait_healthy()
+
+
+def test_a_cluster_without_a_quorum_is_not_healthy():
+    with etcd_cluster(3, **QUICK) as cluster:
+        cluster.nodes[0].kill()
+        cluster.nodes[1].kill()
+        wait_until(lambda: not cluster.nodes[2].is_healthy)
+        with pytest.raises(EtcdUnavailable, match="leads"):
+            cluster.leader(timeout=3)
+        with pytest.raises(EtcdUnavailable, match="not healthy"):
+            cluster.wait_healthy(0.2)
+        cluster.nodes[0].start()
+        cluster.wait_healthy()
+
+
+def test_a_cluster_in_a_given_folder_survives(tmp_path):
+    with etcd_cluster(3, data_dir=tmp_path, **QUICK) as cluster, Client(cluster.endpoints) as etcd:
+        etcd.txn(*PUT)
+        endpoints = cluster.endpoints
+    with etcd_cluster(3, data_dir=tmp_path, **QUICK) as cluster, Client(cluster.endpoints) as etcd:
+        assert cluster.endpoints == endpoints
+        assert etcd.range(b"a").kvs[0].value == b"1"
+
+
+# --------------------------------------------------------------------------- nothing is left
+
+
+def test_nothing_is_left_after_the_with():
+    with pytest.raises(RinkError), etcd_cluster(3, **QUICK) as cluster:  # noqa: PT012
+        cluster.nodes[0].freeze()
+        pids = [node.pid for node in cluster.nodes]
+        folder = cluster.nodes[0].log_path.parents[1]
+        assert folder.exists()
+        raise RinkError
+    assert not any(map(is_alive, pids))
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM", "exit", "sys.exit", "forked child"])
+def test_nothing_is_left_however_the_parent_ends(end):
+    script = textwrap.dedent("""
+        import json, os, sys, time
+        from rink.testing import local_etcd, etcd_cluster
+        one = local_etcd()
+        node = one.__enter__()
+        node.freeze()
+        several = etcd_cluster(2)
+        nodes = several.__enter__().nodes
+        pids = [each.pid for each in (node, *nodes)]
+        guards = [each._process._guard.pid for each in (node, nodes[0])]
+        folders = [str(each.log_path.parents[1]) for each in (node, nodes[0])]
+        if sys.argv[1] == "forked child" and os.fork() == 0:
+            os.close(1)
+            time.sleep(60)  # holds the guards' pipes open
+            os._exit(0)
+        print(json.dumps([pids + guards, folders]), flush=True)
+        if sys.argv[1] == "exit":
+            os._exit(0)
+        if sys.argv[1] == "sys.exit":
+            sys.exit()
+        time.sleep(60)
+    """)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script, end], stdout=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        pids, folders = json.loads(parent.stdout.readline())
+        assert all(map(is_alive, pids)) or "exit" in end
+        if end == "forked child":
+            parent.kill()
+        elif end.startswith("SIG"):
+            parent.send_signal(signal.Signals[end])
+        parent.wait(30)
+        wait_until(lambda: not any(map(is_alive, pids)))
+        wait_until(lambda: not any(map(os.path.exists, folders)))
+    finally:
+        os.killpg(parent.pid, signal.SIGKILL) if end == "forked child" else parent.kill()
+        parent.wait()
+        parent.stdout.close()
+
+
+def test_nothing_is_left_though_the_guard_is_killed():
+    with local_etcd() as node:
+        pid, folder = node.pid, node.log_path.parents[1]
+        os.kill(node._process._guard.pid, signal.SIGKILL)
+        wait_until(lambda: not is_alive(pid))
+        with pytest.raises(EtcdError, match="guard"):
+            node.kill()
+    assert not folder.exists()
+
+
+def test_a_thread_that_starts_a_server_may_end():
+    """PR_SET_PDEATHSIG alone would end the server with the thread."""
+    import threading
+
+    made = []
+    context = local_etcd()
+    thread = threading.Thread(target=lambda: made.append(context.__enter__()))
+    thread.start()
+    thread.join()
+    time.sleep(0.5)
+    assert made[0].is_healthy
+    context.__exit__(None, None, None)
+    assert not made[0].log_path.exists()
+
+
+def test_a_forked_child_neither_uses_nor_ends_the_parent_s_servers():
+    with local_etcd() as node:
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                node.kill()
+            except UsageError:
+                node._process._guard.close()
+                code = 0
+            os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert node.is_healthy
+
+
+def test_servers_listen_on_loopback_only():
+    with local_etcd() as node:
+        port = int(node.endpoint.rpartition(":")[2])
+        rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        listening = {row[1] for row in rows if row[3] == "0A"}
+        assert f"0100007F:{port:04X}" in listening
+        with urllib.request.urlopen(f"{node.endpoint}/version", timeout=5) as answer:
+            assert b"etcdserver" in answer.read()
