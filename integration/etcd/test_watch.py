@@ -85,9 +85,7 @@ def test_rule_2_progress_answers_are_signs_of_life_only(clients):
             yield pb.WatchResponse(header=header(9), watch_id=-1)
             raise RuntimeError("the stream breaks here")
 
-    with ScriptedEtcd(
-        watch=watch, range=lambda _: pb.RangeResponse(header=header(9))
-    ) as etcd:
+    with ScriptedEtcd(watch=watch, range=lambda _: pb.RangeResponse(header=header(9))) as etcd:
         client, seen = clients(etcd.endpoint), Seen()
         client.watch(b"k", b"", 5, seen.deliver)
         eventually(lambda: len(etcd.seen["watch"]) >= 3)

@@ -160,14 +160,15 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
         opened: Open[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse],
         answer: pb.LeaseKeepAliveResponse,
     ) -> None:
+        guard = self._transport.guard
+        if answer.header.raft_term < guard.known.raft_term:
+            # A leader of the past: it may renew in its own books a lease that is long gone. What
+            # was asked of it stays unanswered.
+            raise BrokenError(f"an answer of the past raft term {answer.header.raft_term}")
         with self._order:
             sent = self._unanswered.answered(answer.ID)
         if sent is None:
             raise BrokenError(f"an answer for lease {answer.ID:x} out of order")
-        guard = self._transport.guard
-        if answer.header.raft_term < guard.known.raft_term:
-            # A leader of the past: it may renew in its own books a lease that is long gone.
-            raise BrokenError(f"an answer of the past raft term {answer.header.raft_term}")
         try:
             guard.check(answer.header, opened.known, quorum=answer.TTL > 0, revision=False)
         except EtcdClusterChanged as error:

@@ -68,6 +68,8 @@ def _advice(error: ssl.SSLError) -> str:
     reason = (error.reason or str(error)).upper()
     if "WRONG_VERSION_NUMBER" in reason or "RECORD_LAYER_FAILURE" in reason:
         return "the server does not speak TLS: use http://"
+    if "EOF" in reason:
+        return "the server hung up: if it does not speak TLS, use http://"
     if "CERTIFICATE_REQUIRED" in reason or "BAD_CERTIFICATE" in reason:
         return "the server wants a client certificate that it trusts: pass cert= and key="
     if "UNKNOWN_CA" in reason or "HANDSHAKE_FAILURE" in reason:

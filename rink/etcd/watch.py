@@ -54,6 +54,7 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
         # 0: from whenever the server first hears of it.
         self._next = start_revision
         self._delivered = 0
+        self._was_refused = False
         self._asked_at: float | None = None
         self._requests: Open[pb.WatchRequest, pb.WatchResponse] | None = None
         self._epoch = transport.guard.known.epoch
@@ -93,6 +94,7 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
             self._break(error)
         if answer.canceled:
             self._canceled(opened, answer)
+        self._was_refused = False
         if answer.created and not self._next:
             self._next = answer.header.revision + 1
         if answer.events:
@@ -115,8 +117,10 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
         )
         if not isinstance(error, EtcdAuth):
             raise BrokenError(reason)
-        if "permission denied" in reason or not self._transport.tokens.can_refresh:
+        # etcd 3.5 says "permission denied" of a stale token too: only a fresh one is believed.
+        if self._was_refused or not self._transport.tokens.can_refresh:
             self._break(error)
+        self._was_refused = True
         self._transport.tokens.refused(opened.token)
         raise BrokenError(reason)
 

@@ -1,0 +1,254 @@
+"""ETCD-CLIENT section 8, rule 5, on a cluster of three: killed, frozen, without a quorum."""
+
+import threading
+import time
+
+import grpc
+import pytest
+from support import ScriptedEtcd, Seen, eventually, header, put, put_until_done
+
+from rink.errors import ClosedError, EtcdClusterChanged, EtcdError, EtcdUnavailable
+from rink.etcd.api import Put
+from rink.etcd.proto import rinketcd_pb2 as pb
+
+
+def first_is(cluster, node):
+    """All endpoints, this node's in front."""
+    return [node.endpoint, *(one.endpoint for one in cluster.nodes if one is not node)]
+
+
+def follower(cluster):
+    leader = cluster.leader()
+    return next(node for node in cluster.nodes if node is not leader)
+
+
+@pytest.mark.parametrize("which", ["leader", "follower"])
+def test_rule_5_a_watch_moves_on_from_a_killed_node(cluster, clients, prefix, which):
+    """No event is lost or doubled; the time includes the election where the leader died."""
+    victim = cluster.leader() if which == "leader" else follower(cluster)
+    client, key, seen = clients(first_is(cluster, victim)), prefix.encode(), Seen()
+    start = client.range(key).header.revision + 1
+    client.watch(key, b"", start, seen.deliver)
+    put(client, key, b"before")
+    seen.wait_events(1)
+    assert client.endpoint == victim.endpoint
+    victim.kill()
+    killed_at = time.monotonic()
+    put_until_done(client, key, b"after")
+    seen.wait_events(2)
+    assert seen.at[-1] - killed_at < 6
+    print(f"{which} killed, first event after {seen.at[-1] - killed_at:.2f} s")
+    assert client.endpoint != victim.endpoint
+    assert seen.revisions == sorted(set(seen.revisions))
+
+
+@pytest.mark.parametrize("which", ["leader", "follower"])
+def test_rule_5_a_frozen_node_is_left_within_seconds(cluster, clients, prefix, which):
+    """Its connections stay open and nothing answers; watch and keepalives move, and so do calls."""
+    victim = cluster.leader() if which == "leader" else follower(cluster)
+    other = next(node for node in cluster.nodes if node is not victim)
+    writer, key, seen, renewed = clients(other.endpoint), prefix.encode(), Seen(), Seen()
+    client = clients(first_is(cluster, victim))
+    start = client.range(key).header.revision + 1
+    client.watch(key, b"", start, seen.deliver)
+    lease = client.grant(30).lease
+    stream = client.keepalives(renewed.deliver)
+    stream.send(lease)
+    renewed.wait(lambda s: s.items)
+    put(client, key, b"before")
+    seen.wait_events(1)
+    victim.freeze()
+    frozen_at = time.monotonic()
+    stream.send(lease)
+    put_until_done(writer, key, b"after")
+    seen.wait_events(2)
+    renewed.wait(lambda s: len(s.items) == 2)
+    took = {"watch": seen.at[-1] - frozen_at, "keepalive": renewed.at[-1] - frozen_at}
+    print(f"{which} frozen: " + ", ".join(f"{k} after {v:.2f} s" for k, v in took.items()))
+    assert max(took.values()) < 6
+    assert client.endpoint != victim.endpoint
+    assert put(client, key, b"mine", timeout=1.0)
+    victim.thaw()
+
+
+def test_a_frozen_node_does_not_eat_the_deadline_of_a_read(cluster, clients):
+    """Each endpoint gets its part of the timeout, also where nothing was opened before."""
+    victim = follower(cluster)
+    victim.freeze()
+    client = clients(first_is(cluster, victim), timeout=3.0)
+    begin = time.monotonic()
+    client.range(b"k")
+    assert time.monotonic() - begin < 2.0
+    begin = time.monotonic()
+    client.range(b"k")
+    assert time.monotonic() - begin < 0.5
+    victim.thaw()
+
+
+def test_a_first_txn_does_not_go_to_a_frozen_node(cluster, clients):
+    """A connection that has not answered yet is tried with a read: nothing is left in doubt."""
+    victim = follower(cluster)
+    victim.freeze()
+    client = clients(first_is(cluster, victim), timeout=3.0)
+    put(client, b"k", b"v")
+    assert client.calls["txn"] == 1
+    victim.thaw()
+
+
+def test_a_txn_on_a_node_that_freezes_raises_and_the_next_goes_elsewhere(cluster, clients, prefix):
+    """It was sent, so it is not sent again: it may be applied when the node thaws, and once."""
+    victim, key = follower(cluster), prefix.encode()
+    client = clients(first_is(cluster, victim))
+    put(client, key, b"0")
+    victim.freeze()
+    begin = time.monotonic()
+    with pytest.raises(EtcdUnavailable, match="may still be applied") as caught:
+        put(client, key, b"1", timeout=1.0)
+    assert 0.9 < time.monotonic() - begin < 1.5
+    assert victim.endpoint in str(caught.value)
+    put(client, key, b"2", timeout=1.0)
+    assert client.endpoint != victim.endpoint
+    assert client.calls["txn"] == 3
+    victim.thaw()
+    # 0, 2, and 1 at most once.
+    eventually(lambda: victim.is_healthy)
+    assert client.range(key).kvs[0].version in {2, 3}
+
+
+def test_without_a_quorum_calls_end_in_time_and_streams_move_on(cluster, clients, prefix):
+    """Two of three frozen: the third answers nothing, and says so. When they thaw all goes on."""
+    leader = cluster.leader()
+    alive = next(node for node in cluster.nodes if node is not leader)
+    frozen = [node for node in cluster.nodes if node is not alive]
+    client, key, seen = clients(first_is(cluster, alive)), prefix.encode(), Seen()
+    client.watch(key, b"", client.range(key).header.revision + 1, seen.deliver)
+    put(client, key, b"before")
+    seen.wait_events(1)
+    for node in frozen:
+        node.freeze()
+    for call in (lambda: client.range(key, timeout=2.0), lambda: client.grant(5, timeout=2.0)):
+        begin = time.monotonic()
+        with pytest.raises(EtcdUnavailable):
+            call()
+        assert time.monotonic() - begin < 2.5
+    for node in frozen:
+        node.thaw()
+    put_until_done(client, key, b"after")
+    seen.wait(lambda s: b"after" in s.values)
+
+
+def test_a_member_without_a_leader_breaks_the_watch(cluster, clients):
+    """`hasleader`: it would be silent for ever otherwise, and answers progress requests itself."""
+    leader = cluster.leader()
+    alive = next(node for node in cluster.nodes if node is not leader)
+    client = clients(alive.endpoint)
+    watch = client.watch(b"k", b"", 1, lambda _: None)
+    eventually(lambda: watch._call is not None and watch._next > 0)
+    call = watch._call
+    frozen = [node for node in cluster.nodes if node is not alive]
+    for node in frozen:
+        node.freeze()
+    begin = time.monotonic()
+    eventually(lambda: watch._call is not call)
+    print(f"no leader noticed after {time.monotonic() - begin:.2f} s")
+    for node in frozen:
+        node.thaw()
+
+
+def test_unreachable_endpoints_end_within_the_timeout(clients):
+    """The message names each endpoint and what it said."""
+    client = clients(["http://127.0.0.1:1", "http://127.0.0.1:2"], timeout=1.0)
+    for call in (lambda: client.range(b"k"), lambda: put(client, b"k"), lambda: client.grant(5)):
+        begin = time.monotonic()
+        with pytest.raises(EtcdUnavailable) as caught:
+            call()
+        assert time.monotonic() - begin < 1.2
+        assert "http://127.0.0.1:1: " in str(caught.value)
+        assert "http://127.0.0.1:2: " in str(caught.value)
+    assert "txn" not in client.calls
+
+
+def test_a_dead_endpoint_in_front_costs_nothing_worth_mention(cluster, clients):
+    """A refused connection is known at once, for a transaction too."""
+    client = clients(["http://127.0.0.1:1", *cluster.endpoints])
+    begin = time.monotonic()
+    put(client, b"k", b"v")
+    assert time.monotonic() - begin < 1.0
+    assert client.calls["txn"] == 1
+
+
+def test_a_txn_is_sent_once_whatever_is_said(clients):
+    """Only a refusal of its token lets it be sent again."""
+    answers = iter([pb.TxnResponse(header=header(2))])
+
+    def txn(_):
+        return next(answers, grpc.StatusCode.UNAVAILABLE)
+
+    with ScriptedEtcd(txn=txn) as one, ScriptedEtcd(txn=txn) as two:
+        client = clients([one.endpoint, two.endpoint], timeout=2.0)
+        put(client, b"k")
+        with pytest.raises(EtcdUnavailable):
+            put(client, b"k")
+        assert len(one.seen["txn"]) == 2
+        assert len(two.seen["txn"]) == 0
+
+
+def test_every_request_asks_for_a_leader(clients):
+    with ScriptedEtcd() as etcd:
+        clients(etcd.endpoint).range(b"k")
+        assert etcd.metadata[0]["hasleader"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("later", "what"),
+    [
+        (header(10, cluster_id=2), "cluster"),
+        (header(9), "revision"),
+        (header(11, raft_term=1), "term"),
+    ],
+)
+def test_an_answer_of_another_cluster_or_of_the_past_raises(clients, later, what):
+    answers = [header(10), later, later]
+    with ScriptedEtcd(range=lambda _: pb.RangeResponse(header=answers.pop(0))) as etcd:
+        client = clients(etcd.endpoint)
+        client.range(b"k")
+        with pytest.raises(EtcdClusterChanged, match=what):
+            client.range(b"k")
+        assert client.guard.epoch == 1
+        client.range(b"k")
+
+
+def test_a_refusal_is_no_silence(cluster, clients):
+    """etcd's "no" is told as it is, at once, with the key."""
+    client = clients(cluster.endpoints)
+    begin = time.monotonic()
+    with pytest.raises(EtcdError, match=r"lease not found") as caught:
+        client.txn((), (Put(b"some-key", b"", lease=0x777),))
+    assert "some-key" in str(caught.value)
+    with pytest.raises(EtcdError, match=r"too large"):
+        put(client, b"k", b"x" * 2_000_000)
+    assert time.monotonic() - begin < 1.0
+
+
+def test_a_call_under_way_ends_when_the_client_is_closed(cluster, clients):
+    """No thread is left waiting for a frozen server."""
+    victim = follower(cluster)
+    client = clients(victim.endpoint, timeout=20.0)
+    client.range(b"k")
+    victim.freeze()
+    raised = []
+
+    def wait():
+        try:
+            client.range(b"k")
+        except Exception as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    eventually(lambda: client.calls["range"] == 2)
+    time.sleep(0.1)
+    client.close()
+    thread.join(5)
+    victim.thaw()
+    assert isinstance(raised[0], ClosedError)

@@ -1,0 +1,155 @@
+"""ETCD-CLIENT section 8, rule 4: one stream for all leases, deadlines from the time of sending."""
+
+import logging
+import threading
+import time
+
+from support import ScriptedEtcd, Seen, eventually, header, put_until_done
+
+from rink.etcd.client import Client, boot_clock
+from rink.etcd.proto import rinketcd_pb2 as pb
+
+
+def test_rule_4_ttl_0_means_that_the_lease_is_gone(node, clients):
+    """A revoked lease, and one that never was."""
+    client, seen = clients(node.endpoint), Seen()
+    lease = client.grant(10).lease
+    stream = client.keepalives(seen.deliver)
+    stream.send(lease)
+    seen.wait(lambda s: len(s.items) == 1)
+    client.revoke(lease)
+    stream.send(lease)
+    stream.send(0x1234567)
+    seen.wait(lambda s: len(s.items) == 3)
+    assert [(one.lease, one.ttl) for one in seen.items] == [(lease, 10), (lease, 0), (0x1234567, 0)]
+
+
+def test_rule_4_the_deadline_counts_from_the_time_of_sending(node, clients):
+    """`sent_at` was read by the caller's clock before etcd could have seen the request."""
+    client, seen = clients(node.endpoint), Seen()
+    lease = client.grant(10).lease
+    stream = client.keepalives(seen.deliver)
+    for _ in range(20):
+        before = boot_clock()
+        stream.send(lease)
+        after = boot_clock()
+        seen.wait(lambda s: s.items and s.items[-1].sent_at >= before)
+        assert before <= seen.items[-1].sent_at <= after
+
+
+def test_rule_4_one_stream_carries_many_leases(node, clients):
+    """300 leases, each answered once, on one call."""
+    client, seen = clients(node.endpoint), Seen()
+    leases = [client.grant(20 + n % 7) for n in range(300)]
+    stream = client.keepalives(seen.deliver)
+    for one in leases:
+        stream.send(one.lease)
+    seen.wait(lambda s: len(s.items) == 300)
+    assert [one.lease for one in seen.items] == [one.lease for one in leases]
+    assert [one.ttl for one in seen.items] == [one.ttl for one in leases]
+    assert client.calls["keepalive"] == 1 + 300
+    assert [t.name for t in threading.enumerate()].count("rink-etcd-keepalive") == 1
+
+
+def test_what_is_asked_while_the_server_is_down_is_sent_once_it_is_back(node, clients):
+    """One request per lease waits, and keeps the time it was asked at."""
+    client, seen = clients(node.endpoint), Seen()
+    lease = client.grant(30).lease
+    stream = client.keepalives(seen.deliver)
+    stream.send(lease)
+    seen.wait(lambda s: len(s.items) == 1)
+    node.kill()
+    eventually(lambda: stream._requests is None)
+    for _ in range(1000):
+        stream.send(lease)
+    asked_by = boot_clock()
+    node.start()
+    seen.wait(lambda s: len(s.items) == 2)
+    assert (seen.items[1].lease, seen.items[1].ttl) == (lease, 30)
+    assert seen.items[1].sent_at <= asked_by
+    stream.send(lease)
+    seen.wait(lambda s: len(s.items) == 3)
+    assert stream._unanswered.oldest_at is None
+
+
+def test_a_late_answer_belongs_to_its_own_request(clients):
+    """The k-th answer is the k-th request's, however late it comes."""
+    go_on = threading.Event()
+
+    def keepalive(request):
+        assert go_on.wait(10)
+        yield pb.LeaseKeepAliveResponse(header=header(), ID=request.ID, TTL=9)
+
+    now = [100.0]
+    with ScriptedEtcd(keepalive=keepalive) as etcd:
+        client, seen = clients(etcd.endpoint, clock=lambda: now[0]), Seen()
+        stream = client.keepalives(seen.deliver)
+        for n in range(3):
+            now[0] = 100.0 + n
+            stream.send(7)
+            # Each is on the stream, so none takes an earlier one's place.
+            eventually(lambda n=n: client.calls.get("keepalive", 0) == 2 + n)
+        now[0] = 105.0
+        go_on.set()
+        seen.wait(lambda s: len(s.items) == 3)
+        assert [one.sent_at for one in seen.items] == [100.0, 101.0, 102.0]
+        client.close()
+
+
+def test_an_answer_of_a_past_raft_term_does_not_count(clients):
+    """A former leader that thaws renews in its own books only."""
+    terms = [5, 4, 5]
+
+    def keepalive(request):
+        yield pb.LeaseKeepAliveResponse(header=header(raft_term=terms.pop(0)), ID=request.ID, TTL=9)
+
+    def ranged(_):
+        return pb.RangeResponse(header=header(raft_term=5))
+
+    with ScriptedEtcd(keepalive=keepalive, range=ranged) as etcd:
+        client, seen = clients(etcd.endpoint), Seen()
+        stream = client.keepalives(seen.deliver)
+        stream.send(1)
+        seen.wait(lambda s: len(s.items) == 1)
+        stream.send(2)
+        # Answered from term 4: not told. The stream is opened again, and asks again.
+        seen.wait(lambda s: len(s.items) == 2)
+        assert [one.lease for one in seen.items] == [1, 2]
+        assert not terms
+        client.close()
+
+
+def test_ttl_0_is_asked_for_twice(clients, caplog):
+    """A leader that lags behind says 0 of a lease that lives: nobody loses a session for that."""
+
+    def keepalive(request):
+        yield pb.LeaseKeepAliveResponse(header=header(), ID=request.ID, TTL=0)
+
+    def time_to_live(request):
+        ttl = 8 if request.ID == 1 else -1
+        return pb.LeaseTimeToLiveResponse(header=header(), ID=request.ID, TTL=ttl)
+
+    with ScriptedEtcd(keepalive=keepalive, time_to_live=time_to_live) as etcd:
+        client, seen = clients(etcd.endpoint), Seen()
+        stream = client.keepalives(seen.deliver)
+        with caplog.at_level(logging.WARNING):
+            stream.send(1)
+            stream.send(2)
+            seen.wait(lambda s: s.items)
+        assert [(one.lease, one.ttl) for one in seen.items] == [(2, 0)]
+        assert "it is not" in caplog.text
+        client.close()
+
+
+def test_send_never_blocks(node):
+    """Not on a frozen server, nor before anything was opened."""
+    with Client([node.endpoint]) as client:
+        lease = client.grant(60).lease
+        stream = client.keepalives(lambda _: None)
+        node.freeze()
+        begin = time.monotonic()
+        for _ in range(1000):
+            stream.send(lease)
+        assert time.monotonic() - begin < 0.5
+        node.thaw()
+        put_until_done(client, b"awake", b"")
