@@ -1,1 +1,73 @@
-"""Sticky roles over etcd."""
+"""Rink: sticky roles over etcd. Only one of us may do this.
+
+    import rink
+
+    with rink.Session("http://127.0.0.1:2379") as session, rink.Rink(session, "orders") as r:
+        with r.await_role("leader") as role:       # blocks; role.lost is set on loss
+            while not role.lost.wait(1.0):
+                lead(token=role.token)
+        role = r.get_role("job-17")                # a Role, or None: no etcd traffic, ever
+
+`rink.aio` has the same names for asyncio, `rink.testing` an etcd for your tests.
+"""
+
+from rink.core.schemes import rank_of
+from rink.core.schemes import register as register_scheme
+from rink.core.values import Version
+from rink.errors import (
+    ClosedError,
+    ConfigError,
+    EtcdAuth,
+    EtcdClusterChanged,
+    EtcdCompacted,
+    EtcdError,
+    EtcdTls,
+    EtcdUnavailable,
+    ForkedProcessError,
+    JoinError,
+    MemberNameTaken,
+    RinkError,
+    RoleError,
+    RoleLost,
+    RoleTimeout,
+    SessionLost,
+    StateError,
+    UsageError,
+    WrongThreadError,
+)
+from rink.rink import Rink, RoleSet
+from rink.roles import Change, Role
+from rink.session import Session
+from rink.status import MemberStatus, Status
+
+__all__ = [
+    "Change",
+    "ClosedError",
+    "ConfigError",
+    "EtcdAuth",
+    "EtcdClusterChanged",
+    "EtcdCompacted",
+    "EtcdError",
+    "EtcdTls",
+    "EtcdUnavailable",
+    "ForkedProcessError",
+    "JoinError",
+    "MemberNameTaken",
+    "MemberStatus",
+    "Rink",
+    "RinkError",
+    "Role",
+    "RoleError",
+    "RoleLost",
+    "RoleSet",
+    "RoleTimeout",
+    "Session",
+    "SessionLost",
+    "StateError",
+    "Status",
+    "UsageError",
+    "Version",
+    "WrongThreadError",
+    "rank_of",
+    "register_scheme",
+]

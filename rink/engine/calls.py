@@ -1,0 +1,83 @@
+"""Blocking requests to etcd, on threads of their own, so that no engine ever blocks on one."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from rink.engine.clock import Clock, Mailbox
+
+log = logging.getLogger("rink")
+
+Call = Callable[[], None]
+
+IDLE_THREADS = 8
+"""How many requests of a session are under way at once; an engine has at most two or three."""
+
+
+class Calls:
+    """A few threads that take calls in order. Daemons: a hung request must not hold an exit."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._idle: list[Mailbox[Call | None]] = []
+        self._threads = 0
+        self._waiting: list[Call] = []
+        self._closed = False
+
+    def submit(self, call: Call) -> None:
+        """Have something called soon; it reports its own outcome. Nothing is called after close."""
+        with self._lock:
+            if self._closed:
+                return
+            if self._idle:
+                self._idle.pop().put(call)
+                return
+            if self._threads >= IDLE_THREADS:
+                self._waiting.append(call)
+                return
+            self._threads += 1
+            name = f"rink-call-{self._threads}"
+        mailbox: Mailbox[Call | None] = self._clock.mailbox()
+        mailbox.put(call)
+        threading.Thread(target=self._run, args=(mailbox,), name=name, daemon=True).start()
+
+    def _run(self, mailbox: Mailbox[Call | None]) -> None:
+        while True:
+            for call in mailbox.take(None):
+                if call is None:
+                    mailbox.close()
+                    return
+                self._call(call)
+            if not self._next(mailbox):
+                mailbox.close()
+                return
+
+    def _next(self, mailbox: Mailbox[Call | None]) -> bool:
+        """Take what waits, or become idle; false where there is no more to come."""
+        while True:
+            with self._lock:
+                if self._closed:
+                    return False
+                if not self._waiting:
+                    self._idle.append(mailbox)
+                    return True
+                call = self._waiting.pop(0)
+            self._call(call)
+
+    def _call(self, call: Call) -> None:
+        try:
+            call()
+        except Exception:
+            log.exception("rink: a request failed in a way nobody expected; please report it")
+
+    def close(self) -> None:
+        """Start no more calls, and end the threads that have nothing to do."""
+        with self._lock:
+            self._closed = True
+            self._waiting.clear()
+            idle, self._idle = self._idle, []
+        for mailbox in idle:
+            mailbox.put(None)

@@ -1,0 +1,106 @@
+"""The clock that everything here waits on, and the mailboxes that threads read from.
+
+Time, and waiting for it, go through one object, so that tests can put virtual time in its place:
+nothing else in the library sleeps or reads a clock.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from datetime import UTC, datetime
+from typing import Generic, Protocol, TypeVar
+
+T = TypeVar("T")
+
+LONGEST_WAIT_S = 1.0
+"""A wait is cut into pieces: after a suspend the pieces end, the whole would go on (see `now`)."""
+
+
+class Mailbox(Protocol[T]):
+    """Messages for one thread, which reads all of them at once."""
+
+    def put(self, item: T) -> None:
+        """Add a message; safe from any thread and from a finalizer."""
+        ...
+
+    def take(self, until: float | None) -> list[T]:
+        """Return every message, waiting for the first one until a time (None: for ever)."""
+        ...
+
+    def close(self) -> None:
+        """Say that nobody reads any more."""
+        ...
+
+
+class Clock(Protocol):
+    """Monotonic time in seconds, and the only ways to wait."""
+
+    def now(self) -> float:
+        """Return the time now."""
+        ...
+
+    def wall(self) -> str:
+        """Return the wall-clock time, ISO 8601 in UTC: for people, never compared."""
+        ...
+
+    def mailbox(self) -> Mailbox[T]:
+        """Return a new mailbox, to be read by one thread."""
+        ...
+
+    def wait(self, event: threading.Event, timeout: float | None) -> bool:
+        """Wait for an event on a user's thread; whether it was set."""
+        ...
+
+
+class SystemClock:
+    """Real time. CLOCK_BOOTTIME counts while the machine is suspended, as etcd's clock does."""
+
+    _clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+    def now(self) -> float:
+        """Return seconds since the machine was booted."""
+        return time.clock_gettime(self._clock)
+
+    def wall(self) -> str:
+        """Return the wall-clock time."""
+        return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+    def mailbox(self) -> Mailbox[T]:
+        """Return a mailbox on a queue whose `put` is reentrant: finalizers may post."""
+        return _QueueMailbox(self)
+
+    def wait(self, event: threading.Event, timeout: float | None) -> bool:
+        """Wait for an event."""
+        return event.wait(timeout)
+
+
+class _QueueMailbox(Generic[T]):
+    def __init__(self, clock: SystemClock) -> None:
+        self._queue: queue.SimpleQueue[T] = queue.SimpleQueue()
+        self._clock = clock
+
+    def put(self, item: T) -> None:
+        self._queue.put(item)
+
+    def take(self, until: float | None) -> list[T]:
+        items: list[T] = []
+        while not items:
+            left = LONGEST_WAIT_S if until is None else until - self._clock.now()
+            try:
+                items.append(self._queue.get(timeout=max(0.0, min(left, LONGEST_WAIT_S))))
+            except queue.Empty:
+                if until is not None and self._clock.now() >= until:
+                    return []
+        try:
+            while True:
+                items.append(self._queue.get_nowait())
+        except queue.Empty:
+            return items
+
+    def close(self) -> None:
+        pass
+
+
+SYSTEM = SystemClock()

@@ -1,0 +1,350 @@
+"""One engine per joined Rink: the thread on which its member lives.
+
+The engine reads its mailbox, steps the core with everything that lay there, and carries out what
+the core wants done. All shared state is the core's, under one short lock:
+
+* `advance` places roles *before* it takes the lock, so a scheme, which may be a user's function, is
+  never called under it; then steps and publishes in one hold of the lock (R2).
+* callers register handles under the same lock, against the gate they computed with.
+* the session's thread takes it to move the deadline, and to lose every role when that has passed.
+
+What a step wants done is done after the lock is released: signals are set, requests go to `calls`,
+user callbacks to their worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from rink.core import effects as do
+from rink.core import events as ev
+from rink.core.effects import Effect
+from rink.core.events import Event
+from rink.core.holds import Hold
+from rink.core.keys import Keys
+from rink.core.node import MemberSettings, Node
+from rink.engine.callbacks import Callbacks
+from rink.engine.calls import Calls
+from rink.engine.clock import Clock, Mailbox
+from rink.engine.follower import Follower
+from rink.engine.lessor import Lessor
+from rink.engine.requests import Requests
+from rink.engine.signals import Signal
+from rink.errors import WrongThreadError
+from rink.etcd.api import Etcd
+
+log = logging.getLogger("rink")
+
+_LEVELS = {
+    do.Level.INFO: logging.INFO,
+    do.Level.WARNING: logging.WARNING,
+    do.Level.ERROR: logging.ERROR,
+}
+
+
+@attrs.frozen
+class Listeners:
+    """The user's callbacks; each is called on the callback worker."""
+
+    on_leader_change: Callable[[bool], Any] | None = None
+    on_rank_change: Callable[[int | None], Any] | None = None
+    on_role_change: Callable[[str, bool], Any] | None = None
+
+
+class _Tick:
+    """Asks for a sign of life."""
+
+
+class _Stop:
+    """Ends the thread at once, whatever state the member is in."""
+
+
+_Message = Event | Hold | _Tick | _Stop
+
+
+class Engine:
+    """Runs one member. Everything public here may be called from any thread."""
+
+    def __init__(
+        self,
+        etcd: Etcd,
+        keys: Keys,
+        settings: MemberSettings,
+        *,
+        clock: Clock,
+        calls: Calls,
+        lessor: Lessor,
+        listeners: Listeners,
+        group: str,
+    ) -> None:
+        self.node = Node(settings)
+        self.table = self.node.table
+        self.lock = threading.Lock()
+        self.clock = clock
+        self.group = group
+        self.joined = Signal(clock)
+        self.join_error: Exception | None = None
+        self.left = Signal(clock)
+        self.callbacks = Callbacks(clock, group)
+        self.forked = False
+        self._keys = keys
+        self._lessor = lessor
+        self._listeners = listeners
+        self._subscribers: list[Callable[[], None]] = []
+        self._mailbox: Mailbox[_Message] = clock.mailbox()
+        self._ticks_answered = 0
+        self._bodies: Counter[object] = Counter()
+        self._follower = Follower(etcd, keys, calls, clock, self.post)
+        self._requests = Requests(etcd, keys, settings.name, calls, clock, self.post)
+        self._thread = threading.Thread(target=self._run, name=f"rink-engine-{group}", daemon=True)
+        _engines.add(self)
+
+    def start(self) -> None:
+        """Start the thread; the member joins."""
+        self._thread.start()
+
+    def post(self, event: Event) -> None:
+        """Tell the engine something."""
+        self._mailbox.put(event)
+
+    def drop(self, hold: Hold) -> None:
+        """Release one handle of a hold, from a finalizer: nothing is locked here."""
+        self._mailbox.put(hold)
+
+    def stop(self) -> None:
+        """End the thread without leaving: the lease runs out by itself."""
+        self._mailbox.put(_Stop())
+
+    def subscribe(self, callback: Callable[[], None]) -> None:
+        """Have a short, non-blocking callback called after each step that changed something."""
+        with self.lock:
+            self._subscribers.append(callback)
+
+    def unsubscribe(self, callback: Callable[[], None]) -> None:
+        """Call it no more."""
+        with self.lock:
+            if callback in self._subscribers:
+                self._subscribers.remove(callback)
+
+    def nudge(self) -> None:
+        """Have the engine look again at what lies under the lock."""
+        self._mailbox.put(ev.Nudged())
+
+    def refuse_own_thread(self, what: str) -> None:
+        """Raise where a call that blocks would wait for the very thread it is made on."""
+        if self.callbacks.is_here() or threading.current_thread() is self._thread:
+            raise WrongThreadError(
+                f"{what} blocks and was called from a callback of group {self.group!r}: it would "
+                "wait for itself. Do it on a thread of your own"
+            )
+
+    def enter_body(self) -> None:
+        """Note that the caller is inside a role's own body."""
+        with self.lock:
+            self._bodies[_caller()] += 1
+
+    def exit_body(self) -> None:
+        """Note that the caller has left a role's body."""
+        with self.lock:
+            self._bodies[_caller()] -= 1
+            self._bodies += Counter()  # drops what is zero
+
+    def release_within(self) -> float | None:
+        """How long leaving may wait for handles: bounded inside a role's own body (R10)."""
+        inside = self._bodies[_caller()] > 0
+        return self.node.settings.leave_timeout if inside else None
+
+    # ── what the session's thread uses (rink.engine.lessor.Tenant) ───────────────────────────
+
+    @property
+    def deadline(self) -> float:
+        """When every role is lost if no keepalive is answered before."""
+        return self.node.tenure.deadline
+
+    @property
+    def ticks_answered(self) -> int:
+        """How many ticks the engine has answered."""
+        return self._ticks_answered
+
+    def tick(self) -> None:
+        """Ask the engine for a sign of life."""
+        self._mailbox.put(_Tick())
+
+    def renewed(self, lease: int, sent_at: float) -> None:
+        """Move the deadline."""
+        with self.lock:
+            effects, revived = self.node.renew(self.clock.now(), lease, sent_at)
+        self._carry_out(effects)
+        if revived or effects:
+            self.post(ev.Nudged())
+
+    def ended(self, lease: int) -> None:
+        """Etcd does not know the lease any more."""
+        self.post(ev.LeaseEnded(lease))
+
+    def expire(self) -> None:
+        """Lose every role if the deadline has passed."""
+        with self.lock:
+            effects = self.node.expire(self.clock.now())
+        if effects:
+            self._carry_out(effects)
+            self.post(ev.Nudged())
+
+    # ── the thread ───────────────────────────────────────────────────────────────────────────
+
+    def _run(self) -> None:
+        try:
+            self._follower.start()
+            self._advance([])
+            while not self.left.is_set():
+                self._turn(self._mailbox.take(self._wake_at()))
+        except Exception as error:
+            log.critical("rink: the engine of group %r failed", self.group, exc_info=True)
+            self._fail(error)
+        finally:
+            self._follower.close()
+            self._mailbox.close()
+            self.left.set()
+            self._end_waits()
+            self.callbacks.close()
+            self._tell_subscribers()
+
+    def _wake_at(self) -> float | None:
+        wakes = [at for at in (self.node.wake_at, self._follower.wake_at) if at is not None]
+        return min(wakes, default=None)
+
+    def _turn(self, messages: list[_Message]) -> None:
+        events: list[Event] = []
+        for message in messages:
+            match message:
+                case _Tick():
+                    self._ticks_answered += 1
+                case Hold():
+                    with self.lock:
+                        self.table.release(message)
+                    events.append(ev.Nudged())
+                case _Stop():
+                    self.left.set()
+                    return
+                case _:
+                    events.append(message)
+        for event in events:
+            if isinstance(event, ev.ListFailed | ev.HistoryChanged):
+                self._follower.restart_soon()
+        if self._follower.wake_at is not None and self.clock.now() >= self._follower.wake_at:
+            self._follower.start()
+        wake_at = self.node.wake_at
+        if events or (wake_at is not None and self.clock.now() >= wake_at):
+            self._advance(events)
+
+    def _advance(self, events: list[Event]) -> None:
+        """Step the core: place every role first, without the lock, then step with it."""
+        pairs = self.node.pairs(events)
+        placement = self.node.placement
+        while True:
+            with self.lock:
+                roles = self.table.roles
+                missing = [
+                    (role, scheme, size)
+                    for scheme, size in pairs
+                    if placement.can_follow(scheme)
+                    for role in roles - placement.ranks(scheme, size).keys()
+                ]
+                if not missing:
+                    gate = self.table.gate
+                    effects = self.node.step(self.clock.now(), events)
+                    changed = bool(effects or events) or gate is not self.table.gate
+                    break
+            for role, scheme, size in missing:
+                placement.rank(role, scheme, size)
+        self._carry_out(effects)
+        if not (self.node.living.serves or self.node.living.wants_lease):
+            self._end_waits()
+        if changed:
+            self._tell_subscribers()
+
+    def _end_waits(self) -> None:
+        """Nothing will be granted any more: wake whoever waits, with nothing in hand."""
+        with self.lock:
+            waits = [wait for waiting in self.table.waits.values() for wait in waiting]
+            self.table.waits.clear()
+        for wait in waits:
+            wait.signal.set()
+
+    def _tell_subscribers(self) -> None:
+        with self.lock:
+            subscribers = list(self._subscribers)
+        for subscriber in subscribers:
+            subscriber()
+
+    def _fail(self, error: Exception) -> None:
+        """An engine that cannot go on gives everything up: its lease is renewed no more."""
+        with self.lock:
+            self._lessor.drop(self.node.tenure.lease)
+            self.node.out.last_error = f"the engine failed: {error!r}"
+            self.table.deadline = float("-inf")
+            holds = list(self.table.held.values())
+            for hold in holds:
+                self.table.lose(hold, self.clock.now(), "the engine failed")
+        self._carry_out([do.Lose(hold) for hold in holds])
+        self.join_error = error
+        self.joined.set()
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case do.Lose(hold=hold):
+                    with self.lock:
+                        signal = hold.signal
+                    if signal is not None:
+                        signal.set()
+                    self.callbacks.post(self._listeners.on_role_change, hold.role, False)
+                case do.Grant(wait=wait):
+                    wait.signal.set()
+                    self.callbacks.post(self._listeners.on_role_change, wait.role, True)
+                case do.KeepLease(lease=lease, ttl=ttl):
+                    self._lessor.keep(self, lease, ttl)
+                case do.DropLease(lease=lease):
+                    self._lessor.drop(lease)
+                case do.Joined():
+                    self.joined.set()
+                case do.JoinFailed(error=error):
+                    self.join_error = error
+                    self.joined.set()
+                case do.Left():
+                    self.left.set()
+                case do.LeadershipChanged(leads=leads):
+                    self.callbacks.post(self._listeners.on_leader_change, leads)
+                case do.RankChanged(rank=rank):
+                    self.callbacks.post(self._listeners.on_rank_change, rank)
+                case do.Report(level=level, text=text):
+                    log.log(_LEVELS[level], "rink: group %r: %s", self.group, text)
+                case _:
+                    if isinstance(effect, do.RevokeLease):
+                        self._lessor.drop(effect.lease)
+                    self._requests.carry_out(effect)
+
+
+def _caller() -> object:
+    """Who calls: the asyncio task where there is one, else the thread."""
+    try:
+        return asyncio.current_task() or threading.get_ident()
+    except RuntimeError:
+        return threading.get_ident()
+
+
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def mark_forked() -> None:
+    """In a forked child: every engine of the parent refuses, and nothing of it is touched."""
+    for engine in list(_engines):
+        engine.forked = True

@@ -1,0 +1,146 @@
+"""The leases of one session: renewed on one stream, and their deadlines watched (R6).
+
+One thread per session. It renews each lease every sixth of its TTL, but only while the lease's
+engine answers: a live heartbeat must not hide a dead worker. It watches the deadlines itself, so
+that an engine which hangs loses its roles in time all the same. What it needs of an engine is only
+the engine's lock, which is never held for longer than a step.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Protocol
+
+import attrs
+
+from rink.engine.clock import Clock, Mailbox
+from rink.etcd.api import Etcd, KeepAliveAnswer, KeepAlives
+
+RENEWALS_PER_TTL = 6
+RECHECK_S = 0.05
+LONGEST_WAIT_S = 1.0
+
+
+class Tenant(Protocol):
+    """An engine, as the lessor sees it."""
+
+    @property
+    def deadline(self) -> float:
+        """When its roles are lost if nothing is answered before."""
+        ...
+
+    @property
+    def ticks_answered(self) -> int:
+        """How many ticks it has answered."""
+        ...
+
+    def tick(self) -> None:
+        """Ask it to answer."""
+        ...
+
+    def renewed(self, lease: int, sent_at: float) -> None:
+        """Tell it that a keepalive which was sent then has been answered."""
+        ...
+
+    def ended(self, lease: int) -> None:
+        """Tell it that etcd does not know the lease any more."""
+        ...
+
+    def expire(self) -> None:
+        """Have it lose every role if its deadline has passed."""
+        ...
+
+
+@attrs.define(eq=False)
+class _Let:
+    """One lease that is being renewed."""
+
+    tenant: Tenant
+    lease: int
+    ttl: int
+    send_at: float
+    ticks_asked: int
+
+
+class Lessor:
+    """Keeps the leases of a session alive; `keep` and `drop` may be called from any thread."""
+
+    def __init__(self, etcd: Etcd, clock: Clock) -> None:
+        self._etcd = etcd
+        self._clock = clock
+        self._leases: dict[int, _Let] = {}
+        self._lock = threading.Lock()
+        self._mailbox: Mailbox[bool] | None = None
+        self._stream: KeepAlives | None = None
+        self._closed = False
+
+    def keep(self, tenant: Tenant, lease: int, ttl: int) -> None:
+        """Renew a lease from now on."""
+        let = _Let(tenant, lease, ttl, self._clock.now(), tenant.ticks_answered)
+        with self._lock:
+            if self._closed:
+                return
+            self._leases[lease] = let
+            if self._mailbox is None:
+                self._mailbox = self._clock.mailbox()
+                self._stream = self._etcd.keepalives(self._answered)
+                threading.Thread(
+                    target=self._run,
+                    args=(self._mailbox, self._stream),
+                    name="rink-lessor",
+                    daemon=True,
+                ).start()
+            self._mailbox.put(True)
+
+    def drop(self, lease: int) -> None:
+        """Renew a lease no more."""
+        with self._lock:
+            self._leases.pop(lease, None)
+
+    def close(self) -> None:
+        """Renew nothing any more, and end the thread."""
+        with self._lock:
+            self._closed = True
+            self._leases.clear()
+            if self._mailbox is not None:
+                self._mailbox.put(False)
+
+    def _answered(self, answer: KeepAliveAnswer) -> None:
+        let = self._leases.get(answer.lease)
+        if let is None:
+            return
+        if answer.ttl > 0:
+            let.tenant.renewed(answer.lease, answer.sent_at)
+        else:
+            let.tenant.ended(answer.lease)
+
+    def _run(self, mailbox: Mailbox[bool], stream: KeepAlives) -> None:
+        until = self._clock.now()
+        while all(mailbox.take(until)):
+            now = self._clock.now()
+            with self._lock:
+                leases = list(self._leases.values())
+            for let in leases:
+                self._look_after(let, stream, now)
+            wakes = [min(let.send_at, _ahead(let.tenant.deadline, now)) for let in leases]
+            until = min([now + LONGEST_WAIT_S, *wakes])
+        stream.close()
+        mailbox.close()
+
+    def _look_after(self, let: _Let, stream: KeepAlives, now: float) -> None:
+        if now >= let.tenant.deadline:
+            let.tenant.expire()
+        if now < let.send_at:
+            return
+        if let.tenant.ticks_answered >= let.ticks_asked:
+            stream.send(let.lease)
+            let.ticks_asked = let.tenant.ticks_answered + 1
+            let.send_at = now + let.ttl / RENEWALS_PER_TTL
+            let.tenant.tick()
+        else:
+            let.send_at = now + RECHECK_S
+
+
+def _ahead(deadline: float, now: float) -> float:
+    """A deadline that has passed is nothing to wake for."""
+    return deadline if deadline > now else float("inf")

@@ -1,0 +1,133 @@
+"""The requests that a core wants made, as etcd's transactions, with their outcomes as events.
+
+Every request ends in an event, whatever happens to it. An answered transaction, either branch, is
+an answer (R1); everything else is not.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+
+import attrs
+
+from rink.core import codec
+from rink.core import effects as do
+from rink.core import events as ev
+from rink.core.effects import Effect
+from rink.core.events import Event
+from rink.core.keys import Keys
+from rink.core.values import Member
+from rink.engine.calls import Calls
+from rink.engine.clock import Clock
+from rink.engine.follower import read_entry
+from rink.errors import EtcdClusterChanged, RinkError
+from rink.etcd.api import Compare, Delete, Etcd, Get, KeyValue, Put, Target
+
+log = logging.getLogger("rink")
+
+
+class Requests:
+    """Carries out the effects that ask something of etcd, each on a thread of `calls`."""
+
+    def __init__(
+        self,
+        etcd: Etcd,
+        keys: Keys,
+        name: str,
+        calls: Calls,
+        clock: Clock,
+        post: Callable[[Event], None],
+    ) -> None:
+        self._etcd = etcd
+        self._keys = keys
+        self._own = keys.member(name)
+        self._calls = calls
+        self._clock = clock
+        self._post = post
+
+    def carry_out(self, effect: Effect) -> None:
+        """Make a request; its outcome is posted."""
+        self._calls.submit(lambda: self._make(effect))
+
+    def _make(self, effect: Effect) -> None:
+        try:
+            event = self._ask(effect)
+        except EtcdClusterChanged as error:
+            self._post(ev.HistoryChanged(str(error)))
+            event = _failed(effect, error)
+        except RinkError as error:
+            event = _failed(effect, error)
+        except Exception as error:
+            log.exception("rink: %s failed in a way nobody expected", type(effect).__name__)
+            event = _failed(effect, error)
+        if event is not None:
+            self._post(event)
+
+    def _ask(self, effect: Effect) -> Event | None:
+        match effect:
+            case do.GrantLease(ttl=ttl):
+                sent_at = self._clock.now()
+                granted = self._etcd.grant(ttl)
+                return ev.LeaseGranted(granted.lease, granted.ttl, sent_at, str(uuid.uuid4()))
+            case do.RevokeLease(lease=lease):
+                self._etcd.revoke(lease)
+                return ev.LeaseRevoked(lease)
+            case do.WriteRecord():
+                return self._write(effect)
+            case do.Proclaim():
+                return self._proclaim(effect)
+            case do.Prune(below=below):
+                self._etcd.txn((), (Delete(self._keys.version(0), self._keys.version(below)),))
+            case do.LookUpLease(name=name, mod_revision=mod_revision, lease=lease):
+                known = self._etcd.time_to_live(lease) >= 0
+                return ev.LeaseLookedUp(name, mod_revision, known)
+            case do.RemoveRecord(name=name, mod_revision=mod_revision):
+                key = self._keys.member(name)
+                self._etcd.txn((Compare(key, Target.MOD, mod_revision),), (Delete(key),))
+        return None
+
+    def _write(self, effect: do.WriteRecord) -> Event:
+        key = self._own
+        result = self._etcd.txn(
+            (Compare(key, Target.MOD, effect.compare),),
+            (Put(key, codec.encode(effect.record), effect.lease),),
+            (Get(key),),
+        )
+        if result.succeeded:
+            return ev.WriteAnswered(effect.attempt, True, result.header.revision)
+        found = self._member(result.results[0])
+        return ev.WriteAnswered(effect.attempt, False, result.header.revision, found)
+
+    def _member(self, kvs: tuple[KeyValue, ...]) -> Member | None:
+        entry = read_entry(self._keys, kvs[0]) if kvs else None
+        return entry if isinstance(entry, Member) else None
+
+    def _proclaim(self, effect: do.Proclaim) -> Event:
+        version = attrs.evolve(effect.version, proclaimed=self._clock.wall())
+        key = self._keys.version(version.number)
+        guards = [
+            Compare(self._own, Target.CREATE, effect.create_revision),
+            Compare(key, Target.CREATE, 0),
+        ]
+        if version.number > 1:
+            before = self._keys.version(version.number - 1)
+            guards.append(Compare(before, Target.MOD, effect.after))
+        requests = tuple(Delete(self._keys.request(request)) for request in effect.requests)
+        result = self._etcd.txn(tuple(guards), (Put(key, codec.encode(version)), *requests))
+        return ev.ProclaimAnswered(version.number, result.succeeded)
+
+
+def _failed(effect: Effect, error: Exception) -> Event | None:
+    match effect:
+        case do.GrantLease():
+            return ev.LeaseFailed(error)
+        case do.RevokeLease(lease=lease):
+            return ev.RevokeFailed(lease, error)
+        case do.WriteRecord(attempt=attempt):
+            return ev.WriteFailed(attempt, error)
+        case do.Proclaim(version=version):
+            return ev.ProclaimFailed(version.number, error)
+    log.warning("rink: %s failed: %s", type(effect).__name__, error)
+    return None

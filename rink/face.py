@@ -1,0 +1,335 @@
+"""What both faces have in common: everything that does not wait."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, NoReturn, Self, TypeVar
+
+from rink.core.holds import Hold, Table, Wait
+from rink.core.keys import check_name
+from rink.core.values import Version
+from rink.core.view import owner_of
+from rink.engine.engine import Engine, Listeners
+from rink.engine.signals import Signal
+from rink.errors import ClosedError, ForkedProcessError, RoleTimeout, UsageError
+from rink.roles import BaseRole
+from rink.session import BaseSession
+from rink.settings import check_seconds, member_settings
+from rink.status import MemberStatus, Status, obstacle, status_of
+
+R = TypeVar("R", bound=BaseRole)
+
+
+class BaseRink(Generic[R]):
+    """A group, as one member of it sees it. Safe from any thread.
+
+    Args:
+        session: the session to join with; it may carry many groups.
+        group: the group's name: any non-empty string.
+        name: this member's name, unique in the group; host name, pid and four hex digits if None.
+        rebalance_delay: seconds this member waits before the group grows for it.
+        initial_delay: seconds newcomers wait instead, while a group is starting.
+        leave_delay: seconds that the rank of a member which is gone stays reserved.
+        grace: seconds that user code has to let go of a lost role before its claim is given up;
+            None: as long as it takes.
+        scheme: how roles are mapped to ranks: "jump", "balanced:P", a registered one, or a list of
+            those, best first.
+        stagger: how many ranks one version may add, or take from members that leave by plan.
+        join_timeout: seconds until joining gives up; None: as long as it takes.
+        leave_timeout: seconds that leaving waits for another member to take over.
+        labels: free text for people, in the record.
+        on_leader_change: called with True or False when this member begins or ceases to lead.
+        on_rank_change: called with this member's rank, or None.
+        on_role_change: called with a name and True when a role that was awaited is granted, and
+            with False when any held role is lost.
+
+    Callbacks run on a worker of their own, in order; they may not make blocking calls of this Rink.
+
+    Raises:
+        ConfigError: a setting cannot be used; the message names it.
+    """
+
+    _role_class: type[R]
+
+    def __init__(
+        self,
+        session: BaseSession,
+        group: str,
+        *,
+        name: str | None = None,
+        rebalance_delay: float = 60.0,
+        initial_delay: float = 2.0,
+        leave_delay: float = 0.0,
+        grace: float | None = None,
+        scheme: str | Sequence[str] = "jump",
+        stagger: int | None = None,
+        join_timeout: float | None = None,
+        leave_timeout: float = 10.0,
+        labels: Mapping[str, str] | None = None,
+        on_leader_change: Callable[[bool], Any] | None = None,
+        on_rank_change: Callable[[int | None], Any] | None = None,
+        on_role_change: Callable[[str, bool], Any] | None = None,
+    ) -> None:
+        if not isinstance(session, BaseSession):
+            raise UsageError(f"a Rink takes a rink.Session first, not {session!r}")
+        self._session = session
+        self.group = check_name("group", group)
+        self._settings = member_settings(
+            name=name,
+            ttl=session.ttl,
+            margin=session.margin,
+            rebalance_delay=rebalance_delay,
+            initial_delay=initial_delay,
+            leave_delay=leave_delay,
+            grace=grace,
+            scheme=scheme,
+            stagger=stagger,
+            join_timeout=join_timeout,
+            leave_timeout=leave_timeout,
+            labels=labels,
+            joined=session.clock.wall(),
+        )
+        self._listeners = Listeners(on_leader_change, on_rank_change, on_role_change)
+        self._opened: Engine | None = None
+        self._table = Table()  # of the engine, once joined; empty before
+
+    # ── roles, without waiting ───────────────────────────────────────────────────────────────
+
+    def get_role(self, name: str) -> R | None:
+        """Return the role if it is mine now, else None. Never asks etcd anything.
+
+        Raises:
+            ConfigError: the name is empty or not a str.
+            ClosedError: the group has been left.
+            ForkedProcessError: called in a child of the process that joined.
+        """
+        gate = self._table.gate
+        try:
+            rank = gate.ranks.get(name)
+        except TypeError:
+            rank = None
+        if rank is not None and gate.share is not None:
+            share = gate.share
+            if rank != share.rank and name not in share.gained and not self._engine.forked:
+                return None  # known to be another member's: the short way, a million times a second
+        hold = self._take(name)
+        return None if hold is None else self._role_class(self._engine, hold)
+
+    def owns(self, name: str) -> bool:
+        """Whether the role is held here now, or would be granted now; makes no handle."""
+        engine, gate = self._ready(name), self._table.gate
+        held = name in self._table.held or (
+            gate.is_mine(name, engine.node.placement)
+            and not gate.obstacle(name, engine.node.placement)
+            and name not in self._table.lost
+        )
+        return held and engine.clock.now() < self._table.deadline
+
+    def owner(self, name: str) -> str | None:
+        """Return the member that owns the role in the newest version; None where nobody is ranked.
+
+        Its owner may not hold it yet: an earlier holder may still be letting go.
+        """
+        engine = self._ready(name)
+        version = engine.node.view.version
+        return None if version is None else owner_of(version, name, engine.node.placement.rank)
+
+    def _take(self, name: str) -> Hold | None:
+        """R2 on the caller's thread: compute outside the lock, then check and register under it."""
+        engine = self._ready(name)
+        table, placement = self._table, engine.node.placement
+        while True:
+            gate = table.gate
+            if gate.share is None:
+                if engine.left.is_set():
+                    raise self._closed()
+            elif gate.is_mine(name, placement):
+                if gate.obstacle(name, placement):
+                    return None
+            elif (error := placement.failed.get(gate.share.scheme)) is not None:
+                raise error
+            with engine.lock:
+                now = engine.clock.now()
+                hold = table.join(name, now) or table.take(gate, name, now)
+                if hold is not None or table.gate is gate:
+                    return hold
+
+    def _ready(self, name: str) -> Engine:
+        check_name("role", name)
+        return self._engine
+
+    @property
+    def _engine(self) -> Engine:
+        """The engine of a joined group, or the error that says why there is none."""
+        engine = self._opened
+        if engine is None:
+            raise UsageError(f"group {self.group!r} has not been joined: use `with` or join()")
+        if engine.forked:
+            raise ForkedProcessError(
+                f"group {self.group!r} was joined by the parent process: join in this process, "
+                "with a session of its own"
+            )
+        return engine
+
+    def _closed(self) -> ClosedError:
+        return ClosedError(f"group {self.group!r} has been left by member {self.name!r}")
+
+    # ── what is known of the group ───────────────────────────────────────────────────────────
+
+    @property
+    def name(self) -> str:
+        """This member's name."""
+        return self._settings.name
+
+    @property
+    def rank(self) -> int | None:
+        """This member's rank in the newest version, or None."""
+        share = self._engine.node.share
+        return share.rank if share else None
+
+    @property
+    def size(self) -> int:
+        """How many members the newest version ranks."""
+        version = self.version
+        return len(version.ranks) if version else 0
+
+    @property
+    def version(self) -> Version | None:
+        """The newest version, or None where there is none that can be read."""
+        return self._engine.node.view.version
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this member leads the group."""
+        return self._engine.node.leads
+
+    @property
+    def members(self) -> tuple[MemberStatus, ...]:
+        """Every live member, oldest first."""
+        return self.status().members
+
+    @property
+    def session_remaining(self) -> float:
+        """Seconds until every role is lost if nothing is answered before; negative once passed."""
+        return self._engine.deadline - self._session.clock.now()
+
+    def status(self) -> Status:
+        """Return everything that is known here, as one frozen value."""
+        engine = self._engine
+        with engine.lock:
+            return status_of(engine.node, self.group, engine.clock.now())
+
+    # ── waiting: what the faces share ────────────────────────────────────────────────────────
+
+    def _open(self) -> Engine:
+        if self._opened is not None:
+            raise UsageError(
+                f"group {self.group!r} was joined before with this Rink; make a new one"
+            )
+        self._opened = self._session.open_engine(self.group, self._settings, self._listeners)
+        self._table = self._opened.table
+        return self._opened
+
+    def _joined(self, engine: Engine) -> None:
+        if engine.join_error is not None:
+            raise engine.join_error
+
+    def _begin_wait(self, name: str, timeout: float | None) -> Hold | Wait:
+        """Take the role if it is mine and free, else register a wait for it."""
+        if timeout is not None:
+            check_seconds("timeout", timeout)
+        hold = self._take(name)
+        if hold is not None:
+            return hold
+        engine = self._engine
+        wait = Wait(name, Signal(engine.clock))
+        with engine.lock:
+            if not (engine.node.living.serves or engine.node.living.wants_lease):
+                raise self._closed()
+            self._table.want(wait)
+        engine.nudge()
+        return wait
+
+    def _end_wait(self, wait: Wait, timeout: float | None) -> Hold:
+        """Return what a wait that is over has brought; withdrawn first if it brought nothing."""
+        engine = self._engine
+        with engine.lock:
+            hold = self._table.withdraw(wait)
+            because = "" if hold else obstacle(engine.node, wait.role)
+        if hold is not None:
+            return hold
+        if wait.signal.is_set() or engine.left.is_set():
+            raise self._closed()
+        raise RoleTimeout(
+            f"role {wait.role!r} of group {self.group!r} was not granted to {self.name!r} within "
+            f"{timeout} s: {because}"
+        )
+
+    def _cancel_wait(self, wait: Wait) -> None:
+        """Withdraw a wait, and let go of a grant that raced with that."""
+        engine = self._opened
+        if engine is None or engine.forked:
+            return
+        with engine.lock:
+            hold = self._table.withdraw(wait)
+            must_tell = hold is not None and self._table.release(hold)
+        if must_tell:
+            engine.nudge()
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError("a Rink cannot be pickled: join in the process that uses it")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.group!r} as {self.name!r}>"
+
+
+class Subscription:
+    """Wakes a thread after each step of an engine that changed something."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._changed = threading.Event()
+
+    def __enter__(self) -> Self:
+        self._engine.subscribe(self._changed.set)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._engine.unsubscribe(self._changed.set)
+
+    def wait(self, timeout: float | None) -> None:
+        """Wait for the next change, or the one that has not been waited for yet."""
+        self._engine.clock.wait(self._changed, timeout)
+        self._changed.clear()
+
+
+def new_versions(engine: Engine, after: int) -> list[Version]:
+    """Return the versions in the view with a number above `after`, in order."""
+    found = engine.node.view.versions
+    entries = [found[number] for number in sorted(found) if number > after]
+    return [entry.version for entry in entries if entry.version is not None]
+
+
+class _Warned:
+    once = False
+
+
+def warn_in_event_loop(what: str) -> None:
+    """Warn once per process that a blocking call is made where an event loop runs."""
+    import asyncio
+
+    if _Warned.once:
+        return
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    _Warned.once = True
+    warnings.warn(
+        f"{what} blocks the running event loop (the lease is kept all the same); rink.aio has the "
+        "same interface for asyncio",
+        RuntimeWarning,
+        stacklevel=4,
+    )

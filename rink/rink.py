@@ -1,0 +1,266 @@
+"""The blocking face: `Rink` and what it hands out."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import tenacity
+
+from rink.core import events as ev
+from rink.core.holds import Hold
+from rink.core.keys import check_name
+from rink.core.values import Version
+from rink.engine.engine import Engine
+from rink.errors import ClosedError
+from rink.face import BaseRink, Subscription, new_versions, warn_in_event_loop
+from rink.roles import Change, Role
+from rink.tracker import Tracker
+
+log = logging.getLogger("rink")
+
+F = TypeVar("F", bound=Callable[[Role], Any])
+
+REPORT_EVERY_S = 10.0
+
+
+class Rink(BaseRink[Role]):  # noqa: D101 - documented by its base
+    __doc__ = BaseRink.__doc__
+    _role_class = Role
+
+    # ── join and leave ───────────────────────────────────────────────────────────────────────
+
+    def join(self) -> Self:
+        """Join the group; returns once the record exists and the view is loaded (not: ranked).
+
+        Raises:
+            EtcdError: etcd could not be reached, or refused.
+            MemberNameTaken: another live member has this name, and had it for `join_timeout`.
+            UsageError: this Rink was joined before.
+        """
+        warn_in_event_loop("Rink.join()")
+        engine = self._open()
+        try:
+            engine.joined.wait()
+        except BaseException:  # Ctrl-C: leave no live lease behind
+            engine.post(ev.LeaveAsked(release_within=0.0))
+            raise
+        self._joined(engine)
+        for supervisor in self._supervisors:
+            supervisor.start()
+        return self
+
+    def leave(self, keep_rank: bool = False) -> None:
+        """Hand every role over, and leave; leaving twice does nothing, and so does a forked child.
+
+        Blocks until user code has released what it held (see `grace`), at most `leave_timeout`
+        where it is called from inside a role's own body.
+
+        Args:
+            keep_rank: be simply gone, for a planned restart under the same name within
+                `leave_delay`: the rank stays, and nothing moves.
+        """
+        engine = self._opened
+        if engine is None or engine.forked or engine.left.is_set():
+            return
+        engine.refuse_own_thread("leave()")
+        warn_in_event_loop("Rink.leave()")
+        engine.post(ev.LeaveAsked(keep_rank, engine.release_within()))
+        while not engine.left.wait(REPORT_EVERY_S):
+            with engine.lock:
+                drains = sorted(hold.role for hold in self._table.draining)
+            log.warning(
+                "rink: %r still leaves group %r; it waits for %s",
+                self.name,
+                self.group,
+                f"the release of {len(drains)} roles: {drains[:5]}" if drains else "etcd",
+            )
+        for supervisor in self._supervisors:
+            supervisor.join()
+
+    def __enter__(self) -> Self:
+        return self.join()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.leave()
+
+    # ── roles ────────────────────────────────────────────────────────────────────────────────
+
+    def await_role(self, name: str, timeout: float | None = None) -> Role:
+        """Wait until the role is mine, and return it.
+
+        Args:
+            name: any non-empty string.
+            timeout: seconds; None waits as long as it takes. Ctrl-C ends the wait at any time.
+
+        Raises:
+            RoleTimeout: the timeout is over; the message says who is in the way.
+            ClosedError: the group was left meanwhile.
+            WrongThreadError: called from a callback, which would wait for itself.
+        """
+        engine = self._ready(name)
+        engine.refuse_own_thread("await_role()")
+        warn_in_event_loop("Rink.await_role()")
+        wait = self._begin_wait(name, timeout)
+        if isinstance(wait, Hold):
+            return Role(engine, wait)
+        try:
+            wait.signal.wait(timeout)
+        except BaseException:
+            self._cancel_wait(wait)
+            raise
+        return Role(engine, self._end_wait(wait, timeout))
+
+    def roles(self, names: Iterable[str]) -> RoleSet:
+        """Return a context manager that holds whichever of the roles are mine, as that changes."""
+        return RoleSet(self, [check_name("role", name) for name in names])
+
+    def on_role(self, name: str) -> Callable[[F], F]:
+        """Run the decorated function on a thread of its own whenever the role is held.
+
+        It is called with the `Role` and must return soon after `role.lost`. It runs again after a
+        loss, and after an error, with backoff. If it returns while the role is held, the role is
+        kept, and it runs again with the next grant. May be used before or after `join`.
+        """
+        check_name("role", name)
+
+        def decorate(function: F) -> F:
+            supervisor = _Supervisor(self, name, function)
+            self._supervisors.append(supervisor)
+            if self._opened is not None and self._opened.joined.is_set():
+                supervisor.start()
+            return function
+
+        return decorate
+
+    @property
+    def _supervisors(self) -> list[_Supervisor]:
+        found: list[_Supervisor] = self.__dict__.setdefault("_supervised", [])
+        return found
+
+    # ── the group ────────────────────────────────────────────────────────────────────────────
+
+    def wait_settled(self, timeout: float | None = None) -> bool:
+        """Wait until every live member lives by the newest version and nothing drains.
+
+        Returns:
+            Whether it is so; False when `timeout` seconds are over, or the group was left.
+        """
+        engine = self._engine
+        engine.refuse_own_thread("wait_settled()")
+        until = None if timeout is None else engine.clock.now() + timeout
+        with Subscription(engine) as changes:
+            while True:
+                with engine.lock:
+                    if engine.node.is_settled:
+                        return True
+                left = None if until is None else until - engine.clock.now()
+                if engine.left.is_set() or (left is not None and left <= 0):
+                    return False
+                changes.wait(left)
+
+    def versions(self) -> Iterator[Version]:
+        """Follow the log: the newest version, then each one as it is proclaimed, until the leave."""
+        engine = self._engine
+        engine.refuse_own_thread("versions()")
+        newest = engine.node.view.newest
+        number = newest.number - 1 if newest else 0
+        with Subscription(engine) as changes:
+            while True:
+                for version in new_versions(engine, number):
+                    number = version.number
+                    yield version
+                if engine.left.is_set():
+                    return
+                changes.wait(None)
+
+
+class RoleSet:
+    """Roles that are held as far as they are mine; a context manager, and an iterator of changes.
+
+    `held` maps names to roles at this moment. Iterate to be told of each change: a role that was
+    lost is released when the next change is asked for, so finish with it before that. Where nobody
+    iterates, a lost role is released at once. Ends when the group is left.
+    """
+
+    def __init__(self, rink: Rink, names: list[str]) -> None:
+        self._rink = rink
+        self._names = names
+        self._changes: queue.SimpleQueue[Change | None] = queue.SimpleQueue()
+        self._tracker: Tracker[Role] | None = None
+        self._engine: Engine | None = None
+
+    @property
+    def held(self) -> Mapping[str, Role]:
+        """The roles held now, by name."""
+        return dict(self._tracker.held) if self._tracker else {}
+
+    def __enter__(self) -> Self:
+        self._engine = self._rink._engine  # noqa: SLF001 - a part of the same face
+        self._tracker = Tracker(self._engine, Role, self._names, self._changes.put)
+        self._tracker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._tracker is not None:
+            self._tracker.close()
+        self._changes.put(None)
+
+    def __iter__(self) -> Iterator[Change]:
+        if self._tracker is None or self._engine is None:
+            raise ClosedError("iterate a RoleSet inside its `with`")
+        self._engine.refuse_own_thread("iterating a RoleSet")
+        self._tracker.is_followed = True
+        while (change := self._changes.get()) is not None:
+            yield change
+            if change.lost:
+                self._tracker.done(change.role)
+
+
+class _Supervisor:
+    """Runs one `on_role` function: a thread that waits for the role and calls it."""
+
+    def __init__(self, rink: Rink, name: str, function: Callable[[Role], Any]) -> None:
+        self._rink = rink
+        self._name = name
+        self._function = function
+        self._thread = threading.Thread(target=self._run, name=f"rink-role-{name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self) -> None:
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        pause = tenacity.wait_random_exponential(multiplier=0.5, max=30)
+        failures = 0
+        with contextlib.suppress(ClosedError):
+            while True:
+                with self._rink.await_role(self._name) as role:
+                    failures = 0 if self._call(role) else failures + 1
+                    if failures:
+                        state = tenacity.RetryCallState(None, None, (), {})  # type: ignore[arg-type]
+                        state.attempt_number = failures
+                        role.lost.wait(pause(state))
+                    else:
+                        role.lost.wait()
+
+    def _call(self, role: Role) -> bool:
+        try:
+            self._function(role)
+        except Exception:
+            log.exception("rink: on_role(%r): %r raised", self._name, self._function)
+            return False
+        return True

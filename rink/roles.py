@@ -1,0 +1,162 @@
+"""A role that is held: the handle that user code works under."""
+
+from __future__ import annotations
+
+import warnings
+from types import TracebackType
+from typing import NoReturn, Self
+
+import attrs
+
+from rink.core.holds import Hold
+from rink.engine.engine import Engine
+from rink.engine.signals import Signal
+from rink.errors import ForkedProcessError, RoleLost, UsageError
+
+
+class BaseRole:
+    """What a handle is on both faces. Safe from any thread.
+
+    Several handles of one role in one member share the role: it is let go when the last of them is
+    released. A handle that is dropped unreleased is released by the garbage collector, with a
+    warning: keep it in a `with`, or use `owns(name)` for a bare check.
+    """
+
+    __slots__ = ("__weakref__", "_engine", "_hold", "_released")
+
+    def __init__(self, engine: Engine, hold: Hold) -> None:
+        self._engine = engine
+        self._hold = hold
+        self._released = False
+
+    @property
+    def name(self) -> str:
+        """The role's name."""
+        return self._hold.role
+
+    @property
+    def token(self) -> int:
+        """The fencing token: greater than that of every earlier holder of this role."""
+        return self._hold.token
+
+    @property
+    def rank(self) -> int:
+        """The rank that the role was granted under."""
+        return self._hold.share.rank
+
+    @property
+    def version(self) -> int:
+        """The number of the version that the role was granted under."""
+        return self._hold.version
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the role is held at this very moment; the deadline is checked now."""
+        self._refuse_fork()
+        if self._released or self._hold.lost_at is not None:
+            return False
+        return self._engine.clock.now() < self._engine.table.deadline
+
+    def raise_if_lost(self) -> None:
+        """Raise RoleLost unless the role is held at this very moment."""
+        if not self.is_held:
+            why = "released here" if self._released else self._hold.lost_because
+            why = why or "the session's deadline has passed"
+            raise RoleLost(f"role {self.name!r} (token {self.token}) is not held any more: {why}")
+
+    def release(self) -> None:
+        """Let go of this handle; releasing twice does nothing, and so does a forked child."""
+        engine = self._engine
+        if engine.forked:
+            return
+        with engine.lock:
+            if self._released:
+                return
+            self._released = True
+            must_tell = engine.table.release(self._hold)
+        if must_tell:
+            engine.nudge()
+
+    def _signal(self) -> Signal:
+        """The signal that all handles of this grant share, made when it is first asked for."""
+        self._refuse_fork()
+        with self._engine.lock:
+            if self._hold.signal is None:
+                self._hold.signal = Signal(self._engine.clock)
+            is_lost = self._hold.lost_at is not None
+            signal: Signal = self._hold.signal
+        if is_lost:
+            signal.set()
+        return signal
+
+    def _refuse_fork(self) -> None:
+        if self._engine.forked:
+            raise ForkedProcessError(
+                f"role {self.name!r} belongs to the parent process; join in this process instead"
+            )
+
+    def __repr__(self) -> str:
+        state = "released" if self._released else "lost" if self._hold.lost_at else "held"
+        return f"<{type(self).__name__} {self.name!r} token={self.token} {state}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError(f"role {self.name!r} cannot be pickled: send its name and token instead")
+
+    def __del__(self) -> None:
+        if self._released or self._engine.forked:
+            return
+        self._released = True
+        self._engine.drop(self._hold)  # only a message: a finalizer may run under any lock
+        _warn_unreleased(self.name)
+
+
+class _Warned:
+    once = False
+
+
+def _warn_unreleased(name: str) -> None:
+    if not _Warned.once:
+        _Warned.once = True
+        warnings.warn(
+            f"a handle of role {name!r} was garbage-collected without release(); it is released "
+            "now. Keep handles in a `with`, or use owns(name) for a bare check",
+            ResourceWarning,
+            stacklevel=3,
+        )
+
+
+class Role(BaseRole):
+    """A held role on the blocking face: a context manager that releases at its end."""
+
+    __slots__ = ()
+
+    @property
+    def lost(self) -> Signal:
+        """Set when the role is lost: `lost.wait(timeout)`, `lost.is_set()`. Once lost, for ever."""
+        return self._signal()
+
+    def __enter__(self) -> Self:
+        self._engine.enter_body()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._engine.exit_body()
+        self.release()
+
+
+@attrs.frozen
+class Change:
+    """One change of a `RoleSet`: a role was gained, or lost."""
+
+    role: BaseRole
+    gained: bool
+
+    @property
+    def lost(self) -> bool:
+        """Whether the role was lost."""
+        return not self.gained

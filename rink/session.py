@@ -1,0 +1,210 @@
+"""A session with etcd: one connection and one keepalive stream for any number of groups."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+from rink.core import events as ev
+from rink.core.keys import Keys
+from rink.core.node import MemberSettings
+from rink.engine.calls import Calls
+from rink.engine.clock import SYSTEM, Clock
+from rink.engine.engine import Engine, Listeners, mark_forked
+from rink.engine.lessor import Lessor
+from rink.errors import ClosedError, ConfigError, ForkedProcessError, UsageError
+from rink.etcd.api import Etcd
+from rink.etcd.client import Client
+from rink.settings import check_endpoints, check_prefix, check_seconds, check_ttl
+
+EXIT_BOUND_S = 5.0
+"""How long leaving may take when the interpreter exits with sessions open."""
+
+
+class BaseSession:
+    """What a session is on both faces. Nothing is opened before the first group is joined.
+
+    Args:
+        endpoints: one endpoint, a comma-separated str or a list of them; `RINK_ETCD` from the
+            environment where None, else `http://127.0.0.1:2379`. Also takes an `etcd3` client of
+            the application's, whose channel is then used.
+        ttl: seconds that etcd keeps a member which is heard of no more; 2 or more, rounded up.
+        margin: seconds before the lease could end at which every role is lost; a tenth of the TTL,
+            at least 0.5, where None.
+        prefix: what every key begins with.
+        user: etcd user, with `password`.
+        password: etcd password.
+        ca: path of the certificate authority's PEM file, for `https://` endpoints.
+        cert: path of the client's certificate, with `key`.
+        key: path of the client's private key.
+        timeout: seconds for each request to etcd, over all endpoints tried.
+
+    Raises:
+        ConfigError: a setting cannot be used; the message names it.
+    """
+
+    def __init__(
+        self,
+        endpoints: Any = None,
+        *,
+        ttl: float = 60.0,
+        margin: float | None = None,
+        prefix: str = "rink/",
+        user: str | None = None,
+        password: str | None = None,
+        ca: str | None = None,
+        cert: str | None = None,
+        key: str | None = None,
+        timeout: float = 5.0,
+        clock: Clock = SYSTEM,
+    ) -> None:
+        self.ttl, self.margin = check_ttl(ttl, margin)
+        self.prefix = check_prefix(prefix)
+        self.clock = clock
+        timeout = check_seconds("timeout", timeout)
+        if timeout == 0:
+            raise ConfigError("timeout=0 would let no request succeed; give a few seconds")
+        self.etcd = _client(endpoints, timeout, clock, user, password, ca, cert, key)
+        self._calls = Calls(clock)
+        self._lessor = Lessor(self.etcd, clock)
+        self._engines: list[Engine] = []
+        self._lock = threading.Lock()
+        self._closed = False
+        self._pid = os.getpid()
+        _sessions.add(self)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether every joined group's deadline lies ahead (true where none is joined)."""
+        self._refuse_fork()
+        now = self.clock.now()
+        joined = [engine for engine in self._engines if not engine.left.is_set()]
+        return not self._closed and all(now < engine.table.deadline for engine in joined)
+
+    def open_engine(self, group: str, settings: MemberSettings, listeners: Listeners) -> Engine:
+        """Start the engine of one group; for the faces."""
+        self._refuse_fork()
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the session has been closed; open a new one")
+            engine = Engine(
+                self.etcd,
+                Keys.of(self.prefix, group),
+                settings,
+                clock=self.clock,
+                calls=self._calls,
+                lessor=self._lessor,
+                listeners=listeners,
+                group=group,
+            )
+            self._engines = [one for one in self._engines if not one.left.is_set()]
+            self._engines.append(engine)
+        engine.start()
+        return engine
+
+    def _begin_close(self, release_within: float | None = None) -> list[Engine]:
+        """Have every group left; returns the engines to wait for."""
+        with self._lock:
+            self._closed = True
+            engines = [engine for engine in self._engines if not engine.left.is_set()]
+        for engine in engines:
+            within = engine.release_within() if release_within is None else release_within
+            engine.post(ev.LeaveAsked(release_within=within))
+        return engines
+
+    def _end_close(self) -> None:
+        """Close the connection; every group has been left, or is given up."""
+        for engine in self._engines:
+            engine.stop()
+        self._lessor.close()
+        self._calls.close()
+        self.etcd.close()
+        _sessions.discard(self)
+
+    def _close_at_exit(self) -> None:
+        if os.getpid() != self._pid or self._closed:
+            return
+        until = self.clock.now() + EXIT_BOUND_S
+        for engine in self._begin_close(EXIT_BOUND_S / 2):
+            engine.left.wait(max(0.0, until - self.clock.now()))
+        self._end_close()
+
+    def _refuse_fork(self) -> None:
+        if os.getpid() != self._pid:
+            raise ForkedProcessError(
+                "this session belongs to the parent process: open a session after the fork, in "
+                "the process that uses it"
+            )
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError("a session cannot be pickled: open one in the process that uses it")
+
+
+class Session(BaseSession):  # noqa: D101 - documented by its base
+    __doc__ = BaseSession.__doc__
+
+    def close(self) -> None:
+        """Leave every group and close the connection; closing twice, or in a child, does nothing.
+
+        Blocks until user code has released its roles, as `Rink.leave` does.
+        """
+        if os.getpid() != self._pid or (self._closed and self not in _sessions):
+            return
+        for engine in self._begin_close():
+            engine.refuse_own_thread("close()")
+            engine.left.wait()
+        self._end_close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _client(
+    endpoints: Any,
+    timeout: float,
+    clock: Clock,
+    user: str | None,
+    password: str | None,
+    ca: str | None,
+    cert: str | None,
+    key: str | None,
+) -> Etcd:
+    if callable(getattr(endpoints, "keepalives", None)):
+        given: Etcd = endpoints  # an etcd of rink.testing, or a client made by hand
+        return given
+    if type(endpoints).__module__.partition(".")[0] == "etcd3":
+        return Client.from_etcd3(endpoints, timeout=timeout, clock=clock.now)
+    return Client(
+        check_endpoints(endpoints),
+        timeout=timeout,
+        user=user,
+        password=password,
+        ca=ca,
+        cert=cert,
+        key=key,
+        clock=clock.now,
+    )
+
+
+_sessions: weakref.WeakSet[BaseSession] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for session in list(_sessions):
+        session._close_at_exit()  # noqa: SLF001 - the module's own class
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=mark_forked)

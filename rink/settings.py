@@ -1,0 +1,140 @@
+"""The settings of a session and of a member, checked: a clear error names what was wrong."""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
+
+from rink.core import schemes
+from rink.core.keys import check_name
+from rink.core.node import MemberSettings
+from rink.core.ranks import Settings
+from rink.errors import ConfigError
+
+SHORTEST_TTL_S = 2
+LONGEST_TTL_S = 9_000_000_000  # etcd refuses more
+
+
+def check_ttl(ttl: float, margin: float | None) -> tuple[int, float]:
+    """Return the TTL in whole seconds and the margin in seconds, or raise a ConfigError."""
+    ttl = check_seconds("ttl", ttl)
+    if ttl < SHORTEST_TTL_S:
+        raise ConfigError(f"ttl={ttl:g} s is too short: etcd grants no lease below 2 s")
+    if ttl > LONGEST_TTL_S:
+        raise ConfigError(
+            f"ttl={ttl:g} s is too long: etcd grants no lease above {LONGEST_TTL_S} s"
+        )
+    whole = math.ceil(ttl)
+    if margin is None:
+        return whole, max(0.5, whole / 10)
+    margin = check_seconds("margin", margin)
+    if margin > whole / 2:
+        raise ConfigError(
+            f"margin={margin:g} s is more than half of ttl={whole} s: roles would be "
+            "lost between two renewals"
+        )
+    return whole, margin
+
+
+def check_seconds(what: str, value: object) -> float:
+    """Return a duration in seconds, 0 or more, or raise a ConfigError."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(f"{what} must be a number of seconds, not {value!r}")
+    if not math.isfinite(value) or value < 0:
+        raise ConfigError(f"{what}={value!r} must be 0 or more seconds, and finite")
+    return float(value)
+
+
+def check_endpoints(endpoints: object) -> list[str]:
+    """Return a list of endpoints: those given, else `RINK_ETCD`, else etcd on this machine."""
+    if endpoints is None:
+        endpoints = os.environ.get("RINK_ETCD") or "http://127.0.0.1:2379"
+    if isinstance(endpoints, str):
+        endpoints = [part.strip() for part in endpoints.split(",") if part.strip()]
+    if not isinstance(endpoints, Sequence) or not all(isinstance(one, str) for one in endpoints):
+        raise ConfigError(f"endpoints must be a str or a list of str, not {endpoints!r}")
+    if not endpoints:
+        raise ConfigError("endpoints is empty: name at least one, such as http://127.0.0.1:2379")
+    return list(endpoints)
+
+
+def check_prefix(prefix: object) -> str:
+    """Return the prefix of every key, or raise a ConfigError."""
+    if not isinstance(prefix, str) or not prefix.endswith("/"):
+        raise ConfigError(f"prefix must be a str that ends with '/', such as 'rink/': {prefix!r}")
+    try:
+        prefix.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"prefix {prefix!r} is not valid unicode: {error}") from error
+    return prefix
+
+
+def default_name() -> str:
+    """Return a member name that no other process has: host name, pid and four hex digits."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
+
+
+def member_settings(
+    *,
+    name: str | None,
+    ttl: int,
+    margin: float,
+    rebalance_delay: float,
+    initial_delay: float,
+    leave_delay: float,
+    grace: float | None,
+    scheme: str | Sequence[str],
+    stagger: int | None,
+    join_timeout: float | None,
+    leave_timeout: float,
+    labels: Mapping[str, str] | None,
+    joined: str,
+) -> MemberSettings:
+    """Check a member's settings and return them as the core takes them."""
+    if stagger is not None and (isinstance(stagger, bool) or not isinstance(stagger, int)):
+        raise ConfigError(f"stagger must be a whole number of ranks, not {stagger!r}")
+    if stagger is not None and stagger < 1:
+        raise ConfigError(f"stagger={stagger} would let no rank ever move; give 1 or more, or None")
+    return MemberSettings(
+        name=default_name() if name is None else check_name("member", name),
+        ttl=ttl,
+        margin=margin,
+        ranking=Settings(
+            rebalance_delay=check_seconds("rebalance_delay", rebalance_delay),
+            initial_delay=check_seconds("initial_delay", initial_delay),
+            leave_delay=check_seconds("leave_delay", leave_delay),
+            stagger=stagger,
+        ),
+        grace=None if grace is None else check_seconds("grace", grace),
+        join_timeout=None if join_timeout is None else check_seconds("join_timeout", join_timeout),
+        leave_timeout=check_seconds("leave_timeout", leave_timeout),
+        schemes=_check_schemes(scheme),
+        labels=_check_labels(labels),
+        address=socket.gethostname(),
+        joined=joined,
+    )
+
+
+def _check_schemes(scheme: object) -> tuple[str, ...]:
+    """Return the schemes that the member can follow, best first; everybody can follow `jump`."""
+    given = [scheme] if isinstance(scheme, str) else scheme
+    if not isinstance(given, Sequence) or not given:
+        raise ConfigError(f"scheme must be a str or a list of str, best first, not {scheme!r}")
+    for one in given:
+        if not isinstance(one, str):
+            raise ConfigError(f"scheme must be a str, not {one!r}")
+        schemes.find(one)
+    return tuple(dict.fromkeys([*given, schemes.JUMP.name]))
+
+
+def _check_labels(labels: object) -> dict[str, str]:
+    if labels is None:
+        return {}
+    if not isinstance(labels, Mapping) or not all(
+        isinstance(text, str) for pair in labels.items() for text in pair
+    ):
+        raise ConfigError(f"labels must map str to str: {labels!r}")
+    return dict(labels)
