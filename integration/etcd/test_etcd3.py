@@ -1,0 +1,97 @@
+"""The extra `rink[etcd3]`: an application's python3-etcd3 client, and ours over its channel."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rink.errors import ConfigError
+from rink.etcd.client import Client
+from rink.testing import local_etcd
+
+ROOT = Path(__file__).parents[2]
+
+SCRIPT = """
+import queue, sys
+import etcd3
+from rink.errors import ClosedError
+from rink.etcd.api import Compare, Put, Target
+from rink.etcd.client import Client
+
+host, port, user, password = sys.argv[1:5]
+theirs = etcd3.client(host=host, port=int(port), user=user or None, password=password or None)
+ours = Client.from_etcd3(theirs)
+
+missing = (Compare(b"shared", Target.VERSION, 0),)
+result = ours.txn(missing, (Put(b"shared", b"by rink"),))
+assert result.succeeded
+seen, renewed = queue.Queue(), queue.Queue()
+watch = ours.watch(b"shared", b"", result.header.revision, seen.put)
+assert seen.get(timeout=10).events[0].kv.value == b"by rink"
+if not user:
+    # With a password its own calls need TLS: it sends the token as call credentials.
+    assert theirs.get("shared")[0] == b"by rink"
+    theirs.put("shared", "by etcd3")
+    assert seen.get(timeout=10).events[0].kv.value == b"by etcd3"
+lease = ours.grant(10).lease
+ours.keepalives(renewed.put).send(lease)
+assert renewed.get(timeout=10).ttl == 10
+ours.close()
+try:
+    ours.range(b"shared")
+except ClosedError:
+    pass
+else:
+    raise AssertionError("closed, and it answers")
+# It is the application's: closing ours leaves it open.
+if not user:
+    assert theirs.get("shared")[0] == b"by etcd3"
+theirs.close()
+print("ok")
+"""
+
+
+@pytest.fixture(scope="module")
+def with_etcd3(tmp_path_factory):
+    """The Python of a venv with this project and its extra."""
+    folder = tmp_path_factory.mktemp("etcd3") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=60)
+    python = folder / "bin" / "python"
+    subprocess.run(
+        [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", f"{ROOT}[etcd3]"],
+        check=True,
+        timeout=110,
+    )
+    return python
+
+
+def run(python, endpoint, tmp_path, user="", password=""):
+    host, port = endpoint.removeprefix("http://").split(":")
+    done = subprocess.run(
+        [python, "-c", SCRIPT, host, port, user, password],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.split() == ["ok"]
+
+
+@pytest.mark.slow
+def test_an_applications_etcd3_client_is_used_and_stays_open(with_etcd3, tmp_path):
+    with local_etcd(fsync=False) as node:
+        run(with_etcd3, node.endpoint, tmp_path)
+
+
+@pytest.mark.slow
+def test_its_login_is_used(with_etcd3, tmp_path):
+    with local_etcd(fsync=False, root_password="only here") as node:
+        run(with_etcd3, node.endpoint, tmp_path, "root", "only here")
+
+
+def test_what_is_no_etcd3_client_is_refused():
+    with pytest.raises(ConfigError, match="no etcd3 client"):
+        Client.from_etcd3(object())
