@@ -1,0 +1,92 @@
+"""What gRPC and etcd say, and what follows from it; the texts are those of real runs."""
+
+import grpc
+import pytest
+
+from rink.errors import EtcdAuth, EtcdCompacted, EtcdError
+from rink.etcd.faults import Kind, read_fault, refusal
+
+Code = grpc.StatusCode
+
+
+class Said(grpc.RpcError):
+    def __init__(self, code, details):
+        self._code, self._details = code, details
+
+    def code(self):
+        return self._code
+
+    def details(self):
+        return self._details
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "kind"),
+    [
+        (Code.UNAVAILABLE, "etcdserver: no leader", Kind.SILENT),
+        (Code.UNAVAILABLE, "etcdserver: request timed out", Kind.SILENT),
+        (Code.DEADLINE_EXCEEDED, "Deadline Exceeded", Kind.SILENT),
+        (Code.UNKNOWN, "Stream removed (Socket closed)", Kind.SILENT),
+        (Code.CANCELLED, "Channel closed!", Kind.SILENT),
+        (Code.UNAUTHENTICATED, "etcdserver: invalid auth token", Kind.STALE_TOKEN),
+        (Code.INVALID_ARGUMENT, "etcdserver: user name is empty", Kind.STALE_TOKEN),
+        (Code.INVALID_ARGUMENT, "etcdserver: revision of auth store is old", Kind.STALE_TOKEN),
+        (Code.PERMISSION_DENIED, "etcdserver: permission denied", Kind.REFUSED),
+        (Code.NOT_FOUND, "etcdserver: requested lease not found", Kind.REFUSED),
+        (Code.INVALID_ARGUMENT, "etcdserver: request is too large", Kind.REFUSED),
+        (Code.RESOURCE_EXHAUSTED, "etcdserver: too many requests", Kind.REFUSED),
+        (Code.UNIMPLEMENTED, "", Kind.REFUSED),
+    ],
+)
+def test_an_error_is_silence_a_stale_token_or_a_no(code, words, kind):
+    assert read_fault(Said(code, words), has_user=True).kind is kind
+
+
+def test_without_a_user_no_token_is_stale():
+    error = Said(Code.UNAUTHENTICATED, "etcdserver: invalid auth token")
+    assert read_fault(error, has_user=False).kind is Kind.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("words", "never_sent"),
+    [
+        ("failed to connect to all addresses; last error: UNKNOWN: ipv4:…", True),
+        ("DNS resolution failed for nowhere:2379", True),
+        ("Socket closed", False),
+        ("Stream removed (Socket closed)", False),
+        ("Connection reset by peer", False),
+        ("recvmsg:Connection refused", False),
+        ("etcdserver: no leader", False),
+        ("", False),
+    ],
+)
+def test_only_what_gave_no_call_to_a_connection_is_known_as_never_sent(words, never_sent):
+    assert read_fault(Said(Code.UNAVAILABLE, words), has_user=False).never_sent is never_sent
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "expected", "says"),
+    [
+        (
+            Code.OUT_OF_RANGE,
+            "etcdserver: mvcc: required revision has been compacted",
+            EtcdCompacted,
+            "",
+        ),
+        (Code.PERMISSION_DENIED, "etcdserver: permission denied", EtcdAuth, "prefix"),
+        (Code.UNAUTHENTICATED, "etcdserver: invalid auth token", EtcdAuth, ""),
+        (Code.INVALID_ARGUMENT, "etcdserver: user name is empty", EtcdAuth, "wants a user"),
+        (
+            Code.INVALID_ARGUMENT,
+            "etcdserver: authentication failed, invalid user ID or password",
+            EtcdAuth,
+            "check user and password",
+        ),
+        (Code.NOT_FOUND, "etcdserver: requested lease not found", EtcdError, ""),
+        (Code.RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded", EtcdError, "quota"),
+    ],
+)
+def test_a_refusal_says_what_where_and_what_to_do(code, words, expected, says):
+    error = refusal(code, words, "txn on b'k'", "http://etcd:1")
+    assert type(error) is expected
+    assert all(text in str(error) for text in ("txn on b'k'", "http://etcd:1", words, says))

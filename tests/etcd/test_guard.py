@@ -1,0 +1,73 @@
+"""The guard: another cluster, or this one's past, is told from answers that overtook each other."""
+
+import pytest
+
+from rink.errors import EtcdClusterChanged
+from rink.etcd.guard import Guard
+from rink.etcd.proto import rinketcd_pb2 as pb
+
+
+def header(revision=10, cluster_id=1, raft_term=2):
+    return pb.ResponseHeader(cluster_id=cluster_id, revision=revision, raft_term=raft_term)
+
+
+def learned(*headers):
+    guard = Guard()
+    for one in headers:
+        guard.check(one, guard.known, quorum=True, revision=True)
+    return guard
+
+
+def test_it_learns_the_highest():
+    known = learned(header(10, raft_term=2), header(12, raft_term=3)).known
+    assert (known.cluster_id, known.revision, known.raft_term) == (1, 12, 3)
+
+
+def test_answers_that_overtake_each_other_are_fine():
+    """The request of the older answer was sent before the newer one was known."""
+    guard = learned(header(10))
+    sent = guard.known
+    guard.check(header(12, raft_term=3), guard.known, quorum=True, revision=True)
+    guard.check(header(11), sent, quorum=True, revision=True)
+    assert guard.known.revision == 12
+    assert guard.known.raft_term == 3
+
+
+@pytest.mark.parametrize(
+    ("later", "says"),
+    [
+        (header(9), "revision went back from 10 to 9"),
+        (header(10, raft_term=1), "raft term went back from 2 to 1"),
+        (header(11, cluster_id=5), "cluster 5, not from 1"),
+    ],
+)
+def test_what_goes_back_is_a_change(later, says):
+    guard = learned(header(10))
+    with pytest.raises(EtcdClusterChanged, match=says):
+        guard.check(later, guard.known, quorum=True, revision=True)
+
+
+def test_an_answer_with_no_quorum_behind_it_teaches_only_the_cluster():
+    """A member's own revision lags, and a lone candidate's term runs ahead."""
+    guard = learned(header(10))
+    guard.check(header(4, raft_term=9), guard.known, quorum=False, revision=False)
+    assert (guard.known.revision, guard.known.raft_term) == (10, 2)
+
+
+def test_two_first_answers_of_two_clusters_are_a_change():
+    guard = Guard()
+    sent = guard.known
+    guard.check(header(cluster_id=1), sent, quorum=True, revision=True)
+    with pytest.raises(EtcdClusterChanged):
+        guard.check(header(cluster_id=2), sent, quorum=True, revision=True)
+
+
+def test_a_change_is_told_to_all_that_began_before_it_and_then_accepted():
+    guard = learned(header(10))
+    before = guard.known
+    with pytest.raises(EtcdClusterChanged):
+        guard.check(header(3), guard.known, quorum=True, revision=True)
+    with pytest.raises(EtcdClusterChanged, match="under way"):
+        guard.check(header(11), before, quorum=True, revision=True)
+    guard.check(header(4), guard.known, quorum=True, revision=True)
+    assert (guard.known.epoch, guard.known.revision) == (1, 4)

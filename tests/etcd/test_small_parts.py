@@ -1,0 +1,182 @@
+"""The order of the endpoints, tokens, pauses, and the translation of transactions."""
+
+import threading
+
+import pytest
+
+from rink.errors import ClosedError, ConfigError
+from rink.etcd.api import Compare, Delete, Get, Put, Target
+from rink.etcd.backoff import Backoff
+from rink.etcd.borrowed import borrow
+from rink.etcd.client import Client
+from rink.etcd.connections import Connection, Ring
+from rink.etcd.messages import from_txn
+from rink.etcd.proto import rinketcd_pb2 as pb
+from rink.etcd.tokens import GivenTokens, UserTokens
+
+
+@pytest.fixture
+def ring():
+    return Ring([Connection(name, lambda: None) for name in "abc"])
+
+
+def names(ring):
+    return "".join(connection.name for connection in ring.in_order())
+
+
+def test_the_endpoint_that_worked_last_comes_first(ring):
+    assert names(ring) == "abc"
+    ring.worked(ring.in_order()[2])
+    assert names(ring) == "cab"
+
+
+def test_a_failing_endpoint_gives_way_to_the_next(ring):
+    ring.failed(ring.first)
+    assert names(ring) == "bca"
+
+
+def test_an_endpoint_that_fails_while_another_is_first_changes_no_order(ring):
+    a = ring.first
+    ring.failed(a)
+    ring.failed(a)
+    assert names(ring) == "bca"
+
+
+def test_a_connection_is_proven_from_an_answer_to_a_failure(ring):
+    first = ring.first
+    assert not first.is_proven
+    ring.worked(first)
+    assert first.is_proven
+    ring.failed(first)
+    assert not first.is_proven
+
+
+def test_a_user_authenticates_once_for_all():
+    asked = []
+
+    def authenticate(request):
+        asked.append(request.name)
+        return f"token-{len(asked)}"
+
+    tokens = UserTokens("u", "p")
+    barrier, got = threading.Barrier(4), []
+
+    def use():
+        barrier.wait()
+        got.append(tokens.get(authenticate))
+
+    threads = [threading.Thread(target=use) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert got == ["token-1"] * 4
+    tokens.refused("token-1")
+    assert tokens.get(authenticate) == "token-2"
+    # Another thread's request was refused with the old one: the new one stays.
+    tokens.refused("token-1")
+    assert tokens.get(authenticate) == "token-2"
+    assert asked == ["u", "u"]
+
+
+def test_a_failed_login_is_tried_again():
+    tokens = UserTokens("u", "p")
+
+    def fails(_):
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        tokens.get(fails)
+    assert tokens.get(lambda _: "t") == "t"
+
+
+def test_a_cluster_without_authentication_is_sent_no_token_until_it_wants_one():
+    tokens = UserTokens("u", "p")
+    assert tokens.get(lambda _: "") is None
+    assert tokens.get(lambda _: "not asked") is None
+    tokens.refused(None)
+    assert tokens.get(lambda _: "t") == "t"
+
+
+def test_a_borrowed_token_is_read_for_each_request():
+    class Theirs:
+        channel = None
+        metadata = None
+
+    theirs = Theirs()
+    connections, tokens = borrow(theirs)
+    assert tokens.get(pytest.fail) is None
+    theirs.metadata = (("token", "t"),)
+    assert tokens.get(pytest.fail) == "t"
+    assert len(connections) == 1
+    assert not GivenTokens().can_refresh
+    with pytest.raises(ConfigError):
+        borrow(object())
+
+
+def test_pauses_grow_to_their_bound_and_begin_anew():
+    backoff = Backoff(first=0.1, longest=0.5)
+    assert backoff.is_fresh
+    pauses = [backoff.next() for _ in range(50)]
+    assert not backoff.is_fresh
+    assert 0 <= pauses[0] <= 0.2
+    assert all(0 <= pause <= 0.5 for pause in pauses)
+    assert max(pauses[3:]) > 0.2
+    backoff.reset()
+    assert backoff.is_fresh
+
+
+def test_a_transaction_is_translated():
+    request = from_txn(
+        (
+            Compare(b"a", Target.VERSION, 1),
+            Compare(b"b", Target.CREATE, 2),
+            Compare(b"c", Target.MOD, 3),
+        ),
+        (Put(b"p", b"v", 7), Get(b"g", b"h")),
+        (Delete(b"d", b"e"),),
+    )
+    assert [one.target for one in request.compare] == [0, 1, 2]
+    assert all(one.result == pb.Compare.EQUAL for one in request.compare)
+    assert request.compare[0].version == 1
+    assert request.compare[1].create_revision == 2
+    assert request.compare[2].mod_revision == 3
+    put, get = request.success
+    assert (put.request_put.key, put.request_put.lease) == (b"p", 7)
+    assert (get.request_range.key, get.request_range.range_end) == (b"g", b"h")
+    assert request.failure[0].request_delete_range.range_end == b"e"
+
+
+def test_a_comparison_with_zero_is_sent():
+    """proto3 leaves zeros out, but not in a oneof: etcd must see which number is compared."""
+    compare = from_txn((Compare(b"a", Target.CREATE, 0),), ()).compare[0]
+    assert compare.WhichOneof("target_union") == "create_revision"
+
+
+def test_the_bytes_are_etcds():
+    """Field numbers, once by hand: key 1, range_end 2; an event 11, its kv 2, its revision 3."""
+    assert pb.RangeRequest(key=b"k", range_end=b"l").SerializeToString() == b"\x0a\x01k\x12\x01l"
+    answer = pb.WatchResponse.FromString(b"\x5a\x07\x08\x01\x12\x03\x0a\x01k" + b"\x18\x01")
+    assert answer.events[0].type == pb.Event.DELETE
+    assert answer.events[0].kv.key == b"k"
+    assert answer.created
+
+
+def test_a_closed_client_refuses_without_having_opened_anything():
+    client = Client(["http://127.0.0.1:1"])
+    client.close()
+    client.close()
+    for call in (
+        lambda: client.range(b"k"),
+        lambda: client.txn((), ()),
+        lambda: client.watch(b"k", b"", 0, print),
+        lambda: client.keepalives(print),
+    ):
+        with pytest.raises(ClosedError):
+            call()
+    assert client.calls == {}
+
+
+def test_a_timeout_of_a_call_is_checked():
+    with Client(["http://127.0.0.1:1"]) as client, pytest.raises(ConfigError, match="timeout"):
+        client.range(b"k", timeout=-1.0)

@@ -1,0 +1,88 @@
+"""The k-th answer belongs to the k-th request, and no time is later than its request's sending."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rink.etcd.keepalive import Unanswered
+
+
+def test_answers_are_matched_in_order():
+    requests = Unanswered()
+    for lease, sent_at in ((1, 10.0), (2, 11.0), (1, 12.0)):
+        requests.send(lease, sent_at, sent_at)
+    assert [requests.answered(lease).sent_at for lease in (1, 2, 1)] == [10.0, 11.0, 12.0]
+    assert requests.oldest_at is None
+
+
+def test_an_answer_out_of_order_matches_nothing():
+    requests = Unanswered()
+    requests.send(1, 10.0, 10.0)
+    assert requests.answered(2) is None
+    assert requests.answered(1) is not None
+    assert requests.answered(1) is None
+
+
+def test_what_waits_is_one_request_per_lease_the_latest():
+    requests = Unanswered()
+    for at in range(1000):
+        requests.wait(1, float(at))
+    requests.wait(2, 5.0)
+    assert requests.take_waiting() == [(1, 999.0), (2, 5.0)]
+    assert requests.take_waiting() == []
+
+
+def test_a_broken_stream_leaves_its_requests_waiting_with_their_own_time():
+    requests = Unanswered()
+    requests.send(1, 10.0, 10.0)
+    requests.send(1, 11.0, 11.0)
+    requests.send(2, 12.0, 12.0)
+    requests.drop_sent()
+    assert requests.oldest_at is None
+    assert requests.take_waiting() == [(1, 11.0), (2, 12.0)]
+
+
+def test_what_was_asked_of_another_cluster_is_forgotten():
+    requests = Unanswered()
+    requests.wait(1, 1.0)
+    requests.forget()
+    assert requests.take_waiting() == []
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("ask"), st.integers(1, 4)),
+        st.tuples(st.just("answer"), st.just(0)),
+        st.tuples(st.just("break"), st.just(0)),
+        st.tuples(st.just("open"), st.just(0)),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_no_time_is_later_than_the_sending_it_stands_for(steps):
+    """Against a server that answers a stream's requests in order, over broken streams."""
+    requests, now, is_open = Unanswered(), 0.0, False
+    on_the_wire = []
+
+    def send(lease, sent_at):
+        requests.send(lease, sent_at, now)
+        on_the_wire.append((lease, now))
+
+    for what, lease in steps:
+        now += 1.0
+        if what == "ask":
+            send(lease, now) if is_open else requests.wait(lease, now)
+        elif what == "open" and not is_open:
+            is_open = True
+            for waiting, sent_at in requests.take_waiting():
+                send(waiting, sent_at)
+        elif what == "break" and is_open:
+            is_open = False
+            on_the_wire.clear()
+            requests.drop_sent()
+        elif what == "answer" and on_the_wire:
+            answered, really_sent_at = on_the_wire.pop(0)
+            sent = requests.answered(answered)
+            assert sent.lease == answered
+            assert sent.sent_at <= really_sent_at
