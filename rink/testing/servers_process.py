@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -52,16 +53,31 @@ class Process(Protocol):
         ...
 
 
+class Owner(Protocol):
+    """Who answers for the servers of one cluster, so that none outlives the test."""
+
+    def process(self, arguments: list[str], log_path: Path) -> Process:
+        """A server that is not started yet."""
+        ...
+
+    def close(self) -> None:
+        """End all servers, remove the folders and wait until that is done."""
+        ...
+
+
 class Guard:
-    """Our end of the guard process, see `servers_guard`.
+    """Our end of the guard process, see `servers_guard`; an `Owner`.
 
     Args:
+        binary: the server's.
         folders: what the guard removes when it ends.
     """
 
-    def __init__(self, folders: list[Path]) -> None:
+    def __init__(self, binary: Path, folders: list[Path]) -> None:
+        self._binary = binary
         self._lock = threading.Lock()
         self._owner = os.getpid()
+        self._folders = folders
         # A session of its own: Ctrl-C in the terminal must not reach the servers before the
         # tests that use them have ended.
         self._process = subprocess.Popen(
@@ -104,6 +120,10 @@ class Guard:
             raise EtcdError(f"the guard could not {do}: {reply['error']}")
         return reply["is"]
 
+    def process(self, arguments: list[str], log_path: Path) -> GuardedProcess:
+        """A server of this guard's, not started yet."""
+        return GuardedProcess(self, [str(self._binary), *arguments], log_path)
+
     def close(self) -> None:
         """Kill all servers, remove the folders and wait until that is done."""
         if os.getpid() != self._owner:
@@ -113,6 +133,8 @@ class Guard:
         with contextlib.suppress(BrokenPipeError), self._process:
             pass
         self._process.wait()
+        for folder in self._folders:
+            shutil.rmtree(folder, ignore_errors=True)  # where the guard itself was killed
 
 
 class GuardedProcess:

