@@ -12,7 +12,7 @@ from rink.etcd.client import Client
 from rink.testing import etcd_cluster, local_etcd
 
 sys.path.insert(0, str(Path(__file__).parent))
-pytest.register_assert_rewrite("support")
+pytest.register_assert_rewrite("etcd_support")
 
 
 @pytest.fixture

@@ -149,7 +149,7 @@ def test_a_transaction_is_translated():
 
 def test_a_comparison_with_zero_is_sent():
     """proto3 leaves zeros out, but not in a oneof: etcd must see which number is compared."""
-    compare = from_txn((Compare(b"a", Target.CREATE, 0),), ()).compare[0]
+    compare = from_txn((Compare(b"a", Target.CREATE, 0),), (), ()).compare[0]
     assert compare.WhichOneof("target_union") == "create_revision"
 
 

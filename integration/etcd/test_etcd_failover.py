@@ -5,7 +5,7 @@ import time
 
 import grpc
 import pytest
-from support import ScriptedEtcd, Seen, eventually, header, put, put_until_done
+from etcd_support import ScriptedEtcd, Seen, eventually, header, put, put_until_done
 
 from rink.errors import ClosedError, EtcdClusterChanged, EtcdError, EtcdUnavailable
 from rink.etcd.api import Put

@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 
-from support import ScriptedEtcd, Seen, eventually, header, put_until_done
+from etcd_support import ScriptedEtcd, Seen, eventually, header, put_until_done
 
 from rink.etcd.client import Client, boot_clock
 from rink.etcd.proto import rinketcd_pb2 as pb
@@ -29,12 +29,14 @@ def test_rule_4_the_deadline_counts_from_the_time_of_sending(node, clients):
     client, seen = clients(node.endpoint), Seen()
     lease = client.grant(10).lease
     stream = client.keepalives(seen.deliver)
-    for _ in range(20):
+    around = []
+    for count in range(1, 21):
         before = boot_clock()
         stream.send(lease)
-        after = boot_clock()
-        seen.wait(lambda s: s.items and s.items[-1].sent_at >= before)
-        assert before <= seen.items[-1].sent_at <= after
+        around.append((before, boot_clock()))
+        seen.wait(lambda s, count=count: len(s.items) == count)
+    for item, (before, after) in zip(seen.items[1:], around[1:], strict=True):
+        assert before <= item.sent_at <= after
 
 
 def test_rule_4_one_stream_carries_many_leases(node, clients):
