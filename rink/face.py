@@ -142,19 +142,19 @@ class BaseRink(Generic[R]):
         table, placement = self._table, engine.node.placement
         while True:
             gate = table.gate
-            if gate.share is None:
-                if engine.left.is_set():
-                    raise self._closed()
-            elif gate.is_mine(name, placement):
-                if gate.obstacle(name, placement):
-                    return None
-            elif (error := placement.failed.get(gate.share.scheme)) is not None:
-                raise error
+            is_free = gate.is_mine(name, placement) and not gate.obstacle(name, placement)
             with engine.lock:
                 now = engine.clock.now()
-                hold = table.join(name, now) or table.take(gate, name, now)
+                hold = table.join(name, now)
+                if hold is None and is_free:
+                    hold = table.take(gate, name, now)
                 if hold is not None or table.gate is gate:
-                    return hold
+                    break
+        if hold is None and gate.share is None and engine.left.is_set():
+            raise self._closed()
+        if hold is None and gate.share and (failed := placement.failed.get(gate.share.scheme)):
+            raise failed
+        return hold
 
     def _ready(self, name: str) -> Engine:
         check_name("role", name)
@@ -235,6 +235,20 @@ class BaseRink(Generic[R]):
     def _joined(self, engine: Engine) -> None:
         if engine.join_error is not None:
             raise engine.join_error
+
+    def _is_settled(self) -> bool:
+        engine = self._engine
+        with engine.lock:
+            return engine.node.is_settled
+
+    def _still_leaving(self) -> str:
+        """Say what a leave that takes long is waiting for."""
+        engine = self._engine
+        with engine.lock:
+            drains = sorted(hold.role for hold in self._table.draining)
+            state = engine.node.living.state.value
+        what = f"{len(drains)} roles to be released: {drains[:5]}" if drains else f"etcd ({state})"
+        return f"{self.name!r} still leaves group {self.group!r}; it waits for {what}"
 
     def _begin_wait(self, name: str, timeout: float | None) -> Hold | Wait:
         """Take the role if it is mine and free, else register a wait for it."""

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import tenacity
-
 from rink.core import events as ev
+from rink.core.backoff import backoff
 from rink.core.holds import Hold
 from rink.core.keys import check_name
 from rink.core.values import Version
@@ -72,14 +71,7 @@ class Rink(BaseRink[Role]):  # noqa: D101 - documented by its base
         warn_in_event_loop("Rink.leave()")
         engine.post(ev.LeaveAsked(keep_rank, engine.release_within()))
         while not engine.left.wait(REPORT_EVERY_S):
-            with engine.lock:
-                drains = sorted(hold.role for hold in self._table.draining)
-            log.warning(
-                "rink: %r still leaves group %r; it waits for %s",
-                self.name,
-                self.group,
-                f"the release of {len(drains)} roles: {drains[:5]}" if drains else "etcd",
-            )
+            log.warning("rink: %s", self._still_leaving())
         for supervisor in self._supervisors:
             supervisor.join()
 
@@ -161,9 +153,8 @@ class Rink(BaseRink[Role]):  # noqa: D101 - documented by its base
         until = None if timeout is None else engine.clock.now() + timeout
         with Subscription(engine) as changes:
             while True:
-                with engine.lock:
-                    if engine.node.is_settled:
-                        return True
+                if self._is_settled():
+                    return True
                 left = None if until is None else until - engine.clock.now()
                 if engine.left.is_set() or (left is not None and left <= 0):
                     return False
@@ -244,18 +235,15 @@ class _Supervisor:
             self._thread.join()
 
     def _run(self) -> None:
-        pause = tenacity.wait_random_exponential(multiplier=0.5, max=30)
         failures = 0
         with contextlib.suppress(ClosedError):
             while True:
                 with self._rink.await_role(self._name) as role:
                     failures = 0 if self._call(role) else failures + 1
-                    if failures:
-                        state = tenacity.RetryCallState(None, None, (), {})  # type: ignore[arg-type]
-                        state.attempt_number = failures
-                        role.lost.wait(pause(state))
-                    else:
-                        role.lost.wait()
+                    pause = (
+                        backoff(failures, f"{self._rink.name}/{self._name}") if failures else None
+                    )
+                    role.lost.wait(pause)
 
     def _call(self, role: Role) -> bool:
         try:

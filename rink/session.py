@@ -74,6 +74,7 @@ class BaseSession:
         self._engines: list[Engine] = []
         self._lock = threading.Lock()
         self._closed = False
+        self._is_ended = False
         self._pid = os.getpid()
         _sessions.add(self)
 
@@ -123,10 +124,10 @@ class BaseSession:
         self._lessor.close()
         self._calls.close()
         self.etcd.close()
-        _sessions.discard(self)
+        self._is_ended = True
 
     def _close_at_exit(self) -> None:
-        if os.getpid() != self._pid or self._closed:
+        if os.getpid() != self._pid or self._is_ended:
             return
         until = self.clock.now() + EXIT_BOUND_S
         for engine in self._begin_close(EXIT_BOUND_S / 2):
@@ -152,7 +153,7 @@ class Session(BaseSession):  # noqa: D101 - documented by its base
 
         Blocks until user code has released its roles, as `Rink.leave` does.
         """
-        if os.getpid() != self._pid or (self._closed and self not in _sessions):
+        if os.getpid() != self._pid or self._is_ended:
             return
         for engine in self._begin_close():
             engine.refuse_own_thread("close()")

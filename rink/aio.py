@@ -1,0 +1,423 @@
+"""The asyncio face: the same names, on the same engine.
+
+The engine runs on its own thread, never in the caller's event loop: a loop that is blocked for
+longer than the TTL keeps its lease, and so its roles. Each call here hands something to the engine
+and lets the loop be called back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from rink.core import events as ev
+from rink.core.backoff import backoff
+from rink.core.holds import Hold
+from rink.core.keys import check_name
+from rink.core.values import Version
+from rink.engine.engine import Engine
+from rink.engine.signals import Signal
+from rink.errors import ClosedError
+from rink.face import BaseRink, new_versions
+from rink.roles import BaseRole, Change
+from rink.session import BaseSession
+from rink.tracker import Tracker
+
+__all__ = ["Change", "Lost", "Rink", "Role", "RoleSet", "Session"]
+
+log = logging.getLogger("rink")
+
+F = TypeVar("F", bound=Callable[["Role"], Awaitable[Any]])
+
+REPORT_EVERY_S = 10.0
+
+
+def _in_loop(callback: Callable[..., object]) -> Callable[..., None]:
+    """Have something called in the running loop, from any thread; nothing once that is closed."""
+    loop = asyncio.get_running_loop()
+
+    def call(*args: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody is waiting
+            loop.call_soon_threadsafe(callback, *args)
+
+    return call
+
+
+async def _wait(signal: Signal, timeout: float | None = None) -> bool:
+    """Wait for a signal without blocking the loop; whether it has happened."""
+    if signal.is_set():
+        return True
+    happened = asyncio.Event()
+    wake = _in_loop(happened.set)
+    signal.then(wake)
+    try:
+        async with asyncio.timeout(timeout):
+            await happened.wait()
+    except TimeoutError:
+        return signal.is_set()
+    finally:
+        signal.forget(wake)
+    return True
+
+
+class Session(BaseSession):  # noqa: D101 - documented by its base
+    __doc__ = BaseSession.__doc__
+
+    async def close(self) -> None:
+        """Leave every group and close the connection; closing twice, or in a child, does nothing.
+
+        Waits until user code has released its roles, as `Rink.leave` does.
+        """
+        if os.getpid() != self._pid or self._is_ended:
+            return
+        for engine in self._begin_close():
+            await _wait(engine.left)
+        await asyncio.to_thread(self._end_close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+class Lost:
+    """Whether a role has been lost: `is_set()`, `await wait(timeout)`."""
+
+    __slots__ = ("_signal",)
+
+    def __init__(self, signal: Signal) -> None:
+        self._signal = signal
+
+    def is_set(self) -> bool:
+        """Whether the role has been lost."""
+        return self._signal.is_set()
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the loss, for `timeout` seconds at most; whether it has happened."""
+        return await _wait(self._signal, timeout)
+
+
+class Role(BaseRole):
+    """A held role on the asyncio face.
+
+    `async with role:` releases it at the end, and cancels the body when the role is lost; that
+    cancellation, and no other, ends at the `async with`.
+    """
+
+    __slots__ = ("_body",)
+
+    @property
+    def lost(self) -> Lost:
+        """Set when the role is lost; once lost, for ever."""
+        return Lost(self._signal())
+
+    async def __aenter__(self) -> Self:
+        self._body = _Body(self._signal())
+        self._engine.enter_body()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        self._engine.exit_body()
+        self.release()
+        return self._body.end(kind)
+
+
+class _Body:
+    """Cancels the task that runs a role's body when the role is lost, as asyncio.timeout would."""
+
+    def __init__(self, signal: Signal) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "async with runs in a task"
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._has_cancelled = False
+        self._has_ended = False
+        self._signal = signal
+        self._wake = _in_loop(self._cancel)
+        signal.then(self._wake)
+
+    def _cancel(self) -> None:
+        if not self._has_ended:
+            self._has_cancelled = True
+            self._task.cancel("the role was lost")
+
+    def end(self, kind: type[BaseException] | None) -> bool:
+        """End the watch over the body; true where the exception is our own cancellation."""
+        self._has_ended = True
+        self._signal.forget(self._wake)
+        if not self._has_cancelled:
+            return False
+        ours = self._task.uncancel() <= self._cancelling
+        return ours and kind is not None and issubclass(kind, asyncio.CancelledError)
+
+
+class Rink(BaseRink[Role]):  # noqa: D101 - documented by its base
+    __doc__ = BaseRink.__doc__
+    _role_class = Role
+
+    # ── join and leave ───────────────────────────────────────────────────────────────────────
+
+    async def join(self) -> Self:
+        """Join the group; returns once the record exists and the view is loaded (not: ranked).
+
+        Raises:
+            EtcdError: etcd could not be reached, or refused.
+            MemberNameTaken: another live member has this name, and had it for `join_timeout`.
+            UsageError: this Rink was joined before.
+        """
+        engine = self._open()
+        try:
+            await _wait(engine.joined)
+        except BaseException:  # cancelled: leave no live lease behind
+            engine.post(ev.LeaveAsked(release_within=0.0))
+            raise
+        self._joined(engine)
+        for supervisor in self._supervisors:
+            supervisor.start()
+        return self
+
+    async def leave(self, keep_rank: bool = False) -> None:
+        """Hand every role over, and leave; leaving twice does nothing, and so does a forked child.
+
+        Waits until user code has released what it held (see `grace`), at most `leave_timeout`
+        where it is called from inside a role's own body. A leave that is cancelled goes on.
+
+        Args:
+            keep_rank: be simply gone, for a planned restart under the same name within
+                `leave_delay`: the rank stays, and nothing moves.
+        """
+        engine = self._opened
+        if engine is None or engine.forked or engine.left.is_set():
+            return
+        engine.post(ev.LeaveAsked(keep_rank, engine.release_within()))
+        while not await _wait(engine.left, REPORT_EVERY_S):
+            log.warning("rink: %s", self._still_leaving())
+        for supervisor in self._supervisors:
+            await supervisor.end()
+
+    async def __aenter__(self) -> Self:
+        return await self.join()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.leave()
+
+    # ── roles ────────────────────────────────────────────────────────────────────────────────
+
+    def await_role(self, name: str, timeout: float | None = None) -> AwaitedRole:
+        """Wait until the role is mine: `await` gives it, `async with` also runs a body under it.
+
+        Args:
+            name: any non-empty string.
+            timeout: seconds; None waits as long as it takes. Cancelling the task ends the wait.
+
+        Raises:
+            RoleTimeout: the timeout is over; the message says who is in the way.
+            ClosedError: the group was left meanwhile.
+        """
+        self._ready(name)
+        return AwaitedRole(self, name, timeout)
+
+    async def _acquire(self, name: str, timeout: float | None) -> Role:
+        engine = self._engine
+        wait = self._begin_wait(name, timeout)
+        if isinstance(wait, Hold):
+            return Role(engine, wait)
+        try:
+            await _wait(wait.signal, timeout)
+        except BaseException:
+            self._cancel_wait(wait)
+            raise
+        return Role(engine, self._end_wait(wait, timeout))
+
+    def roles(self, names: Iterable[str]) -> RoleSet:
+        """Return an async context manager that holds whichever of the roles are mine."""
+        return RoleSet(self, [check_name("role", name) for name in names])
+
+    def on_role(self, name: str) -> Callable[[F], F]:
+        """Run the decorated coroutine function in a task of its own whenever the role is held.
+
+        It is called with the `Role`, and cancelled when that is lost. It runs again after a loss,
+        and after an error, with backoff. If it returns while the role is held, the role is kept,
+        and it runs again with the next grant. May be used before or after `join`.
+        """
+        check_name("role", name)
+
+        def decorate(function: F) -> F:
+            supervisor = _Supervisor(self, name, function)
+            self._supervisors.append(supervisor)
+            if self._opened is not None and self._opened.joined.is_set():
+                supervisor.start()
+            return function
+
+        return decorate
+
+    @property
+    def _supervisors(self) -> list[_Supervisor]:
+        found: list[_Supervisor] = self.__dict__.setdefault("_supervised", [])
+        return found
+
+    # ── the group ────────────────────────────────────────────────────────────────────────────
+
+    async def wait_settled(self, timeout: float | None = None) -> bool:
+        """Wait until every live member lives by the newest version and nothing drains.
+
+        Returns:
+            Whether it is so; False when `timeout` seconds are over, or the group was left.
+        """
+        engine = self._engine
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout), _changes(engine) as changed:
+                while not self._is_settled() and not engine.left.is_set():
+                    await changed.wait()
+                    changed.clear()
+        return self._is_settled()
+
+    async def versions(self) -> AsyncIterator[Version]:
+        """Follow the log: the newest version, then each one as it is proclaimed, until the leave."""
+        engine = self._engine
+        newest = engine.node.view.newest
+        number = newest.number - 1 if newest else 0
+        async with _changes(engine) as changed:
+            while True:
+                for version in new_versions(engine, number):
+                    number = version.number
+                    yield version
+                if engine.left.is_set():
+                    return
+                await changed.wait()
+                changed.clear()
+
+
+@contextlib.asynccontextmanager
+async def _changes(engine: Engine) -> AsyncIterator[asyncio.Event]:
+    """An event that is set after each step of the engine which changed something."""
+    changed = asyncio.Event()
+    wake = _in_loop(changed.set)
+    engine.subscribe(wake)
+    try:
+        yield changed
+    finally:
+        engine.unsubscribe(wake)
+
+
+class AwaitedRole:
+    """A role that is waited for: `await` it, or use it in `async with`."""
+
+    def __init__(self, rink: Rink, name: str, timeout: float | None) -> None:
+        self._rink = rink
+        self._name = name
+        self._timeout = timeout
+        self._role: Role | None = None
+
+    def __await__(self) -> Generator[Any, None, Role]:
+        return self._rink._acquire(self._name, self._timeout).__await__()  # noqa: SLF001 - of one face
+
+    async def __aenter__(self) -> Role:
+        self._role = await self
+        return await self._role.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        assert self._role is not None
+        return await self._role.__aexit__(kind, error, trace)
+
+
+class RoleSet:
+    """Roles that are held as far as they are mine; an async context manager and iterator.
+
+    `held` maps names to roles at this moment. Iterate to be told of each change: a role that was
+    lost is released when the next change is asked for, so finish with it before that. Where nobody
+    iterates, a lost role is released at once. Ends when the group is left.
+    """
+
+    def __init__(self, rink: Rink, names: list[str]) -> None:
+        self._rink = rink
+        self._names = names
+        self._changes: asyncio.Queue[Change | None] = asyncio.Queue()
+        self._tracker: Tracker[Role] | None = None
+
+    @property
+    def held(self) -> Mapping[str, Role]:
+        """The roles held now, by name."""
+        return dict(self._tracker.held) if self._tracker else {}
+
+    async def __aenter__(self) -> Self:
+        engine = self._rink._engine  # noqa: SLF001 - of one face
+        self._tracker = Tracker(engine, Role, self._names, _in_loop(self._changes.put_nowait))
+        self._tracker.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._tracker is not None:
+            self._tracker.close()
+        self._changes.put_nowait(None)
+
+    async def __aiter__(self) -> AsyncIterator[Change]:
+        if self._tracker is None:
+            raise ClosedError("iterate a RoleSet inside its `async with`")
+        self._tracker.is_followed = True
+        while (change := await self._changes.get()) is not None:
+            yield change
+            if change.lost:
+                self._tracker.done(change.role)
+
+
+class _Supervisor:
+    """Runs one `on_role` coroutine function: a task that waits for the role and calls it."""
+
+    def __init__(self, rink: Rink, name: str, function: Callable[[Role], Awaitable[Any]]) -> None:
+        self._rink = rink
+        self._name = name
+        self._function = function
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"rink-{self._name}")
+
+    async def end(self) -> None:
+        if self._task is not None and self._task is not asyncio.current_task():
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        failures = 0
+        with contextlib.suppress(ClosedError):
+            while True:
+                async with self._rink.await_role(self._name) as role:
+                    failures = 0 if await self._call(role) else failures + 1
+                    pause = (
+                        backoff(failures, f"{self._rink.name}/{self._name}") if failures else None
+                    )
+                    await role.lost.wait(pause)
+
+    async def _call(self, role: Role) -> bool:
+        try:
+            await self._function(role)
+        except Exception:
+            log.exception("rink: on_role(%r): %r raised", self._name, self._function)
+            return False
+        return True
