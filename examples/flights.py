@@ -2,8 +2,7 @@
 
 Every job (one carrier on one day) is a role; Rink decides which processor has it, and a small
 store refuses whatever comes with a stale token. At the end the totals are compared with those of
-one plain pass over the file. Exit status 0: equal, and nothing overlapped; 1: not so; 2: the demo
-itself could not be carried out.
+one plain pass over the file. Exit status 0: equal, and nothing overlapped; 1: not so.
 
 The code to read is flights_demo/processor.py (the work) and flights_demo/store.py (the fence).
 """
@@ -39,12 +38,9 @@ def main() -> int:
     )
     try:
         result = carry_out(settings, console)
-    except DemoError as error:
-        console.print(f"The demo could not be carried out: {error}", style="red", markup=False)
-        return 2
     except KeyboardInterrupt:
         console.print("Stopped.")
-        return 2
+        return 130
     finally:
         if told.keep:
             console.print(f"Event files and store kept in {directory}", soft_wrap=True)
@@ -83,9 +79,15 @@ def carry_out(settings: Settings, console: Console) -> report.Report:
     jobs = make_jobs(read_flights(settings.months))
     with local_etcd() as etcd, make_display(console) as display:
         demo = Demo(settings, etcd.endpoint, jobs, display)
+        unfinished = ""
         try:
-            demo.run()
-            return report.build(demo.history, demo.store, expected, ttl=settings.ttl)
+            try:
+                demo.run()
+            except DemoError as error:
+                unfinished = str(error)  # what was seen until then may well say why
+            return report.build(
+                demo.history, demo.store, expected, ttl=settings.ttl, unfinished=unfinished
+            )
         finally:
             demo.close()
 

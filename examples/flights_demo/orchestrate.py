@@ -28,7 +28,7 @@ COST_OF_A_WRITE = 0.004  # seconds, about; what is left of a chunk's time is sle
 
 
 class DemoError(Exception):
-    """The demo could not be carried out; nothing is said about the totals."""
+    """A step of the demo did not come about."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ class Demo:
         self.scene = Scene(jobs=len(jobs), began=time.monotonic())
         self.processes: dict[str, Process] = {}
         self.slots: dict[int, Process] = {}
+        self.frozen_slot = 0  # none yet; the kill then hits another one
         chunks = sum(-(-len(job.delays) // CHUNK) for job in jobs.values())
         self.pace = max(0.002, settings.seconds * PROCESSORS / chunks - COST_OF_A_WRITE)
 
@@ -114,7 +115,8 @@ class Demo:
         """Stop one between its check and its write until its job has moved on; then let it write."""
         self.work_until(0.25, delivery=2)
         self.phase("freeze")
-        victim = self.slots[self.random.choice(sorted(self.slots))]
+        self.frozen_slot = self.random.choice(sorted(self.slots))
+        victim = self.slots[self.frozen_slot]
         working = self.freeze_in_mid_work(victim)
         role, token = working["role"], working["token"]
         self.note("frozen", target=victim.name, why=f" in mid-work on {role}, token {token}")
@@ -132,7 +134,7 @@ class Demo:
     def kill(self) -> None:
         self.work_until(0.25, delivery=3)
         self.phase("kill")
-        victim = self.slots[self.random.choice(sorted(self.slots))]
+        victim = self.slots[self.random.choice(sorted(self.slots.keys() - {self.frozen_slot}))]
         victim.may_end_with = -signal.SIGKILL
         victim.popen.kill()
         victim.popen.wait()

@@ -79,7 +79,6 @@ class Processor:
                 role.lost.wait(PUBLISH_EVERY)
         except StaleWrite as stale:
             self.events.write("refused", role=role.name, token=role.token, why=str(stale))
-            role.lost.wait()  # a stale token means that the loss is on its way
         finally:
             self.events.write("released", role=role.name, token=role.token)
 
