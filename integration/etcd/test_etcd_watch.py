@@ -236,3 +236,43 @@ def test_close_returns_while_the_server_is_frozen_or_gone(node, clients, prefix,
     watch.close()
     client.close()
     assert time.monotonic() - begin < 2.5
+
+
+def test_a_split_revision_breaks_the_watch(clients):
+    """It was never seen; if it came, half a revision would be delivered as if it were whole."""
+
+    def watch(request):
+        if request.HasField("create_request"):
+            yield pb.WatchResponse(header=header(5), created=True)
+            for key in (b"k", b"l"):
+                kv = pb.KeyValue(key=key, mod_revision=5)
+                yield pb.WatchResponse(header=header(5), events=[pb.Event(kv=kv)])
+
+    ranged = pb.RangeResponse(header=header(5))
+    with ScriptedEtcd(watch=watch, range=lambda _: ranged) as etcd:
+        client, seen = clients(etcd.endpoint), Seen()
+        client.watch(b"k", b"m", 5, seen.deliver)
+        assert "split revision 5" in str(seen.wait_broken())
+        client.close()
+
+
+def test_events_repeated_after_a_resume_are_delivered_once(clients):
+    """As older servers were seen to do."""
+
+    def watch(request):
+        if not request.HasField("create_request"):
+            return
+        yield pb.WatchResponse(header=header(6), created=True)
+        resumed = request.create_request.start_revision > 5
+        for revision in (5, 6) if resumed else (5,):
+            kv = pb.KeyValue(key=b"k", mod_revision=revision)
+            yield pb.WatchResponse(header=header(6), events=[pb.Event(kv=kv)])
+        if not resumed:
+            raise RuntimeError("the stream breaks here")
+
+    ranged = pb.RangeResponse(header=header(6))
+    with ScriptedEtcd(watch=watch, range=lambda _: ranged) as etcd:
+        client, seen = clients(etcd.endpoint), Seen()
+        client.watch(b"k", b"", 5, seen.deliver)
+        assert [event.kv.mod_revision for event in seen.wait_events(2)] == [5, 6]
+        client.close()

@@ -333,6 +333,7 @@ class Client:
         self._transport.mark_closed()
         self._streams.close()
         self._transport.ring.close()
+        self._streams.join()
 
     def _seconds(self, timeout: float | None) -> float:
         if timeout is None:

@@ -193,6 +193,8 @@ class Ring:
     def worked(self, connection: Connection) -> None:
         """An answer came over it."""
         connection.is_proven = True
+        if self.first is connection:
+            return
         with self._lock:
             self._first = self._connections.index(connection)
 

@@ -84,6 +84,12 @@ def read_fault(error: grpc.RpcError, *, has_user: bool) -> Fault:
     )
 
 
+def is_about_tls(words: str) -> bool:
+    """These words of gRPC's tell of a connection that failed in the TLS handshake."""
+    lower = words.lower()
+    return any(text in lower for text in ("handshake", "ssl_error", "certificate"))
+
+
 def refusal(code: grpc.StatusCode, words: str, doing: str, where: str) -> EtcdError:
     """The error to raise for etcd's "no".
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from rink.errors import EtcdClusterChanged, EtcdError, RinkError
+from rink.errors import EtcdClusterChanged, EtcdError
 from rink.etcd.api import KeepAliveAnswer
 from rink.etcd.methods import KEEPALIVE
 from rink.etcd.proto import rinketcd_pb2 as pb
@@ -195,7 +195,7 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
         else:
             _log.warning("lease %x: etcd said it is gone, but it is not", sent.lease)
 
-    def _refused(self, error: RinkError) -> None:
+    def _refused(self, error: Exception) -> None:
         # There is no way to say it here, and the session's own calls will: try again.
         if self._backoff.is_fresh:
             _log.warning("leases cannot be renewed: %s", error)

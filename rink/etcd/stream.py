@@ -155,8 +155,8 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         """The server is silent; `heard_at` is since when we wait for it (monotonic)."""
 
     @abc.abstractmethod
-    def _refused(self, error: RinkError) -> None:
-        """The stream cannot be opened, for this reason. Raises FinishedError to end it."""
+    def _refused(self, error: Exception) -> None:
+        """The stream cannot go on, for this reason. Raises FinishedError to end it."""
 
     def _deliver(self, value: Delivered) -> Exception | None:
         """Give the user's function this; what it raises is a bug of its own, and is returned."""
@@ -176,7 +176,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         while not self._closed.is_set():
             connection = self._transport.ring.first
             try:
-                self._once(connection)
+                self._attempt(connection)
             except (ClosedError, FinishedError):
                 return
             except (NotAnsweredError, BrokenError) as error:
@@ -189,19 +189,25 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
                 self._transport.ring.failed(connection)
             self._closed.wait(self._backoff.next())
 
-    def _once(self, connection: Connection) -> None:
-        known = self._transport.guard.known
+    def _attempt(self, connection: Connection) -> None:
         try:
-            # A member that cannot read through a quorum, or is of another cluster, is found out
-            # here and not by its silence.
-            deadline = time.monotonic() + _VERIFY_S
-            header = self._transport.verify(connection, deadline)
-            token = self._transport.token(connection, deadline)
-        except ClosedError:
+            self._once(connection)
+        except (ClosedError, FinishedError, NotAnsweredError, BrokenError):
             raise
-        except RinkError as error:
+        except Exception as error:
+            # What etcd refuses for good; or a bug of ours, which must not end a stream in silence.
+            if not isinstance(error, RinkError):
+                _log.exception("%s: a bug of rink's", self._thread.name)
             self._refused(error)
             raise BrokenError(str(error)) from error
+
+    def _once(self, connection: Connection) -> None:
+        known = self._transport.guard.known
+        # A member that cannot read through a quorum, or is of another cluster, is found out here
+        # and not by its silence.
+        deadline = time.monotonic() + _VERIFY_S
+        header = self._transport.verify(connection, deadline)
+        token = self._transport.token(connection, deadline)
         requests: Requests[Request] = Requests()
         self._transport.count(self._method.name)
         answers = connection.stream(self._method, iter(requests), metadata(token))
@@ -211,8 +217,8 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
             if self._closed.is_set():
                 return
             opened: Open[Request, AnswerT] = Open(connection, requests, answers, token, known)
-            self._heard_at = time.monotonic()
             self._opened(opened, header)
+            self._heard_at = time.monotonic()
             self._read(opened)
         finally:
             self._heard_at = None
@@ -239,9 +245,10 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
 
     def tick(self, now: float) -> None:
         """Called by the ticker: cancel the call if its server is silent."""
-        heard_at = self._heard_at
+        # In this order: a call that has taken this one's place meanwhile is not the one cancelled.
         with self._lock:
             call = self._call
+        heard_at = self._heard_at
         if call is None or heard_at is None or not self._is_stalled(now, heard_at):
             return
         _log.info("%s: the server is silent", self._thread.name)
@@ -260,7 +267,6 @@ class Streams:
     def start(self, stream: Stream[Any, Any, Any]) -> None:
         """Begin a stream, and look after it until it ends."""
         with self._lock:
-            self._streams = {one for one in self._streams if not one.is_done}
             stream.start()
             self._streams.add(stream)
             if self._ticker is None:
@@ -271,17 +277,22 @@ class Streams:
 
     def close(self) -> None:
         """Close them all; the client has been marked closed before."""
-        with self._lock:
-            streams = list(self._streams)
-        for stream in streams:
+        for stream in self._running():
             stream.close()
-        for stream in streams:
-            stream.join(_JOIN_S)
+
+    def join(self) -> None:
+        """Wait a moment for their threads to end; the connections have been closed before."""
+        end = time.monotonic() + _JOIN_S
+        for stream in self._running():
+            stream.join(max(end - time.monotonic(), 0.0))
+
+    def _running(self) -> list[Stream[Any, Any, Any]]:
+        with self._lock:
+            self._streams = {one for one in self._streams if not one.is_done}
+            return list(self._streams)
 
     def _tick(self) -> None:
         while not self._transport.wait_closed(_TICK_S):
-            with self._lock:
-                streams = list(self._streams)
             now = time.monotonic()
-            for stream in streams:
+            for stream in self._running():
                 stream.tick(now)

@@ -8,12 +8,12 @@ connection without TLS.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 from rink.etcd.proto import rinketcd_pb2 as pb
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Authenticate = Callable[[pb.AuthenticateRequest], str]
 
 
 class Tokens(Protocol):
@@ -24,8 +24,16 @@ class Tokens(Protocol):
         """A refused token may be replaced by a new one."""
         ...
 
-    def get(self, authenticate: Callable[[pb.AuthenticateRequest], str]) -> str | None:
-        """The token to send, None for none; `authenticate` is called where a new one is needed."""
+    def get(self, authenticate: Authenticate, seconds: float) -> str | None:
+        """The token to send, None for none; `authenticate` is called where a new one is needed.
+
+        Args:
+            authenticate: asks etcd for a token.
+            seconds: how long to wait while another thread authenticates.
+
+        Raises:
+            TimeoutError: it took longer.
+        """
         ...
 
     def refused(self, token: str | None) -> None:
@@ -43,24 +51,30 @@ class UserTokens:
         self._lock = threading.Lock()
         self._token: str | None = None
 
-    def get(self, authenticate: Callable[[pb.AuthenticateRequest], str]) -> str | None:
+    def get(self, authenticate: Authenticate, seconds: float) -> str | None:
         """The token, taken anew where there is none.
 
         An empty one says that the cluster has authentication switched off: none is sent then.
         """
         token = self._token
-        if token is None:
-            with self._lock:
-                if self._token is None:
-                    self._token = authenticate(self._request)
-                token = self._token
-        return token or None
+        if token is not None:
+            return token or None
+        if not self._lock.acquire(timeout=max(seconds, 0.0)):
+            raise TimeoutError
+        try:
+            token = self._token
+            if token is None:
+                token = self._token = authenticate(self._request)
+            return token or None
+        finally:
+            self._lock.release()
 
     def refused(self, token: str | None) -> None:
         """Forget it, unless another thread has replaced it already."""
-        with self._lock:
-            if (self._token or None) == token:
-                self._token = None
+        # Without the lock, which is held while somebody authenticates: a new token lost to this
+        # race is only one more login.
+        if (self._token or None) == token:
+            self._token = None
 
 
 class GivenTokens:
@@ -71,7 +85,7 @@ class GivenTokens:
     def __init__(self, read: Callable[[], str | None] = lambda: None) -> None:
         self._read = read
 
-    def get(self, authenticate: Callable[[pb.AuthenticateRequest], str]) -> str | None:  # noqa: ARG002 - the other kind does
+    def get(self, authenticate: Authenticate, seconds: float) -> str | None:  # noqa: ARG002 - the other kind needs them
         """What the application's client has now."""
         return self._read()
 

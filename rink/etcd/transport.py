@@ -18,11 +18,12 @@ import grpc
 from rink.errors import (
     ClosedError,
     EtcdAuth,
+    EtcdTls,
     EtcdUnavailable,
     ForkedProcessError,
 )
 from rink.etcd.backoff import Backoff
-from rink.etcd.faults import Fault, Kind, read_fault, refusal
+from rink.etcd.faults import Fault, Kind, is_about_tls, read_fault, refusal
 from rink.etcd.guard import Guard
 from rink.etcd.methods import AUTHENTICATE, RANGE, AnswerT, Method, Request
 from rink.etcd.proto import rinketcd_pb2 as pb
@@ -177,6 +178,8 @@ class Transport:
             if backoff.is_fresh:
                 for connection in self.ring.in_order():
                     connection.find_tls_trouble(deadline)
+                if said and all(is_about_tls(words) for words in said.values()):
+                    raise EtcdTls(f"TLS failed for {want.doing}: {_list(said)}")
             pause = backoff.next()
             if time.monotonic() + pause >= deadline:
                 raise self._unavailable(want, timeout, said, perhaps=False)
@@ -194,14 +197,13 @@ class Transport:
     def _unavailable(
         self, want: Want, timeout: float, said: dict[str, str], *, perhaps: bool
     ) -> EtcdUnavailable:
-        each = "; ".join(f"{name}: {words}" for name, words in said.items())
         advice = (
             "It may still be applied, now or later."
             if perhaps
             else "Does etcd run there, and has it a quorum?"
         )
         return EtcdUnavailable(
-            f"etcd did not answer {want.doing} within {timeout:g} s ({each}). {advice}"
+            f"etcd did not answer {want.doing} within {timeout:g} s ({_list(said)}). {advice}"
         )
 
     # ---------------------------------------------------------------- one endpoint
@@ -281,7 +283,11 @@ class Transport:
                 raise raised from error
             return answer.token
 
-        return self.tokens.get(authenticate)
+        try:
+            return self.tokens.get(authenticate, deadline - time.monotonic())
+        except TimeoutError as error:
+            words = "another thread's login took too long"
+            raise NotAnsweredError(words, perhaps_applied=False) from error
 
     def verify(self, connection: Connection, deadline: float) -> pb.ResponseHeader | None:
         """Read through a quorum at one endpoint, to know that it can serve and is of our cluster.
@@ -309,6 +315,10 @@ class Transport:
     def remember_readable(self, key: bytes) -> None:
         """This user may read this key; `verify` reads it."""
         self._readable = key
+
+
+def _list(said: dict[str, str]) -> str:
+    return "; ".join(f"{name}: {words}" for name, words in said.items())
 
 
 def metadata(token: str | None) -> Metadata:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from rink.errors import EtcdAuth, EtcdClusterChanged, EtcdCompacted, RinkError
+from rink.errors import EtcdAuth, EtcdClusterChanged, EtcdCompacted, EtcdError
 from rink.etcd.api import WatchBroken, WatchEvents
 from rink.etcd.faults import refusal
 from rink.etcd.messages import to_event
@@ -54,6 +54,8 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
         # 0: from whenever the server first hears of it.
         self._next = start_revision
         self._delivered = 0
+        # What `_delivered` was when the call now open began.
+        self._resumed_behind = 0
         self._was_refused = False
         self._asked_at: float | None = None
         self._requests: Open[pb.WatchRequest, pb.WatchResponse] | None = None
@@ -66,6 +68,7 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
     ) -> None:
         self._check_history(opened.known, header)
         self._asked_at = None
+        self._resumed_behind = self._delivered
         self._requests = opened
         create = pb.WatchCreateRequest(
             key=self._key, range_end=self._range_end, start_revision=self._next
@@ -125,6 +128,10 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
         raise BrokenError(reason)
 
     def _events(self, answer: pb.WatchResponse) -> None:
+        first = answer.events[0].kv.mod_revision
+        if first == self._delivered and self._delivered > self._resumed_behind:
+            # Never seen; but the rest of that revision would be taken for a repetition below.
+            self._break(EtcdError(f"etcd split revision {first} over two answers of a watch"))
         # Older servers were seen to repeat events after a resume; none is delivered twice.
         events = tuple(
             to_event(event) for event in answer.events if event.kv.mod_revision > self._delivered
@@ -143,7 +150,7 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
         self._deliver(WatchBroken(error))
         raise FinishedError
 
-    def _refused(self, error: RinkError) -> None:
+    def _refused(self, error: Exception) -> None:
         self._break(error)
 
     def _ended(self) -> None:

@@ -4,7 +4,7 @@ import grpc
 import pytest
 
 from rink.errors import EtcdAuth, EtcdCompacted, EtcdError
-from rink.etcd.faults import Kind, read_fault, refusal
+from rink.etcd.faults import Kind, is_about_tls, read_fault, refusal
 
 Code = grpc.StatusCode
 
@@ -62,6 +62,11 @@ def test_without_a_user_no_token_is_stale():
 )
 def test_only_what_gave_no_call_to_a_connection_is_known_as_never_sent(words, never_sent):
     assert read_fault(Said(Code.UNAVAILABLE, words), has_user=False).never_sent is never_sent
+
+
+def test_a_failed_handshake_is_known_by_its_words():
+    assert is_about_tls("failed to connect to all addresses; last error: Ssl handshake failed")
+    assert not is_about_tls("failed to connect to all addresses; last error: Connection refused")
 
 
 @pytest.mark.parametrize(

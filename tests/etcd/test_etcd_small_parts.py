@@ -1,6 +1,7 @@
 """The order of the endpoints, tokens, pauses, and the translation of transactions."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -63,7 +64,7 @@ def test_a_user_authenticates_once_for_all():
 
     def use():
         barrier.wait()
-        got.append(tokens.get(authenticate))
+        got.append(tokens.get(authenticate, 5.0))
 
     threads = [threading.Thread(target=use) for _ in range(4)]
     for thread in threads:
@@ -72,11 +73,24 @@ def test_a_user_authenticates_once_for_all():
         thread.join()
     assert got == ["token-1"] * 4
     tokens.refused("token-1")
-    assert tokens.get(authenticate) == "token-2"
+    assert tokens.get(authenticate, 5.0) == "token-2"
     # Another thread's request was refused with the old one: the new one stays.
     tokens.refused("token-1")
-    assert tokens.get(authenticate) == "token-2"
+    assert tokens.get(authenticate, 5.0) == "token-2"
     assert asked == ["u", "u"]
+
+
+def test_nobody_waits_for_anothers_login_beyond_their_own_deadline():
+    tokens = UserTokens("u", "p")
+
+    def slowly(_):
+        with pytest.raises(TimeoutError):
+            ThreadPoolExecutor(1).submit(tokens.get, pytest.fail, 0.01).result()
+        # Nor to say that a token was refused.
+        tokens.refused("old")
+        return "t"
+
+    assert tokens.get(slowly, 5.0) == "t"
 
 
 def test_a_failed_login_is_tried_again():
@@ -86,16 +100,16 @@ def test_a_failed_login_is_tried_again():
         raise LookupError
 
     with pytest.raises(LookupError):
-        tokens.get(fails)
-    assert tokens.get(lambda _: "t") == "t"
+        tokens.get(fails, 5.0)
+    assert tokens.get(lambda _: "t", 5.0) == "t"
 
 
 def test_a_cluster_without_authentication_is_sent_no_token_until_it_wants_one():
     tokens = UserTokens("u", "p")
-    assert tokens.get(lambda _: "") is None
-    assert tokens.get(lambda _: "not asked") is None
+    assert tokens.get(lambda _: "", 5.0) is None
+    assert tokens.get(lambda _: "not asked", 5.0) is None
     tokens.refused(None)
-    assert tokens.get(lambda _: "t") == "t"
+    assert tokens.get(lambda _: "t", 5.0) == "t"
 
 
 def test_a_borrowed_token_is_read_for_each_request():
@@ -105,9 +119,9 @@ def test_a_borrowed_token_is_read_for_each_request():
 
     theirs = Theirs()
     connections, tokens = borrow(theirs)
-    assert tokens.get(pytest.fail) is None
+    assert tokens.get(pytest.fail, 5.0) is None
     theirs.metadata = (("token", "t"),)
-    assert tokens.get(pytest.fail) == "t"
+    assert tokens.get(pytest.fail, 5.0) == "t"
     assert len(connections) == 1
     assert not GivenTokens().can_refresh
     with pytest.raises(ConfigError):
