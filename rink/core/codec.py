@@ -8,6 +8,8 @@ of one stops all grants (R4).
 from __future__ import annotations
 
 import json
+import math
+import re
 from typing import Any, TypeVar
 
 import cattrs
@@ -26,6 +28,11 @@ from rink.core.values import (
     Version,
 )
 
+MAX_TTL_S = 9_000_000_000
+"""The longest lease that etcd grants."""
+
+_VERSION_NUMBER = re.compile("[0-9]{16}")
+
 T = TypeVar("T", Record, Version, Request)
 
 
@@ -35,6 +42,8 @@ def _strict(value: Any, kind: type) -> Any:
         raise TypeError(f"{value!r} is not a {kind.__name__}")
     if isinstance(value, str):
         value.encode()  # a lone surrogate is legal JSON, and no name
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value!r} is not finite")  # 1e999 is legal JSON, and no delay
     return kind(value)
 
 
@@ -69,7 +78,8 @@ _converter.register_unstructure_hook(
 def encode(value: Record | Version | Request) -> bytes:
     """Return the JSON of a value, with its format number first."""
     fields = {"format": FORMAT, **_converter.unstructure(value)}
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode()
 
 
 def read(
@@ -84,8 +94,11 @@ def read(
     name = keys.decode(segment)
     if kind + "/" == keys.MEMBERS and name is not None:
         record, problem = _read(value, Record)
+        if record is not None and not 0 < record.ttl <= MAX_TTL_S:
+            problem = f"has a ttl of {record.ttl} s"
+            record = None
         return Member(name, record, create_revision, mod_revision, lease, problem)
-    if kind + "/" == keys.VERSIONS and len(segment) == 16 and segment.isdecimal() and int(segment):
+    if kind + "/" == keys.VERSIONS and _VERSION_NUMBER.fullmatch(segment) and int(segment):
         version, problem = _read(value, Version)
         if version is not None and (problem := _contradiction(version, int(segment))):
             version = None
@@ -107,7 +120,7 @@ def _contradiction(version: Version, number: int) -> str:
 def _read(value: bytes, kind: type[T]) -> tuple[T | None, str]:
     try:
         fields = json.loads(value, parse_constant=_no_constant)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None, "is not JSON"
     if not isinstance(fields, dict):
         return None, "is not a JSON object"

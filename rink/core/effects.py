@@ -51,10 +51,15 @@ class WriteRecord:
 
 @attrs.frozen
 class Proclaim:
-    """Put a version if the own record was created at `create_revision`, as R4 says."""
+    """Put a version if the own record was created at `create_revision`, as R4 says.
+
+    `after` is the mod_revision of the version before it, 0 for the first one: the guard that it
+    exists, and is the one that was planned from.
+    """
 
     version: Version
     create_revision: int
+    after: int = 0
     requests: tuple[str, ...] = ()
 
 

@@ -1,64 +1,35 @@
-"""What the leader does: rank the members, and proclaim the next version (R4, R9).
+"""What the leader does: proclaim the next version, and prune old ones (R4).
 
-Every member keeps the `Chronicle`, since every member watches: when it first saw each record, and
-when it first missed each ranked member. So a new leader knows the delays, and nobody's wall clock
-is compared with another's. Deliberately absent: an election. The oldest record leads, and the
-proclaiming transaction asks whether it is still there.
+Deliberately absent: an election. The oldest record leads, and the proclaiming transaction asks
+whether it is still there. And times: they stand in the `Chronicle`, which every member keeps.
 """
 
 from __future__ import annotations
 
+import math
+
 import attrs
 
-from rink.core import codec, ranks
 from rink.core.backoff import backoff
+from rink.core.chronicle import Chronicle
+from rink.core.draft import VERSION_LIMIT_BYTES, Draft, draft
 from rink.core.effects import Effect, Level, Proclaim, Prune, Report
 from rink.core.events import ProclaimAnswered
-from rink.core.ranks import Candidate, Plan, Settings, Situation
-from rink.core.values import Member, Phase, Proclaimed, Record, Request, Share, Version, Wish
+from rink.core.ranks import Settings
+from rink.core.values import Member, Proclaimed, Share
 from rink.core.view import View
-
-VERSION_LIMIT_BYTES = 1_000_000
-"""How large a version may be; etcd refuses a request above 1.5 MB."""
 
 KEPT_VERSIONS = 100
 KEPT_BYTES = 1_000_000
 PRUNED_AT_ONCE = 10
 """Versions are pruned in tens, so that pruning is not one more write per version."""
 
+SHOWS_WITHIN_S = 2.0
+"""How long the view is waited for to show an answered proclamation, before the same is tried again.
 
-@attrs.define
-class Chronicle:
-    """When this member first saw what it sees; readings of its own monotonic clock."""
-
-    first_seen: dict[tuple[str, int], float] = attrs.field(factory=dict)
-    gone_since: dict[str, float] = attrs.field(factory=dict)
-    started_at: float | None = None
-    _last_number: int | None = None
-
-    def note(self, view: View, now: float) -> None:
-        """Take in a view; times of what is no longer there are forgotten."""
-        seen = {(member.name, member.create_revision) for member in view.by_age}
-        for key in self.first_seen.keys() - seen:
-            del self.first_seen[key]
-        for key in seen - self.first_seen.keys():
-            self.first_seen[key] = now
-        live = {name for name, _ in seen}
-        ranked = set(view.version.ranks) if view.version else set()
-        for name in self.gone_since.keys() - (ranked - live):
-            del self.gone_since[name]
-        for name in (ranked - live) - self.gone_since.keys():
-            self.gone_since[name] = now
-        self._note_start(view, now)
-
-    def _note_start(self, view: View, now: float) -> None:
-        last, self._last_number = self._last_number, view.newest.number if view.newest else 0
-        if last is None:
-            return  # what a first list brings was proclaimed at a time nobody here knows
-        for number in range(last + 1, self._last_number + 1):
-            proclaimed = view.versions.get(number)
-            if proclaimed and proclaimed.version and ranks.STARTED in proclaimed.version.because:
-                self.started_at = now
+It may never show: an operator may have deleted the version before the group was listed anew.
+Trying again is harmless, since the transaction asks for all that matters.
+"""
 
 
 def is_settled(view: View, owned: dict[str, Share]) -> bool:
@@ -74,13 +45,18 @@ def is_settled(view: View, owned: dict[str, Share]) -> bool:
 
 @attrs.define
 class Leader:
-    """The leader's own state: what it has under way."""
+    """The leader's own state: what it has under way.
+
+    `proclaiming` is the number of a version whose transaction is under way. After its end, until
+    `retry_at`, the view is waited for to show `answered`, or to move on from `refused_at`.
+    """
 
     settings: Settings
     proclaiming: int = 0
+    answered_number: int = 0
+    refused_at: float = -math.inf
     failures: int = 0
-    retry_at: float = float("-inf")
-    refused_at: int = 0
+    retry_at: float = -math.inf
     pruned_below: int = 0
     too_large: int = 0
 
@@ -90,59 +66,74 @@ class Leader:
         """Return what to proclaim and prune now, and when to look again."""
         if view.newest is not None and view.newest.version is None:
             return [], None  # a later Rink's version: hold what is held, decide nothing
-        if self.proclaiming:
-            if view.newest is None or view.newest.number < self.proclaiming:
-                return [], None
-            self.proclaiming = 0
-        if now < self.retry_at:
+        number = view.newest.number if view.newest else 0
+        if self.proclaiming > number:
+            return [], None
+        self.proclaiming = 0
+        if now < self.retry_at and (
+            number < self.answered_number or view.revision <= self.refused_at
+        ):
             return [], self.retry_at
-        if view.revision <= self.refused_at:
-            return [], None  # refused at a revision that this view has not reached
-        plan, version, requests = _next(me, view, chronicle, settled, now, self.settings)
-        if version is None:
-            return self._prune(view), plan.wake_at
-        return self._proclaim(version, me, requests), plan.wake_at
+        self.answered_number, self.refused_at = 0, -math.inf
+        drafted = draft(me.name, view, chronicle, settled, now, self.settings)
+        effects: list[Effect] = []
+        if not drafted.fits:
+            effects += self._report(drafted)
+            drafted = draft(me.name, view, chronicle, settled, now, self.settings, newcomers=False)
+        if drafted.version is None:
+            effects += self._prune(view)
+        elif drafted.fits:
+            self.proclaiming = drafted.version.number
+            after = view.newest.mod_revision if view.newest else 0
+            effects.append(Proclaim(drafted.version, me.create_revision, after, drafted.requests))
+        return effects, drafted.wake_at
 
-    def _proclaim(self, version: Version, me: Member, requests: tuple[str, ...]) -> list[Effect]:
-        size = len(codec.encode(version))
-        if size > VERSION_LIMIT_BYTES:
-            if self.too_large == version.number:
-                return []
-            self.too_large = version.number
-            text = (
-                f"version {version.number} would take {size} bytes for {len(version.ranks)} ranks "
-                f"and {len(version.pins)} pins; the limit is {VERSION_LIMIT_BYTES}, so it is not "
-                "proclaimed: use shorter member names, fewer pins, or several groups"
-            )
-            return [Report(Level.ERROR, text)]
-        self.proclaiming = version.number
-        return [Proclaim(version, me.create_revision, requests)]
+    def _report(self, drafted: Draft) -> list[Effect]:
+        version = drafted.version
+        if version is None or self.too_large == version.number:
+            return []
+        self.too_large = version.number
+        text = (
+            f"version {version.number} would take {drafted.bytes} bytes for {len(version.ranks)} "
+            f"ranks and {len(version.pins)} pins; the limit is {VERSION_LIMIT_BYTES}, so nobody "
+            "new is ranked: use shorter member names, fewer pins, or several groups"
+        )
+        return [Report(Level.ERROR, text)]
 
     def _prune(self, view: View) -> list[Effect]:
-        kept = _kept(sorted(view.versions.values(), key=lambda entry: -entry.number))
-        excess = len(view.versions) - kept
+        numbers = sorted(view.versions)
+        kept = _kept([view.versions[number] for number in reversed(numbers)])
+        excess = len(numbers) - kept
         if kept < KEPT_VERSIONS:
             excess *= PRUNED_AT_ONCE  # over the bytes: at once
-        below = sorted(view.versions)[-kept] if kept else 0
-        if excess < PRUNED_AT_ONCE or below <= self.pruned_below:
+        if excess < PRUNED_AT_ONCE or self.pruned_below == numbers[-kept]:
             return []
-        self.pruned_below = below
-        return [Prune(below)]
+        self.pruned_below = numbers[-kept]
+        return [Prune(self.pruned_below)]
 
-    def answered(self, event: ProclaimAnswered, view: View) -> None:
+    def answered(self, event: ProclaimAnswered, view: View, now: float, who: str) -> None:
         """Take the answer to a proclamation."""
         if event.number != self.proclaiming:
             return
-        self.failures = 0
-        if not event.applied:
-            # Somebody else's came first, or the own record is gone: the view is about to show it.
-            self.proclaiming, self.refused_at = 0, view.revision
+        self.proclaiming = 0
+        if event.applied:
+            self.failures = 0
+            self.answered_number, self.retry_at = event.number, now + SHOWS_WITHIN_S
+        else:
+            # Somebody else's came first, or the own record is gone: the view shows it soon, or
+            # shows it already, if the answer took longer than the event.
+            self.refused_at = view.revision
+            self._back_off(now, who)
 
     def failed(self, number: int, now: float, who: str) -> None:
         """Note that a proclamation was not answered; the same number is tried again."""
         if number == self.proclaiming:
-            self.failures += 1
-            self.proclaiming, self.retry_at = 0, now + backoff(self.failures, who)
+            self.proclaiming, self.refused_at = 0, math.inf
+            self._back_off(now, who)
+
+    def _back_off(self, now: float, who: str) -> None:
+        self.failures += 1
+        self.retry_at = now + backoff(self.failures, who)
 
 
 def _kept(newest_first: list[Proclaimed]) -> int:
@@ -153,108 +144,3 @@ def _kept(newest_first: list[Proclaimed]) -> int:
         if kept >= KEPT_VERSIONS or (kept >= 2 and total > KEPT_BYTES):
             return kept
     return len(newest_first)
-
-
-def _next(
-    me: Member,
-    view: View,
-    chronicle: Chronicle,
-    settled: bool,
-    now: float,
-    settings: Settings,
-) -> tuple[Plan, Version | None, tuple[str, ...]]:
-    """Return the plan, and the next version where one is needed, with the requests it answers."""
-    current = view.version
-    scheme = _scheme(view, current)
-    plan = ranks.plan(_situation(view, chronicle, scheme, settled), now, settings)
-    if current is not None and scheme != current.scheme:
-        # One more version, with the ranks as they are; what the new scheme asks of them comes next.
-        plan = Plan(current.ranks, (f"scheme {current.scheme} -> {scheme}",))
-    pins, token_base, granted, answered = _grant_requests(view, current)
-    because = plan.because + granted
-    if not because and not answered:
-        return plan, None, ()
-    version = Version(
-        number=view.newest.number + 1 if view.newest else 1,
-        ranks=plan.ranks,
-        scheme=scheme,
-        pins=pins,
-        token_base=token_base,
-        because=because,
-        by=me.name,
-    )
-    return plan, version, answered
-
-
-def _situation(view: View, chronicle: Chronicle, scheme: str, settled: bool) -> Situation:
-    return Situation(
-        ranks=view.version.ranks if view.version else (),
-        members=[
-            Candidate(
-                name=member.name,
-                create_revision=member.create_revision,
-                first_seen=chronicle.first_seen[member.name, member.create_revision],
-                rebalance_delay=member.record.rebalance_delay if member.record else 0.0,
-                leaving=member.record is not None and member.record.phase is Phase.LEAVING,
-                can_follow=member.record is not None and scheme in member.record.schemes,
-            )
-            for member in view.by_age
-        ],
-        proclaimed_at=view.newest.mod_revision if view.newest else 0,
-        gone_since=chronicle.gone_since,
-        started_at=chronicle.started_at,
-        settled=settled,
-    )
-
-
-def _scheme(view: View, current: Version | None) -> str:
-    """Return the scheme of the next version.
-
-    It changes only when every ranked, active member lists the same other one first, or, where no
-    active member can follow it, to the oldest active record's first: one old pod in a crash loop
-    drags nobody back, and nobody is stuck.
-    """
-    active = {
-        member.name: member.record
-        for member in view.by_age
-        if member.record is not None and member.record.phase is Phase.ACTIVE
-    }
-    firsts = [record.schemes[0] for record in active.values() if record.schemes]
-    if current is None or not any(current.scheme in record.schemes for record in active.values()):
-        return firsts[0] if firsts else current.scheme if current else "jump"
-    wanted = {_first(active[name]) for name in current.ranks if name in active}
-    return wanted.pop() if len(wanted) == 1 else current.scheme
-
-
-def _first(record: Record) -> str:
-    return record.schemes[0] if record.schemes else ""
-
-
-def _grant_requests(
-    view: View, current: Version | None
-) -> tuple[dict[str, str], int, tuple[str, ...], tuple[str, ...]]:
-    """Return pins and token base as operators wish them, the causes, and the requests answered."""
-    pins = dict(current.pins) if current else {}
-    token_base = current.token_base if current else 0
-    because: list[str] = []
-    answered: list[str] = []
-    if current is None or not current.ranks:
-        return pins, token_base, (), ()
-    for asked in sorted(view.requests.values(), key=lambda asked: (asked.mod_revision, asked.id)):
-        if asked.request is None:
-            continue
-        answered.append(asked.id)
-        token_base, cause = _grant_request(asked.request, pins, token_base)
-        because.append(cause)
-    return pins, token_base, tuple(because), tuple(answered)
-
-
-def _grant_request(request: Request, pins: dict[str, str], token_base: int) -> tuple[int, str]:
-    if request.wish is Wish.PIN and request.role and request.member:
-        pins[request.role] = request.member
-        return token_base, f"pinned {request.role} to {request.member}"
-    if request.wish is Wish.UNPIN and pins.pop(request.role, None) is not None:
-        return token_base, f"unpinned {request.role}"
-    if request.wish is Wish.TOKEN_BASE and request.token_base > token_base:
-        return request.token_base, f"token base {token_base} -> {request.token_base}"
-    return token_base, f"request {request.wish.value} changed nothing"

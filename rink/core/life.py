@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import attrs
 
 from rink.core import drains
 from rink.core.effects import Joined, JoinFailed, Left, Level
 from rink.core.events import LeaveAsked
 from rink.core.holds import Table
-from rink.core.machines import LIFE, Life, LifeEvent, Write, advance
+from rink.core.machines import LIFE, Life, LifeEvent, advance
 from rink.core.outbox import Outbox
 from rink.core.record import describe
 from rink.core.tenure import Tenure
@@ -29,16 +31,19 @@ class Living:
     leave_timeout: float
     state: Life = Life.JOINING
     began_at: float | None = None
-    leave_until: float = float("inf")
-    release_until: float = float("inf")
-    revoke_until: float = float("inf")
+    leave_until: float = math.inf
+    release_within: float | None = None
+    release_until: float = math.inf
+    revoke_until: float = math.inf
+    keeps_rank: bool = False
     _version_when_leaving: int = 0
-    _report_at: float = float("-inf")
+    _report_at: float = -math.inf
 
     @property
     def phase(self) -> Phase:
-        """The phase for the record."""
-        return Phase.LEAVING if self.leave_until < float("inf") else Phase.ACTIVE
+        """The phase for the record: whoever only lets go still must not be given a rank."""
+        is_leaving = self.state in (Life.LEAVING, Life.LETTING_GO) and not self.keeps_rank
+        return Phase.LEAVING if is_leaving else Phase.ACTIVE
 
     @property
     def serves(self) -> bool:
@@ -71,13 +76,14 @@ class Living:
             self._on(LifeEvent.JOINED)
             out.do(Joined())
         elif self.join_timeout is not None:
-            out.wake(self.began_at + self.join_timeout)
             if now >= self.began_at + self.join_timeout:
                 self.fail(self._timed_out(writer, out), out)
+            else:
+                out.wake(self.began_at + self.join_timeout)
 
     def _wait_for_name(self, writer: Writer, view: View, now: float, out: Outbox) -> None:
         other = writer.taken_by
-        if writer.state is not Write.TAKEN or other is None or view.revision < other.mod_revision:
+        if not self.wants_record or other is None or view.revision < other.mod_revision:
             return
         if self.name not in view.members:
             writer.freed()
@@ -107,13 +113,16 @@ class Living:
 
     def ask_to_leave(self, event: LeaveAsked, is_ranked: bool, number: int, now: float) -> bool:
         """Begin to leave; true where every role is to be lost at once."""
-        if self.state not in LIFE or LifeEvent.STOP not in LIFE[self.state]:
+        if self.state is Life.LETTING_GO and event.release_within is not None:
+            self.release_until = min(self.release_until, now + event.release_within)
+        if LifeEvent.STOP not in LIFE[self.state]:
             return False
         if event.release_within is not None:
-            self.release_until = now + event.release_within
+            self.release_within = event.release_within
         again = self.state is Life.LEAVING
+        self.keeps_rank = event.keep_rank and not again
         if event.keep_rank or again or not is_ranked or self.state is Life.JOINING:
-            self._on(LifeEvent.STOP)
+            self._stop(LifeEvent.STOP, now)
             return True
         self._on(LifeEvent.LEAVE)
         self.leave_until = now + self.leave_timeout
@@ -128,18 +137,23 @@ class Living:
         if number > self._version_when_leaving:  # `stagger`: another member's turn came first
             self._version_when_leaving = number
             self.leave_until = now + self.leave_timeout
-        out.wake(self.leave_until)
         successor = any(
             member.name != self.name and member.record and member.record.phase is Phase.ACTIVE
             for member in view.by_age
         )
         if is_ranked and is_alive and successor and now < self.leave_until:
+            out.wake(self.leave_until)
             return False
         if is_ranked and is_alive and successor:
             text = f"member {self.name!r} leaves after {self.leave_timeout:g} s without a version"
             out.report(Level.WARNING, f"{text} that gives its rank to another")
-        self._on(LifeEvent.UNRANKED)
+        self._stop(LifeEvent.UNRANKED, now)
         return True
+
+    def _stop(self, event: LifeEvent, now: float) -> None:
+        self._on(event)
+        if self.release_within is not None:  # counted from when user code hears of it
+            self.release_until = now + self.release_within
 
     def let_go(self, table: Table, now: float, out: Outbox) -> None:
         """Wait for the handles of what was lost, as long as that is bounded to."""
@@ -149,7 +163,7 @@ class Living:
             for hold in table.draining:
                 drains.give_up(hold, "the member leaves", now, out)
         if table.draining:
-            out.wake(self.release_until if self.release_until < float("inf") else None)
+            out.wake(self.release_until if self.release_until < math.inf else None)
             return
         self._on(LifeEvent.RELEASED)
         self.revoke_until = now + self.leave_timeout
@@ -161,8 +175,9 @@ class Living:
         if tenure.is_held:
             out.do(tenure.disown())
         if tenure.is_revoking:
-            out.wake(self.revoke_until)
-            if now >= self.revoke_until:
+            if now < self.revoke_until:
+                out.wake(self.revoke_until)
+            else:
                 text = f"lease {tenure.lease:x} could not be revoked: it ends by itself"
                 out.report(Level.ERROR, f"{text} within {tenure.granted_ttl} s")
                 out.do(tenure.ended())

@@ -16,50 +16,34 @@ the write comes before the gate because nothing is granted while it is unsettled
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-
-import attrs
 
 from rink.core import drains
 from rink.core import effects as do
 from rink.core import events as ev
+from rink.core.chronicle import Chronicle
 from rink.core.claims import Gate, Obstacles, closed
 from rink.core.effects import Effect, Level
 from rink.core.events import Event
 from rink.core.holds import Hold, Table
 from rink.core.janitor import Janitor
-from rink.core.leader import Chronicle, Leader, is_settled
+from rink.core.leader import Leader, is_settled
 from rink.core.life import Living
 from rink.core.machines import Life, Write
 from rink.core.outbox import Outbox
 from rink.core.placement import Placement
-from rink.core.ranks import Settings
 from rink.core.record import claims_of
+from rink.core.settings import MemberSettings
 from rink.core.tenure import Tenure
 from rink.core.values import Member, Proclaimed, Record, Share, Version
 from rink.core.view import View, shares_of
 from rink.core.writer import Writer
 
+__all__ = ["MemberSettings", "Node"]
+
 GATHER_S = 0.001
 """How long holders that let go at once are waited for before the record is written (R3)."""
-
-
-@attrs.frozen
-class MemberSettings:
-    """What the user chose for one member; durations in seconds."""
-
-    name: str
-    ttl: int = 60
-    margin: float = 6.0
-    ranking: Settings = attrs.field(factory=Settings)
-    grace: float | None = None
-    join_timeout: float | None = None
-    leave_timeout: float = 10.0
-    schemes: tuple[str, ...] = ("jump",)
-    labels: dict[str, str] = attrs.field(factory=dict)
-    address: str = ""
-    joined: str = ""
-    draining_limit_bytes: int = 65_536
 
 
 class Node:
@@ -86,7 +70,7 @@ class Node:
         self._obstacles = Obstacles()
         self._noted: View | None = None
         self._look_for_grants = False
-        self._gather_until = float("-inf")
+        self._gather_until = -math.inf
         self._told: set[tuple[str, str]] = set()
 
     @property
@@ -149,9 +133,11 @@ class Node:
     def _take(self, event: Event, now: float) -> None:
         match event:
             case ev.Listed():
-                self.view = View.listed(event.revision, event.entries)
+                if event.revision >= self.view.revision:
+                    self.view = View.listed(event.revision, event.entries)
             case ev.Changed():
-                if event.revision > self.view.revision:
+                # A change that no list came before is of a watch that has been given up.
+                if 0 < self.view.revision < event.revision:
                     self.view = self.view.changed(event.revision, event.changes)
             case ev.WriteAnswered():
                 if not self.writer.answered(event):
@@ -160,7 +146,7 @@ class Node:
                 self.writer.failed(event.attempt, now)
                 self._failed("writing the own record", event.error)
             case ev.ProclaimAnswered():
-                self.leader.answered(event, self.view)
+                self.leader.answered(event, self.view, now, self.name)
             case ev.ProclaimFailed():
                 self.leader.failed(event.number, now, self.name)
                 self._failed(f"proclaiming version {event.number}", event.error)
@@ -185,7 +171,7 @@ class Node:
             case ev.LeaseFailed():
                 tenure.ask_failed(now, self.name)
                 self._failed("asking for a lease", event.error)
-            case ev.LeaseEnded(lease=lease) if lease == tenure.lease and not tenure.is_none:
+            case ev.LeaseEnded(lease=lease) if lease == tenure.lease and tenure.is_known:
                 self._lose_all(now, "etcd has ended the lease")
                 self.out.do(tenure.ended())
             case ev.LeaseRevoked(lease=lease) if lease == tenure.lease and tenure.is_revoking:
@@ -196,9 +182,10 @@ class Node:
             case ev.HistoryChanged():
                 self._lose_all(now, event.because)
                 self.out.report(Level.ERROR, f"{event.because}: the session ends and joins anew")
-                if tenure.is_held or tenure.is_revoking:
+                if tenure.is_known:
                     self.out.do(tenure.ended())
                 self.view, self.leader = View(), Leader(self.settings.ranking)
+                self.chronicle = Chronicle(token_base=self.chronicle.token_base)
             case _:
                 pass  # an answer about a lease of the past
 
@@ -291,7 +278,7 @@ class Node:
             self.out.report(Level.WARNING, f"{key}: {problem}")
 
     def _ask_to_leave(self, event: ev.LeaveAsked, now: float) -> None:
-        ranked = self.share is not None and self.tenure.is_alive
+        ranked = self.share is not None and self.tenure.is_alive and self.writer.exists
         number = self.view.newest.number if self.view.newest else 0
         if self.living.ask_to_leave(event, ranked, number, now):
             self._lose_all(now, "the member leaves")
@@ -310,10 +297,10 @@ class Node:
                 self.out.do(tenure.ask())
             else:
                 self.out.wake(tenure.retry_at)
-        elif tenure.is_revoking and tenure.failures:
+        elif tenure.is_revoking:
             if now >= tenure.retry_at:
-                self.out.do(tenure.revoke_again())
-            self.out.wake(tenure.retry_at)
+                self.out.do(tenure.revoke())
+            self.out.wake(tenure.retry_at if tenure.retry_at < math.inf else None)
 
     def _write(self, now: float) -> None:
         if not self.tenure.is_alive or not self.living.wants_record or not self.view.revision:
@@ -355,7 +342,7 @@ class Node:
         because = self._closed_because()
         share = None if because else self.share
         version = self._followed
-        token = version.token_base + self.view.revision if version else 0
+        token = self.chronicle.token_base + self.view.revision if version else 0
         before = self.table.gate
         if share == before.share and because == before.closed_because and token == before.token:
             return
@@ -415,7 +402,8 @@ class Node:
             effects, self.plan_wake_at = self.leader.lead(
                 me, self.view, self.chronicle, settled, now
             )
-            self.out.effects += effects
+            for effect in effects:
+                self.out.do(effect)
             self.out.wake(self.plan_wake_at)
 
     def _look_after_the_dead(self, now: float) -> None:
@@ -424,5 +412,6 @@ class Node:
         waits_for_name = self.writer.state is Write.TAKEN
         suspects = self.janitor.suspects(self.view, self.name, self.leads, waits_for_name)
         effects, look_at = self.janitor.look(suspects, now)
-        self.out.effects += effects
+        for effect in effects:
+            self.out.do(effect)
         self.out.wake(look_at)

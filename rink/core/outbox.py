@@ -16,14 +16,14 @@ class Outbox:
     last_error: str = ""
 
     def do(self, effect: Effect) -> None:
-        """Have something done."""
+        """Have something done; warnings and errors among it are remembered."""
+        if isinstance(effect, Report) and effect.level is not Level.INFO:
+            self.last_error = effect.text
         self.effects.append(effect)
 
     def report(self, level: Level, text: str) -> None:
-        """Have something logged; warnings and errors are remembered."""
-        if level is not Level.INFO:
-            self.last_error = text
-        self.effects.append(Report(level, text))
+        """Have something logged."""
+        self.do(Report(level, text))
 
     def wake(self, at: float | None) -> None:
         """Have the member step again at a time, if nothing happens before."""

@@ -1,8 +1,11 @@
 """Which rank a role has under a scheme, remembered.
 
 A scheme may be a user's function and may be slow, so it is never called under a lock: callers
-compute on their own thread, the engine computes before it steps, and a step only reads. A custom scheme that has failed once is one that cannot be followed any more: what
-others hold by it claims everything.
+compute on their own thread, the engine computes before it steps, and a step only reads.
+
+A custom scheme that fails for a role has no rank for it here: nobody of this process gets it, and
+whoever claims by that scheme and size stands in its way. Other roles go on: one name that a
+function cannot take must not cost a member all it has.
 """
 
 from __future__ import annotations
@@ -20,17 +23,18 @@ class Placement:
     def __init__(self) -> None:
         self._ranks: dict[tuple[str, int], dict[str, int | None]] = {}
         self.failed: dict[str, SchemeFailed] = {}
+        """The last failure of each scheme that has failed."""
 
     def can_follow(self, scheme: str) -> bool:
-        """Whether the scheme is known here, and has not failed on any role so far."""
-        return scheme not in self.failed and schemes.can_follow(scheme)
+        """Whether the scheme is known here."""
+        return schemes.can_follow(scheme)
 
     def ranks(self, scheme: str, size: int) -> dict[str, int | None]:
         """Return the memory of one (scheme, size), to read from directly."""
         return self._ranks.setdefault((scheme, size), {})
 
     def rank(self, role: str, scheme: str, size: int) -> int | None:
-        """Return the role's rank; None where size is 0 or the scheme cannot be followed here."""
+        """Return the role's rank; None where size is 0, or the scheme unknown here, or failing."""
         ranks = self.ranks(scheme, size)
         try:
             return ranks[role]
@@ -38,11 +42,11 @@ class Placement:
             pass
         if not self.can_follow(scheme):
             return None  # not remembered: it may be registered later
+        rank: int | None = None
         try:
             rank = schemes.find(scheme).rank(role, size)
         except SchemeFailed as error:
             self.failed[scheme] = error
-            return None
         if len(ranks) >= REMEMBERED:
             ranks.clear()
         ranks[role] = rank

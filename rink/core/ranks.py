@@ -55,17 +55,16 @@ class Settings:
 class Situation:
     """What a plan starts from.
 
-    `proclaimed_at` is the etcd revision of the version that `ranks` stands in: a ranked member
-    whose record is younger came back after an absence. `gone_since` says when each missing member
-    of `ranks` was first noticed gone. `started_at` is when the planner first saw the version that
-    started the group from empty, None for never.
+    `gone_since` says when each missing member of `ranks` was first noticed gone. `started_at` is
+    when the planner first saw the group start from empty, None for never; `was_empty` says that
+    no version has been proclaimed since it was: members came back to ranks that waited for them.
     """
 
     ranks: tuple[str, ...]
     members: Sequence[Candidate]
-    proclaimed_at: int = 0
     gone_since: Mapping[str, float] = attrs.field(factory=dict)
     started_at: float | None = None
+    was_empty: bool = False
     settled: bool = True
 
 
@@ -89,11 +88,7 @@ def plan(situation: Situation, now: float, settings: Settings) -> Plan:
         (m for m in situation.members if m.is_usable and m.name not in situation.ranks),
         key=lambda member: (member.create_revision, member.name),
     )
-    # Whoever was away when the last version was proclaimed does not keep an empty group alive.
-    starting = not any(
-        name in live and live[name].create_revision < situation.proclaimed_at
-        for name in situation.ranks
-    )
+    starting = not any(name in live for name in situation.ranks)
     if not any(member.is_usable for member in situation.members):
         return Plan(situation.ranks)  # whoever leaves last serves until it has gone
     because: list[str] = []
@@ -102,7 +97,7 @@ def plan(situation: Situation, now: float, settings: Settings) -> Plan:
     ranks, free_at = _shrink(ranks, situation, held_back, live, now, settings, because)
     waiting = [member for member in waiting if member.name not in ranks]
     grow_at = _grow(ranks, waiting, situation, starting, now, settings, budget, because)
-    if because and starting:
+    if because and (starting or situation.was_empty):
         because.insert(0, STARTED)
     wakes = [at for at in (free_at, grow_at) if at is not None]
     return Plan(tuple(ranks), tuple(because), min(wakes, default=None))

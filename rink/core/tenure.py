@@ -8,6 +8,8 @@ have been on this side only, and only TTL 0 or a missing record ends it.
 
 from __future__ import annotations
 
+import math
+
 import attrs
 
 from rink.core.backoff import backoff
@@ -25,9 +27,9 @@ class Tenure:
     state: Lease = Lease.NONE
     lease: int = 0
     granted_ttl: int = 0
-    deadline: float = float("-inf")
+    deadline: float = -math.inf
     failures: int = 0
-    retry_at: float = float("-inf")
+    retry_at: float = -math.inf
 
     @property
     def is_alive(self) -> bool:
@@ -45,6 +47,11 @@ class Tenure:
         return self.state is Lease.REVOKING
 
     @property
+    def is_known(self) -> bool:
+        """Whether there is a lease that may still live in etcd."""
+        return self.is_held or self.is_revoking
+
+    @property
     def is_none(self) -> bool:
         """Whether there is no lease, and none is asked for."""
         return self.state is Lease.NONE
@@ -57,7 +64,8 @@ class Tenure:
     def granted(self, event: LeaseGranted) -> Effect:
         """Begin with a new lease."""
         self.state = advance(LEASE, self.state, LeaseEvent.GRANTED)
-        self.lease, self.granted_ttl, self.failures = event.lease, event.ttl, 0
+        self.lease, self.granted_ttl = event.lease, event.ttl
+        self._succeed()
         self.deadline = event.sent_at + event.ttl - self.margin
         return KeepLease(event.lease, event.ttl)
 
@@ -84,17 +92,18 @@ class Tenure:
     def ended(self) -> Effect:
         """Etcd has ended the lease."""
         self.state = advance(LEASE, self.state, LeaseEvent.ENDED)
+        self._succeed()
         return DropLease(self.lease)
 
     def disown(self) -> Effect:
         """End the lease: its record is gone, or the member leaves."""
         self.state = advance(LEASE, self.state, LeaseEvent.DISOWN)
         self.failures = 0
-        return RevokeLease(self.lease)
+        return self.revoke()
 
-    def revoke_again(self) -> Effect:
-        """Ask once more for the revocation that was not answered."""
-        self.failures = 0
+    def revoke(self) -> Effect:
+        """Ask for the revocation, at first or once more; `retry_at` is set when that fails."""
+        self.retry_at = math.inf
         return RevokeLease(self.lease)
 
     def revoke_failed(self, now: float, who: str) -> None:
@@ -104,7 +113,10 @@ class Tenure:
     def revoked(self) -> None:
         """The lease and all keys bound to it are gone."""
         self.state = advance(LEASE, self.state, LeaseEvent.REVOKED)
-        self.failures = 0
+        self._succeed()
+
+    def _succeed(self) -> None:
+        self.failures, self.retry_at = 0, -math.inf
 
     def _fail(self, now: float, who: str) -> None:
         self.failures += 1

@@ -22,7 +22,8 @@ class Writer:
     """What is known of the own record, and what is owed to it.
 
     `compare` is the record's mod_revision as last answered, 0 for none; `known` its content then.
-    `must_write` asks for a transaction even where the content is what the record should hold.
+    `must_write` asks for one more transaction, even where the content is what the record should
+    hold; the answer to one that was sent before does not do.
     """
 
     incarnation: str = ""
@@ -78,6 +79,7 @@ class Writer:
     def send(self, desired: Record) -> WriteRecord:
         """Begin a transaction, with the compare of the unsettled one where there is one."""
         self.state = advance(WRITE, self.state, WriteEvent.SEND)
+        self.must_write = False
         self.attempt += 1
         self._sent = desired
         return WriteRecord(self.attempt, self.lease, self.compare, desired)
@@ -102,7 +104,6 @@ class Writer:
     def _settle(self, mod_revision: int, record: Record | None) -> None:
         self.state = advance(WRITE, self.state, WriteEvent.ANSWERED)
         self.compare, self.known = mod_revision, record
-        self.must_write = False
 
     def failed(self, attempt: int, now: float) -> None:
         """Note that a transaction ended without an answer: it may yet be applied."""

@@ -2,7 +2,11 @@
 
 Each member is a real `Node`. Its effects become messages to the etcd and back; by default they are
 carried out at once and in order, so that a test reads as a scenario. `hold` keeps a member's
-traffic of one kind until `let`: late answers, late events, a frozen member.
+traffic of one kind until `let`: late answers, late events, a frozen member. `lose` ends a request
+without an answer, and `thaw` has the etcd carry it out after all.
+
+After every step the world checks what must always hold (`check`), that the member knows when to
+step again, and that a second step at once does nothing: no lost wake-up, no busy loop.
 """
 
 from __future__ import annotations
@@ -10,64 +14,18 @@ from __future__ import annotations
 from collections import deque
 
 import attrs
+from small_etcd import KEYS, Etcd, unanswered
 
-from rink.core import codec
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.holds import Hold, Wait
-from rink.core.keys import Keys
 from rink.core.machines import Life
 from rink.core.node import MemberSettings, Node
 from rink.core.ranks import Settings
-from rink.core.view import gone
 
-KEYS = Keys.of("rink/", "g")
+__all__ = ["KEYS", "KINDS", "Member", "World"]
 
-
-@attrs.frozen
-class Kv:
-    value: bytes
-    create: int
-    mod: int
-    lease: int
-
-
-@attrs.define(eq=False)
-class Etcd:
-    """Revisions, leases, transactions and a log of changes; no time of its own."""
-
-    revision: int = 1
-    kvs: dict[bytes, Kv] = attrs.field(factory=dict)
-    leases: set[int] = attrs.field(factory=set)
-    log: list[tuple[int, list]] = attrs.field(factory=list)
-    next_lease: int = 1
-    writes: list[str] = attrs.field(factory=list)
-
-    def entry(self, key):
-        kv = self.kvs[key]
-        return codec.read(KEYS.root, key, kv.value, kv.create, kv.mod, kv.lease)
-
-    def change(self, puts: dict[bytes, tuple[bytes, int]], deletes=()) -> int:
-        self.revision += 1
-        changes = []
-        for key in deletes:
-            if key in self.kvs:
-                changes.append(gone(self.entry(key)))
-                del self.kvs[key]
-        for key, (value, lease) in puts.items():
-            old = self.kvs.get(key)
-            create = old.create if old else self.revision
-            self.kvs[key] = Kv(value, create, self.revision, lease)
-            changes.append(self.entry(key))
-            self.writes.append(key.decode())
-        self.log.append((self.revision, changes))
-        return self.revision
-
-    def end_lease(self, lease: int) -> None:
-        self.leases.discard(lease)
-        dead = [key for key, kv in self.kvs.items() if kv.lease == lease]
-        if dead:
-            self.change({}, dead)
+KINDS = ("requests", "answers", "events")
 
 
 @attrs.define(eq=False)
@@ -80,15 +38,30 @@ class Member:
     to_etcd: deque = attrs.field(factory=deque)
     from_etcd: deque = attrs.field(factory=deque)
     held: set[str] = attrs.field(factory=set)
-    reports: list[str] = attrs.field(factory=list)
-    lost: list[Hold] = attrs.field(factory=list)
-    ranks: list = attrs.field(factory=list)
+    effects: list = attrs.field(factory=list)
     joined: bool = False
     failed: Exception | None = None
-    frozen: bool = False
+    left: bool = False
     alive: bool = True  # its process runs, and its keepalives get through
     lets_go: bool = True  # user code releases a lost role at once
-    versions: list[int] = attrs.field(factory=list)
+    leases: dict[Hold, int] = attrs.field(factory=dict)  # under which lease it was granted
+
+    @property
+    def reports(self) -> list[str]:
+        return [effect.text for effect in self.effects if isinstance(effect, do.Report)]
+
+    @property
+    def lost(self) -> list[str]:
+        """The roles it was told to have lost, in order."""
+        return [effect.hold.role for effect in self.effects if isinstance(effect, do.Lose)]
+
+    @property
+    def ranks(self) -> list[int | None]:
+        return [effect.rank for effect in self.effects if isinstance(effect, do.RankChanged)]
+
+    def made(self, kind) -> list:
+        """Every effect of one kind so far, in order."""
+        return [effect for effect in self.effects if isinstance(effect, kind)]
 
 
 class World:
@@ -99,14 +72,16 @@ class World:
         self.now = 1000.0
         self.members: dict[str, Member] = {}
         self.incarnations = 0
+        self.late: list[tuple[str, object]] = []
+        self.tokens: dict[str, tuple[Member, int]] = {}
 
     # ── what a test says ─────────────────────────────────────────────────────────────────────
 
-    def add(self, name: str, **settings) -> Member:
+    def add(self, name: str, *, held=(), **settings) -> Member:
         """Start a member; it joins with the next `run`."""
         ranking = {k: settings.pop(k) for k in list(settings) if hasattr(Settings(), k)}
         node = Node(MemberSettings(name, ranking=Settings(**ranking), **settings))
-        member = self.members[name] = Member(node)
+        member = self.members[name] = Member(node, held=set(held))
         self.step(member, [])
         self.run()
         return member
@@ -125,12 +100,16 @@ class World:
 
     def get(self, name: str, role: str) -> Hold | None:
         """`get_role`."""
-        node = self.node(name)
+        member, node = self.members[name], self.node(name)
         hold = node.table.join(role, self.now)
         gate = node.table.gate
-        if hold is None and gate.is_mine(role, node.placement):
-            if not gate.obstacle(role, node.placement):
-                hold = node.table.take(gate, role, self.now)
+        if (
+            hold is None
+            and gate.is_mine(role, node.placement)
+            and not gate.obstacle(role, node.placement)
+            and (hold := node.table.take(gate, role, self.now))
+        ):
+            self._granted(member, hold)
         return hold
 
     def release(self, name: str, hold: Hold) -> None:
@@ -139,8 +118,18 @@ class World:
             self.step(member, [ev.Nudged()])
         self.run()
 
+    def let_go(self, name: str) -> None:
+        """User code releases everything that it has lost."""
+        table = self.node(name).table
+        while table.lost:
+            self.release(name, next(iter(table.lost.values())))
+
     def leave(self, name: str, **how) -> None:
         self.step(self.members[name], [ev.LeaveAsked(**how)])
+        self.run()
+
+    def tell(self, name: str, *events) -> None:
+        self.step(self.members[name], list(events))
         self.run()
 
     def kill(self, name: str) -> Member:
@@ -158,78 +147,127 @@ class World:
             self.run()
             wakes = [m.node.wake_at for m in self.members.values() if m.node.wake_at is not None]
             self.now = max(self.now, min([*wakes, self.now + 0.5, end]))
-            for member in self.members.values():
-                if member.alive and member.node.tenure.lease in self.etcd.leases:
-                    member.node.renew(self.now, member.node.tenure.lease, self.now)
-                self._do(member, member.node.expire(self.now))
+            for member in list(self.members.values()):
+                self.keep_alive(member)
                 if member.node.wake_at is not None and member.node.wake_at <= self.now:
                     self.step(member, [])
             if self.now >= end:
                 self.run()
                 return
 
+    def keep_alive(self, member: Member) -> None:
+        """Answer a keepalive, if it gets through; and watch the deadline, as the session does."""
+        node, lease = member.node, member.node.tenure.lease
+        if member.alive and node.tenure.is_held:
+            if lease in self.etcd.leases:
+                effects, revived = node.renew(self.now, lease, self.now)
+                self._do(member, effects)
+                if revived:
+                    self.step(member, [ev.Nudged()])
+            else:
+                self.step(member, [ev.LeaseEnded(lease)])
+        if effects := node.expire(self.now):
+            self._do(member, effects)
+            self.step(member, [ev.Nudged()])
+
     def hold(self, name: str, *kinds: str) -> None:
         """Keep back `requests` (not sent), `answers` (applied, not answered) or `events`."""
         self.members[name].held.update(kinds)
 
     def let(self, name: str, *kinds: str) -> None:
-        self.members[name].held.difference_update(kinds)
+        self.members[name].held.difference_update(kinds or KINDS)
+        self.run()
+
+    def lose(self, name: str, answer: bool = False) -> None:
+        """End a member's next request without an answer: not sent yet, or its answer is lost.
+
+        One that was not sent is kept in `late`: a frozen follower forwards it when it thaws.
+        """
+        member = self.members[name]
+        effect = member.to_etcd.popleft()
+        if answer:
+            self._serve(member, effect)
+        else:
+            self.late.append((name, effect))
+        if (event := unanswered(effect)) is not None:
+            self.step(member, [event])
+        self.run()
+
+    def thaw(self, index: int = 0) -> None:
+        """Have the etcd carry out a request that was given up long ago."""
+        name, effect = self.late.pop(index)
+        self.etcd.serve(name, effect, self.now, "")
         self.run()
 
     # ── how it runs ──────────────────────────────────────────────────────────────────────────
 
     def run(self) -> None:
         """Carry every message that is not held back, until nothing moves."""
-        moved = True
-        while moved:
-            moved = False
-            for member in list(self.members.values()):
-                moved |= self._move(member)
+        rounds = 0
+        while any([self.move(member) for member in list(self.members.values())]):
+            rounds += 1
+            assert rounds < 2000, "this never comes to rest"
 
-    def _move(self, member: Member) -> bool:
-        if member.to_etcd and "requests" not in member.held:
+    def move(self, member: Member) -> bool:
+        return any(self.carry(member, kind) for kind in KINDS if kind not in member.held)
+
+    def carry(self, member: Member, kind: str) -> bool:
+        """Carry one message of a kind; false where there is none."""
+        if kind == "requests":
+            if not member.to_etcd:
+                return False
             answer = self._serve(member, member.to_etcd.popleft())
             if answer is not None:
                 member.from_etcd.append(answer)
             return True
-        if member.from_etcd and "answers" not in member.held:
-            self.step(member, [member.from_etcd.popleft()])
-            return True
-        if "events" in member.held:
-            return False
-        if not member.listed:
-            member.listed, member.seen = True, self.etcd.revision
-            entries = tuple(self.etcd.entry(key) for key in self.etcd.kvs)
-            self.step(member, [ev.Listed(self.etcd.revision, entries)])
-            return True
-        for revision, changes in self.etcd.log:
-            if revision > member.seen:
-                member.seen = revision
-                self.step(member, [ev.Changed(revision, tuple(changes))])
-                return True
-        return False
+        if kind == "answers":
+            event = member.from_etcd.popleft() if member.from_etcd else None
+        elif not member.listed:
+            event, member.listed = self.etcd.listed(), True
+            member.seen = event.revision
+        elif event := self.etcd.changes_after(member.seen):
+            member.seen = event.revision
+        if event is not None:
+            self.step(member, [event])
+        return event is not None
+
+    def _serve(self, member: Member, effect) -> ev.Event | None:
+        if isinstance(effect, do.GrantLease):
+            self.incarnations += 1
+        return self.etcd.serve(member.node.name, effect, self.now, f"i{self.incarnations}")
 
     def step(self, member: Member, events: list) -> None:
-        self._do(member, member.node.step(self.now, events))
+        node = member.node
+        self._do(member, node.step(self.now, events))
+        assert node.wake_at is None or node.wake_at > self.now, "it would wake at once, for ever"
+        wake_at, again = node.wake_at, node.step(self.now, [])
+        assert not again, f"not done in one step: {again}"
+        assert node.wake_at == wake_at
         self.check()
 
     def _do(self, member: Member, effects: list) -> None:
+        member.effects += effects
         for effect in effects:
             match effect:
-                case do.Report():
-                    member.reports.append(effect.text)
-                case do.Lose():
-                    member.lost.append(effect.hold)
                 case do.Joined():
                     member.joined = True
                 case do.JoinFailed():
                     member.failed = effect.error
-                case do.RankChanged():
-                    member.ranks.append(effect.rank)
-                case do.Grant() | do.KeepLease() | do.DropLease() | do.LeadershipChanged():
-                    pass
+                case do.Grant():
+                    self._granted(member, effect.wait.hold)
                 case do.Left():
-                    self.members.pop(member.node.name, None)
+                    member.left = True
+                    if self.members.get(member.node.name) is member:
+                        del self.members[member.node.name]
+                case (
+                    do.Report()
+                    | do.Lose()
+                    | do.KeepLease()
+                    | do.DropLease()
+                    | do.LeadershipChanged()
+                    | do.RankChanged()
+                ):
+                    pass
                 case _:
                     member.to_etcd.append(effect)
         if member.lets_go:
@@ -239,69 +277,28 @@ class World:
                         member.node.table.release(effect.hold)
                     self.step(member, [ev.Nudged()])
 
-    def _serve(self, member: Member, effect) -> ev.Event | None:
-        etcd = self.etcd
-        match effect:
-            case do.GrantLease():
-                lease, etcd.next_lease = etcd.next_lease, etcd.next_lease + 1
-                etcd.leases.add(lease)
-                self.incarnations += 1
-                return ev.LeaseGranted(lease, effect.ttl, self.now, f"i{self.incarnations}")
-            case do.RevokeLease():
-                etcd.end_lease(effect.lease)
-                return ev.LeaseRevoked(effect.lease)
-            case do.WriteRecord():
-                key = KEYS.member(member.node.name)
-                kv = etcd.kvs.get(key)
-                if (kv.mod if kv else 0) != effect.compare:
-                    found = etcd.entry(key) if kv else None
-                    return ev.WriteAnswered(effect.attempt, False, etcd.revision, found)
-                if effect.lease not in etcd.leases:
-                    return ev.WriteFailed(effect.attempt, RuntimeError("lease not found"))
-                revision = etcd.change({key: (codec.encode(effect.record), effect.lease)})
-                return ev.WriteAnswered(effect.attempt, True, revision)
-            case do.Proclaim():
-                return self._proclaim(member, effect)
-            case do.Prune():
-                dead = [k for k in etcd.kvs if KEYS.version(1) <= k < KEYS.version(effect.below)]
-                etcd.change({}, dead)
-            case do.LookUpLease():
-                known = effect.lease in etcd.leases
-                return ev.LeaseLookedUp(effect.name, effect.mod_revision, known)
-            case do.RemoveRecord():
-                key = KEYS.member(effect.name)
-                if key in etcd.kvs and etcd.kvs[key].mod == effect.mod_revision:
-                    etcd.change({}, [key])
-        return None
-
-    def _proclaim(self, member: Member, effect: do.Proclaim) -> ev.Event:
-        etcd, number = self.etcd, effect.version.number
-        own = etcd.kvs.get(KEYS.member(member.node.name))
-        ok = (
-            own is not None
-            and own.create == effect.create_revision
-            and KEYS.version(number) not in etcd.kvs
-            and (number == 1 or KEYS.version(number - 1) in etcd.kvs)
-        )
-        if ok:
-            etcd.change(
-                {KEYS.version(number): (codec.encode(effect.version), 0)},
-                [KEYS.request(request) for request in effect.requests],
-            )
-        return ev.ProclaimAnswered(number, ok)
-
     # ── what must always hold ────────────────────────────────────────────────────────────────
 
+    def _granted(self, member: Member, hold: Hold) -> None:
+        lease = member.leases.setdefault(hold, member.node.tenure.lease)
+        if lease in self.etcd.leases:  # else a zombie's: its token is what keeps it out
+            before, token = self.tokens.get(hold.role, (member, 0))
+            assert before is member or hold.token > token, f"{hold.role}: a token did not rise"
+            self.tokens[hold.role] = member, hold.token
+        self.check()
+
     def check(self) -> None:
-        """Promise 1: no role is held by two members whose leases live."""
+        """Promise 1: no role is held by two members whose leases live.
+
+        A hold whose own lease has ended does not count: its member had the margin to stop.
+        """
         holders: dict[str, str] = {}
         for name, member in self.members.items():
-            node = member.node
-            if node.tenure.lease not in self.etcd.leases:
-                continue
-            for role in [*node.table.held, *(hold.role for hold in node.table.draining)]:
-                assert role not in holders, f"{role} is held by {holders[role]} and {name}"
-                holders[role] = name
+            table = member.node.table
+            for hold in [*table.held.values(), *table.draining]:
+                if member.leases.get(hold) in self.etcd.leases:
+                    other = holders.setdefault(hold.role, name)
+                    assert other == name, f"{hold.role} is held by {other} and {name}"
 
     # ── what a test asks ─────────────────────────────────────────────────────────────────────
 
@@ -313,8 +310,13 @@ class World:
 
     @property
     def version(self):
-        numbers = [k for k in self.etcd.kvs if b"/versions/" in k]
+        numbers = [key for key in self.etcd.kvs if b"/versions/" in key]
         return self.etcd.entry(max(numbers)).version if numbers else None
+
+    def record(self, name: str):
+        """A member's record, as etcd has it."""
+        key = KEYS.member(name)
+        return self.etcd.entry(key).record if key in self.etcd.kvs else None
 
     def holders(self, roles: list[str]) -> dict[str, str]:
         """Who holds each role, letting every member take what it can."""

@@ -1,0 +1,77 @@
+"""What a member remembers of the group, because a view does not say it: times, and starts (R9).
+
+Every member keeps one, since every member watches: when it first saw each record, when it first
+missed each ranked member, and when the group last started from empty. So a new leader knows the
+delays, and nobody's wall clock is compared with another's.
+"""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from rink.core import ranks
+from rink.core.values import Phase
+from rink.core.view import View
+
+
+@attrs.define
+class Chronicle:
+    """When this member first saw what it sees; readings of its own monotonic clock.
+
+    `was_empty` says that no ranked member was live at some time since the newest version.
+    `token_base` is the highest one seen: it is never lowered, even where the log was deleted.
+    """
+
+    first_seen: dict[tuple[str, int], float] = attrs.field(factory=dict)
+    gone_since: dict[str, float] = attrs.field(factory=dict)
+    started_at: float | None = None
+    was_empty: bool = False
+    token_base: int = 0
+    _leaving: set[str] = attrs.field(factory=set)
+    _is_empty: bool = False
+    _last_number: int | None = None
+
+    def note(self, view: View, now: float) -> None:
+        """Take in a view; times of what is no longer there are forgotten."""
+        if not view.revision:
+            return  # nothing has been read yet
+        seen = {(member.name, member.create_revision) for member in view.by_age}
+        for key in self.first_seen.keys() - seen:
+            del self.first_seen[key]
+        for key in seen - self.first_seen.keys():
+            self.first_seen[key] = now
+        live = {name for name, _ in seen}
+        ranked = set(view.version.ranks) if view.version else set()
+        self._note_gone(view, ranked - live, now)
+        self._note_start(view, not ranked & live, now)
+        if view.version:
+            self.token_base = max(self.token_base, view.version.token_base)
+
+    def _note_gone(self, view: View, gone: set[str], now: float) -> None:
+        for name in self.gone_since.keys() - gone:
+            del self.gone_since[name]
+        for name in gone - self.gone_since.keys():
+            # Nothing is reserved for one that left by plan, even if no version said so in time.
+            self.gone_since[name] = -math.inf if name in self._leaving else now
+        self._leaving = {
+            member.name
+            for member in view.by_age
+            if member.record is not None and member.record.phase is Phase.LEAVING
+        }
+
+    def _note_start(self, view: View, is_empty: bool, now: float) -> None:
+        number = view.newest.number if view.newest else 0
+        last, self._last_number = self._last_number, number
+        came_back = self._is_empty and not is_empty and number == last
+        self._is_empty = is_empty
+        self.was_empty = is_empty or (self.was_empty and number == last)
+        if last is None:
+            return  # what a first list brings was proclaimed at a time nobody here knows
+        started = any(
+            entry.number > last and entry.version and ranks.STARTED in entry.version.because
+            for entry in view.versions.values()
+        )
+        if came_back or started:
+            self.started_at = now

@@ -1,0 +1,173 @@
+"""The next version: what the newest one, the live records and operators' wishes ask for.
+
+A pure function of the view and of what the leader remembers. Deliberately absent: whether it may be
+proclaimed now; that is `rink.core.leader`.
+"""
+
+from __future__ import annotations
+
+import json
+
+import attrs
+
+from rink.core import codec, ranks
+from rink.core.chronicle import Chronicle
+from rink.core.ranks import Candidate, Plan, Settings, Situation
+from rink.core.values import Phase, Request, Version, Wish
+from rink.core.view import View
+
+VERSION_LIMIT_BYTES = 1_000_000
+"""How large a version may be; etcd refuses a request above 1.5 MB."""
+
+BECAUSE_LIMIT_BYTES = 50_000
+FIELDS_LIMIT_BYTES = 30_000
+"""What a version takes beside ranks, pins and causes: two names, a time, punctuation."""
+
+
+@attrs.frozen
+class Draft:
+    """The next version (None: the newest one stands), and when to look again if nothing happens."""
+
+    version: Version | None
+    requests: tuple[str, ...] = ()
+    wake_at: float | None = None
+
+    @property
+    def bytes(self) -> int:
+        """How large the version would be in etcd."""
+        return 0 if self.version is None else len(codec.encode(self.version))
+
+    @property
+    def fits(self) -> bool:
+        """Whether it is small enough to be proclaimed."""
+        return self.bytes <= VERSION_LIMIT_BYTES
+
+
+def draft(
+    by: str,
+    view: View,
+    chronicle: Chronicle,
+    settled: bool,
+    now: float,
+    settings: Settings,
+    newcomers: bool = True,
+) -> Draft:
+    """Draft the next version; without `newcomers`, as if nobody waited for a rank."""
+    current = view.version
+    scheme = _scheme(view, current)
+    plan = ranks.plan(_situation(view, chronicle, scheme, settled, newcomers), now, settings)
+    if current is not None and scheme != current.scheme:
+        # One more version, with the ranks as they are; what the new scheme asks of them comes next.
+        plan = Plan(current.ranks, (f"scheme {current.scheme} -> {scheme}",))
+    room = VERSION_LIMIT_BYTES - BECAUSE_LIMIT_BYTES - FIELDS_LIMIT_BYTES - _bytes_of(plan.ranks)
+    wishes = _Wishes(dict(current.pins) if current else {}, chronicle.token_base, room)
+    if current is not None and current.ranks:
+        wishes.grant(view)
+    because = (*plan.because, *wishes.because)
+    if not because:
+        return Draft(None, (), plan.wake_at)
+    version = Version(
+        number=view.newest.number + 1 if view.newest else 1,
+        ranks=plan.ranks,
+        scheme=scheme,
+        pins=wishes.pins,
+        token_base=wishes.token_base,
+        because=_shortened(because),
+        by=by,
+    )
+    return Draft(version, tuple(wishes.answered), plan.wake_at)
+
+
+def _shortened(because: tuple[str, ...]) -> tuple[str, ...]:
+    """Leave out the causes that would make a version of many members twice as large."""
+    total = 0
+    for index, cause in enumerate(because):
+        total += len(cause.encode())
+        if total > BECAUSE_LIMIT_BYTES:
+            return (*because[:index], f"and {len(because) - index} more")
+    return because
+
+
+def _situation(
+    view: View, chronicle: Chronicle, scheme: str, settled: bool, newcomers: bool
+) -> Situation:
+    today = view.version.ranks if view.version else ()
+    return Situation(
+        ranks=today,
+        members=[
+            Candidate(
+                name=member.name,
+                create_revision=member.create_revision,
+                first_seen=chronicle.first_seen[member.name, member.create_revision],
+                rebalance_delay=member.record.rebalance_delay if member.record else 0.0,
+                leaving=member.record is not None and member.record.phase is Phase.LEAVING,
+                can_follow=member.record is not None and scheme in member.record.schemes,
+            )
+            for member in view.by_age
+            if newcomers or member.name in today
+        ],
+        was_empty=chronicle.was_empty,
+        gone_since=chronicle.gone_since,
+        started_at=chronicle.started_at,
+        settled=settled,
+    )
+
+
+def _scheme(view: View, current: Version | None) -> str:
+    """Return the scheme of the next version.
+
+    It changes only when every ranked, active member lists the same other one first, or, where no
+    active member can follow it, to the oldest active record's first: one old pod in a crash loop
+    drags nobody back, and nobody is stuck.
+    """
+    active = {
+        member.name: member.record
+        for member in view.by_age
+        if member.record is not None and member.record.phase is Phase.ACTIVE
+    }
+    firsts = [record.schemes[0] for record in active.values() if record.schemes]
+    if current is None or not any(current.scheme in record.schemes for record in active.values()):
+        return firsts[0] if firsts else current.scheme if current else "jump"
+    wanted = {active[name].schemes[:1] for name in current.ranks if name in active}
+    first = wanted.pop() if len(wanted) == 1 else ()
+    return first[0] if first else current.scheme
+
+
+@attrs.define
+class _Wishes:
+    """Pins and token base as operators wish them; each wish is answered, if only by a refusal.
+
+    `room` is how many bytes pins may take: a wish for more must not keep ranks from changing.
+    """
+
+    pins: dict[str, str]
+    token_base: int
+    room: int
+    because: list[str] = attrs.field(factory=list)
+    answered: list[str] = attrs.field(factory=list)
+
+    def grant(self, view: View) -> None:
+        """Carry out every request that can be read, oldest first."""
+        for asked in sorted(
+            view.requests.values(), key=lambda asked: (asked.mod_revision, asked.id)
+        ):
+            if asked.request is not None:
+                self.answered.append(asked.id)
+                self.because.append(self._grant(asked.request))
+
+    def _grant(self, request: Request) -> str:
+        if request.wish is Wish.PIN and request.role and request.member:
+            if _bytes_of({**self.pins, request.role: request.member}) > self.room:
+                return f"refused to pin {request.role}: the version would be too large"
+            self.pins[request.role] = request.member
+            return f"pinned {request.role} to {request.member}"
+        if request.wish is Wish.UNPIN and self.pins.pop(request.role, None) is not None:
+            return f"unpinned {request.role}"
+        if request.wish is Wish.TOKEN_BASE and request.token_base > self.token_base:
+            before, self.token_base = self.token_base, request.token_base
+            return f"token base {before} -> {request.token_base}"
+        return f"request {request.wish.value} changed nothing"
+
+
+def _bytes_of(value: object) -> int:
+    return len(json.dumps(value, ensure_ascii=False).encode())

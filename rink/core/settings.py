@@ -1,0 +1,45 @@
+"""What the user chose for one member."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import attrs
+
+from rink.core.ranks import Settings
+from rink.errors import ConfigError
+
+
+def _seconds(_: Any, attribute: attrs.Attribute[Any], value: float | None) -> None:
+    if value is not None and not (math.isfinite(value) and value >= 0):
+        raise ConfigError(f"{attribute.name} is a number of seconds, 0 or more, not {value}")
+
+
+def _ranking(_: Any, __: attrs.Attribute[Any], value: Settings) -> None:
+    for field in attrs.fields(Settings):
+        if field.name != "stagger":
+            _seconds(value, field, getattr(value, field.name))
+    if value.stagger is not None and value.stagger < 1:
+        raise ConfigError(f"stagger is how many ranks may move at once, not {value.stagger}")
+
+
+@attrs.frozen
+class MemberSettings:
+    """What the user chose for one member; durations in seconds.
+
+    They are written as JSON and added to clocks, so none may be infinite.
+    """
+
+    name: str
+    ttl: int = 60
+    margin: float = 6.0
+    ranking: Settings = attrs.field(factory=Settings, validator=_ranking)
+    grace: float | None = attrs.field(default=None, validator=_seconds)
+    join_timeout: float | None = attrs.field(default=None, validator=_seconds)
+    leave_timeout: float = attrs.field(default=10.0, validator=_seconds)
+    schemes: tuple[str, ...] = ("jump",)
+    labels: dict[str, str] = attrs.field(factory=dict)
+    address: str = ""
+    joined: str = ""
+    draining_limit_bytes: int = 65_536

@@ -1,0 +1,86 @@
+"""Keys: any name is legal, and no name ever lies in another's range."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rink.core import keys
+from rink.core.keys import Keys
+from rink.errors import ConfigError
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
+ODD = [
+    "BTC/ETH",
+    "BTC",
+    ".",
+    "..",
+    "...",
+    "a b",
+    "%2F",
+    "%",
+    "日本語",
+    "🛷",
+    "\x00",
+    "\n",
+    "0",
+    "~",
+]
+
+
+@pytest.mark.parametrize("name", [*ODD, "x" * 1000])
+def test_a_name_comes_back_from_its_segment(name):
+    segment = keys.encode(keys.check_name("role", name))
+    assert keys.decode(segment) == name
+    assert "/" not in segment
+    assert segment.strip(".")
+
+
+@given(NAMES)
+def test_every_name_is_one_segment_and_comes_back(name):
+    assert keys.decode(keys.encode(name)) == name
+    assert "/" not in keys.encode(name)
+
+
+@given(NAMES, NAMES, NAMES)
+def test_no_key_of_one_group_lies_in_the_range_of_another(one, other, member):
+    range_of, key = Keys.of("rink/", one), Keys.of("rink/", other).member(member)
+    assert (range_of.root <= key < range_of.end) == (one == other)
+
+
+def test_groups_of_which_one_name_begins_with_the_other_are_apart():
+    for one, other in [("a", "a/b"), ("a", "ab"), ("..", "."), ("a", "a/members")]:
+        outer, inner = Keys.of("rink/", one), Keys.of("rink/", other)
+        assert not outer.root <= inner.member("x") < outer.end
+        assert not inner.root <= outer.member("x") < inner.end
+
+
+def test_versions_sort_as_their_numbers_do():
+    of = Keys.of("rink/", "g").version
+    assert of(9) < of(10) < of(99) < of(10**15)
+
+
+@pytest.mark.parametrize("segment", ["", "a/b", "%2f", "a b", ".", "%ff", "%", "a%", "é"])
+def test_a_segment_that_no_name_is_encoded_as_gives_none(segment):
+    assert keys.decode(segment) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("", "empty"),
+        (b"a", "must be a str, not bytes"),
+        (None, "must be a str"),
+        ("\ud800", "not valid unicode"),
+        ("x" * 8193, "the limit is 8192"),
+        ("é" * 2000, "takes 12000 bytes"),
+    ],
+)
+def test_a_name_that_cannot_be_used_is_refused_with_a_reason(name, says):
+    with pytest.raises(ConfigError, match=says):
+        keys.check_name("role", name)
+
+
+def test_a_request_lies_under_its_own_key():
+    of = Keys.of("rink/", "g")
+    assert of.request("a/b") == b"rink/g/requests/a%2Fb"
+    assert of.member("..") == b"rink/g/members/%2E%2E"

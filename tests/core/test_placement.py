@@ -1,0 +1,66 @@
+"""Placement: ranks remembered, and what happens when a user's function fails."""
+
+import pytest
+
+from rink.core import placement, schemes
+from rink.core.placement import Placement
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    monkeypatch.setattr(schemes, "_custom", {})
+    return []
+
+
+def register(calls, broken=()):
+    def rank(role, size):
+        calls.append(role)
+        if role in broken:
+            raise ValueError("no such role")
+        return len(role) % size
+
+    name = schemes.register(rank, "mine", 1)
+    calls.clear()
+    return name
+
+
+def test_a_scheme_is_called_once_per_role_and_size(calls):
+    scheme, places = register(calls), Placement()
+    assert [places.rank("ab", scheme, 2) for _ in range(3)] == [0, 0, 0]
+    assert places.rank("ab", scheme, 3) == 2
+    assert calls == ["ab", "ab"]
+    assert places.ranks(scheme, 2) == {"ab": 0}
+
+
+def test_a_role_that_a_scheme_fails_for_has_no_rank_and_others_go_on(calls):
+    scheme, places = register(calls, broken=["poison"]), Placement()
+    assert places.rank("poison", scheme, 2) is None
+    assert places.rank("poison", scheme, 2) is None
+    assert calls == ["poison"]
+    assert "poison" in str(places.failed[scheme])
+    assert places.can_follow(scheme)
+    assert places.rank("abc", scheme, 2) == 1
+
+
+def test_an_unknown_scheme_may_be_registered_later(calls):
+    scheme, places = "mine@1#000000000000", Placement()
+    assert places.rank("abc", scheme, 2) is None
+    assert not places.can_follow(scheme)
+    scheme = register(calls)
+    assert places.rank("abc", scheme, 2) == 1
+
+
+def test_the_memory_is_bounded(monkeypatch):
+    monkeypatch.setattr(placement, "REMEMBERED", 10)
+    places = Placement()
+    for index in range(25):
+        places.rank(f"role-{index}", "jump", 3)
+    assert len(places.ranks("jump", 3)) <= 10
+
+
+def test_sizes_that_no_share_names_are_forgotten():
+    places = Placement()
+    for size in (1, 2, 3):
+        places.rank("x", "jump", size)
+    places.forget_all_but({("jump", 2), ("jump", 9)})
+    assert places._ranks.keys() == {("jump", 2)}
