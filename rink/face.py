@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NoReturn, Self, TypeVar
@@ -304,7 +303,7 @@ class Subscription:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._changed = threading.Event()
+        self._changed = engine.clock.event()
 
     def __enter__(self) -> Self:
         self._engine.subscribe(self._changed.set)

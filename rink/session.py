@@ -126,11 +126,15 @@ class BaseSession:
         self.etcd.close()
         self._is_ended = True
 
-    def _close_at_exit(self) -> None:
+    def close_within(self, seconds: float) -> None:
+        """Leave every group, but wait no longer than this, half of it for roles to be released.
+
+        For the end of a process or of a test, where whoever holds a role may never let go.
+        """
         if os.getpid() != self._pid or self._is_ended:
             return
-        until = self.clock.now() + EXIT_BOUND_S
-        for engine in self._begin_close(EXIT_BOUND_S / 2):
+        until = self.clock.now() + seconds
+        for engine in self._begin_close(seconds / 2):
             engine.left.wait(max(0.0, until - self.clock.now()))
         self._end_close()
 
@@ -204,7 +208,7 @@ _sessions: weakref.WeakSet[BaseSession] = weakref.WeakSet()
 
 def _close_all() -> None:
     for session in list(_sessions):
-        session._close_at_exit()  # noqa: SLF001 - the module's own class
+        session.close_within(EXIT_BOUND_S)
 
 
 atexit.register(_close_all)

@@ -49,8 +49,12 @@ class Clock(Protocol):
         """Return a new mailbox, to be read by one thread."""
         ...
 
+    def event(self) -> threading.Event:
+        """Return a new event for `wait`."""
+        ...
+
     def wait(self, event: threading.Event, timeout: float | None) -> bool:
-        """Wait for an event on a user's thread; whether it was set."""
+        """Wait on a user's thread for an event of this clock's; whether it was set."""
         ...
 
 
@@ -70,6 +74,10 @@ class SystemClock:
     def mailbox(self) -> Mailbox[T]:
         """Return a mailbox on a queue whose `put` is reentrant: finalizers may post."""
         return _QueueMailbox(self)
+
+    def event(self) -> threading.Event:
+        """Return an ordinary event."""
+        return threading.Event()
 
     def wait(self, event: threading.Event, timeout: float | None) -> bool:
         """Wait for an event."""

@@ -52,7 +52,7 @@ class Signal:
         """Wait on this thread, for `timeout` seconds at most; whether it has happened."""
         if self._is_set:
             return True
-        event = threading.Event()
+        event = self._clock.event()
         self.then(event.set)
         try:
             return self._clock.wait(event, timeout)

@@ -1,0 +1,58 @@
+"""Virtual time, on real engines: an hour takes milliseconds, and waits end when they would."""
+
+import time as real
+
+import pytest
+
+import rink
+from rink.core.schemes import rank_of
+
+
+def test_a_waiting_member_is_ranked_after_its_rebalance_delay(rink_time):
+    began = real.perf_counter()
+    one = rink.Rink(rink_time.session(), "g", name="one", initial_delay=3600).join()
+    rink_time.advance(61)
+    two = rink.Rink(rink_time.session(), "g", name="two", rebalance_delay=3600).join()
+    rink_time.advance(3599)
+    assert one.size == 1
+    rink_time.advance(2)
+    assert (one.size, two.rank) == (2, 1)
+    assert real.perf_counter() - began < 5
+
+
+def test_a_wait_ends_when_the_role_comes_without_waiting_for_real(rink_time):
+    one = rink.Rink(rink_time.session(), "g", name="one", initial_delay=1000).join()
+    one.wait_settled()
+    two = rink.Rink(rink_time.session(), "g", name="two", rebalance_delay=1000).join()
+    role = next(f"r{i}" for i in range(99) if rank_of(f"r{i}", 2) == 1)
+    before = rink_time.now()
+    with two.await_role(role) as held:
+        assert held.token > 0
+        assert 990 < rink_time.now() - before < 1010
+
+
+def test_a_wait_times_out_in_virtual_time(rink_time):
+    one = rink.Rink(rink_time.session(), "g", name="one", initial_delay=86_400).join()
+    role = one.await_role("leader")
+    two = rink.Rink(rink_time.session(), "g", name="two", rebalance_delay=86_400).join()
+    before = rink_time.now()
+    with pytest.raises(rink.RoleTimeout, match="does not rank this member yet"):
+        two.await_role("leader", timeout=3600)
+    assert rink_time.now() - before == pytest.approx(3600)
+    role.release()
+
+
+def test_a_member_that_is_cut_off_loses_its_roles_before_its_lease_ends(rink_time):
+    session = rink_time.session(ttl=60)
+    one = rink.Rink(session, "g", name="one").join()
+    role = one.await_role("leader")
+    session.etcd.cut()
+    rink_time.advance(40)
+    assert role.is_held
+    rink_time.advance(15)
+    assert role.lost.is_set()
+    assert not role.is_held
+    session.etcd.heal()
+    role.release()
+    with one.await_role("leader", timeout=120) as again:
+        assert again.token > role.token
