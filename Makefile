@@ -67,6 +67,14 @@ proto: ## generate rink/etcd/proto/*_pb2.py from the .proto, with tools in a ven
 	&& PATH=$$tools/bin:$$PATH $$tools/bin/python -m grpc_tools.protoc -I. --python_out=. --mypy_out=. \
 		rink/etcd/proto/rinketcd.proto
 
+.PHONY: wheel
+wheel: $(READY) ## build the wheel, and test it with the source out of the way
+	.ci/wheel
+
+.PHONY: ci
+ci: ## everything that must pass before a change lands
+	.ci/run
+
 .PHONY: clean
 clean: ## remove what was built
 	rm -rf $(VENV) dist build *.egg-info .mypy_cache .ruff_cache .hypothesis
