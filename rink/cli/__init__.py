@@ -1,1 +1,29 @@
-"""TODO."""
+"""The `rink` command: look at groups from outside, and run an etcd for development.
+
+Every command but `dev` reads only: none joins a group, takes a lease or writes a key.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+
+NEEDED = {"click", "rich"}
+"""What the extra `cli` brings."""
+
+
+def main() -> None:
+    """Run the command line: the entry point of `rink`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # names are unicode, a terminal may not be
+    try:
+        from rink.cli.commands import commands
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in NEEDED:
+            raise
+        print(
+            f"rink: the command line needs {error.name}: pip install 'rink[cli]'", file=sys.stderr
+        )
+        sys.exit(2)
+    commands(prog_name="rink")

@@ -1,0 +1,147 @@
+"""The commands: `status`, `groups`, `history`, `watch` and `dev`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rink.cli import dev as development
+from rink.cli import observe, render, watching
+from rink.cli.history import steps
+from rink.cli.look import look_at
+from rink.cli.options import Commands, Target, check_group, opened, until_ended, with_target
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="rink", prog_name="rink")
+def commands() -> None:
+    """Sticky, exclusive roles over etcd: look at groups, and run an etcd for development.
+
+    Every command but dev only reads: it joins no group and writes no key.
+    """
+
+
+@commands.command()
+@click.argument("group", required=False, callback=check_group)
+@_JSON
+@with_target
+def status(group: str | None, as_json: bool, target: Target) -> None:
+    """Show GROUP as it is now: its version, ranks, members, and what keeps it from being settled.
+
+    Without GROUP: list the groups, as `rink groups` does.
+    """
+    if group is None:
+        _list_groups(target, as_json)
+        return
+    with opened(target) as etcd:
+        view = observe.read(etcd, target.keys(group))
+    if observe.is_empty(view):
+        raise target.unknown(group)
+    look = look_at(view, group, target.prefix)
+    if as_json:
+        _write(look.as_json())
+    else:
+        render.console().print(render.show(look))
+
+
+@commands.command()
+@_JSON
+@with_target
+def groups(as_json: bool, target: Target) -> None:
+    """List the groups under the prefix."""
+    _list_groups(target, as_json)
+
+
+def _list_groups(target: Target, as_json: bool) -> None:
+    with opened(target) as etcd:
+        found = observe.read_groups(etcd, target.prefix)
+    looks = [look_at(view, group, target.prefix) for group, view in sorted(found.views.items())]
+    if as_json:
+        brief = [
+            {
+                "group": look.group,
+                "version": look.version,
+                "ranks": len(look.ranks),
+                "members": len(look.members),
+                "leader": look.leader,
+                "settled": look.settled,
+            }
+            for look in looks
+        ]
+        _write({"prefix": target.prefix, "revision": found.revision, "groups": brief,
+                "strays": list(found.strays)})  # fmt: skip
+    elif looks or found.strays:
+        render.console().print(render.show_groups(looks, found.strays))
+    else:
+        click.echo(f"no groups: the etcd at {target.where} has no key under {target.prefix!r}")
+
+
+@commands.command()
+@click.argument("group", callback=check_group)
+@click.option(
+    "--last",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="How many versions, the newest ones.",
+)
+@_JSON
+@with_target
+def history(group: str, last: int, as_json: bool, target: Target) -> None:
+    """Show the versions of GROUP: when, by whom, why, and which rank went from whom to whom.
+
+    etcd keeps the last hundred of them.
+    """
+    with opened(target) as etcd:
+        view = observe.read(etcd, target.keys(group))
+    if observe.is_empty(view):
+        raise target.unknown(group)
+    found = steps(view)[-last:]
+    if as_json:
+        versions = [step.as_json() for step in found]
+        _write({"group": group, "prefix": target.prefix, "revision": view.revision,
+                "versions": versions})  # fmt: skip
+    elif found:
+        render.console().print(render.show_history(found))
+    else:
+        click.echo(f"group {group!r} has no version yet")
+
+
+@commands.command()
+@click.argument("group", callback=check_group)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line for each event.")
+@click.option("--wait", is_flag=True, help="Wait for a group that does not exist yet.")
+@with_target
+def watch(group: str, as_json: bool, wait: bool, target: Target) -> None:
+    """Follow GROUP until Ctrl-C: what happens, above how it is now.
+
+    Where the output is no terminal: one JSON object a line for each event, as with --json.
+    """
+    with opened(target) as etcd, until_ended():
+        watching.watch(etcd, target, group, as_json=as_json, may_be_unknown=wait)
+
+
+@commands.command()
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="Where it listens; 0 is any free port.  [default: 2379, or a free one if that is taken]",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the data lies and stays; without it the data goes with the server.",
+)
+def dev(port: int | None, data_dir: Path | None) -> None:
+    """Run an etcd on this machine until Ctrl-C: for development, never for production."""
+    with until_ended():
+        development.run(port, data_dir)
+
+
+def _write(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2))

@@ -1,0 +1,86 @@
+"""`rink dev`: an etcd on this machine for as long as the command runs."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from pathlib import Path
+
+import click
+
+from rink.cli.options import without_test_etcd
+from rink.errors import ConfigError, EtcdUnavailable
+
+PORT = 2379
+"""Where a Session looks if nothing is set, so that nothing has to be."""
+
+LOOK_EVERY_S = 0.5
+
+
+def run(port: int | None, data_dir: Path | None) -> None:
+    """Run etcd until the caller is interrupted.
+
+    Raises:
+        ConfigError: the port is taken, the folder cannot be used, or there is no etcd.
+        EtcdUnavailable: etcd did not start, or ended by itself.
+    """
+    from rink.testing import local_etcd  # nothing else here needs it
+
+    without_test_etcd()
+    url = f"http://127.0.0.1:{_choose(port)}"
+    arguments = (
+        # The last of two wins: the folder's own port is for tests, which want each a different one.
+        f"--listen-client-urls={url}",
+        f"--advertise-client-urls={url}",
+        "--auto-compaction-retention=1",  # hours
+    )
+    with contextlib.ExitStack() as stack:
+        try:
+            server = local_etcd(data_dir=data_dir, fsync=data_dir is not None, extra_args=arguments)
+            node = stack.enter_context(server)
+        except OSError as error:
+            raise ConfigError(f"{error.filename or data_dir}: {error.strerror}") from error
+        stack.callback(node.stop)  # in order, as the data may be wanted again
+        _greet(url, data_dir)
+        never = threading.Event()
+        while not never.wait(LOOK_EVERY_S):
+            if not node.is_running:
+                raise EtcdUnavailable(f"etcd has ended by itself; it said:\n{node.log_tail()}")
+
+
+def _greet(url: str, data_dir: Path | None) -> None:
+    data = (
+        f"Its data lies in {data_dir} and stays there."
+        if data_dir
+        else "Its data goes when it ends; --data-dir keeps it."
+    )
+    click.echo(
+        f"etcd runs at {url}, for development only: one server, no password, no TLS.\n"
+        f"{data} Ctrl-C ends it. In another terminal:\n\n"
+        f"    export RINK_ETCD={url}\n"
+    )
+
+
+def _choose(port: int | None) -> int:
+    """Return the port asked for, where it is free; the usual one or any other where none is."""
+    if port:
+        if not _is_free(port):
+            raise ConfigError(f"port {port} of 127.0.0.1 is taken; --port 0 takes a free one")
+        return port
+    if port is None and _is_free(PORT):
+        return PORT
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        free: int = probe.getsockname()[1]
+        return free
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

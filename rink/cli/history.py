@@ -1,0 +1,109 @@
+"""What each version changed, from the versions that etcd keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from rink.core.values import Proclaimed, Version
+from rink.core.view import View
+
+
+@attrs.frozen
+class Move:
+    """A rank (a number) or a pinned role that another member has now; None is nobody."""
+
+    what: int | str
+    before: str | None
+    after: str | None
+
+    def __str__(self) -> str:
+        what = f"rank {self.what}" if isinstance(self.what, int) else f"pin {self.what}"
+        return f"{what}: {self.before or '–'} → {self.after or '–'}"
+
+
+@attrs.frozen
+class Changed:
+    """What is different from one version to the next."""
+
+    ranks: tuple[Move, ...]
+    pins: tuple[Move, ...]
+    size_before: int
+    size_after: int
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        """Ranks, then pins."""
+        return self.ranks + self.pins
+
+
+@attrs.frozen
+class Step:
+    """A version with what it changed; None where the one before it is not there to compare with."""
+
+    entry: Proclaimed
+    changed: Changed | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values; every key is always there."""
+        version = self.entry.version
+        return {
+            "number": self.entry.number,
+            "proclaimed": version.proclaimed if version else "",
+            "by": version.by if version else "",
+            "because": list(version.because) if version else [],
+            "ranks": list(version.ranks) if version else [],
+            "scheme": version.scheme if version else "",
+            "pins": dict(version.pins) if version else {},
+            "token_base": version.token_base if version else 0,
+            "changed": changed_json(self.changed),
+            "problem": self.entry.problem,
+        }
+
+
+def changed_json(changed: Changed | None) -> dict[str, Any] | None:
+    """Return what changed as plain JSON values."""
+    if changed is None:
+        return None
+    return {
+        "ranks": [{"rank": m.what, "before": m.before, "after": m.after} for m in changed.ranks],
+        "pins": [{"role": m.what, "before": m.before, "after": m.after} for m in changed.pins],
+        "size_before": changed.size_before,
+        "size_after": changed.size_after,
+    }
+
+
+def steps(view: View) -> list[Step]:
+    """Return every version that is kept, oldest first."""
+    return [step(view, number) for number in sorted(view.versions)]
+
+
+def step(view: View, number: int) -> Step:
+    """Return one version with what it changed."""
+    entry = view.versions[number]
+    before = view.versions.get(number - 1)
+    was = before.version if before else None
+    if number == 1 and entry.version is not None:
+        was = Version(number=0, ranks=(), scheme=entry.version.scheme)
+    if was is None or entry.version is None:
+        return Step(entry, None)
+    return Step(entry, change(was, entry.version))
+
+
+def change(before: Version, after: Version) -> Changed:
+    """Compare two versions."""
+    longest = max(len(before.ranks), len(after.ranks))
+    pairs = zip(_padded(before.ranks, longest), _padded(after.ranks, longest), strict=True)
+    roles = sorted(before.pins.keys() | after.pins.keys())
+    pinned = [Move(role, before.pins.get(role), after.pins.get(role)) for role in roles]
+    return Changed(
+        ranks=tuple(Move(rank, old, new) for rank, (old, new) in enumerate(pairs) if old != new),
+        pins=tuple(move for move in pinned if move.before != move.after),
+        size_before=len(before.ranks),
+        size_after=len(after.ranks),
+    )
+
+
+def _padded(ranks: tuple[str, ...], size: int) -> list[str | None]:
+    return [*ranks, *[None] * (size - len(ranks))]

@@ -1,0 +1,228 @@
+"""What one look at a group shows: a frozen value that text, JSON and the live view all read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from typing import Any
+
+import attrs
+
+from rink.core import schemes
+from rink.core.leader import is_settled
+from rink.core.placement import Placement
+from rink.core.values import Member, Record, Request, Share, Version, Wish
+from rink.core.view import View, shares_of
+from rink.status import MemberStatus, members_of
+
+NAMED = 5
+"""How many names of a list are written out in a sentence."""
+
+
+@attrs.frozen
+class InTheWay:
+    """A member that keeps the group from being settled, and why."""
+
+    member: str
+    why: str
+
+
+@attrs.frozen
+class Look:
+    """A group as of etcd revision `revision`.
+
+    `version` is 0 before the first one. `settled` is None where it cannot be told from here: the
+    group has pins, and a custom scheme which this process does not know. `absent` lists who has a
+    rank but no live record; `settings_differ` maps a setting to its values and who has which.
+    """
+
+    group: str
+    prefix: str
+    revision: int
+    version: int
+    ranks: tuple[str, ...]
+    scheme: str
+    pins: Mapping[str, str]
+    token_base: int
+    because: tuple[str, ...]
+    by: str
+    proclaimed: str
+    versions_kept: int
+    leader: str | None
+    settled: bool | None
+    in_the_way: tuple[InTheWay, ...]
+    members: tuple[MemberStatus, ...]
+    absent: tuple[str, ...]
+    settings: Mapping[str, Mapping[str, Any]]
+    settings_differ: Mapping[str, Mapping[str, tuple[str, ...]]]
+    requests: tuple[str, ...]
+    problems: tuple[tuple[str, str], ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values; every key is always there."""
+        fields: dict[str, Any] = plain(attrs.asdict(self, value_serializer=_sorted_set))
+        settings = fields.pop("settings")
+        for member in fields["members"]:
+            member |= settings.get(member["name"], {})
+            member["leads"] = member["name"] == self.leader
+        fields["problems"] = [{"key": key, "problem": what} for key, what in self.problems]
+        return fields
+
+
+def plain(value: Any) -> Any:
+    """Return a value made of JSON's own types."""
+    match value:
+        case Mapping():
+            return {str(key): plain(one) for key, one in value.items()}
+        case list() | tuple():
+            return [plain(one) for one in value]
+        case _:
+            return value
+
+
+def _sorted_set(_: Any, __: Any, value: Any) -> Any:
+    return sorted(value) if isinstance(value, Set) else value
+
+
+def look_at(view: View, group: str, prefix: str) -> Look:
+    """Put together what a view shows."""
+    version = view.version
+    ranks = version.ranks if version else ()
+    way = in_the_way(view)
+    live = {member.name for member in view.by_age}
+    settings = {
+        member.name: _settings(member.record) for member in view.by_age if member.record is not None
+    }
+    return Look(
+        group=group,
+        prefix=prefix,
+        revision=view.revision,
+        version=view.newest.number if view.newest else 0,
+        ranks=ranks,
+        scheme=version.scheme if version else "",
+        pins=dict(version.pins) if version else {},
+        token_base=version.token_base if version else 0,
+        because=version.because if version else (),
+        by=version.by if version else "",
+        proclaimed=version.proclaimed if version else "",
+        versions_kept=len(view.versions),
+        leader=view.leader.name if view.leader else None,
+        settled=settled(view),
+        in_the_way=way,
+        members=members_of(view.by_age, ranks),
+        absent=tuple(name for name in ranks if name not in live),
+        settings=settings,
+        settings_differ=_differences(settings),
+        requests=tuple(
+            wish_text(asked.request)
+            for asked in sorted(view.requests.values(), key=lambda asked: asked.mod_revision)
+            if asked.request is not None
+        ),
+        problems=problems_of(view),
+    )
+
+
+def settled(view: View) -> bool | None:
+    """Whether every live member lives by the newest version; None where that cannot be told."""
+    if view.version is None:
+        return False
+    if _can_place(view.version):
+        return is_settled(view, shares_of(view.version, Placement().rank))
+    return None if not in_the_way(view) else False
+
+
+def in_the_way(view: View) -> tuple[InTheWay, ...]:
+    """Return every live member that keeps the group from being settled, oldest first."""
+    version = view.version
+    if version is None:
+        return ()
+    sure = _can_place(version)
+    owned = shares_of(version, Placement().rank)
+    found = [(m.name, _why(m, owned.get(m.name), version.number, sure)) for m in view.by_age]
+    return tuple(InTheWay(name, why) for name, why in found if why)
+
+
+def _can_place(version: Version) -> bool:
+    return not version.pins or schemes.can_follow(version.scheme)
+
+
+def _why(member: Member, share: Share | None, number: int, sure: bool) -> str:
+    record = member.record
+    if record is None:
+        return f"its record {member.problem}, so it claims every role"
+    why = []
+    if record.draining:
+        why.append(f"has not let go of {some(record.draining)}")
+    # Pins cannot be placed by a scheme that is not known here: only ranks are compared then.
+    claims = [one if sure else _bare(one) for one in record.shares]
+    if share is not None and share not in claims:
+        why.append(f"has not taken up rank {share.rank} of {share.size} (version {number})")
+    why += [_still_claims(one, share) for one in claims if one != share]
+    return ", ".join(dict.fromkeys(why))
+
+
+def _bare(share: Share) -> Share:
+    return attrs.evolve(share, gained=frozenset(), taken=frozenset())
+
+
+def _still_claims(old: Share, share: Share | None) -> str:
+    text = f"still claims rank {old.rank} of {old.size}"
+    if share is None or (old.rank, old.size) != (share.rank, share.size):
+        return text
+    if old.scheme != share.scheme:
+        return f"{text} by scheme {old.scheme}"
+    return f"{text} with the pins of an earlier version"
+
+
+def problems_of(view: View) -> tuple[tuple[str, str], ...]:
+    """Return every key that is unreadable, clutter, or a record without a lease."""
+    unbound = [
+        (f"members/{member.name}", "has no lease: it claims and leads nothing")
+        for member in view.members.values()
+        if not member.lease
+    ]
+    return tuple(sorted({*view.problems, *unbound}))
+
+
+def wish_text(request: Request) -> str:
+    """Say what an operator asked for."""
+    match request.wish:
+        case Wish.PIN:
+            return f"pin {request.role} to {request.member}"
+        case Wish.UNPIN:
+            return f"unpin {request.role}"
+        case Wish.TOKEN_BASE:
+            return f"raise the token base to {request.token_base}"
+
+
+def some(names: tuple[str, ...]) -> str:
+    """Write out a few names and count the rest."""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def _settings(record: Record) -> dict[str, Any]:
+    return {
+        "ttl": record.ttl,
+        "rebalance_delay": record.rebalance_delay,
+        "schemes": list(record.schemes),
+        "incarnation": record.incarnation,
+    }
+
+
+def _differences(
+    settings: Mapping[str, Mapping[str, Any]],
+) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Return the settings that are not the same everywhere: value -> members, commonest first."""
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    for setting in ("ttl", "rebalance_delay", "schemes"):
+        who: dict[str, list[str]] = {}
+        for name, values in settings.items():
+            who.setdefault(_text(values[setting]), []).append(name)
+        if len(who) > 1:
+            by_count = sorted(who.items(), key=lambda item: -len(item[1]))
+            found[setting] = {value: tuple(names) for value, names in by_count}
+    return found
+
+
+def _text(value: Any) -> str:
+    return ", ".join(value) if isinstance(value, list) else f"{value:g}"

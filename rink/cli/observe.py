@@ -1,0 +1,178 @@
+"""A group seen from outside: its view, read once or followed, without being a member.
+
+No lease, no record, no write. Following is the engine's own `Follower`, driven from here; the one
+thing added is asking now and then whether etcd is still there, since a watch that waits out an
+outage says nothing, and a display that stands still looks like a group in which nothing happens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from rink.core import keys as names
+from rink.core.events import Changed, Event, HistoryChanged, Listed, ListFailed
+from rink.core.keys import Keys
+from rink.core.view import View
+from rink.engine.calls import Calls
+from rink.engine.clock import Clock, Mailbox
+from rink.engine.follower import Follower, read_entry
+from rink.errors import EtcdClusterChanged, RinkError
+from rink.etcd.api import Etcd, KeyValue
+
+
+@attrs.frozen
+class Trouble:
+    """Why the view may be out of date from now on; an empty text says that it is not any more."""
+
+    text: str
+
+
+def read(etcd: Etcd, keys: Keys) -> View:
+    """Read a group once.
+
+    Raises:
+        EtcdError: no answer, or refused.
+    """
+    found = etcd.range(keys.root, keys.end)
+    return View.listed(found.header.revision, [read_entry(keys, kv) for kv in found.kvs])
+
+
+def is_empty(view: View) -> bool:
+    """Whether there is no key at all: no such group."""
+    return not (view.members or view.versions or view.requests or view.clutter)
+
+
+@attrs.frozen
+class Groups:
+    """Every group under a prefix by name, and the keys there that belong to none."""
+
+    revision: int
+    views: Mapping[str, View]
+    strays: tuple[str, ...]
+
+
+def read_groups(etcd: Etcd, prefix: str) -> Groups:
+    """Read all groups under a prefix, with one request.
+
+    Raises:
+        EtcdError: no answer, or refused.
+    """
+    root = prefix.encode()
+    found = etcd.range(root, root[:-1] + b"0")
+    revision = found.header.revision
+    segments: dict[bytes, list[KeyValue]] = {}
+    for kv in found.kvs:
+        segments.setdefault(kv.key.removeprefix(root).partition(b"/")[0], []).append(kv)
+    views: dict[str, View] = {}
+    strays: list[str] = []
+    for segment, kvs in segments.items():
+        group = names.decode(segment.decode(errors="replace"))
+        keys = Keys.of(prefix, group) if group is not None else Keys(root)
+        view = View.listed(revision, [read_entry(keys, kv) for kv in kvs])
+        if group is None or len(view.clutter) == len(kvs):
+            strays += [kv.key.decode(errors="backslashreplace") for kv in kvs]
+        else:
+            views[group] = view
+    return Groups(revision, views, tuple(strays))
+
+
+@contextlib.contextmanager
+def following(
+    etcd: Etcd, keys: Keys, clock: Clock, quiet_s: float
+) -> Iterator[Iterator[View | Trouble]]:
+    """Follow a group: an endless iterator of views, and of what keeps them from being current.
+
+    Args:
+        etcd: where it lies.
+        keys: the group's.
+        clock: what is waited on.
+        quiet_s: after so many seconds without a word, etcd is asked whether it is there.
+
+    Raises:
+        EtcdError: from the iterator, where the group could not be read the first time. What
+            happens later is waited out, and told as `Trouble`.
+    """
+    calls = Calls(clock)
+    mailbox: Mailbox[Event] = clock.mailbox()
+    follower = Follower(etcd, keys, calls, clock, mailbox.put)
+    follower.start()
+    try:
+        yield _Following(etcd, keys, clock, quiet_s, mailbox, follower).run()
+    finally:
+        follower.close()
+        calls.close()
+
+
+@attrs.define
+class _Following:
+    etcd: Etcd
+    keys: Keys
+    clock: Clock
+    quiet_s: float
+    mailbox: Mailbox[Event]
+    follower: Follower
+    view: View | None = None
+    trouble: str = ""
+
+    def run(self) -> Iterator[View | Trouble]:
+        while True:
+            events = self.mailbox.take(self._until())
+            for event in events:
+                yield from self._take(event)
+            wake_at = self.follower.wake_at
+            if wake_at is not None and wake_at <= self.clock.now():
+                self.follower.start()
+            elif not events:
+                yield from self._probe()
+
+    def _until(self) -> float:
+        quiet = self.clock.now() + self.quiet_s
+        return quiet if self.follower.wake_at is None else min(quiet, self.follower.wake_at)
+
+    def _take(self, event: Event) -> Iterator[View | Trouble]:
+        match event:
+            case Listed(revision, entries):
+                self.view = View.listed(revision, entries)
+                yield from self._is(self.view)
+            case Changed(revision, changes) if self.view is not None:
+                self.view = self.view.changed(revision, changes)
+                yield from self._is(self.view)
+            case HistoryChanged(because):
+                self.follower.start()
+                yield from self._is_troubled(because)
+            case ListFailed(error):
+                if self.view is None:
+                    raise error
+                self.follower.restart_soon()
+                yield from self._is_troubled(str(error))
+            case _:
+                pass  # a nudge only wakes
+
+    def _probe(self) -> Iterator[View | Trouble]:
+        if self.view is None:
+            return  # the first list is under way, and fails by itself
+        try:
+            self.etcd.range(self.keys.root)
+        except EtcdClusterChanged as error:
+            # The client tells it once; whether the watch was told too, the new list is right.
+            yield from self._take(HistoryChanged(str(error)))
+        except RinkError as error:
+            yield from self._is_troubled(str(error))
+        else:
+            if self.trouble and self.follower.wake_at is None:
+                yield from self._is(None)
+
+    def _is(self, view: View | None) -> Iterator[View | Trouble]:
+        if self.trouble:
+            self.trouble = ""
+            yield Trouble("")
+        if view is not None:
+            yield view
+
+    def _is_troubled(self, text: str) -> Iterator[Trouble]:
+        if not self.trouble:
+            yield Trouble(text)
+        self.trouble = text

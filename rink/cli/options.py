@@ -1,0 +1,202 @@
+"""What the commands have in common: which etcd, which errors end them, and what ends them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import attrs
+import click
+
+from rink.core.keys import Keys, check_name
+from rink.engine.clock import SYSTEM, Clock
+from rink.errors import ConfigError, RinkError, StateError
+from rink.etcd.api import Etcd
+from rink.etcd.client import Client
+from rink.settings import check_endpoints, check_prefix
+
+QUIET_S = 5.0
+"""Without a word from etcd for so long, `watch` asks whether it is still there."""
+
+
+@attrs.frozen(kw_only=True)
+class Target:
+    """Which etcd, how to reach it, and under which prefix the groups lie."""
+
+    endpoints: str | None
+    prefix: str
+    user: str | None
+    password: str | None = attrs.field(repr=False)
+    ca: str | None
+    cert: str | None
+    key: str | None
+    timeout: float
+
+    @property
+    def where(self) -> str:
+        """The endpoints, for messages."""
+        return ", ".join(check_endpoints(self.endpoints))
+
+    def keys(self, group: str) -> Keys:
+        """The keys of a group."""
+        return Keys.of(self.prefix, group)
+
+    def unknown(self, group: str) -> StateError:
+        """The error of a group that has no keys."""
+        return StateError(
+            f"there is no group {group!r}: the etcd at {self.where} has no key under "
+            f"{self.keys(group).root.decode()!r} (`rink groups` lists those there are)"
+        )
+
+
+def connect(target: Target) -> Etcd:
+    """Make a client of a real etcd; nothing is opened yet."""
+    return Client(
+        check_endpoints(target.endpoints),
+        timeout=target.timeout,
+        user=target.user,
+        password=target.password,
+        ca=target.ca,
+        cert=target.cert,
+        key=target.key,
+    )
+
+
+@attrs.frozen
+class Outside:
+    """What the commands use of the world. Tests put theirs in its place, as click's `obj`."""
+
+    connect: Callable[[Target], Etcd] = connect
+    clock: Clock = SYSTEM
+    quiet_s: float = QUIET_S
+
+
+def outside() -> Outside:
+    """Return what this run uses of the world."""
+    given = click.get_current_context().obj
+    return given if isinstance(given, Outside) else Outside()
+
+
+@contextlib.contextmanager
+def opened(target: Target) -> Iterator[Etcd]:
+    """Have a client for as long as the `with` lasts; settings that cannot be used are usage."""
+    try:
+        etcd = outside().connect(target)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    try:
+        yield etcd
+    finally:
+        etcd.close()
+
+
+def _check_prefix(_: click.Context, __: click.Parameter, value: str) -> str:
+    try:
+        return check_prefix(value)
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def check_group(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """Refuse what can be no group's name; for the GROUP argument."""
+    try:
+        return None if value is None else check_name("group", value)
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+_OPTIONS = (
+    click.option(
+        "--endpoints",
+        envvar="RINK_ETCD",
+        show_envvar=True,
+        help="Where etcd answers, separated by commas.  [default: http://127.0.0.1:2379]",
+    ),
+    click.option(
+        "--prefix",
+        default="rink/",
+        show_default=True,
+        callback=_check_prefix,
+        help="What every key begins with.",
+    ),
+    click.option("--user", envvar="RINK_ETCD_USER", show_envvar=True, help="The etcd user."),
+    click.option(
+        "--password",
+        envvar="RINK_ETCD_PASSWORD",
+        show_envvar=True,
+        help="Its password; better given by the environment, since others see a command's line.",
+    ),
+    click.option("--ca", help="PEM file of who signed the servers' certificates."),
+    click.option("--cert", help="PEM file of a client certificate."),
+    click.option("--key", help="PEM file of its key."),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        default=5.0,
+        show_default=True,
+        help="Seconds for each request to etcd.",
+    ),
+)
+
+
+def with_target(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say which etcd, as one argument `target`."""
+
+    @functools.wraps(function)
+    def packed(*args: Any, **given: Any) -> Any:
+        fields = {field.name: given.pop(field.name) for field in attrs.fields(Target)}
+        return function(*args, target=Target(**fields), **given)
+
+    for option in reversed(_OPTIONS):
+        packed = option(packed)
+    return packed
+
+
+class Failed(click.ClickException):
+    """An error of Rink's, shown as one line without a traceback; the exit status is 1."""
+
+    def show(self, file: Any = None) -> None:
+        """Say it on stderr."""
+        click.echo(f"rink: {self.format_message()}", file=file, err=True)
+
+
+class Commands(click.Group):
+    """A group of commands in which no error of Rink's is ever a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except RinkError as error:
+            raise Failed(str(error)) from error
+
+
+@contextlib.contextmanager
+def until_ended() -> Iterator[None]:
+    """Run the body until Ctrl-C or SIGTERM, either of which ends it in order.
+
+    SIGINT is set too: a shell without job control starts what ends in `&` with SIGINT ignored.
+    """
+
+    def end(_: int, __: Any) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {one: signal.signal(one, end) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def without_test_etcd() -> None:
+    """Forget RINK_TEST_ETCD, with which `rink.testing` would hand out that server instead."""
+    os.environ.pop("RINK_TEST_ETCD", None)

@@ -1,0 +1,221 @@
+"""How a look, a history and a list of groups are shown to people, with rich.
+
+Names come from etcd, where anybody may have written them: they go through `clean` and into `Text`,
+never into markup.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from rink.cli.history import Step
+from rink.cli.look import Look, some
+from rink.status import MemberStatus
+
+PIPE_WIDTH = 160
+"""Columns where there is no terminal to ask; tables take no more than they need."""
+
+MOVES_SHOWN = 8
+
+
+def console() -> Console:
+    """Make a console on stdout as it is now."""
+    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, emoji=False)
+
+
+def clean(text: str) -> str:
+    """Escape what is not printable: a name must not move a terminal's cursor."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
+    )
+
+
+def when(stamp: str) -> str:
+    """Shorten a wall-clock time to seconds, in UTC; what cannot be read is shown as it is."""
+    try:
+        at = datetime.fromisoformat(stamp)
+    except ValueError:
+        return clean(stamp) or "–"
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z" if at.tzinfo else clean(stamp)
+
+
+def names(found: Mapping[str, str]) -> str:
+    """Write labels out, `key=value`."""
+    return clean(" ".join(f"{key}={value}" for key, value in found.items()))
+
+
+def table(*columns: str) -> Table:
+    """Make a table in the common style; columns that begin with `>` are of numbers."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    for column in columns:
+        is_number = column.startswith(">")
+        made.add_column(
+            column.removeprefix(">"),
+            justify="right" if is_number else "left",
+            no_wrap=is_number,
+            overflow="fold",
+        )
+    return made
+
+
+# ── one group ────────────────────────────────────────────────────────────────────────────────────
+
+
+def show(look: Look, rows: int | None = None) -> RenderableType:
+    """Show a group; at most `rows` lines of members, those that matter most first."""
+    return Group(
+        _head(look),
+        Padding(_because(look), (0, 0, 0, 2)),
+        _members(look, rows),
+        *_foot(look),
+    )
+
+
+def _head(look: Look) -> Text:
+    head = Text.assemble((clean(look.group), "bold"), "  ")
+    if look.version:
+        size = f"{len(look.ranks)} rank" + "s" * (len(look.ranks) != 1)
+        facts = [f"version {look.version}", size, look.scheme or "unreadable"]
+    else:
+        facts = ["no version yet"]
+    facts.append(f"{clean(look.leader)} leads" if look.leader else "nobody leads")
+    head.append(clean(" · ".join(facts)) + " · ")
+    return head + _settled(look)
+
+
+def _settled(look: Look) -> Text:
+    if not look.members:
+        return Text("nobody is here", "yellow")
+    if look.settled is None:
+        return Text("cannot tell whether settled: it has pins, by a scheme unknown here", "yellow")
+    return Text("settled", "green") if look.settled else Text("not settled", "bold yellow")
+
+
+def _because(look: Look) -> Text:
+    if not look.version:
+        return Text(f"revision {look.revision}", "dim")
+    causes = clean("; ".join(look.because)) or "no cause given"
+    by = f"by {clean(look.by)} at {when(look.proclaimed)}"
+    return Text(f"{by} because {causes} · revision {look.revision}", "dim")
+
+
+def _members(look: Look, rows: int | None) -> RenderableType:
+    made = table(">rank", "member", "state", ">version", "drains", "joined", "labels")
+    lines = _lines(look)
+    hidden = 0 if rows is None else max(0, len(lines) - rows)
+    for line in lines[: len(lines) - hidden]:
+        made.add_row(*line)
+    if hidden:
+        made.add_row("", Text(f"… and {hidden} more", "dim"))
+    return made
+
+
+def _lines(look: Look) -> list[tuple[Text | str, ...]]:
+    """Ranked members by rank, with those that are gone; then those that wait, oldest first."""
+    by_name = {member.name: member for member in look.members}
+    ranked = [
+        _line(look, by_name[name])
+        if name in by_name
+        else (str(rank), clean(name), Text("gone, rank kept", "red"))
+        for rank, name in enumerate(look.ranks)
+    ]
+    return ranked + [_line(look, member) for member in look.members if member.rank is None]
+
+
+def _line(look: Look, member: MemberStatus) -> tuple[Text | str, ...]:
+    return (
+        "–" if member.rank is None else str(member.rank),
+        Text(clean(member.name), "bold" if member.name == look.leader else ""),
+        _state(look, member),
+        str(member.version or "–"),
+        clean(some(member.draining)),
+        when(member.joined),
+        names(member.labels),
+    )
+
+
+def _state(look: Look, member: MemberStatus) -> Text:
+    leads = ", leads" if member.name == look.leader else ""
+    if member.phase == "active" and member.rank is None:
+        delay = f" ({member.rebalance_delay:g} s)" if member.rebalance_delay is not None else ""
+        return Text(f"waiting{delay}{leads}", "cyan")
+    style = {"active": "", "leaving": "yellow"}.get(member.phase, "bold red")
+    return Text(member.phase + leads, style)
+
+
+def _foot(look: Look) -> Iterable[RenderableType]:
+    lines: list[tuple[str, str, str]] = [
+        ("in the way", f"{one.member}: {one.why}", "yellow") for one in look.in_the_way
+    ]
+    lines += [("pin", f"{role} → {member}", "") for role, member in sorted(look.pins.items())]
+    lines += [("token base", str(look.token_base), "")] if look.token_base else []
+    lines += [("asked for", wish, "") for wish in look.requests]
+    for setting, values in look.settings_differ.items():
+        each = "; ".join(f"{value} ({some(who)})" for value, who in values.items())
+        lines.append(("settings differ", f"{setting} {each}", "yellow"))
+    lines += [("problem", f"{key} {what}", "red") for key, what in look.problems]
+    if lines:
+        made = Table.grid(padding=(0, 2, 0, 0))
+        made.add_column(no_wrap=True)
+        made.add_column(overflow="fold")
+        for title, text, style in lines:
+            made.add_row(Text(title, "bold"), Text(clean(text), style))
+        yield made
+
+
+# ── versions, and groups ─────────────────────────────────────────────────────────────────────────
+
+
+def show_history(steps: list[Step]) -> RenderableType:
+    """Show versions, oldest first, so that the newest stands where the eye is."""
+    made = table(">version", "proclaimed", "by", "because", "what changed")
+    for step in steps:
+        version = step.entry.version
+        if version is None:
+            made.add_row(str(step.entry.number), Text(clean(step.entry.problem), "red"))
+            continue
+        made.add_row(
+            str(version.number),
+            when(version.proclaimed),
+            clean(version.by),
+            "\n".join(clean(cause) for cause in version.because),
+            _changed(step, len(version.ranks)),
+        )
+    return made
+
+
+def _changed(step: Step, size: int) -> Text:
+    if step.changed is None:
+        return Text(f"{size} ranks; the version before is not kept", "dim")
+    moves = [clean(str(move)) for move in step.changed.moves]
+    hidden = len(moves) - MOVES_SHOWN
+    if hidden > 1:
+        moves[MOVES_SHOWN:] = [f"… and {hidden} more"]
+    return Text("\n".join(moves)) if moves else Text("no rank", "dim")
+
+
+def show_groups(looks: list[Look], strays: tuple[str, ...]) -> RenderableType:
+    """Show the groups under a prefix, a line each."""
+    made = table("group", ">version", ">ranks", ">members", "leader", "state")
+    for look in looks:
+        made.add_row(
+            Text(clean(look.group), "bold"),
+            str(look.version or "–"),
+            str(len(look.ranks)),
+            str(len(look.members)),
+            clean(look.leader or "–"),
+            _settled(look),
+        )
+    if not strays:
+        return made
+    return Group(made, Text(f"not keys of a group: {clean(some(strays))}", "yellow"))
