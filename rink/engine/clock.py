@@ -14,8 +14,8 @@ from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 
-LONGEST_WAIT_S = 1.0
-"""A wait is cut into pieces: after a suspend the pieces end, the whole would go on (see `now`)."""
+LONGEST_WAIT_S = 3600.0
+"""Waits are cut into pieces: a queue takes no timeout of years."""
 
 
 class Mailbox(Protocol[T]):
@@ -95,9 +95,8 @@ class _QueueMailbox(Generic[T]):
     def take(self, until: float | None) -> list[T]:
         items: list[T] = []
         while not items:
-            left = LONGEST_WAIT_S if until is None else until - self._clock.now()
             try:
-                items.append(self._queue.get(timeout=max(0.0, min(left, LONGEST_WAIT_S))))
+                items.append(self._queue.get(timeout=self._left(until)))
             except queue.Empty:
                 if until is not None and self._clock.now() >= until:
                     return []
@@ -106,6 +105,11 @@ class _QueueMailbox(Generic[T]):
                 items.append(self._queue.get_nowait())
         except queue.Empty:
             return items
+
+    def _left(self, until: float | None) -> float | None:
+        if until is None:
+            return None
+        return max(0.0, min(until - self._clock.now(), LONGEST_WAIT_S))
 
     def close(self) -> None:
         pass

@@ -19,6 +19,7 @@ from rink.etcd.api import Etcd, KeepAliveAnswer, KeepAlives
 RENEWALS_PER_TTL = 6
 RECHECK_S = 0.05
 LONGEST_WAIT_S = 1.0
+"""After the machine was suspended, waits go on for what was left of them, but time has passed."""
 
 
 class Tenant(Protocol):
