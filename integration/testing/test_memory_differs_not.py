@@ -226,6 +226,8 @@ def real():
         yield client
 
 
+# The client's threads draw the jitter of their pauses from `random` while Hypothesis generates.
+@pytest.mark.filterwarnings("ignore:Do not use the .random. module inside strategies")
 @settings(
     max_examples=100,
     deadline=None,

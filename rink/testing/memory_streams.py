@@ -7,6 +7,7 @@ between streams it is the caller's to choose.
 
 from __future__ import annotations
 
+import abc
 import logging
 import threading
 from collections import deque
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 M = TypeVar("M")
 
 
-class MemoryStream(Generic[M]):
+class MemoryStream(abc.ABC, Generic[M]):
     """A stream of messages to one client.
 
     Attributes:
@@ -95,9 +96,9 @@ class MemoryStream(Generic[M]):
     def _take(self) -> M:
         return self._inbox.popleft()
 
+    @abc.abstractmethod
     def _failed(self, error: Exception) -> None:
         """The user's function raised."""
-        raise NotImplementedError
 
     def _run(self) -> None:
         while True:
