@@ -86,6 +86,7 @@ class Leader:
             self.proclaiming = drafted.version.number
             after = view.newest.mod_revision if view.newest else 0
             effects.append(Proclaim(drafted.version, me.create_revision, after, drafted.requests))
+            return effects, None  # its answer comes first
         return effects, drafted.wake_at
 
     def _report(self, drafted: Draft) -> list[Effect]:

@@ -88,6 +88,8 @@ class Living:
         if self.name not in view.members:
             writer.freed()
             return
+        if not self.wants_lease:
+            return
         if now >= self._report_at:
             self._report_at = now + REPORT_EVERY_S
             text = f"member {self.name!r} waits to join: {describe(other)} still has its name"

@@ -164,7 +164,7 @@ def test_a_field_of_a_later_rink_is_passed_over():
         "versions/7",
         "versions/0000000000000000",
         "versions/00000000000000007",
-        "versions/０００００００００００００００７",
+        "versions/" + "\uff10" * 15 + "\uff17",
         "requests/",
         "locks/a",
     ],
