@@ -173,7 +173,9 @@ class BaseRink(Generic[R]):
         return engine
 
     def _closed(self) -> ClosedError:
-        return ClosedError(f"group {self.group!r} has been left by member {self.name!r}")
+        text = f"group {self.group!r} has been left by member {self.name!r}"
+        failure = self._opened.failure if self._opened else None
+        return ClosedError(f"{text}: its engine failed: {failure!r}" if failure else text)
 
     # ── what is known of the group ───────────────────────────────────────────────────────────
 
@@ -218,7 +220,7 @@ class BaseRink(Generic[R]):
         """Return everything that is known here, as one frozen value."""
         engine = self._engine
         with engine.lock:
-            return status_of(engine.node, self.group, engine.clock.now())
+            return status_of(engine.node, self.group, engine.clock)
 
     # ── waiting: what the faces share ────────────────────────────────────────────────────────
 
@@ -236,9 +238,14 @@ class BaseRink(Generic[R]):
             raise engine.join_error
 
     def _is_settled(self) -> bool:
+        """Whether the group is settled and, where this member is ranked, it may take its roles.
+
+        The watch may show the own record before the transaction that wrote it is answered.
+        """
         engine = self._engine
         with engine.lock:
-            return engine.node.is_settled
+            is_open = not self._table.gate.closed_because or engine.node.share is None
+            return engine.node.is_settled and is_open and not engine.left.is_set()
 
     def _still_leaving(self) -> str:
         """Say what a leave that takes long is waiting for."""
@@ -259,7 +266,8 @@ class BaseRink(Generic[R]):
         engine = self._engine
         wait = Wait(name, Signal(engine.clock))
         with engine.lock:
-            if not (engine.node.living.serves or engine.node.living.wants_lease):
+            living = engine.node.living
+            if engine.left.is_set() or not (living.serves or living.wants_lease):
                 raise self._closed()
             self._table.want(wait)
         engine.nudge()

@@ -9,6 +9,7 @@ import attrs
 from rink.core.node import Node
 from rink.core.values import Member, Share
 from rink.core.view import owner_of
+from rink.engine.clock import Clock
 
 
 @attrs.frozen
@@ -33,8 +34,9 @@ class Status:
 
     `held` maps role to fencing token; `waiting_for` maps a role that somebody here waits for to who
     is in the way and why; `draining` lists roles lost here whose handles are not released;
-    `next_change_in` is seconds until the leader changes the ranks if nothing happens before (only
-    the leader knows); `session_remaining` seconds until the deadline, negative once it has passed.
+    `next_change_at` is the wall-clock time at which the leader changes the ranks if nothing happens
+    before, and None on all others; `session_remaining` seconds until the deadline, negative once it
+    has passed. `differing` names members whose settings are not this member's, and how.
     """
 
     group: str
@@ -51,15 +53,17 @@ class Status:
     waiting_for: Mapping[str, str]
     draining: tuple[str, ...]
     members: tuple[MemberStatus, ...]
-    next_change_in: float | None
+    next_change_at: str | None
     next_change_because: str
     session_remaining: float
     last_error: str
     life: str
+    differing: Mapping[str, str]
 
 
-def status_of(node: Node, group: str, now: float) -> Status:
-    """Put a node's status together; the caller holds the engine's lock and no scheme is called."""
+def status_of(node: Node, group: str, clock: Clock) -> Status:
+    """Put a node's status together; the caller holds the engine's lock."""
+    now = clock.now()
     view, version = node.view, node.view.version
     ranks = version.ranks if version else ()
     wake_at = node.plan_wake_at
@@ -78,12 +82,30 @@ def status_of(node: Node, group: str, now: float) -> Status:
         waiting_for={role: obstacle(node, role) for role in node.table.waits},
         draining=tuple(sorted(hold.role for hold in node.table.draining)),
         members=members_of(view.by_age, ranks),
-        next_change_in=None if wake_at is None else max(0.0, wake_at - now),
+        next_change_at=None if wake_at is None else clock.wall(max(0.0, wake_at - now)),
         next_change_because="" if wake_at is None else "a member's delay ends",
         session_remaining=node.tenure.deadline - now,
         last_error=node.out.last_error,
         life=node.living.state.value,
+        differing=differing(view.by_age, node.name),
     )
+
+
+def differing(found: tuple[Member, ...], me: str) -> dict[str, str]:
+    """Say which members' settings differ from those of one of them, and how."""
+    mine = next((member.record for member in found if member.name == me), None)
+    differences: dict[str, str] = {}
+    for member in found:
+        if mine is None or member.record is None:
+            continue
+        parts = [
+            f"{what}={theirs!r} (here {ours!r})"
+            for what in ("ttl", "rebalance_delay", "schemes")
+            if (theirs := getattr(member.record, what)) != (ours := getattr(mine, what))
+        ]
+        if parts:
+            differences[member.name] = ", ".join(parts)
+    return differences
 
 
 def members_of(found: tuple[Member, ...], ranks: tuple[str, ...]) -> tuple[MemberStatus, ...]:

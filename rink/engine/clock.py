@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -41,8 +41,8 @@ class Clock(Protocol):
         """Return the time now."""
         ...
 
-    def wall(self) -> str:
-        """Return the wall-clock time, ISO 8601 in UTC: for people, never compared."""
+    def wall(self, ahead: float = 0.0) -> str:
+        """Return the wall-clock time, or that so many seconds ahead: for people, never compared."""
         ...
 
     def mailbox(self) -> Mailbox[T]:
@@ -67,9 +67,9 @@ class SystemClock:
         """Return seconds since the machine was booted."""
         return time.clock_gettime(self._clock)
 
-    def wall(self) -> str:
-        """Return the wall-clock time."""
-        return datetime.now(UTC).isoformat(timespec="milliseconds")
+    def wall(self, ahead: float = 0.0) -> str:
+        """Return the wall-clock time, ISO 8601 in UTC."""
+        return (datetime.now(UTC) + timedelta(seconds=ahead)).isoformat(timespec="milliseconds")
 
     def mailbox(self) -> Mailbox[T]:
         """Return a mailbox on a queue whose `put` is reentrant: finalizers may post."""
@@ -81,7 +81,7 @@ class SystemClock:
 
     def wait(self, event: threading.Event, timeout: float | None) -> bool:
         """Wait for an event."""
-        return event.wait(timeout)
+        return event.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
 
 
 class _QueueMailbox(Generic[T]):

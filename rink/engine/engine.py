@@ -26,6 +26,7 @@ import attrs
 
 from rink.core import effects as do
 from rink.core import events as ev
+from rink.core.claims import closed
 from rink.core.effects import Effect
 from rink.core.events import Event
 from rink.core.holds import Hold
@@ -93,6 +94,7 @@ class Engine:
         self.joined = Signal(clock)
         self.join_error: Exception | None = None
         self.left = Signal(clock)
+        self.failure: Exception | None = None
         self.callbacks = Callbacks(clock, group)
         self.forked = False
         self._keys = keys
@@ -153,6 +155,8 @@ class Engine:
 
     def exit_body(self) -> None:
         """Note that the caller has left a role's body."""
+        if self.forked:
+            return  # the parent may have held the lock when it forked
         with self.lock:
             self._bodies[_caller()] -= 1
             self._bodies += Counter()  # drops what is zero
@@ -287,10 +291,12 @@ class Engine:
 
     def _fail(self, error: Exception) -> None:
         """An engine that cannot go on gives everything up: its lease is renewed no more."""
+        self.failure = error
         with self.lock:
             self._lessor.drop(self.node.tenure.lease)
             self.node.out.last_error = f"the engine failed: {error!r}"
             self.table.deadline = float("-inf")
+            self.table.gate = closed("the engine failed")
             holds = list(self.table.held.values())
             for hold in holds:
                 self.table.lose(hold, self.clock.now(), "the engine failed")

@@ -96,9 +96,9 @@ class VirtualClock:
         """Return virtual seconds."""
         return self._now
 
-    def wall(self) -> str:
+    def wall(self, ahead: float = 0.0) -> str:
         """Return a wall-clock time that moves with the virtual one."""
-        moment = datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=self._now)
+        moment = datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=self._now + ahead)
         return moment.isoformat(timespec="milliseconds")
 
     def mailbox(self) -> Any:
