@@ -16,6 +16,7 @@ from rink.errors import ConfigError
 
 SHORTEST_TTL_S = 2
 LONGEST_TTL_S = 9_000_000_000  # etcd refuses more
+LABELS_LIMIT_BYTES = 16_384
 
 
 def check_ttl(ttl: float, margin: float | None) -> tuple[int, float]:
@@ -137,4 +138,13 @@ def _check_labels(labels: object) -> dict[str, str]:
         isinstance(text, str) for pair in labels.items() for text in pair
     ):
         raise ConfigError(f"labels must map str to str: {labels!r}")
+    try:
+        size = sum(len(text.encode()) for pair in labels.items() for text in pair)
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"labels are not valid unicode: {error}") from error
+    if size > LABELS_LIMIT_BYTES:
+        raise ConfigError(
+            f"labels take {size} bytes; the limit is {LABELS_LIMIT_BYTES}: every "
+            "member reads every record"
+        )
     return dict(labels)
