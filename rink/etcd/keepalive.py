@@ -35,11 +35,15 @@ _ANSWER_WITHIN_S = 2.0
 
 @attrs.frozen
 class Sent:
-    """A request on its way; `sent_at` by the caller's clock, `handed_at` monotonic."""
+    """A request on its way; `sent_at` by the caller's clock, `handed_at` monotonic.
+
+    `epoch` is the guard's: what was asked of one cluster is not to be asked of another.
+    """
 
     lease: int
     sent_at: float
     handed_at: float
+    epoch: int
 
 
 class Unanswered:
@@ -51,20 +55,20 @@ class Unanswered:
 
     def __init__(self) -> None:
         self._sent: collections.deque[Sent] = collections.deque()
-        self._waiting: dict[int, float] = {}
+        self._waiting: dict[int, Sent] = {}
 
-    def wait(self, lease: int, sent_at: float) -> None:
+    def wait(self, request: Sent) -> None:
         """There is no stream to send it on."""
-        self._waiting[lease] = sent_at
+        self._waiting[request.lease] = request
 
-    def send(self, lease: int, sent_at: float, now: float) -> None:
+    def send(self, request: Sent) -> None:
         """It is handed to the stream now."""
-        self._sent.append(Sent(lease, sent_at, now))
+        self._sent.append(request)
 
-    def take_waiting(self) -> list[tuple[int, float]]:
-        """What waited, to be sent now, each with the time it was asked for."""
+    def take_waiting(self, epoch: int) -> list[Sent]:
+        """What waited, to be sent now; what was asked of an earlier cluster is forgotten."""
         waiting, self._waiting = self._waiting, {}
-        return list(waiting.items())
+        return [request for request in waiting.values() if request.epoch >= epoch]
 
     def answered(self, lease: int) -> Sent | None:
         """The request that an answer belongs to; None where it cannot be that one."""
@@ -78,13 +82,10 @@ class Unanswered:
         They keep the time of their first sending, which is earlier than that of the next: safe.
         """
         for sent in self._sent:
-            if sent.sent_at > self._waiting.get(sent.lease, float("-inf")):
-                self._waiting[sent.lease] = sent.sent_at
+            later = self._waiting.get(sent.lease)
+            if later is None or sent.sent_at > later.sent_at:
+                self._waiting[sent.lease] = sent
         self._sent.clear()
-
-    def forget(self) -> None:
-        """What was asked of another cluster is not to be asked of this one."""
-        self._waiting.clear()
 
     @property
     def oldest_at(self) -> float | None:
@@ -114,7 +115,6 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
         self._is_gone = is_gone
         self._order = threading.Lock()
         self._unanswered = Unanswered()
-        self._epoch = transport.guard.known.epoch
         self._requests: Requests[pb.LeaseKeepAliveRequest] | None = None
 
     def send(self, lease: int) -> None:
@@ -128,19 +128,18 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
         """
         self._transport.check_usable()
         with self._order:
-            sent_at = self._clock()
+            epoch = self._transport.guard.known.epoch
+            request = Sent(lease, self._clock(), time.monotonic(), epoch)
             if self._requests is None:
-                self._unanswered.wait(lease, sent_at)
+                self._unanswered.wait(request)
             else:
-                self._hand_over(self._requests, lease, sent_at)
+                self._hand_over(self._requests, request)
 
-    def _hand_over(
-        self, requests: Requests[pb.LeaseKeepAliveRequest], lease: int, sent_at: float
-    ) -> None:
+    def _hand_over(self, requests: Requests[pb.LeaseKeepAliveRequest], request: Sent) -> None:
         # In one hold of the lock: the order noted is the order sent.
-        self._unanswered.send(lease, sent_at, time.monotonic())
+        self._unanswered.send(request)
         self._transport.count(KEEPALIVE.name)
-        requests.put(pb.LeaseKeepAliveRequest(ID=lease))
+        requests.put(pb.LeaseKeepAliveRequest(ID=request.lease))
 
     def _opened(
         self,
@@ -148,12 +147,10 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
         header: pb.ResponseHeader | None,  # noqa: ARG002 - the guard has seen it; no more is needed
     ) -> None:
         with self._order:
-            if opened.known.epoch != self._epoch:
-                self._epoch = opened.known.epoch
-                self._unanswered.forget()
             self._requests = opened.requests
-            for lease, sent_at in self._unanswered.take_waiting():
-                self._hand_over(opened.requests, lease, sent_at)
+            now = time.monotonic()
+            for request in self._unanswered.take_waiting(opened.known.epoch):
+                self._hand_over(opened.requests, attrs.evolve(request, handed_at=now))
 
     def _received(
         self,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rink.etcd.endpoints import Endpoint, TlsSettings
 
 _LONGEST_S = 0.5
+_HUNG_UP = "the server hung up: if it does not speak TLS, use http://"
 
 
 def find_tls_trouble(endpoint: Endpoint, tls: TlsSettings, deadline: float) -> None:
@@ -60,6 +61,8 @@ def _shake_hands(sock: socket.socket, endpoint: Endpoint, tls: TlsSettings) -> N
             f"the certificate of {endpoint.url} was refused: {error.verify_message} "
             "(check ca=, and that the certificate names this host)"
         ) from error
+    except ConnectionError as error:
+        raise EtcdTls(f"TLS with {endpoint.url} failed: {_HUNG_UP}") from error
     except ssl.SSLError as error:
         raise EtcdTls(f"TLS with {endpoint.url} failed: {_advice(error)}") from error
 
@@ -69,7 +72,7 @@ def _advice(error: ssl.SSLError) -> str:
     if "WRONG_VERSION_NUMBER" in reason or "RECORD_LAYER_FAILURE" in reason:
         return "the server does not speak TLS: use http://"
     if "EOF" in reason:
-        return "the server hung up: if it does not speak TLS, use http://"
+        return _HUNG_UP
     if "CERTIFICATE_REQUIRED" in reason or "BAD_CERTIFICATE" in reason:
         return "the server wants a client certificate that it trusts: pass cert= and key="
     if "UNKNOWN_CA" in reason or "HANDSHAKE_FAILURE" in reason:
