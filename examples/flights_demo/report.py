@@ -123,8 +123,8 @@ def show(report: Report, console: Console) -> None:
         console.print(_gaps(report))
     console.print(
         f"{frozen['roles']} roles went to others up to {frozen['longest_s']:.2f} s before the frozen"
-        " process could know of it.\nNobody can prevent that, so the store looks at the"
-        f" token: {writes['stale_refused']} writes refused."
+        " process could know of it.\nNobody can prevent that, so the store looks at the token;"
+        f" writes refused: {writes['stale_refused']}."
     )
     _first(console, "refused", writes["refused"], "cyan")
     console.print()

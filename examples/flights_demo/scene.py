@@ -17,7 +17,6 @@ class Member:
     job: str = ""
     carriers: set[str] = field(default_factory=set)
     jobs_done: int = 0
-    refused: int = 0
     last: Event = field(default_factory=dict)  # its last event about a job
 
     @property
@@ -105,5 +104,4 @@ class Scene:
             case "lost":
                 self.say(event["at"], f"{member.name} lost {role} in mid-work and stopped")
             case "refused":
-                member.refused += 1
                 self.say(event["at"], f"{member.name}'s write was refused: {event['why']}")
