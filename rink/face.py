@@ -135,7 +135,7 @@ class BaseRink(Generic[R]):
         version = engine.node.view.version
         return None if version is None else owner_of(version, name, engine.node.placement.rank)
 
-    def _take(self, name: str) -> Hold | None:
+    def _take(self, name: str, *, is_awaited: bool = False) -> Hold | None:
         """R2 on the caller's thread: compute outside the lock, then check and register under it."""
         engine = self._ready(name)
         table, placement = self._table, engine.node.placement
@@ -147,6 +147,8 @@ class BaseRink(Generic[R]):
                 hold = table.join(name, now)
                 if hold is None and is_free:
                     hold = table.take(gate, name, now)
+                    if hold is not None and is_awaited:
+                        engine.tell_granted(hold)
                 if hold is not None or table.gate is gate:
                     break
         if hold is None and gate.share is None and engine.left.is_set():
@@ -260,7 +262,7 @@ class BaseRink(Generic[R]):
         """Take the role if it is mine and free, else register a wait for it."""
         if timeout is not None:
             check_seconds("timeout", timeout)
-        hold = self._take(name)
+        hold = self._take(name, is_awaited=True)
         if hold is not None:
             return hold
         engine = self._engine

@@ -136,6 +136,7 @@ class Role(BaseRole):
         return self._signal()
 
     def __enter__(self) -> Self:
+        self._refuse_fork()
         self._engine.enter_body()
         return self
 

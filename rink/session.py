@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-import weakref
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
@@ -76,7 +75,6 @@ class BaseSession:
         self._closed = False
         self._is_ended = False
         self._pid = os.getpid()
-        _sessions.add(self)
 
     @property
     def is_live(self) -> bool:
@@ -104,6 +102,7 @@ class BaseSession:
             )
             self._engines = [one for one in self._engines if not one.left.is_set()]
             self._engines.append(engine)
+            _joined.add(self)
         engine.start()
         return engine
 
@@ -125,6 +124,7 @@ class BaseSession:
         self._calls.close()
         self.etcd.close()
         self._is_ended = True
+        _joined.discard(self)
 
     def close_within(self, seconds: float) -> None:
         """Leave every group, but wait no longer than this, half of it for roles to be released.
@@ -159,8 +159,9 @@ class Session(BaseSession):  # noqa: D101 - documented by its base
         """
         if os.getpid() != self._pid or self._is_ended:
             return
-        for engine in self._begin_close():
+        for engine in self._engines:
             engine.refuse_own_thread("close()")
+        for engine in self._begin_close():
             engine.left.wait()
         self._end_close()
 
@@ -203,11 +204,12 @@ def _client(
     )
 
 
-_sessions: weakref.WeakSet[BaseSession] = weakref.WeakSet()
+# Sessions that have joined a group and are not closed: user code may hold no more than a role.
+_joined: set[BaseSession] = set()
 
 
 def _close_all() -> None:
-    for session in list(_sessions):
+    for session in list(_joined):
         session.close_within(EXIT_BOUND_S)
 
 

@@ -44,9 +44,13 @@ def check_seconds(what: str, value: object) -> float:
     """Return a duration in seconds, 0 or more, or raise a ConfigError."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ConfigError(f"{what} must be a number of seconds, not {value!r}")
-    if not math.isfinite(value) or value < 0:
-        raise ConfigError(f"{what}={value!r} must be 0 or more seconds, and finite")
-    return float(value)
+    try:
+        seconds = float(value)
+    except OverflowError:  # an int of hundreds of digits
+        seconds = math.inf
+    if not math.isfinite(seconds) or seconds < 0:
+        raise ConfigError(f"{what}={seconds!r} must be 0 or more seconds, and finite")
+    return seconds
 
 
 def check_endpoints(endpoints: object) -> list[str]:

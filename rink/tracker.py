@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -15,7 +16,11 @@ R = TypeVar("R", bound=BaseRole)
 
 
 class Tracker(Generic[R]):
-    """Waits for roles, and again after each loss. `tell` is called on the engine's thread."""
+    """Waits for roles, and again after each loss. `tell` is called on the engine's thread.
+
+    Its own lock, which may be held where the engine's is taken and never the other way round,
+    guards what the engine's thread and the user's both change.
+    """
 
     def __init__(
         self,
@@ -29,52 +34,72 @@ class Tracker(Generic[R]):
         self._engine = engine
         self._role_class = role_class
         self._tell = tell
-        self._waits = {name: Wait(name, Signal(engine.clock)) for name in names}
+        self._names = dict.fromkeys(names)
+        self._waits: dict[str, Wait] = {}
+        self._lost: dict[str, R] = {}  # not done yet
+        self._lock = threading.Lock()
         self._closed = False
 
     def start(self) -> None:
         """Want every role."""
-        for wait in self._waits.values():
-            wait.signal.then(partial(self._granted, wait))
-        with self._engine.lock:
-            for wait in self._waits.values():
-                self._engine.table.want(wait)
+        with self._lock:
+            self._want(self._names)
         self._engine.nudge()
         self._engine.left.then(partial(self._tell, None))
 
-    def done(self, role: BaseRole) -> None:
-        """Release a lost role, and want it again."""
-        role.release()
-        if self._closed:
-            return
-        wait = self._waits[role.name] = Wait(role.name, Signal(self._engine.clock))
-        wait.signal.then(partial(self._granted, wait))
+    def _want(self, names: Iterable[str]) -> None:
+        for name in names:
+            wait = self._waits[name] = Wait(name, Signal(self._engine.clock))
+            wait.signal.then(partial(self._when_granted, wait))
         with self._engine.lock:
-            self._engine.table.want(wait)
+            for name in names:
+                self._engine.table.want(self._waits[name])
+
+    def done(self, role: BaseRole) -> None:
+        """Release a lost role, and want it again; nothing where that has been done before."""
+        with self._lock:
+            if self._closed or self._lost.get(role.name) is not role:
+                return
+            del self._lost[role.name]
+            role.release()
+            self._want([role.name])
         self._engine.nudge()
 
     def close(self) -> None:
-        """Want nothing any more, and release everything."""
-        self._closed = True
-        with self._engine.lock:
-            for wait in self._waits.values():
-                self._engine.table.withdraw(wait)
-        for role in list(self.held.values()):
+        """Want nothing any more, and release everything; nothing in a forked child."""
+        if self._engine.forked:
+            return
+        with self._lock:
+            self._closed = True
+            with self._engine.lock:
+                for wait in self._waits.values():
+                    self._engine.table.withdraw(wait)
+            roles = [*self.held.values(), *self._lost.values()]
+            self.held, self._lost = {}, {}
+        for role in roles:
             role.release()
 
-    def _granted(self, wait: Wait) -> None:
+    def _when_granted(self, wait: Wait) -> None:
         if wait.hold is None:
             return  # the group was left
         role = self._role_class(self._engine, wait.hold)
-        if self._closed:
-            role.release()
+        with self._lock:
+            closed = self._closed
+            if not closed:
+                self.held[role.name] = role
+        if closed:
+            role.release()  # it was granted while nobody wanted it any more
             return
-        self.held[role.name] = role
         self._tell(Change(role, gained=True))
-        role._signal().then(partial(self._lost, role))  # noqa: SLF001 - a friend of the handle
+        role._signal().then(partial(self._when_lost, role))  # noqa: SLF001 - a friend of the handle
 
-    def _lost(self, role: R) -> None:
-        self.held.pop(role.name, None)
+    def _when_lost(self, role: R) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            del self.held[role.name]
+            self._lost[role.name] = role
+            is_followed = self.is_followed
         self._tell(Change(role, gained=False))
-        if not self.is_followed:
+        if not is_followed:
             self.done(role)

@@ -304,7 +304,12 @@ class Engine:
         self.join_error = error
         self.joined.set()
 
+    def tell_granted(self, hold: Hold) -> None:
+        """Tell the user's callback; callers hold the lock, so that a loss is told after it."""
+        self.callbacks.post(self._listeners.on_role_change, hold.role, True)
+
     def _carry_out(self, effects: list[Effect]) -> None:
+        granted: set[Hold] = set()  # several waits may share one
         for effect in effects:
             match effect:
                 case do.Lose(hold=hold):
@@ -314,8 +319,10 @@ class Engine:
                         signal.set()
                     self.callbacks.post(self._listeners.on_role_change, hold.role, False)
                 case do.Grant(wait=wait):
+                    if wait.hold is not None and wait.hold not in granted:
+                        granted.add(wait.hold)
+                        self.tell_granted(wait.hold)
                     wait.signal.set()
-                    self.callbacks.post(self._listeners.on_role_change, wait.role, True)
                 case do.KeepLease(lease=lease, ttl=ttl):
                     self._lessor.keep(self, lease, ttl)
                 case do.DropLease(lease=lease):

@@ -1,0 +1,225 @@
+"""What follows roles for the user: RoleSet, on_role and the callbacks. One suite for both faces."""
+
+import logging
+import queue
+import threading
+
+import pytest
+from faces_support import LONG_S, engine_of, owned_by, raw, until, within
+
+import rink
+
+
+class Changes:
+    """Follows a RoleSet on a thread of its own; what it said lies in a queue."""
+
+    def __init__(self, roles, apart):
+        self.seen = queue.SimpleQueue()
+        self.done = apart(self._follow, roles)
+
+    def _follow(self, roles):
+        for change in roles:
+            assert change.lost is not change.gained
+            self.seen.put((change.role.name, change.gained))
+
+    def take(self, count):
+        return {self.seen.get(timeout=LONG_S) for _ in range(count)}
+
+
+def test_a_role_set_tells_what_is_gained_and_lost(world, apart):
+    a = world.join("a")
+    stays, goes = owned_by(0, 2), owned_by(1, 2)
+    with a.roles([stays, goes, goes]) as roles:
+        changes = Changes(roles, apart)
+        assert changes.take(2) == {(stays, True), (goes, True)}
+        b = world.join("b")
+        assert changes.take(1) == {(goes, False)}
+        with b.await_role(goes, LONG_S):
+            assert list(roles.held) == [stays]
+        b.leave()
+        assert changes.take(1) == {(goes, True)}
+        assert set(roles.held) == {stays, goes}
+        assert all(role.is_held for role in roles.held.values())
+    changes.done.result(LONG_S)
+    assert a.status().held == {}
+
+
+def test_a_role_set_that_nobody_iterates_follows_all_the_same(world):
+    a = world.join("a")
+    stays, goes = owned_by(0, 2), owned_by(1, 2)
+    with a.roles([stays, goes]) as roles:
+        until(a, lambda: len(roles.held) == 2)
+        b = world.join("b")
+        b.await_role(goes, LONG_S).release()
+        until(a, lambda: list(roles.held) == [stays])
+        b.leave()
+        until(a, lambda: len(roles.held) == 2)
+    assert (a.status().held, a.status().waiting_for, roles.held) == ({}, {}, {})
+
+
+def test_a_role_set_may_be_iterated_late(world, apart):
+    a = world.join("a")
+    goes = owned_by(1, 2)
+    with a.roles([goes]) as roles:
+        until(a, lambda: roles.held)
+        b = world.join("b")
+        b.await_role(goes, LONG_S).release()
+        changes = Changes(roles, apart)
+        assert [changes.take(1).pop() for _ in range(2)] == [(goes, True), (goes, False)]
+        b.leave()
+        assert changes.take(1) == {(goes, True)}
+        assert [hold.handles for hold in engine_of(a).table.held.values()] == [1]
+    changes.done.result(LONG_S)
+    assert (a.status().held, a.status().waiting_for) == ({}, {})
+
+
+def test_the_end_of_a_role_set_releases_what_was_lost_and_not_looked_at(world):
+    a = world.join("a")
+    goes = owned_by(1, 2)
+    with a.roles([goes]) as roles:
+        assert next(iter(roles)).gained
+        raw(roles)._tracker.is_followed = True
+        b = world.join("b")
+        until(a, lambda: a.status().draining == (goes,))
+    b.await_role(goes, LONG_S).release()
+    a.leave()
+
+
+def test_a_role_set_ends_when_the_group_is_left(world, apart):
+    a = world.join("a")
+    with a.roles(["x"]) as roles:
+        changes = Changes(roles, apart)
+        assert changes.take(1) == {("x", True)}
+        a.leave()
+        changes.done.result(LONG_S)
+    assert changes.seen.get(timeout=LONG_S) == ("x", False)
+
+
+def test_a_role_set_is_iterated_inside_its_with(world):
+    member = world.join("a")
+    roles = member.roles(["x"])
+    assert roles.held == {}
+    with pytest.raises(rink.ClosedError, match="inside its"):
+        next(iter(roles))
+
+
+def test_ten_thousand_roles_are_followed_without_a_thread_for_any(world):
+    a = world.join("a")
+    names = [f"job-{i}" for i in range(10_000)]
+    threads = threading.active_count()
+    with within(20.0), a.roles(names) as roles:
+        until(a, lambda: len(raw(roles)._tracker.held) == 10_000)
+        assert threading.active_count() <= threads + 1
+        b = world.join("b")
+        until(a, lambda: not a.status().draining and len(raw(roles)._tracker.held) < 6_000)
+        with b.roles(names) as others:
+            until(b, lambda: len(raw(others)._tracker.held) + len(raw(roles)._tracker.held) == 1e4)
+    assert a.status().held == {}
+
+
+def test_on_role_runs_while_the_role_is_held_and_again_after_a_loss(world):
+    ran, ended = queue.SimpleQueue(), queue.SimpleQueue()
+    name = owned_by(1, 2)
+    a = world.make("a")
+
+    @a.on_role(name)
+    def work(role):
+        ran.put(role.token)
+        role.lost.wait(LONG_S)
+        ended.put(role.token)
+
+    a.join()
+    first = ran.get(timeout=LONG_S)
+    b = world.join("b")
+    assert ended.get(timeout=LONG_S) == first
+    b.await_role(name, LONG_S).release()
+    b.leave()
+    second = ran.get(timeout=LONG_S)
+    assert second > first
+    a.leave()
+    assert ended.get(timeout=LONG_S) == second
+    assert ran.empty()
+
+
+def test_on_role_may_be_used_after_the_join(world):
+    a = world.join("a")
+    ran = threading.Event()
+    a.on_role("x")(lambda role: ran.set())
+    assert ran.wait(LONG_S)
+
+
+def test_on_role_runs_again_after_an_error_with_a_pause(world, caplog):
+    a = world.make("a")
+    times = queue.SimpleQueue()
+
+    def work(role):
+        times.put(engine_of(a).clock.now())
+        if times.qsize() < 3:
+            raise ValueError("at first it fails")
+        role.lost.wait(LONG_S)
+
+    assert a.on_role("x")(work) is work
+    a.join()
+    until(a, lambda: times.qsize() == 3)
+    at = [times.get() for _ in range(3)]
+    assert at[2] - at[1] > 0.02
+    assert at[2] - at[0] < 10.0
+    a.leave()
+    said = [r for r in caplog.records if "on_role('x')" in r.getMessage()]
+    assert [r.levelno for r in said] == [logging.ERROR] * 2
+    assert said[0].exc_info[1].args == ("at first it fails",)
+
+
+def test_on_role_that_returns_keeps_its_role(world):
+    a = world.make("a")
+    ran = threading.Event()
+    a.on_role("x")(lambda role: ran.set())
+    a.join()
+    assert ran.wait(LONG_S)
+    assert list(a.status().held) == ["x"]
+    a.leave()
+
+
+def test_callbacks_are_told_of_leadership_rank_and_roles_in_order(world):
+    seen = queue.SimpleQueue()
+    threads = set()
+
+    def note(*what):
+        threads.add(threading.current_thread().name)
+        seen.put(what)
+
+    a = world.make(
+        "a",
+        on_leader_change=lambda leads: note("leads", leads),
+        on_rank_change=lambda rank: note("rank", rank),
+        on_role_change=note,
+    ).join()
+    assert [seen.get(timeout=LONG_S) for _ in range(2)] == [("leads", True), ("rank", 0)]
+    name = owned_by(1, 2)
+    with a.await_role(name, LONG_S) as role:
+        assert seen.get(timeout=LONG_S) == (name, True)
+        world.join("b")
+        assert seen.get(timeout=LONG_S) == (name, False)
+        assert role.lost.is_set()
+    a.leave()
+    assert ("leads", False) in [seen.get(timeout=LONG_S) for _ in range(2)]
+    assert len(threads) == 1
+    assert threads.pop().startswith("rink-callbacks")
+
+
+def test_a_callback_that_raises_or_takes_long_harms_nobody(world, caplog):
+    goes_on, called = threading.Event(), threading.Event()
+
+    def slow(rank):
+        assert goes_on.wait(LONG_S)
+        raise ValueError("never mind")
+
+    a = world.make("a", on_rank_change=slow, on_role_change=lambda *_: called.set()).join()
+    with a.await_role("x", LONG_S) as role:  # while the callback before it is still running
+        assert role.is_held
+        assert not called.is_set()
+        goes_on.set()
+        assert called.wait(LONG_S)
+    said = [r for r in caplog.records if "raised" in r.getMessage()]
+    assert "slow" in said[0].getMessage()
+    assert said[0].exc_info[1].args == ("never mind",)
