@@ -21,11 +21,19 @@ from rink.core import events as ev
 from rink.core.holds import Hold, Wait
 from rink.core.machines import Life
 from rink.core.node import MemberSettings, Node
+from rink.core.placement import Placement
 from rink.core.ranks import Settings
 
-__all__ = ["KEYS", "KINDS", "Member", "World"]
+__all__ = ["KEYS", "KINDS", "RANK", "ROLES", "Member", "World", "role_of"]
 
 KINDS = ("requests", "answers", "events")
+ROLES = [f"role-{index}" for index in range(40)]
+RANK = Placement().rank
+
+
+def role_of(rank: int, size: int, skip: int = 0) -> str:
+    """A role that jump maps to a rank; the next such one with `skip`."""
+    return [role for role in ROLES if RANK(role, "jump", size) == rank][skip]
 
 
 @attrs.define(eq=False)
@@ -74,7 +82,9 @@ class World:
         self.incarnations = 0
         self.late: list[tuple[str, object]] = []
         self.tokens: dict[str, tuple[Member, int]] = {}
-        self.unrenewed: list[int] = []  # leases that nobody renews any more; etcd ends them some day
+        self.unrenewed: list[
+            int
+        ] = []  # leases that nobody renews any more; etcd ends them some day
 
     # ── what a test says ─────────────────────────────────────────────────────────────────────
 

@@ -1,0 +1,390 @@
+"""A member's life: joining (R8), leaving (section 5), and both given up at every step."""
+
+import pytest
+from world import KINDS, ROLES, World, role_of
+
+from rink.core import effects as do
+from rink.core import events as ev
+from rink.core.codec import encode
+from rink.core.machines import Life, Write
+from rink.core.node import MemberSettings
+from rink.core.ranks import Settings
+from rink.core.values import Phase, Record, Version
+from rink.errors import ConfigError, JoinError, MemberNameTaken
+
+# ── joining ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_member_has_joined_when_its_record_is_written_and_the_view_has_it(world):
+    member = world.add("a", held=KINDS)
+    while not member.joined:
+        assert member.node.living.state is Life.JOINING
+        assert any(world.carry(member, kind) for kind in KINDS)
+    assert world.record("a") is not None
+    assert "a" in member.node.view.members
+
+
+def test_a_name_that_is_taken_is_waited_for_with_a_line_every_ten_seconds(world):
+    old = world.add("a", address="10.0.0.1", joined="yesterday")
+    world.kill("a")
+    new = world.add("a")
+    assert new.node.writer.state is Write.TAKEN
+    assert not new.joined
+    world.sleep(25.0)
+    lines = [text for text in new.reports if "waits to join" in text]
+    assert len(lines) == 3
+    assert "10.0.0.1" in lines[0]
+    assert "joined yesterday" in lines[0]
+    world.expire(old)
+    assert new.joined
+    assert world.get("a", "x")
+
+
+def test_a_name_that_stays_taken_ends_the_join_after_its_timeout(world):
+    world.add("a")
+    other = world.members.pop("a")
+    new = world.add("a", join_timeout=30.0)
+    world.sleep(29.0)
+    assert new.failed is None
+    world.sleep(1.5)
+    assert isinstance(new.failed, MemberNameTaken)
+    assert "within 30 s" in str(new.failed)
+    assert new.left
+    assert world.etcd.leases == {other.node.tenure.lease}
+
+
+def test_a_join_that_nobody_answers_ends_after_its_timeout(world):
+    member = world.add("a", join_timeout=5.0, held=KINDS)
+    world.sleep(6.0)
+    assert isinstance(member.failed, JoinError)
+    assert "no answer from etcd yet" in str(member.failed)
+    world.let("a")
+    world.sleep(1.0)
+    assert member.left
+    assert not world.etcd.leases
+
+
+@pytest.mark.parametrize("steps", range(8))
+@pytest.mark.parametrize("how", ["leave", "lose", "lose the answer", "list fails"])
+def test_a_join_given_up_at_any_step_leaves_no_live_lease(world, steps, how):
+    member = world.add("a", held=KINDS)
+    for _ in range(steps):
+        if not any(world.carry(member, kind) for kind in KINDS):
+            break
+    if how == "leave":
+        world.leave("a")
+    elif how == "list fails":
+        world.tell("a", ev.ListFailed(OSError("down")))
+    elif member.to_etcd and not isinstance(member.to_etcd[0], do.Proclaim):
+        world.lose("a", answer=how == "lose the answer")
+    joined = member.node.living.state is Life.ACTIVE
+    if "a" in world.members:
+        world.let("a")
+        world.sleep(20.0)
+    while world.late:
+        world.thaw()
+    if joined or "a" in world.members:
+        assert member.failed is None
+        assert world.get("a", "x")
+    else:
+        assert member.left
+        granted = {effect.lease for effect in member.made(do.KeepLease)}
+        assert not granted & world.etcd.leases
+        assert world.record("a") is None
+
+
+def test_a_failure_after_the_join_is_no_failed_join(pair):
+    pair.tell("b", ev.ListFailed(OSError("down")))
+    assert not pair.members["b"].made(do.JoinFailed)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"grace": float("inf")},
+        {"leave_timeout": -1.0},
+        {"join_timeout": float("nan")},
+        {"ranking": Settings(rebalance_delay=float("inf"))},
+        {"ranking": Settings(leave_delay=-1.0)},
+        {"ranking": Settings(stagger=0)},
+    ],
+)
+def test_settings_that_no_record_or_clock_can_carry_are_refused(bad):
+    with pytest.raises(ConfigError, match=r"not -?(inf|nan|1|0)"):
+        MemberSettings("a", **bad)
+
+
+# ── leaving ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_leaver_serves_until_a_version_leaves_it_out(pair):
+    world = pair
+    world.hold("a", "requests")
+    hold = world.get("b", role_of(1, 2))
+    world.leave("b")
+    assert world.record("b").phase is Phase.LEAVING
+    assert world.node("b").living.state is Life.LEAVING
+    assert hold.lost_at is None
+    assert world.get("b", role_of(1, 2, skip=1))
+    world.let("a")
+    assert world.ranks == ["a"]
+    world.sleep(0.1)
+    assert "b" not in world.members
+    assert world.holders(ROLES) == dict.fromkeys(ROLES, "a")
+
+
+def test_a_leaving_leader_hands_over_by_its_own_version(pair):
+    leases = set(pair.etcd.leases)
+    a = pair.members["a"]
+    pair.leave("a")
+    assert pair.version.by == "a"
+    assert pair.ranks == ["b"]
+    assert a.left
+    assert pair.etcd.leases == leases - {a.node.tenure.lease}
+    assert pair.node("b").leads
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_a_hand_over_ends_wherever_its_traffic_pauses(steps):
+    world = World()
+    for name in "ab":
+        world.add(name, rebalance_delay=0.0)
+    world.sleep(1.0)
+    role = role_of(0, 2)
+    world.get("a", role)
+    wait = world.want("b", role)
+    world.hold("a", *KINDS)
+    world.hold("b", *KINDS)
+    world.leave("a")
+    for _ in range(steps):
+        any(world.carry(m, kind) for kind in KINDS for m in list(world.members.values()))
+    world.sleep(3.0)
+    for name in list(world.members):
+        world.let(name)
+    world.sleep(1.0)
+    assert wait.hold
+    assert list(world.members) == ["b"]
+
+
+def test_a_leaver_without_a_version_goes_after_its_timeout(pair):
+    world = pair
+    b = world.members["b"]
+    hold = world.get("b", role_of(1, 2))
+    world.hold("a", *KINDS)
+    world.leave("b")
+    world.sleep(9.0)
+    assert hold.lost_at is None
+    world.sleep(1.5)
+    assert hold.lost_at is not None
+    assert b.left
+    assert any("leaves after 10 s without a version" in text for text in b.reports)
+
+
+def test_every_version_gives_a_leaver_its_timeout_anew(pair):
+    world = pair
+    world.hold("a", *KINDS)
+    world.leave("b")
+    for number in (3, 4, 5):
+        world.sleep(8.0)
+        world.etcd.put(f"versions/{number:016d}", encode(Version(number, ("a", "b"), "jump")))
+    world.sleep(8.0)
+    assert world.node("b").living.state is Life.LEAVING
+    world.sleep(3.0)
+    assert "b" not in world.members
+
+
+def test_the_last_member_leaves_at_once(world):
+    member = world.add("a")
+    world.holders(ROLES)
+    world.leave("a")
+    assert member.left
+    assert sorted(member.lost) == sorted(ROLES)
+    assert not world.etcd.leases
+    assert world.ranks == ["a"]
+
+
+def test_all_members_leaving_at_once_do_not_wait_for_each_other(pair):
+    started = pair.now
+    for member in list(pair.members.values()):
+        pair.step(member, [ev.LeaveAsked()])
+    pair.run()
+    pair.sleep(0.1)
+    assert not pair.members
+    assert pair.now - started < 1.0
+    assert not pair.etcd.leases
+
+
+def test_a_member_that_is_not_ranked_leaves_at_once(world):
+    world.add("a")
+    member = world.add("b")
+    world.leave("b")
+    assert member.left
+    assert world.version.number == 1
+
+
+def test_keeping_the_rank_skips_the_phase_and_moves_nothing(world):
+    for name in "ab":
+        world.add(name, rebalance_delay=0.0, leave_delay=30.0)
+    world.sleep(0.1)
+    number = world.version.number
+    before = world.holders(ROLES)
+    phases = len(world.members["b"].made(do.WriteRecord))
+    b = world.members["b"]
+    world.leave("b", keep_rank=True)
+    assert b.left
+    assert len(b.made(do.WriteRecord)) == phases
+    world.sleep(20.0)
+    world.add("b", rebalance_delay=0.0, leave_delay=30.0)
+    assert world.version.number == number
+    assert world.holders(ROLES) == before
+
+
+def test_a_second_leave_is_more_urgent(pair):
+    world = pair
+    b = world.members["b"]
+    world.hold("a", *KINDS)
+    world.leave("b")
+    assert world.node("b").living.state is Life.LEAVING
+    world.leave("b")
+    assert b.left
+    assert world.etcd.leases == {1}
+
+
+def test_a_second_leave_bounds_the_wait_of_the_first(pair):
+    world = pair
+    b = world.members["b"]
+    b.lets_go = False
+    world.get("b", role_of(1, 2))
+    world.leave("b")
+    world.sleep(60.0)
+    assert world.node("b").living.state is Life.LETTING_GO
+    world.leave("b", release_within=3.0)
+    world.sleep(4.0)
+    assert b.left
+    assert any("its claim is given up, the member leaves" in text for text in b.reports)
+
+
+def test_leaving_twice_more_changes_nothing(pair):
+    b = pair.members["b"]
+    pair.hold("b", "requests")
+    pair.leave("b", keep_rank=True)
+    state = b.node.living.state
+    assert state is Life.REVOKING
+    pair.leave("b")
+    pair.leave("b", release_within=0.0)
+    assert b.node.living.state is state
+    pair.let("b")
+    assert b.left
+    b.node.step(pair.now, [ev.LeaveAsked()])
+    assert b.node.living.state is Life.LEFT
+
+
+def test_the_wait_for_handles_is_counted_from_the_loss(pair):
+    """A leaver that serves for long, for its turn has not come, still gives user code its time."""
+    world = pair
+    b = world.members["b"]
+    b.lets_go = False
+    hold = world.get("b", role_of(1, 2))
+    world.hold("a", *KINDS)
+    world.leave("b", release_within=5.0)
+    world.sleep(8.0)
+    world.let("a")
+    world.sleep(4.0)
+    assert hold.lost_at is not None
+    assert not hold.given_up
+    world.sleep(2.0)
+    assert hold.given_up
+    assert b.left
+
+
+def test_a_leaver_that_only_lets_go_is_given_no_rank(world):
+    world.add("a", rebalance_delay=0.0)
+    world.add("b", rebalance_delay=0.0)
+    world.sleep(0.1)
+    b = world.members["b"]
+    b.lets_go = False
+    hold = world.get("b", role_of(1, 2))
+    world.etcd.put("versions/0000000000000003", encode(Version(3, ("a",), "jump")))
+    world.leave("b")
+    world.sleep(1.0)
+    assert world.node("b").living.state is Life.LETTING_GO
+    assert world.record("b").phase is Phase.LEAVING
+    world.expire(world.kill("a"))
+    world.add("c", rebalance_delay=0.0)
+    world.sleep(1.0)
+    assert world.ranks == ["c"]
+    world.release("b", hold)
+    assert b.left
+
+
+def test_a_leave_while_the_session_is_lost_waits_for_no_version(pair):
+    b = pair.members["b"]
+    b.alive = False
+    pair.hold("b", *KINDS)
+    pair.sleep(55.0)
+    pair.leave("b")
+    assert b.node.living.state is Life.REVOKING
+    pair.let("b")
+    assert b.left
+    assert len(pair.etcd.leases) == 1
+
+
+def test_a_session_lost_while_leaving_ends_the_leave(pair):
+    b = pair.members["b"]
+    pair.hold("a", *KINDS)
+    pair.leave("b")
+    pair.etcd.end_lease(b.node.tenure.lease)
+    pair.run()
+    assert b.left
+
+
+def test_a_lease_that_cannot_be_revoked_ends_by_itself(pair):
+    b = pair.members["b"]
+    pair.hold("b", "requests")
+    pair.leave("b", keep_rank=True)
+    pair.lose("b")
+    pair.sleep(9.0)
+    assert not b.left
+    pair.sleep(1.5)
+    assert b.left
+    assert any("could not be revoked: it ends by itself within 60 s" in t for t in b.reports)
+
+
+def test_a_leave_while_another_has_the_name_does_not_wait_for_a_version(pair):
+    world = pair
+    b = world.members["b"]
+    world.etcd.leases.add(77)
+    world.etcd.put("members/b", encode(Record("other", 60)), 77)
+    world.run()
+    world.sleep(0.5)
+    assert b.node.writer.state is Write.TAKEN
+    lines = len(b.reports)
+    world.leave("b")
+    assert b.left
+    assert len(b.reports) == lines
+    assert world.record("b").incarnation == "other"
+
+
+@pytest.mark.parametrize("keep_rank", [False, True])
+@pytest.mark.parametrize("steps", range(10))
+def test_a_leave_whose_answers_are_lost_leaves_no_live_lease(steps, keep_rank):
+    world = World()
+    for name in "ab":
+        world.add(name, rebalance_delay=0.0)
+    world.sleep(1.0)
+    b = world.members["b"]
+    world.hold("b", *KINDS)
+    world.leave("b", keep_rank=keep_rank)
+    for step in range(steps):
+        if b.to_etcd and step % 2:
+            world.lose("b", answer=step % 4 == 1)
+        any(world.carry(b, kind) for kind in KINDS)
+        if b.left:
+            break
+    if not b.left:
+        world.let("b")
+        world.sleep(20.0)
+    assert b.left
+    while world.late:
+        world.thaw()
+    assert world.etcd.leases == {1}

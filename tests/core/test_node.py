@@ -1,0 +1,328 @@
+"""One member through R2, R3 and R4: what is granted, what is lost, and when."""
+
+import pytest
+from attrs import evolve
+from world import RANK, ROLES, role_of
+
+from rink.core import effects as do
+from rink.core import events as ev
+from rink.core import schemes
+from rink.core.codec import encode
+from rink.core.machines import Write
+from rink.core.placement import Placement
+from rink.core.values import Member, Proclaimed, Record, Request, Share, Version, Wish
+
+# ── R2: grants ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_member_alone_is_granted_everything_within_its_join(world):
+    member = world.add("a")
+    assert member.joined
+    assert world.holders(ROLES) == dict.fromkeys(ROLES, "a")
+    assert member.ranks == [0]
+    assert member.made(do.LeadershipChanged) == [do.LeadershipChanged(True)]
+
+
+def test_nothing_is_granted_before_the_own_record_comes_back_through_the_watch(world):
+    world.add("a", held=["events"])
+    world.carry(world.members["a"], "events")
+    world.run()
+    assert world.node("a").writer.is_settled
+    assert world.get("a", "x") is None
+    world.let("a")
+    assert world.get("a", "x")
+
+
+def test_nothing_is_granted_while_a_write_is_unanswered(pair):
+    pair.hold("b", "answers")
+    pair.leave("a")
+    role = role_of(1, 2)
+    assert pair.node("b").writer.state is Write.SENT
+    assert pair.get("b", role) is None
+    pair.let("b")
+    assert pair.get("b", role)
+
+
+def test_a_role_is_granted_only_when_no_other_record_claims_it(pair):
+    world = pair
+    role = role_of(0, 2)
+    world.members["a"].lets_go = False
+    held = world.get("a", role)
+    wait = world.want("b", role)
+    world.leave("a")
+    world.sleep(0.1)
+    assert world.ranks == ["b"]
+    assert wait.hold is None
+    assert "a: has not let go of it yet" in world.node("b").table.gate.obstacle(role, Placement())
+    world.release("a", held)
+    assert wait.hold.token > held.token
+    assert "a" not in world.members
+
+
+def test_a_role_lost_and_regained_waits_for_the_handle_of_the_first_grant(pair):
+    world = pair
+    role = role_of(1, 2)
+    world.expire(world.kill("b"))
+    assert world.ranks == ["a"]
+    world.members["a"].lets_go = False
+    first = world.get("a", role)
+    world.add("b", rebalance_delay=0.0)
+    world.sleep(1.0)
+    assert world.ranks == ["a", "b"]
+    assert first.lost_at is not None
+    world.expire(world.kill("b"))
+    assert world.ranks == ["a"]
+    wait = world.want("a", role)
+    assert world.get("a", role) is None
+    assert wait.hold is None
+    assert first.lost_at is not None
+    world.release("a", first)
+    assert wait.hold is not first
+
+
+def test_a_role_given_back_before_its_loss_was_seen_is_never_lost(pair):
+    world = pair
+    role = role_of(0, 2)
+    hold = world.get("a", role)
+    world.hold("a", "events")
+    for number, ranks in [(3, ("b",)), (4, ("a", "b"))]:
+        version = Version(number, ranks, "jump")
+        world.etcd.put(f"versions/{number:016d}", encode(version))
+    world.run()
+    assert world.want("b", role).hold is None
+    changes = tuple(c for r, cs in world.etcd.log if r > world.members["a"].seen for c in cs)
+    world.members["a"].seen = world.etcd.revision
+    world.tell("a", ev.Changed(world.etcd.revision, changes))
+    world.let("a")
+    assert hold.lost_at is None
+    assert world.get("a", role) is hold
+
+
+def test_a_thousand_waiters_are_granted_in_one_step(world):
+    roles = [f"job-{index}" for index in range(1000)]
+    member = world.add("a", held=["answers"])
+    waits = [world.want("a", role) for role in roles[:20]]
+    world.let("a")
+    assert all(wait.hold for wait in waits)
+    assert len(member.made(do.WriteRecord)) == 2
+
+
+def test_get_role_asks_nothing_of_etcd(pair):
+    before = len(pair.etcd.writes)
+    pair.holders(ROLES)
+    pair.run()
+    assert len(pair.etcd.writes) == before
+
+
+# ── R3: losses ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_newer_version_takes_away_only_what_it_gives_to_others(world):
+    member = world.add("a", rebalance_delay=0.0)
+    world.holders(ROLES)
+    world.add("b", rebalance_delay=0.0)
+    world.sleep(0.1)
+    moved = [role for role in ROLES if RANK(role, "jump", 2) == 1]
+    assert sorted(member.lost) == sorted(moved)
+    assert world.holders(ROLES) == {r: "b" if r in moved else "a" for r in ROLES}
+
+
+def test_roles_let_go_at_once_cost_one_write_and_slow_ones_two(world):
+    member = world.add("a", rebalance_delay=0.0)
+    world.holders(ROLES)
+    writes = len(member.made(do.WriteRecord))
+    world.add("b", rebalance_delay=0.0)
+    world.sleep(0.1)
+    assert len(member.made(do.WriteRecord)) == writes + 1
+    member.lets_go = False
+    world.expire(world.kill("b"))
+    world.holders(ROLES)
+    writes = len(member.made(do.WriteRecord))
+    world.add("b", rebalance_delay=0.0)
+    world.sleep(0.1)
+    record = world.record("a")
+    assert set(record.draining) == {r for r in ROLES if RANK(r, "jump", 2) == 1}
+    table = world.node("a").table
+    for hold in list(table.lost.values()):
+        table.release(hold)
+    world.tell("a", ev.Nudged())
+    assert len(member.made(do.WriteRecord)) == writes + 2
+    assert world.record("a").draining == ()
+
+
+def test_a_version_that_leaves_the_share_as_it_is_costs_no_write(pair):
+    world = pair
+    writes = len(world.members["b"].made(do.WriteRecord))
+    version = Version(3, ("a", "b"), "jump", because=("tidied",))
+    world.etcd.put("versions/0000000000000003", encode(version))
+    world.run()
+    assert world.node("b").table.gate.version == 3
+    assert len(world.members["b"].made(do.WriteRecord)) == writes
+
+
+@pytest.mark.parametrize("limit", [65_536, 10])
+def test_every_unreleased_role_lies_in_the_record_however_long_the_list(world, limit):
+    member = world.add("a", rebalance_delay=0.0, draining_limit_bytes=limit)
+    member.lets_go = False
+    world.holders(ROLES)
+    world.add("b", rebalance_delay=0.0)
+    world.sleep(0.1)
+    record = world.record("a")
+    assert bool(record.draining) == (limit > 10)
+    assert len(record.shares) == (1 if limit > 10 else 2)
+    moved = {r for r in ROLES if RANK(r, "jump", 2) == 1}
+    assert world.holders(ROLES).keys() == set(ROLES) - moved
+    for role in sorted(moved):
+        assert world.holders(ROLES).get(role) is None or limit > 10
+        world.release("a", world.node("a").table.lost[role])
+    assert len(world.record("a").shares) == 1
+    assert world.holders(ROLES).keys() == set(ROLES)
+
+
+@pytest.mark.parametrize("limit", [65_536, 10])
+def test_a_rejoin_lists_what_user_code_still_holds_on_to(world, limit):
+    member = world.add("a", leave_delay=30.0, draining_limit_bytes=limit)
+    member.lets_go = False
+    world.holders(ROLES[:3])
+    world.etcd.end_lease(member.node.tenure.lease)
+    world.run()
+    record = world.record("a")
+    assert record.incarnation == "i2"
+    assert set(record.draining) == (set() if record.shares else set(ROLES[:3]))
+    assert world.node("a").table.held == {}
+    waits = [world.want("a", role) for role in ROLES[:4]]
+    assert [bool(wait.hold) for wait in waits] == [False, False, False, True]
+    world.let_go("a")
+    assert all(wait.hold for wait in waits)
+
+
+@pytest.mark.parametrize("limit", [65_536, 1])
+def test_a_member_that_rejoins_unranked_bars_others_from_what_it_still_runs(pair, limit):
+    world = pair
+    role = role_of(0, 2)
+    a = world.members["a"]
+    a.node.settings = evolve(a.node.settings, draining_limit_bytes=limit)
+    a.lets_go = False
+    world.get("a", role)
+    world.hold("b", "events")
+    world.etcd.end_lease(a.node.tenure.lease)
+    world.sleep(0.1)
+    record = world.record("a")
+    assert record.incarnation == "i3"
+    world.let("b")
+    world.sleep(0.1)
+    assert world.version.ranks[0] == "b"
+    assert world.record("a").draining == ((role,) if limit > 1 else ())
+    assert world.want("b", role).hold is None
+    world.let_go("a")
+    world.sleep(1.0)
+    assert set(world.ranks) == {"a", "b"}
+    assert world.holders([role])
+
+
+# ── R4: versions that cannot be read ─────────────────────────────────────────────────────────
+
+
+def test_a_version_of_an_unknown_format_keeps_what_is_held_and_grants_nothing(pair):
+    world = pair
+    role, other = role_of(0, 2), role_of(0, 2, skip=1)
+    hold = world.get("a", role)
+    world.etcd.put("versions/0000000000000003", b'{"format":2}')
+    world.run()
+    assert hold.lost_at is None
+    assert world.get("a", role) is hold
+    assert world.get("a", other) is None
+    assert "version 3 has format 2" in world.node("a").table.gate.closed_because
+    assert any("versions/3: has format 2" in text for text in world.members["b"].reports)
+    world.expire(world.kill("b"))
+    assert world.version is None
+    world.etcd.delete("versions/0000000000000003")
+    world.run()
+    assert world.ranks == ["a"]
+    assert world.get("a", other)
+
+
+def test_a_record_of_an_unknown_format_claims_everything_until_it_is_gone(world):
+    lease = 77
+    world.etcd.leases.add(lease)
+    world.etcd.put("members/later", b'{"format":2}', lease)
+    world.add("a")
+    wait = world.want("a", "x")
+    assert wait.hold is None
+    assert "later: its record has format 2" in world.node("a").table.gate.obstacle("x", Placement())
+    world.etcd.end_lease(lease)
+    world.run()
+    assert wait.hold
+
+
+def test_a_share_of_an_unknown_scheme_claims_everything(pair):
+    world = pair
+    world.etcd.leases.add(77)
+    record = Record("j", 60, shares=(Share(0, 1, "odd@1#00"),))
+    world.etcd.put("members/odd", encode(evolve(record, schemes=("odd@1#00",))), 77)
+    world.run()
+    assert world.get("a", role_of(0, 2)) is None
+    assert world.ranks == ["a", "b"]
+
+
+def test_clutter_and_records_without_a_lease_are_reported_and_claim_nothing(world):
+    world.etcd.put("notes/today", b"x")
+    world.etcd.put("members/by-hand", b"{}")
+    member = world.add("a")
+    assert world.get("a", "x")
+    assert any("notes/today" in text for text in member.reports)
+    assert any("by-hand has no lease" in text for text in member.reports)
+    assert "by-hand" in member.node.out.last_error
+
+
+def test_the_deleted_log_is_begun_anew_and_its_token_base_is_remembered(pair):
+    world = pair
+    world.etcd.put("requests/u", encode(Request(Wish.TOKEN_BASE, token_base=10**6)))
+    world.run()
+    assert world.version.token_base == 10**6
+    before = world.get("b", role_of(1, 2)).token
+    assert before > 10**6
+    world.etcd.delete("versions/")
+    world.run()
+    assert world.version.number == 1
+    assert world.version.token_base == 10**6
+    assert set(world.ranks) == {"a", "b"}
+    assert all(world.get(n, role_of(r, 2)).token > before for r, n in enumerate(world.ranks))
+
+
+# ── schemes ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_role_that_a_custom_scheme_fails_for_costs_no_other_role(world, monkeypatch):
+    monkeypatch.setattr(schemes, "_custom", {})
+
+    def rank(role, size):
+        if role == "poison":
+            raise ValueError("not this one")
+        return len(role) % size
+
+    scheme = schemes.register(rank, "mine", 1)
+    world.add("a", schemes=(scheme,), rebalance_delay=0.0)
+    world.add("b", schemes=(scheme,), rebalance_delay=0.0)
+    world.sleep(0.1)
+    assert world.version.scheme == scheme
+    assert world.holders(["poison", "even", "odd"]) == {"even": "a", "odd": "b"}
+    world.expire(world.kill("b"))
+    assert world.holders(["poison", "even", "odd"]) == {"even": "a", "odd": "a"}
+
+
+def test_the_pairs_to_place_by_are_those_of_shares_and_versions_in_view_and_under_way(pair):
+    node = pair.node("a")
+    assert node.pairs([]) == {("jump", 2)}
+    record = evolve(pair.record("b"), shares=(Share(0, 5, "balanced:8"), Share(0, 3, "jump")))
+    coming = ev.Changed(
+        99,
+        (Member("z", record, 9, 9, 9), Proclaimed(3, Version(3, ("a",), "jump"), 9, 9)),
+    )
+    assert node.pairs([coming, ev.Nudged()]) == {
+        ("jump", 1),
+        ("jump", 2),
+        ("jump", 3),
+        ("balanced:8", 5),
+    }
+    assert node.pairs([ev.Listed(99, coming.changes)]) == node.pairs([coming])

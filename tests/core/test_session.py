@@ -1,0 +1,303 @@
+"""One member through R5, R6 and R7: its view, its deadline, and sessions lost and found again."""
+
+import pytest
+from attrs import evolve
+from world import ROLES, role_of
+
+from rink.core import effects as do
+from rink.core import events as ev
+from rink.core.codec import encode
+from rink.core.machines import Lease, Life, Write
+from rink.core.values import Version
+from rink.core.view import Gone
+
+# ── R5, and what a view is made of ───────────────────────────────────────────────────────────
+
+
+def test_a_list_from_before_the_view_is_passed_over(pair):
+    world = pair
+    listed = world.etcd.listed()
+    hold = world.get("a", role_of(0, 2))
+    world.add("c", rebalance_delay=0.0)
+    world.sleep(0.1)
+    revision = world.node("a").view.revision
+    world.tell("a", listed)
+    assert world.node("a").view.revision == revision
+    assert world.get("a", role_of(0, 2)) is hold or hold.lost_at
+
+
+def test_a_change_that_no_list_came_before_is_passed_over(pair):
+    """After its history changed, a member must not fold events of the old watch into nothing."""
+    world = pair
+    b = world.members["b"]
+    role = role_of(0, 2)
+    assert world.get("a", role)
+    world.hold("b", "events")
+    world.hold("a", "events")
+    stray = Version(3, ("b",), "jump")
+    world.etcd.put("versions/0000000000000003", encode(stray))
+    b.listed = False
+    old_watch = world.etcd.changes_after(world.etcd.revision - 1)
+    world.tell("b", ev.HistoryChanged("another cluster"), old_watch)
+    assert world.node("b").view.revision == 0
+    assert world.get("b", role) is None
+    world.let("b")
+    assert world.get("b", role) is None
+
+
+def test_a_changed_history_ends_the_session_and_joins_anew(pair):
+    world = pair
+    hold = world.get("b", role_of(1, 2))
+    b = world.members["b"]
+    old = b.node.tenure.lease
+    b.listed = False
+    world.tell("b", ev.HistoryChanged("the revision went back"))
+    assert hold.lost_because == "the revision went back"
+    assert b.made(do.DropLease) == [do.DropLease(old)]
+    assert b.node.writer.state is Write.TAKEN
+    world.etcd.end_lease(old)
+    world.sleep(1.0)
+    assert b.node.tenure.is_alive
+    assert world.want("b", role_of(1, 2)).hold
+
+
+def test_a_history_that_changes_while_no_lease_is_held_only_lists_anew(world):
+    member = world.add("a", held=["requests"])
+    member.listed = False
+    world.tell("a", ev.HistoryChanged("x"))
+    world.let("a")
+    assert member.joined
+    assert world.get("a", "x")
+
+
+def test_a_new_list_brings_what_the_watch_missed(pair):
+    world = pair
+    b = world.members["b"]
+    world.hold("b", "events")
+    world.expire(world.kill("a"))
+    b.listed = False
+    world.let("b")
+    assert world.ranks == ["b"]
+    assert world.holders(ROLES) == dict.fromkeys(ROLES, "b")
+
+
+def test_a_key_deleted_is_gone_from_the_view(pair):
+    pair.etcd.put("notes", b"")
+    pair.run()
+    assert pair.node("a").view.clutter
+    pair.etcd.delete("notes")
+    pair.run()
+    assert not pair.node("a").view.clutter
+    assert isinstance(pair.etcd.log[-1][1][0], Gone)
+
+
+# ── R6, R7: the session ──────────────────────────────────────────────────────────────────────
+
+
+def test_at_the_deadline_every_role_is_lost_with_no_word_from_etcd(pair):
+    world = pair
+    hold = world.get("b", role_of(1, 2))
+    b = world.members["b"]
+    b.alive = False
+    world.hold("b", "requests", "answers", "events")
+    world.sleep(53.9)
+    assert hold.lost_at is None
+    world.sleep(0.2)
+    assert hold.lost_at is not None
+    assert b.node.tenure.state is Lease.SUSPECT
+    assert world.get("b", role_of(1, 2)) is None
+
+
+def test_nothing_is_taken_at_the_deadline_even_before_anybody_noticed(pair):
+    world = pair
+    world.now += 54.0
+    assert world.get("b", role_of(1, 2)) is None
+    assert world.node("b").tenure.is_alive
+
+
+def test_a_keepalive_answered_after_the_deadline_loses_all_the_same(pair):
+    world = pair
+    hold = world.get("b", role_of(1, 2))
+    b = world.members["b"]
+    world.now += 54.5
+    effects, revived = b.node.renew(world.now, b.node.tenure.lease, world.now)
+    assert [e.hold for e in effects if isinstance(e, do.Lose)] == [hold]
+    assert revived
+
+
+def test_a_revived_lease_grants_nothing_before_a_write_is_answered(pair):
+    world = pair
+    b = world.members["b"]
+    writes = len(b.made(do.WriteRecord))
+    b.alive = False
+    world.sleep(55.0)
+    world.hold("b", "answers")
+    b.alive = True
+    world.sleep(0.1)
+    assert b.node.tenure.is_alive
+    assert world.get("b", role_of(1, 2)) is None
+    assert len(b.made(do.WriteRecord)) == writes + 1
+    world.let("b")
+    assert world.get("b", role_of(1, 2))
+    assert world.record("b").incarnation == b.node.writer.incarnation == "i2"
+
+
+def test_an_answer_to_a_write_from_before_the_deadline_does_not_revive_grants(pair):
+    world = pair
+    b = world.members["b"]
+    world.hold("b", "answers")
+    world.add("c", rebalance_delay=0.0)
+    world.sleep(0.1)
+    assert b.node.writer.state is Write.SENT or world.ranks == ["a", "b", "c"]
+    world.leave("a")
+    b.alive = False
+    world.sleep(55.0)
+    b.alive = True
+    world.keep_alive(b)
+    assert b.node.tenure.is_alive
+    world.carry(b, "answers")
+    assert not b.node.writer.is_settled
+    assert b.node.table.gate.share is None
+    world.let("b")
+    assert b.node.writer.is_settled
+
+
+def test_a_write_owed_while_the_lease_is_suspect_is_sent_when_it_revives(pair):
+    world = pair
+    b = world.members["b"]
+    world.hold("b", "requests")
+    world.leave("a")
+    b.alive = False
+    world.sleep(53.0)
+    world.lose("b")
+    assert b.node.writer.state is Write.OWED
+    world.now += 2.0
+    world.keep_alive(b)
+    world.sleep(5.0)
+    assert b.node.tenure.state is Lease.SUSPECT
+    assert b.node.writer.state is Write.OWED
+    assert not b.to_etcd
+    b.alive = True
+    world.let("b")
+    world.sleep(1.0)
+    assert b.node.writer.is_settled
+    assert world.holders(ROLES) == dict.fromkeys(ROLES, "b")
+
+
+def test_an_end_of_the_lease_that_is_told_twice_is_heard_once(pair):
+    world = pair
+    b = world.members["b"]
+    old = b.node.tenure.lease
+    world.etcd.end_lease(old)
+    world.hold("b", "requests")
+    world.tell("b", ev.LeaseEnded(old))
+    assert b.node.tenure.state is Lease.REVOKING or b.node.tenure.state is Lease.ASKED
+    world.tell("b", ev.LeaseEnded(old), ev.LeaseRevoked(old), ev.RevokeFailed(old, OSError()))
+    world.tell("b", ev.LeaseEnded(old))
+    world.let("b")
+    world.sleep(1.0)
+    assert b.node.tenure.is_alive
+    assert world.ranks.count("b") == 1
+
+
+def test_a_deleted_record_ends_the_session_and_the_lease(pair):
+    world = pair
+    hold = world.get("b", role_of(1, 2))
+    b = world.members["b"]
+    old = b.node.tenure.lease
+    world.etcd.delete("members/b")
+    world.run()
+    assert "its record is gone" in hold.lost_because
+    assert old not in world.etcd.leases
+    world.sleep(1.0)
+    assert world.record("b").incarnation != "i2"
+    assert b.node.table.gate.closed_because == ""
+
+
+def test_a_deleted_record_is_noticed_by_the_answer_to_a_write_too(pair):
+    world = pair
+    b = world.members["b"]
+    world.hold("b", "requests", "events")
+    world.leave("a")
+    world.hold("b", "events")
+    world.carry(b, "events")
+    world.etcd.delete("members/b")
+    b.held = {"events"}
+    while not b.to_etcd:
+        assert world.carry(b, "events")
+    world.run()
+    assert any("its record is gone" in text for text in b.reports)
+    world.let("b")
+    world.sleep(1.0)
+    assert world.holders(ROLES) == dict.fromkeys(ROLES, "b")
+
+
+@pytest.mark.parametrize("by_hand", [b"?", b'{"format":1}'])
+def test_a_record_overwritten_without_its_lease_ends_the_session(pair, by_hand):
+    world = pair
+    b = world.members["b"]
+    world.etcd.put("members/b", by_hand)
+    world.run()
+    assert b.node.writer.state is Write.TAKEN
+    world.sleep(200.0)
+    assert b.node.writer.is_settled
+    assert world.ranks == ["a", "b"]
+
+
+def test_a_record_edited_in_place_is_put_right(pair):
+    world = pair
+    record, lease = world.record("b"), world.node("b").tenure.lease
+    world.etcd.put("members/b", encode(evolve(record, shares=(), draining=("x",))), lease)
+    world.run()
+    assert world.record("b") == record
+    assert world.node("b").table.gate.closed_because == ""
+
+
+def test_a_lease_that_is_not_granted_to_a_member_is_asked_for_again(pair):
+    world = pair
+    b = world.members["b"]
+    world.hold("b", "requests")
+    world.tell("b", ev.LeaseEnded(b.node.tenure.lease))
+    for _ in range(3):
+        world.lose("b")
+        world.sleep(3.0)
+    world.let("b")
+    world.etcd.end_lease(2)
+    world.sleep(3.0)
+    assert b.node.tenure.is_alive
+    assert "asking for a lease failed" in " ".join(b.reports)
+
+
+def test_a_revocation_that_fails_is_asked_for_again_ever_more_rarely(pair):
+    world = pair
+    b = world.members["b"]
+    world.hold("b", "requests")
+    world.etcd.delete("members/b")
+    world.run()
+    waits = []
+    for _ in range(7):
+        before = world.now
+        world.lose("b")
+        while not b.to_etcd:
+            world.sleep(max(b.node.wake_at - world.now, 0.001))
+        waits.append(world.now - before)
+    assert waits[-1] > 5 * waits[0]
+    assert len(b.made(do.RevokeLease)) == 8
+    world.let("b")
+    world.sleep(1.0)
+    assert b.node.tenure.is_alive
+
+
+def test_an_answer_about_a_lease_of_the_past_is_passed_over(pair):
+    node = pair.node("b")
+    before = node.tenure.lease, node.tenure.state
+    pair.tell("b", ev.LeaseEnded(99), ev.LeaseRevoked(99), ev.RevokeFailed(99, OSError()))
+    assert (node.tenure.lease, node.tenure.state) == before
+    assert node.renew(pair.now, 99, pair.now) == ([], False)
+
+
+def test_a_failed_list_of_a_member_is_reported_and_survived(pair):
+    pair.tell("b", ev.ListFailed(OSError("no answer")))
+    assert "reading the group failed: no answer" in pair.members["b"].reports
+    assert pair.node("b").living.state is Life.ACTIVE
+    assert pair.node("b").out.last_error == "reading the group failed: no answer"
