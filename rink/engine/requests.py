@@ -6,7 +6,9 @@ an answer (R1); everything else is not.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import secrets
 import uuid
 from collections.abc import Callable
 
@@ -68,9 +70,7 @@ class Requests:
     def _ask(self, effect: Effect) -> Event | None:
         match effect:
             case do.GrantLease(ttl=ttl):
-                sent_at = self._clock.now()
-                granted = self._etcd.grant(ttl)
-                return ev.LeaseGranted(granted.lease, granted.ttl, sent_at, str(uuid.uuid4()))
+                return self._grant(ttl)
             case do.RevokeLease(lease=lease):
                 self._etcd.revoke(lease)
                 return ev.LeaseRevoked(lease)
@@ -87,6 +87,22 @@ class Requests:
                 key = self._keys.member(name)
                 self._etcd.txn((Compare(key, Target.MOD, mod_revision),), (Delete(key),))
         return None
+
+    def _grant(self, ttl: int) -> Event:
+        """Take a lease under an id of our own, so that one whose answer was lost can be ended."""
+        lease = secrets.randbits(62) or 1
+        sent_at = self._clock.now()
+        try:
+            granted = self._etcd.grant(ttl, lease=lease)
+        except RinkError:
+            self._calls.submit(lambda: self._forget(lease))
+            raise
+        return ev.LeaseGranted(granted.lease, granted.ttl, sent_at, str(uuid.uuid4()))
+
+    def _forget(self, lease: int) -> None:
+        """Revoke a lease that may or may not exist; one try, as it ends by itself anyway."""
+        with contextlib.suppress(RinkError):
+            self._etcd.revoke(lease)
 
     def _write(self, effect: do.WriteRecord) -> Event:
         key = self._own

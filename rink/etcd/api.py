@@ -197,8 +197,11 @@ class Etcd(Protocol):
         """Run one branch atomically. It is sent once: a lost answer raises, it is not retried."""
         ...
 
-    def grant(self, ttl: int, *, timeout: float | None = None) -> LeaseGranted:
-        """Take a new lease for `ttl` seconds."""
+    def grant(self, ttl: int, *, lease: int = 0, timeout: float | None = None) -> LeaseGranted:
+        """Take a new lease for `ttl` seconds, under an id of the caller's unless that is 0.
+
+        Whoever chose the id can revoke a lease whose grant was not answered.
+        """
         ...
 
     def revoke(self, lease: int, *, timeout: float | None = None) -> None:

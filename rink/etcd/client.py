@@ -219,13 +219,15 @@ class Client:
 
     # ---------------------------------------------------------------- leases
 
-    def grant(self, ttl: int, *, timeout: float | None = None) -> LeaseGranted:
+    def grant(self, ttl: int, *, lease: int = 0, timeout: float | None = None) -> LeaseGranted:
         """Take a new lease.
 
-        One whose answer was lost on the way lives for its `ttl` and ends by itself.
+        One whose answer was lost on the way lives for its `ttl` and ends by itself; whoever chose
+        its id can revoke it before.
 
         Args:
             ttl: seconds; etcd may grant more.
+            lease: the id to give it, positive; 0 lets etcd choose. One that exists is an EtcdError.
             timeout: seconds; None is the client's own.
 
         Raises:
@@ -233,7 +235,7 @@ class Client:
         """
         answer = self._transport.call(
             GRANT,
-            pb.LeaseGrantRequest(TTL=ttl),
+            pb.LeaseGrantRequest(TTL=ttl, ID=lease),
             Want(f"a lease of {ttl} s", quorum=True),
             self._seconds(timeout),
         )

@@ -139,10 +139,10 @@ class MemoryEtcd:
                 raise EtcdUnavailable("no answer within the deadline (memory etcd: answer lost)")
             return result
 
-    def grant(self, ttl: int, *, timeout: float | None = None) -> LeaseGranted:
-        """Take a new lease for `ttl` seconds, at least 2."""
+    def grant(self, ttl: int, *, lease: int = 0, timeout: float | None = None) -> LeaseGranted:
+        """Take a new lease for `ttl` seconds, at least 2, under the given id unless that is 0."""
         with self._reach() as store:
-            return store.grant(ttl, self.cluster.now())
+            return store.grant(ttl, lease, self.cluster.now())
 
     def revoke(self, lease: int, *, timeout: float | None = None) -> None:
         """End a lease, deleting the keys bound to it; an unknown one is fine."""

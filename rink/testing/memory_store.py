@@ -126,12 +126,20 @@ class Store:
         self._commit(events)
         return TxnResult(self.header, succeeded, tuple(results))
 
-    def grant(self, ttl: int, now: float) -> LeaseGranted:
-        """Take a new lease that ends `ttl` seconds after `now`, and not before two."""
-        self._last_lease += 1
+    def grant(self, ttl: int, lease: int, now: float) -> LeaseGranted:
+        """Take a new lease that ends `ttl` seconds after `now`, and not before two.
+
+        Raises:
+            EtcdError: there is a lease with this id; 0 takes one that is free.
+        """
+        if lease in self._leases:
+            raise EtcdError(f"lease {lease:x}: lease already exists")
+        while not lease or lease in self._leases:
+            self._last_lease += 1
+            lease = self._last_lease
         ttl = max(ttl, MIN_TTL_S)
-        self._leases[self._last_lease] = _Lease(self._last_lease, ttl, now + ttl)
-        return LeaseGranted(self.header, self._last_lease, ttl)
+        self._leases[lease] = _Lease(lease, ttl, now + ttl)
+        return LeaseGranted(self.header, lease, ttl)
 
     def keep_alive(self, lease: int, now: float) -> int:
         """Begin a lease's time anew; the TTL in seconds, 0 where there is no such lease."""

@@ -303,6 +303,16 @@ def test_every_grant_is_another_lease(world):
     assert len({world.etcd.grant(30).lease for _ in range(5)}) == 5
 
 
+def test_a_lease_may_be_given_an_id_once(world):
+    chosen = 0x1234_5678_9ABC
+    assert world.etcd.grant(30, lease=chosen).lease == chosen
+    with pytest.raises(EtcdError, match="lease already exists"):
+        world.etcd.grant(30, lease=chosen)
+    world.etcd.revoke(chosen)
+    assert world.etcd.grant(30, lease=chosen).lease == chosen
+    world.etcd.revoke(chosen)
+
+
 def test_an_unknown_lease_has_no_time_to_live_and_may_be_revoked(world):
     assert world.etcd.time_to_live(UNKNOWN_LEASE) == -1
     before = world.revision()
