@@ -40,9 +40,7 @@ def others(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def https(files):
-    # etcd that is told whom to trust wants a client certificate, asked to or not.
-    trusts_nobody = ("--trusted-ca-file=",)
-    with local_etcd(fsync=False, tls=files.server(), extra_args=trusts_nobody) as node:
+    with local_etcd(fsync=False, tls=files.server()) as node:
         yield node
 
 

@@ -283,8 +283,8 @@ def _tls_arguments(tls: TlsFiles | None) -> list[str]:
     return [
         f"--cert-file={tls.cert}",
         f"--key-file={tls.key}",
-        f"--trusted-ca-file={tls.ca}",
-        *(["--client-cert-auth"] if tls.client_cert_auth else []),
+        # etcd asks for client certificates as soon as it is told whom to trust.
+        *([f"--trusted-ca-file={tls.ca}", "--client-cert-auth"] if tls.client_cert_auth else []),
     ]
 
 
