@@ -1,0 +1,6 @@
+"""Makes `docs_support` importable, whichever folder the tests are run from."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

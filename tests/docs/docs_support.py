@@ -1,0 +1,123 @@
+"""Reads the pages: their blocks of code, their links and headings, and runs what can be run.
+
+A block of Python is run if a comment stands right before it, which readers do not see:
+
+    <!-- run -->                      as it stands, on an etcd in memory
+    <!-- run                          after these lines, which give it the names it needs
+    def lead(token): raise Enough
+    -->
+    <!-- run: server -->              by `integration`: it starts etcd servers
+"""
+
+import ast
+import contextlib
+import inspect
+import re
+import textwrap
+from pathlib import Path
+
+import attrs
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+ALL_PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+
+_FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+_MARK = re.compile(r"<!-- run(?::[ ]*(\w+))?[ ]*(?:\n(.*?))?-->\s*\Z", re.DOTALL)
+
+
+class Enough(Exception):  # noqa: N818 - an end, not an error
+    """Ends an example that would go on for ever."""
+
+
+@attrs.frozen
+class Block:
+    """One fenced block; `setup` is None where it is not to be run."""
+
+    page: Path
+    line: int
+    language: str
+    code: str
+    setup: str | None
+    needs: str
+
+    @property
+    def where(self):
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+    def compiled(self):
+        """The code, with the line numbers of its page."""
+        lines = "\n" * self.line + self.code
+        return compile(lines, str(self.page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def blocks(page, language):
+    """The blocks of a page in one language."""
+    text = page.read_text(encoding="utf-8")
+    for found in _FENCE.finditer(text):
+        if found[2] != language:
+            continue
+        mark = _MARK.search(text[: found.start()])
+        yield Block(
+            page=page,
+            line=text.count("\n", 0, found.start()) + 1,
+            language=language,
+            code=textwrap.dedent(found[3]),
+            setup=(mark[2] or "") if mark else None,
+            needs=(mark[1] or "") if mark else "",
+        )
+
+
+def all_blocks(language):
+    return [block for page in PAGES for block in blocks(page, language)]
+
+
+def run(block, request):
+    """Run a block and then each test that it defines, with the fixtures it asks for."""
+    assert block.setup is not None
+    space = {"__name__": "example", "Enough": Enough}
+    exec(compile(textwrap.dedent(block.setup), f"setup of {block.where}", "exec"), space)
+    before = set(space)
+    with contextlib.suppress(Enough):
+        exec(block.compiled(), space)
+    for name in [name for name in space if name.startswith("test_") and name not in before]:
+        asked = inspect.signature(space[name]).parameters
+        space[name](**{fixture: request.getfixturevalue(fixture) for fixture in asked})
+
+
+def prose(page):
+    """A page without its blocks of code."""
+    return _FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def links(page):
+    """Where the page's links lead."""
+    return re.findall(r"\]\(([^)\s]+)\)", prose(page))
+
+
+def anchors(page):
+    """What `#…` may follow the page's name: its headings, as the usual renderers spell them."""
+    found = re.findall(r"^#{1,6} +(.+?) *$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+def code_words(*pages):
+    """Every name that stands in code: in backticks, or in a block of Python."""
+    words = set()
+    for page in pages:
+        for span in re.findall(r"`([^`\n]+)`", prose(page)):
+            words.update(re.findall(r"\w+", span))
+        for block in blocks(page, "python"):
+            words.update(re.findall(r"\w+", block.code))
+    return words
+
+
+def rows(page):
+    """The cells of each table row, keyed by the name in backticks in its first cell."""
+    found = {}
+    for line in page.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if line.startswith("| `") and (name := re.fullmatch(r"`(\w+)`", cells[0])):
+            found[name[1]] = cells[1:]
+    return found

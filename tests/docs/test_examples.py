@@ -1,0 +1,183 @@
+"""What the pages say is true: their examples run, their links lead somewhere, no name is missing."""
+
+import inspect
+import json
+import re
+import sqlite3
+
+import pytest
+from docs_support import (
+    ALL_PAGES,
+    PAGES,
+    README,
+    ROOT,
+    all_blocks,
+    anchors,
+    blocks,
+    code_words,
+    links,
+    rows,
+    run,
+)
+
+import rink
+import rink.aio
+import rink.testing
+from rink.core import codec
+from rink.core.values import Record, Request, Version
+from rink.status import MemberStatus, Status
+from rink.testing import plugin
+
+CONCEPTS = ROOT / "docs" / "concepts.md"
+TESTING = ROOT / "docs" / "testing.md"
+
+PYTHON = all_blocks("python")
+RUNNABLE = [block for block in PYTHON if block.setup is not None and not block.needs]
+
+
+def at(block):
+    return block.where
+
+
+# ── examples ─────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=at)
+def test_an_example_compiles(block):
+    block.compiled()
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("block", RUNNABLE, ids=at)
+def test_an_example_runs_on_an_etcd_in_memory(block, request, monkeypatch, rink_etcd):
+    monkeypatch.setattr("rink.session.Client", lambda *_, **__: rink_etcd.client())
+    run(block, request)
+
+
+def test_most_examples_are_run():
+    marked = [block for block in PYTHON if block.setup is not None]
+    assert len(marked) > 0.8 * len(PYTHON)
+
+
+def test_the_sql_fence_refuses_an_older_token():
+    """The statement of the README, on SQLite; the table is the one it speaks of."""
+    (block,) = blocks(README, "sql")
+    create, write = [part for part in block.code.split(";") if part.strip()][:2]
+    with sqlite3.connect(":memory:") as store:
+        store.execute(create)
+
+        def write_with(token):
+            values = {"job": "job-17", "token": token, "total": token * 10}
+            return store.execute(write, values).rowcount
+
+        assert [write_with(token) for token in (5, 5, 9, 5, 9)] == [1, 1, 1, 0, 1]
+        assert store.execute("SELECT job, token, total FROM totals").fetchall() == [
+            ("job-17", 9, 90)
+        ]
+
+
+# ── links ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page):
+    broken = []
+    for link in links(page):
+        if re.match(r"[a-z]+:", link):
+            continue  # another site
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+# ── names ────────────────────────────────────────────────────────────────────────────────────
+
+
+def public(kind):
+    """The public attributes of a class, and of an attrs class its fields."""
+    fields = getattr(kind, "__attrs_attrs__", ())
+    return {name for name in dir(kind) if not name.startswith("_")} | {f.name for f in fields}
+
+
+@pytest.mark.parametrize(
+    ("what", "names"),
+    [
+        ("rink", set(rink.__all__)),
+        ("Session", public(rink.Session) - {"open_engine"}),  # for the faces
+        ("Rink", public(rink.Rink)),
+        ("Role", public(rink.Role)),
+        ("RoleSet", public(rink.RoleSet)),
+        ("Change", public(rink.Change)),
+        ("Status", public(Status)),
+        ("MemberStatus", public(MemberStatus)),
+        ("Version", public(Version)),
+        ("Record", public(Record)),
+        ("Request", public(Request)),
+    ],
+)
+def test_every_public_name_is_explained(what, names):
+    assert sorted(names - code_words(README, CONCEPTS)) == []
+
+
+def test_every_helper_for_tests_is_explained():
+    fixtures = {name for name in vars(plugin) if name.startswith("rink_")}
+    names = set(rink.testing.__all__) | fixtures | public(rink.testing.EtcdNode)
+    names |= public(rink.testing.EtcdCluster)
+    assert sorted(names - code_words(TESTING)) == []
+
+
+@pytest.mark.parametrize("kind", [rink.Session, rink.Rink])
+def test_every_setting_has_a_row_with_its_default(kind):
+    table = rows(CONCEPTS)
+    asked = inspect.signature(kind).parameters.values()
+    missing = {setting.name for setting in asked} - table.keys()
+    assert missing == set()
+    given = {
+        setting.name: table[setting.name][0]
+        for setting in asked
+        if setting.kind is inspect.Parameter.KEYWORD_ONLY and setting.name != "clock"
+    }
+    true = {
+        setting.name: f"`{json.dumps(setting.default).replace('null', 'None')}`"
+        for setting in asked
+        if setting.name in given
+    }
+    assert given == true
+
+
+def test_both_faces_take_the_same_settings():
+    for name in ("Session", "Rink"):
+        blocking, aio = getattr(rink, name), getattr(rink.aio, name)
+        assert inspect.signature(blocking) == inspect.signature(aio)
+
+
+# ── what lies in etcd ────────────────────────────────────────────────────────────────────────
+
+
+def shown_keys():
+    """Each key that `concepts.md` shows, with the value below it."""
+    for block in blocks(CONCEPTS, "text"):
+        lines = block.code.splitlines()
+        for key, value in zip(lines, lines[1:], strict=False):
+            if re.fullmatch(r"rink/\S+/(members|versions|requests)/\S+", key):
+                yield key, value
+
+
+def test_what_is_shown_of_etcd_is_what_would_be_written_today():
+    kinds = set()
+    for key, value in shown_keys():
+        root = key[: re.search("members/|versions/|requests/", key).start()].encode()
+        entry = codec.read(root, key.encode(), value.encode(), 1, 1, 1)
+        assert getattr(entry, "problem", "") == "", key
+        content = next(
+            getattr(entry, part) for part in ("record", "version", "request") if hasattr(entry, part)
+        )
+        assert codec.encode(content).decode() == value, key
+        kinds.add(type(content))
+    assert kinds == {Record, Version, Request}
+
+
+def test_no_page_is_empty():
+    assert all(page.read_text(encoding="utf-8").count("\n") > 20 for page in PAGES)
