@@ -1,0 +1,74 @@
+"""Grace (R10): a holder that does not let go is said aloud, and where grace ends, given up."""
+
+from world import role_of
+
+from rink.core import effects as do
+from rink.core.effects import Level
+
+
+def lose_one(world, **settings):
+    """A member `a` that has lost a role to `b`, and whose user code does not let go of it."""
+    member = world.add("a", rebalance_delay=0.0, **settings)
+    member.lets_go = False
+    hold = world.get("a", role_of(1, 2))
+    world.add("b", rebalance_delay=0.0)
+    world.sleep(0.1)
+    return member, hold
+
+
+def test_without_a_grace_a_holder_keeps_its_claim_and_is_reported_once(world):
+    member, hold = lose_one(world)
+    world.sleep(9.0)
+    assert "is still not released" not in " ".join(member.reports)
+    world.sleep(300.0)
+    lines = [text for text in member.reports if "is still not released" in text]
+    assert len(lines) == 1
+    assert "was lost 10 s ago (version 2 gives it to another)" in lines[0]
+    assert world.want("b", hold.role).hold is None
+    assert not hold.given_up
+
+
+def test_with_a_grace_the_claim_is_given_up_when_it_is_over(world):
+    member, hold = lose_one(world, grace=3.0)
+    wait = world.want("b", hold.role)
+    world.sleep(2.5)
+    assert wait.hold is None
+    world.sleep(0.5)
+    assert hold.given_up
+    assert wait.hold.token > hold.token
+    errors = [effect for effect in member.made(do.Report) if effect.level is Level.ERROR]
+    assert len(errors) == 1
+    assert f"Only fencing token {hold.token} guards" in errors[0].text
+
+
+def test_a_holder_that_is_slow_within_its_grace_is_reported_at_ten_seconds(world):
+    member, hold = lose_one(world, grace=20.0)
+    world.sleep(11.0)
+    assert any("is still not released" in text for text in member.reports)
+    world.sleep(10.0)
+    assert hold.given_up
+
+
+def test_a_role_whose_claim_was_given_up_is_granted_here_only_after_its_release(world):
+    _, hold = lose_one(world, grace=3.0)
+    world.sleep(4.0)
+    world.expire(world.kill("b"))
+    wait = world.want("a", hold.role)
+    assert wait.hold is None
+    world.release("a", hold)
+    assert wait.hold
+
+
+def test_releases_are_written_together(world):
+    member = world.add("a", rebalance_delay=0.0)
+    member.lets_go = False
+    holds = [world.get("a", role_of(1, 2, skip)) for skip in range(10)]
+    world.add("b", rebalance_delay=0.0)
+    world.sleep(0.1)
+    before = len(member.made(do.WriteRecord))
+    for hold in holds:
+        member.node.table.release(hold)
+    world.step(member, [])
+    world.run()
+    assert len(member.made(do.WriteRecord)) == before + 1
+    assert world.record("a").draining == ()

@@ -1,0 +1,328 @@
+"""Ranking: every small history keeps the invariants, from wherever it is taken up again."""
+
+import itertools
+
+import pytest
+from attrs import evolve
+
+from rink.core.ranks import STARTED, Candidate, Plan, Settings, Situation, plan
+
+NAMES = "abcde"
+DELAY = 60.0
+
+
+class Group:
+    """A group as one leader ranks it, with nothing but `plan` at work."""
+
+    def __init__(self, settings, ranked, waiting=0):
+        self.settings = settings
+        self.now, self.revision = 0.0, 0
+        self.members, self.gone_since = {}, {}
+        self.ranks, self.log = (), []
+        self.settled = True
+        for name in NAMES[:ranked]:
+            self.join(name)
+        self.ranks = tuple(NAMES[:ranked])
+        self.now = 1000.0
+        for name in NAMES[ranked : ranked + waiting]:
+            self.join(name)
+
+    # ── what happens ─────────────────────────────────────────────────────────────────────────
+
+    def join(self, name):
+        self.revision += 1
+        self.members[name] = Candidate(name, self.revision, self.now, DELAY)
+        self.gone_since.pop(name, None)
+
+    def leave(self, name):
+        self.members[name] = evolve(self.members[name], leaving=True)
+
+    def crash(self, name):
+        del self.members[name]
+        if name in self.ranks:
+            self.gone_since[name] = self.now
+
+    def happenings(self):
+        """Every next thing that can happen to this group."""
+        fresh = [n for n in NAMES if n not in self.members and n not in self.ranks][:1]
+        back = [n for n in self.ranks if n not in self.members]
+        for name in fresh + back:
+            yield "join", name
+        for name, member in list(self.members.items()):
+            yield "crash", name
+            if not member.leaving:
+                yield "leave", name
+        for seconds in (10.0, 31.0, 61.0):
+            yield "pass", seconds
+
+    def happen(self, what, value):
+        if what == "pass":
+            self.now += value
+        else:
+            getattr(self, what)(value)
+
+    # ── what the leader does ─────────────────────────────────────────────────────────────────
+
+    def plan(self):
+        return plan(
+            Situation(
+                ranks=self.ranks,
+                members=list(self.members.values()),
+                gone_since=self.gone_since,
+                settled=self.settled,
+            ),
+            self.now,
+            self.settings,
+        )
+
+    def proclaim(self, check=True):
+        """Plan, check, and take the plan for the next version; false where it changes nothing."""
+        made = self.plan()
+        if check:
+            check_plan(self, made)
+        changed = made.ranks != self.ranks
+        self.ranks = made.ranks
+        for name in self.gone_since.keys() - set(self.ranks):
+            del self.gone_since[name]
+        for name in [n for n, m in self.members.items() if m.leaving and n not in self.ranks]:
+            del self.members[name]  # it has let go, and is gone
+        self.log.append(self.ranks)
+        return changed
+
+    def settle(self):
+        """Proclaim and let time pass until everybody live is ranked and nobody else."""
+        for _ in range(40):
+            if not self.proclaim():
+                self.now += 31.0
+        alive = {name for name, member in self.members.items() if member.is_usable}
+        if alive:
+            assert set(self.ranks) == alive
+
+    def copy(self):
+        twin = Group(self.settings, 0)
+        twin.now, twin.revision, twin.ranks = self.now, self.revision, self.ranks
+        twin.members, twin.gone_since = dict(self.members), dict(self.gone_since)
+        return twin
+
+    def taken_over(self):
+        """The same group as a new leader sees it, who has only just come."""
+        twin = self.copy()
+        twin.members = {n: evolve(m, first_seen=self.now) for n, m in self.members.items()}
+        twin.gone_since = {n: self.now for n in self.ranks if n not in self.members}
+        return twin
+
+
+def check_plan(group, made):
+    """What must hold of any plan."""
+    now, before, after, live = group.now, group.ranks, made.ranks, group.members
+    usable = {name for name, member in live.items() if member.is_usable}
+    assert len(set(after)) == len(after), "a member has two ranks"
+    assert bool(made.because) == (after != before), "causes are given if and only if ranks change"
+    assert made.wake_at is None or made.wake_at > now, "it would wake for ever"
+    assert usable & set(before) <= set(after), "a member that remains has lost its rank"
+    for name in usable & set(before):
+        if after.index(name) != before.index(name):
+            assert before.index(name) >= len(after), "a member moved that did not have to"
+            assert after.index(name) < before.index(name)
+    for rank, name in enumerate(after):
+        if name in usable:
+            continue
+        reserved = now < group.gone_since.get(name, now) + group.settings.leave_delay
+        served = name in live and (group.settings.stagger is not None or not usable)
+        assert (name not in live and reserved) or served or not usable, f"{name} cannot serve"
+        assert before.index(name) == rank or before.index(name) >= len(after)
+    stagger = group.settings.stagger
+    if stagger is not None and set(before) & set(live):
+        allowed = stagger if group.settled else 0
+        given_up = {n for n in set(before) - set(after) if n in live and live[n].leaving}
+        assert len(after) - len(before) <= allowed
+        assert len(given_up) <= allowed
+    for name, member in live.items():
+        if member.is_usable and name not in after and stagger is None:
+            assert now < member.first_seen + member.rebalance_delay, f"{name} waits too long"
+    assert _again(group, made) == after, "the same plan once more changes the ranks"
+
+
+def _again(group, made):
+    twin = group.copy()
+    twin.ranks = made.ranks
+    twin.settled = group.settings.stagger is None
+    return twin.plan().ranks
+
+
+SETTINGS = [
+    Settings(DELAY, leave_delay=leave_delay, stagger=stagger)
+    for leave_delay in (0.0, 30.0)
+    for stagger in (None, 1)
+]
+
+
+def histories(group, steps):
+    """Walk every history of so many steps, with each plan proclaimed as soon as it is made."""
+    for what, value in list(group.happenings()):
+        twin = group.copy()
+        twin.happen(what, value)
+        twin.proclaim()
+        yield twin
+        if steps > 1:
+            yield from histories(twin, steps - 1)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize(("ranked", "waiting"), [(0, 2), (2, 0), (2, 2), (4, 0)])
+def test_every_small_history_keeps_the_invariants(settings, ranked, waiting):
+    seen = sum(1 for _ in histories(Group(settings, ranked, waiting), 3))
+    assert seen > 200
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize(("ranked", "waiting"), [(3, 1), (2, 2)])
+def test_every_history_settles_and_from_every_prefix_of_it_as_well(settings, ranked, waiting):
+    """Whoever takes the lead over in the middle, knowing nothing, brings the group to rest too."""
+    for group in histories(Group(settings, ranked, waiting), 2):
+        whole = group.copy()
+        whole.settle()
+        for ranks in dict.fromkeys(whole.log[:-1]):
+            part = group.copy()
+            part.ranks = ranks
+            part = part.taken_over()
+            part.settle()
+            assert set(part.ranks) == set(whole.ranks)
+
+
+@pytest.mark.parametrize("stagger", [1, 2, None])
+def test_nothing_planned_moves_while_the_last_version_is_not_settled(stagger):
+    for settings in (Settings(DELAY, stagger=stagger), Settings(DELAY, 2.0, 30.0, stagger)):
+        for group in histories(Group(settings, 3, 1), 2):
+            group.settled = False
+            check_plan(group, group.plan())
+
+
+def test_a_plan_is_the_same_whatever_the_order_of_the_records():
+    for group in histories(Group(Settings(DELAY, leave_delay=30.0), 2, 2), 1):
+        plans = set()
+        for members in itertools.permutations(group.members.values()):
+            twin = group.copy()
+            twin.members = {member.name: member for member in members}
+            made = twin.plan()
+            plans.add((made.ranks, made.because, made.wake_at))
+        assert len(plans) == 1
+
+
+# ── rule by rule ─────────────────────────────────────────────────────────────────────────────
+
+
+def make(ranks, *members, now=1000.0, settings=None, **situation):
+    return plan(Situation(tuple(ranks), members, **situation), now, settings or Settings())
+
+
+def live(name, create=1, seen=0.0, **how):
+    return Candidate(name, create, seen, **how)
+
+
+def test_an_empty_group_ranks_everyone_at_once_in_the_order_of_their_records():
+    made = make("", live("b", 2, 1000.0), live("a", 3, 1000.0), live("c", 1, 1000.0))
+    assert made == Plan(("c", "b", "a"), (STARTED, "joined c", "joined b", "joined a"))
+
+
+def test_a_leavers_rank_goes_to_who_waits_longest_and_the_lowest_first():
+    made = make(
+        "abc",
+        live("a", leaving=True),
+        live("b"),
+        live("c", can_follow=False),
+        live("young", 9, 999.0),
+        live("old", 8, 999.0),
+    )
+    assert made.ranks == ("old", "b", "young")
+    assert made.because == (
+        "replaced a by old: leaving",
+        "replaced c by young: cannot follow the scheme",
+    )
+
+
+def test_who_cannot_follow_the_scheme_is_not_ranked():
+    made = make("a", live("a"), live("b", can_follow=False))
+    assert made == Plan(("a",))
+    assert make("", live("b", can_follow=False)) == Plan(())
+
+
+def test_a_gone_members_rank_is_reserved_for_the_leave_delay_and_taken_by_any_newcomer():
+    settings = Settings(leave_delay=30.0)
+    gone = {"b": 990.0}
+    assert make("ab", live("a"), gone_since=gone, settings=settings) == Plan(("a", "b"), (), 1020.0)
+    made = make("ab", live("a"), live("c", 5, 1000.0), gone_since=gone, settings=settings)
+    assert made == Plan(("a", "c"), ("replaced b by c: gone",))
+    made = make("ab", live("a"), gone_since=gone, settings=settings, now=1020.0)
+    assert made == Plan(("a",), ("expired b",))
+
+
+def test_a_leavers_rank_is_not_reserved():
+    settings = Settings(leave_delay=30.0)
+    made = make("ab", live("a"), live("b", leaving=True), settings=settings)
+    assert made == Plan(("a",), ("left b",))
+
+
+def test_a_shrinking_group_moves_the_members_above_into_the_holes():
+    made = make("abcde", live("b"), live("c"), live("e"))
+    assert made == Plan(("e", "b", "c"), ("expired a", "expired d"))
+
+
+def test_whoever_leaves_last_serves_until_it_has_gone():
+    made = make("ab", live("a", leaving=True), live("b", leaving=True))
+    assert made == Plan(("a", "b"))
+
+
+def test_growth_waits_for_the_newcomers_own_delay():
+    members = live("a"), live("b", 2, 990.0, rebalance_delay=60.0)
+    assert make("a", *members) == Plan(("a",), (), 1050.0)
+    assert make("a", *members, now=1050.0) == Plan(("a", "b"), ("joined b",))
+
+
+def test_whose_delay_ends_within_a_tenth_of_it_comes_along():
+    members = live("a"), live("b", 2, 0.0), live("c", 3, 5.9), live("d", 4, 6.1)
+    made = make("a", *members, now=60.0)
+    assert made == Plan(("a", "b", "c"), ("joined b", "joined c"), 66.1)
+
+
+def test_after_a_start_newcomers_wait_only_the_initial_delay():
+    members = live("a"), live("b", 2, 1000.0)
+    assert make("a", *members, started_at=999.0).wake_at == 1002.0
+    assert make("a", *members, started_at=999.0, now=1002.0).ranks == ("a", "b")
+    assert make("a", *members, started_at=940.0).wake_at == 1060.0
+
+
+def test_a_members_shorter_delay_holds_after_a_start_too():
+    members = live("a"), live("b", 2, 1000.0, rebalance_delay=0.5)
+    assert make("a", *members, started_at=999.0).wake_at == 1000.5
+
+
+def test_members_that_are_back_under_their_old_ranks_are_no_empty_group():
+    """Otherwise a newcomer would be ranked at once, for ever after a restart of every member."""
+    members = live("a", 7), live("b", 8), live("c", 9, 1000.0)
+    assert make("ab", *members, was_empty=True) == Plan(("a", "b"), (), 1060.0)
+
+
+def test_a_group_that_was_empty_says_so_with_its_next_version():
+    made = make("ab", live("a", 7), was_empty=True)
+    assert made == Plan(("a",), (STARTED, "expired b"))
+
+
+def test_a_stagger_bounds_how_many_join_and_leave_with_one_version():
+    settings = Settings(0.0, stagger=1)
+    newcomers = [live(name, 5 + index, 0.0) for index, name in enumerate("cde")]
+    made = make("ab", live("a"), live("b"), *newcomers, settings=settings)
+    assert made == Plan(("a", "b", "c"), ("joined c",))
+    assert make("ab", live("a"), live("b"), *newcomers, settings=settings, settled=False).ranks == (
+        "a",
+        "b",
+    )
+    leavers = live("a", leaving=True), live("b", leaving=True), live("c")
+    assert make("abc", *leavers, settings=settings).ranks == ("c", "b")
+    assert make("abc", *leavers, settings=settings, settled=False) == Plan(("a", "b", "c"))
+
+
+def test_a_stagger_never_keeps_back_the_ranks_of_the_dead():
+    settings = Settings(stagger=1)
+    made = make("abcd", live("d"), live("e", 9, 1000.0), settings=settings, settled=False)
+    assert made.ranks == ("e", "d")
