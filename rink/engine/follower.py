@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 
 from rink.core import codec
@@ -27,8 +28,9 @@ def read_entry(keys: Keys, kv: KeyValue) -> Entry:
 class Follower:
     """Brings `Listed` and `Changed` events of one group to an engine.
 
-    Driven by the engine's thread: `start`, `again` when `wake_at` comes, `close`. What is delivered
-    carries the number of the list it follows, so that a watch which was given up is not heard.
+    Driven by the engine's thread: `start`, again when `wake_at` comes, `close`. Lists are numbered,
+    and what an earlier list or its watch has to say is not posted once the next one has begun: so
+    the revisions that one engine is told of only go up, unless etcd's history went back.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class Follower:
         self._calls = calls
         self._clock = clock
         self._post = post
+        self._lock = threading.Lock()  # of `_round` and `_watch`, and of posting what belongs to it
         self._watch: Watch | None = None
         self._round = 0
         self._failures = 0
@@ -47,56 +50,59 @@ class Follower:
     def start(self) -> None:
         """List the group, and follow it from there."""
         self.wake_at = None
-        self._round += 1
-        self._end_watch()
-        number = self._round
+        number = self._next_round()
         self._calls.submit(lambda: self._list(number))
 
     def restart_soon(self) -> None:
         """List anew after a while: something broke."""
         self._failures += 1
-        self._round += 1
-        self._end_watch()
+        self._next_round()
         self.wake_at = self._clock.now() + backoff(self._failures, self._keys.root.decode())
 
     def close(self) -> None:
         """Bring no more."""
-        self._round += 1
+        self._next_round()
         self.wake_at = None
-        self._end_watch()
 
-    def _end_watch(self) -> None:
-        watch, self._watch = self._watch, None
+    def _next_round(self) -> int:
+        with self._lock:
+            self._round += 1
+            number, watch, self._watch = self._round, self._watch, None
         if watch is not None:
             self._calls.submit(watch.close)  # may wait for a delivery under way
+        return number
+
+    def _say(self, number: int, event: Event) -> bool:
+        """Post what a round has to say, unless it is over."""
+        with self._lock:
+            if number == self._round:
+                self._post(event)
+            return number == self._round
 
     def _list(self, number: int) -> None:
         try:
             found = self._etcd.range(self._keys.root, self._keys.end)
-        except EtcdClusterChanged as error:
-            self._post(HistoryChanged(str(error)))
-            return
+            entries = tuple(read_entry(self._keys, kv) for kv in found.kvs)
+            if not self._say(number, Listed(found.header.revision, entries)):
+                return
+            self._failures = 0
+            watch = self._etcd.watch(
+                self._keys.root,
+                self._keys.end,
+                found.header.revision + 1,
+                lambda message: self._deliver(number, message),
+            )
         except RinkError as error:
-            if number == self._round:
-                self._post(ListFailed(error))
+            self._say(number, _broken(error))
             return
-        if number != self._round:
-            return
-        entries = tuple(read_entry(self._keys, kv) for kv in found.kvs)
-        self._post(Listed(found.header.revision, entries))
-        self._failures = 0
-        self._watch = self._etcd.watch(
-            self._keys.root,
-            self._keys.end,
-            found.header.revision + 1,
-            lambda message: self._deliver(number, message),
-        )
-        if number != self._round:
-            self._end_watch()  # closed meanwhile
+        with self._lock:
+            is_current = number == self._round
+            if is_current:
+                self._watch = watch
+        if not is_current:
+            watch.close()
 
     def _deliver(self, number: int, message: WatchEvents | WatchBroken) -> None:
-        if number != self._round:
-            return
         if isinstance(message, WatchEvents):
             changes = tuple(
                 gone(read_entry(self._keys, event.kv))
@@ -104,12 +110,16 @@ class Follower:
                 else read_entry(self._keys, event.kv)
                 for event in message.events
             )
-            self._post(Changed(message.revision, changes))
-        elif isinstance(message.error, EtcdClusterChanged):
-            self._post(HistoryChanged(str(message.error)))
+            self._say(number, Changed(message.revision, changes))
         elif isinstance(message.error, EtcdCompacted):
             log.info("rink: watch of %s: %s; lists anew", self._keys.root.decode(), message.error)
             self.wake_at = self._clock.now()
-            self._post(Nudged())
+            self._say(number, Nudged())
         else:
-            self._post(ListFailed(message.error))
+            self._say(number, _broken(message.error))
+
+
+def _broken(error: Exception) -> Event:
+    if isinstance(error, EtcdClusterChanged):
+        return HistoryChanged(str(error))
+    return ListFailed(error)
