@@ -1,0 +1,133 @@
+"""What a leader knows of the past, even a new one: delays, starts, the token base (R9)."""
+
+"""The leader: what it proclaims and when, what it remembers, and what never stops it (R4, R9)."""
+
+from world import World
+
+from rink.core import events as ev
+from rink.core.chronicle import Chronicle
+from rink.core.ranks import STARTED
+from rink.core.values import Member, Proclaimed, Record, Version
+from rink.core.view import View
+
+# ── what a leader remembers ──────────────────────────────────────────────────────────────────
+
+
+def test_a_new_leader_goes_on_with_the_delays_that_have_begun(pair):
+    world = pair
+    world.add("c", rebalance_delay=60.0)
+    world.sleep(40.0)
+    world.add("d", rebalance_delay=60.0)
+    world.leave("a")
+    assert world.ranks == ["c", "b"]
+    world.sleep(50.0)
+    assert world.ranks == ["c", "b"]
+    world.sleep(11.0)
+    assert world.ranks == ["c", "b", "d"]
+
+
+def test_a_new_leader_goes_on_with_a_leave_delay_that_has_begun():
+    world = World()
+    for name in "abc":
+        world.add(name, rebalance_delay=0.0, leave_delay=30.0)
+    world.sleep(0.1)
+    world.expire(world.kill("c"))
+    world.sleep(20.0)
+    a = world.kill("a")
+    world.expire(a)
+    assert world.node("b").leads
+    assert world.ranks == ["a", "b", "c"]
+    world.sleep(10.5)
+    assert world.ranks == ["a", "b"]
+    world.sleep(20.0)
+    assert world.ranks == ["b"]
+
+
+def test_a_member_that_joins_an_old_group_takes_it_for_no_new_one(world):
+    """What a first list brings was proclaimed at a time nobody here knows."""
+    for name in "ab":
+        world.add(name, rebalance_delay=0.0)
+    world.sleep(500.0)
+    world.add("c")
+    assert world.node("c").chronicle.started_at is None
+    world.expire(world.kill("a"))
+    world.expire(world.kill("b"))
+    assert world.ranks == ["c"]
+    assert world.node("c").leads
+    world.add("d")
+    world.sleep(55.0)
+    assert world.ranks == ["c"]
+    world.sleep(6.0)
+    assert world.ranks == ["c", "d"]
+
+
+def test_after_its_history_changed_a_member_takes_an_old_group_for_no_new_one(pair):
+    pair.sleep(300.0)
+    b = pair.members["b"]
+    assert b.node.chronicle.started_at is None
+    b.listed = False
+    pair.tell("b", ev.HistoryChanged("x"))
+    assert b.node.chronicle.started_at is None
+
+
+def test_a_member_that_left_by_plan_before_a_version_said_so_is_not_waited_for():
+    world = World()
+    for name in "ab":
+        world.add(name, rebalance_delay=0.0, leave_delay=30.0)
+    world.sleep(0.1)
+    world.hold("a", "requests")
+    world.leave("b")
+    world.sleep(11.0)
+    assert "b" not in world.members
+    world.let("a")
+    assert world.ranks == ["a"]
+
+
+def view_of(*entries, revision=9):
+    return View.listed(revision, entries)
+
+
+def bound(name, create, **record):
+    return Member(name, Record("i", 60, **record), create, create, 1)
+
+
+def version(number, *ranks, because=(), base=0):
+    value = Version(number, ranks, "jump", token_base=base, because=because)
+    return Proclaimed(number, value, number, 1)
+
+
+def test_the_chronicle_forgets_what_is_no_longer_there():
+    chronicle = Chronicle()
+    chronicle.note(View(), 0.0)
+    assert not chronicle.was_empty
+    chronicle.note(view_of(bound("a", 1), version(1, "a", "b", "c")), 1.0)
+    assert chronicle.first_seen == {("a", 1): 1.0}
+    assert chronicle.gone_since == {"b": 1.0, "c": 1.0}
+    chronicle.note(view_of(bound("b", 8), version(1, "a", "b", "c")), 2.0)
+    assert chronicle.first_seen == {("b", 8): 2.0}
+    assert chronicle.gone_since == {"a": 2.0, "c": 1.0}
+    chronicle.note(view_of(bound("a", 9), version(2, "a")), 3.0)
+    assert chronicle.gone_since == {}
+
+
+def test_a_start_is_a_version_that_says_so_or_a_return_under_the_old_ranks():
+    chronicle = Chronicle()
+    chronicle.note(view_of(version(1, "a", because=(STARTED,))), 1.0)
+    assert chronicle.started_at is None
+    assert chronicle.was_empty
+    chronicle.note(view_of(bound("a", 1), version(1, "a")), 2.0)
+    assert chronicle.started_at == 2.0
+    assert chronicle.was_empty
+    chronicle.note(view_of(bound("a", 1), version(1, "a"), version(2, "a")), 3.0)
+    assert not chronicle.was_empty
+    assert chronicle.started_at == 2.0
+    chronicle.note(view_of(bound("a", 1), version(3, "a", because=(STARTED,))), 4.0)
+    assert chronicle.started_at == 4.0
+
+
+def test_the_token_base_is_never_forgotten():
+    chronicle = Chronicle()
+    chronicle.note(view_of(version(1, base=50)), 1.0)
+    chronicle.note(view_of(version(2, base=20)), 2.0)
+    chronicle.note(view_of(), 3.0)
+    assert chronicle.token_base == 50

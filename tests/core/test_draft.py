@@ -1,0 +1,202 @@
+"""The next version: operators' wishes, its size, and its scheme."""
+
+"""The leader: what it proclaims and when, what it remembers, and what never stops it (R4, R9)."""
+
+from world import KEYS, ROLES, World, role_of
+
+from rink.core.chronicle import Chronicle
+from rink.core.codec import encode
+from rink.core.draft import VERSION_LIMIT_BYTES, draft
+from rink.core.ranks import STARTED, Settings
+from rink.core.values import Member, Record, Request, Version, Wish
+from rink.core.view import View
+
+
+def ask(world, name, *requests):
+    """Have an operator put requests, all at one revision; a test runs the world after it."""
+    world.etcd.change(
+        {KEYS.request(f"{name}{index}"): (encode(r), 0) for index, r in enumerate(requests)}
+    )
+
+
+def bound(name, create, **record):
+    return Member(name, Record("i", 60, **record), create, create, 1)
+
+
+# ── requests ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_requests_are_carried_out_in_one_version_and_deleted_with_it(pair):
+    role = role_of(0, 2)
+    hold = pair.get("a", role)
+    ask(pair, "u", Request(Wish.PIN, role, "b"), Request(Wish.TOKEN_BASE, token_base=500))
+    pair.run()
+    assert pair.version.pins == {role: "b"}
+    assert pair.version.token_base == 500
+    assert pair.version.because == (f"pinned {role} to b", "token base 0 -> 500")
+    assert not [key for key in pair.etcd.kvs if b"/requests/" in key]
+    pair.sleep(0.1)
+    assert pair.holders([role]) == {role: "b"}
+    assert pair.get("b", role).token > hold.token + 499
+    ask(pair, "v", Request(Wish.UNPIN, role))
+    pair.run()
+    pair.sleep(0.1)
+    assert pair.version.pins == {}
+    assert pair.holders([role]) == {role: "a"}
+
+
+def test_a_pin_to_a_member_that_is_not_ranked_waits_for_it(pair):
+    world = pair
+    role = role_of(0, 2)
+    ask(world, "u", Request(Wish.PIN, role, "c"))
+    world.run()
+    assert world.holders([role]) == {role: "a"}
+    world.add("c", rebalance_delay=0.0)
+    world.sleep(0.1)
+    assert world.holders([role]) == {role: "c"}
+    world.leave("c")
+    assert world.version.pins == {role: "c"}
+    world.sleep(0.1)
+    assert world.holders([role]) == {role: "a"}
+
+
+def test_a_wish_that_changes_nothing_is_answered_all_the_same(pair):
+    wishes = [
+        Request(Wish.UNPIN, "nothing"),
+        Request(Wish.TOKEN_BASE, token_base=-5),
+        Request(Wish.PIN, "", "b"),
+        Request(Wish.PIN, "r", ""),
+    ]
+    ask(pair, "u", *wishes)
+    pair.run()
+    assert pair.version.because == (
+        "request unpin changed nothing",
+        "request token_base changed nothing",
+        "request pin changed nothing",
+        "request pin changed nothing",
+    )
+    assert not [key for key in pair.etcd.kvs if b"/requests/" in key]
+    assert pair.version.token_base == 0
+
+
+def test_the_token_base_is_carried_on_and_never_lowered(pair):
+    ask(pair, "u", Request(Wish.TOKEN_BASE, token_base=500))
+    pair.run()
+    ask(pair, "v", Request(Wish.TOKEN_BASE, token_base=400))
+    pair.expire(pair.kill("b"))
+    assert pair.version.token_base == 500
+
+
+def test_a_request_that_cannot_be_read_is_reported_and_left(pair):
+    pair.etcd.put("requests/odd", b'{"format":1,"wish":"dance"}')
+    pair.run()
+    assert any("requests/odd" in text for text in pair.members["a"].reports)
+    assert pair.version.number == 2
+    assert KEYS.request("odd") in pair.etcd.kvs
+
+
+def test_a_request_waits_for_the_first_version():
+    world = World()
+    ask(world, "u", Request(Wish.PIN, "x", "b"))
+    world.add("a")
+    assert world.etcd.versions == [1, 2]
+    assert world.version.pins == {"x": "b"}
+
+
+# ── size ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_wish_for_too_many_pins_is_refused_and_ranking_goes_on(pair):
+    world = pair
+    ask(world, "u", *(Request(Wish.PIN, f"{index}" + "x" * 8000, "b") for index in range(150)))
+    world.run()
+    world.sleep(0.1)
+    assert 100 < len(world.version.pins) < 120
+    assert not [key for key in world.etcd.kvs if b"/requests/" in key]
+    world.expire(world.kill("b"))
+    assert world.ranks == ["a"]
+
+
+def test_a_version_too_large_ranks_nobody_new_and_still_lets_members_go(pair, monkeypatch):
+    world = pair
+    monkeypatch.setattr("rink.core.draft.VERSION_LIMIT_BYTES", 300)
+    monkeypatch.setattr("rink.core.draft.BECAUSE_LIMIT_BYTES", 60)
+    world.add("c" * 200, rebalance_delay=0.0)
+    world.sleep(0.1)
+    assert world.ranks == ["a", "b"]
+    a = world.members["a"]
+    assert len([text for text in a.reports if "nobody new is ranked" in text]) == 1
+    assert "nobody new is ranked" in a.node.out.last_error
+    world.expire(world.kill("b"))
+    assert world.ranks == ["a"]
+
+
+def test_ten_thousand_members_fit_into_a_version():
+    records = [
+        bound(f"worker-{index:05}-with-a-name-of-some-length", index) for index in range(10_000)
+    ]
+    view, chronicle = View.listed(10_001, records), Chronicle()
+    chronicle.note(view, 0.0)
+    drafted = draft("a", view, chronicle, True, 0.0, Settings())
+    assert len(drafted.version.ranks) == 10_000
+    assert drafted.bytes < VERSION_LIMIT_BYTES
+    assert drafted.version.because[0] == STARTED
+    assert drafted.version.because[-1].endswith(" more")
+
+
+# ── schemes ──────────────────────────────────────────────────────────────────────────────────
+
+OLD, NEW = ("jump",), ("balanced:8", "jump")
+
+
+def add(world, name, schemes, **settings):
+    return world.add(name, schemes=schemes, rebalance_delay=0.0, **settings)
+
+
+def test_the_scheme_changes_when_every_ranked_member_lists_the_same_other_one_first(world):
+    add(world, "a", OLD)
+    add(world, "b", NEW)
+    world.sleep(0.1)
+    assert world.version.scheme == "jump"
+    world.holders(ROLES)
+    world.leave("a")
+    world.sleep(0.1)
+    assert world.version.scheme == "balanced:8"
+    assert world.etcd.entry(KEYS.version(3)).version.because == ("scheme jump -> balanced:8",)
+    assert world.holders(["orders/0", *ROLES]).keys() == {"orders/0", *ROLES}
+
+
+def test_one_old_pod_that_comes_back_drags_nobody_back_and_is_not_ranked(world):
+    add(world, "a", NEW)
+    world.sleep(0.1)
+    for _ in range(3):
+        member = add(world, "old", OLD)
+        world.sleep(1.0)
+        assert member.joined
+        assert member.node.share is None
+        world.expire(world.kill("old"))
+    assert world.version.scheme == "balanced:8"
+    assert world.version.number == 1
+
+
+def test_where_nobody_can_follow_the_scheme_it_becomes_the_oldest_members_first(world):
+    add(world, "a", ("balanced:8",))
+    b = add(world, "b", OLD)
+    assert b.node.share is None
+    world.expire(world.kill("a"))
+    world.sleep(0.1)
+    assert world.version.scheme == "jump"
+    assert world.ranks == ["b"]
+    assert world.holders(ROLES) == dict.fromkeys(ROLES, "b")
+
+
+def test_a_member_that_lists_no_scheme_changes_nothing():
+    record = Record("i", 60, schemes=())
+    world = World()
+    world.etcd.leases.add(77)
+    world.etcd.put("members/none", encode(record), 77)
+    add(world, "a", OLD)
+    world.sleep(0.1)
+    world.etcd.put("versions/0000000000000001", encode(Version(1, ("none",), "jump")))
+    world.sleep(1.0)
+    assert world.version is None or world.version.scheme == "jump"

@@ -1,0 +1,207 @@
+"""The leader: what it proclaims and when, and what never stops it (R4)."""
+
+"""The leader: what it proclaims and when, what it remembers, and what never stops it (R4, R9)."""
+
+from world import KEYS
+
+from rink.core import effects as do
+from rink.core import events as ev
+from rink.core import leader
+from rink.core.codec import encode
+from rink.core.values import Record, Request, Version, Wish
+
+
+def proclaimed(world, name):
+    return [effect.version.number for effect in world.members[name].made(do.Proclaim)]
+
+
+def ask(world, name, *requests):
+    """Have an operator put requests, all at one revision; a test runs the world after it."""
+    world.etcd.change(
+        {KEYS.request(f"{name}{index}"): (encode(r), 0) for index, r in enumerate(requests)}
+    )
+
+
+# ── proclaiming ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_oldest_record_leads_and_the_next_one_when_it_is_gone(pair):
+    assert [pair.node(n).leads for n in "ab"] == [True, False]
+    b = pair.members["b"]
+    pair.expire(pair.kill("a"))
+    assert b.node.leads
+    assert pair.version.by == "b"
+    assert b.made(do.LeadershipChanged) == [do.LeadershipChanged(True)]
+
+
+def test_a_version_says_what_changed_and_by_whom(pair):
+    pair.expire(pair.kill("b"))
+    version = pair.version
+    assert (version.number, version.by, version.because) == (3, "a", ("expired b",))
+
+
+def test_a_leader_that_is_one_no_more_proclaims_nothing(pair):
+    """Its record is gone and it does not know yet: the transaction asks for the record."""
+    world = pair
+    world.hold("a", "requests", "events")
+    world.hold("b", "events")
+    world.expire(world.kill("b"))
+    world.carry(world.members["a"], "events")
+    assert proclaimed(world, "a")[-1] == 3
+    world.etcd.delete("members/a")
+    world.etcd.put("members/a", encode(Record("another", 60)), 99)
+    number = world.version.number
+    world.carry(world.members["a"], "requests")
+    assert world.version.number == number
+
+
+def test_of_two_who_proclaim_the_same_number_only_the_first_succeeds(pair):
+    world = pair
+    world.hold("a", "requests", "answers")
+    world.add("c", rebalance_delay=0.0)
+    stray = Version(3, ("a", "b"), "jump", because=("first",))
+    world.etcd.put("versions/0000000000000003", encode(stray))
+    world.let("a")
+    world.sleep(0.5)
+    assert world.ranks == ["a", "b", "c"]
+    assert world.version.number == 4
+    assert world.etcd.entry(KEYS.version(3)).version == stray
+
+
+def test_a_proclamation_without_an_answer_is_tried_again_and_counts_once(pair):
+    world = pair
+    world.hold("a", "requests")
+    world.add("c", rebalance_delay=0.0)
+    world.lose("a")
+    world.let("a")
+    world.sleep(1.0)
+    assert proclaimed(world, "a")[-2:] == [3, 3]
+    assert world.ranks == ["a", "b", "c"]
+    world.thaw()
+    assert world.etcd.versions == [1, 2, 3]
+
+
+def test_a_proclamation_whose_answer_was_lost_is_found_in_the_view(pair):
+    world = pair
+    world.hold("a", "requests")
+    world.add("c", rebalance_delay=0.0)
+    world.lose("a", answer=True)
+    world.let("a")
+    world.add("d", rebalance_delay=0.0)
+    world.sleep(1.0)
+    assert world.etcd.versions == [1, 2, 3, 4]
+
+
+def test_a_refusal_that_the_view_has_already_shown_does_not_stop_the_leader(pair):
+    """The log is deleted while a proclamation is under way; the event comes before the answer."""
+    world = pair
+    world.hold("a", "requests")
+    world.add("c", rebalance_delay=0.0)
+    world.hold("a", "answers")
+    world.etcd.delete("versions/")
+    world.let("a", "requests")
+    world.let("a", "answers")
+    world.sleep(1.0)
+    assert world.version.number == 1
+    assert set(world.ranks) == {"a", "b", "c"}
+
+
+def test_a_version_that_was_deleted_before_it_was_seen_does_not_stop_the_leader(pair):
+    world = pair
+    world.hold("a", "events")
+    world.add("c", rebalance_delay=0.0)
+    world.carry(world.members["a"], "events")
+    world.run()
+    assert world.version.number == 3
+    world.etcd.delete("versions/0000000000000003")
+    world.members["a"].listed = False  # the watch was compacted away: it never saw version 3
+    world.let("a")
+    assert world.version.number == 2
+    world.sleep(3.0)
+    assert world.ranks == ["a", "b", "c"]
+
+
+def test_refusals_come_ever_more_rarely(pair):
+    world = pair
+    member = world.members["a"]
+    world.hold("a", "requests")
+    world.add("c", rebalance_delay=0.0)
+    waits = []
+    for _ in range(6):
+        member.to_etcd.clear()
+        before = world.now
+        world.tell("a", ev.ProclaimAnswered(3, False))
+        while not member.to_etcd:
+            world.sleep(member.node.wake_at - world.now)
+        waits.append(world.now - before)
+    assert waits[-1] > 5 * waits[0]
+
+
+def test_an_answer_about_an_earlier_version_is_passed_over(pair):
+    node = pair.node("a")
+    pair.tell("a", ev.ProclaimAnswered(1, False), ev.ProclaimFailed(1, OSError()))
+    assert node.leader.failures == 0
+    assert node.wake_at > pair.now + 1.0
+
+
+def test_a_leader_decides_nothing_over_a_version_it_cannot_read(pair):
+    pair.etcd.put("versions/0000000000000003", b'{"format":2}')
+    pair.run()
+    pair.expire(pair.kill("b"))
+    pair.sleep(100.0)
+    assert proclaimed(pair, "a") == [1, 2]
+    assert pair.node("a").plan_wake_at is None
+
+
+def test_a_junk_version_of_a_giant_number_costs_no_time(pair):
+    pair.etcd.put("versions/9999999999999999", b"junk")
+    pair.run()
+    assert pair.node("a").view.newest.number == 9999999999999999
+    pair.etcd.delete("versions/9999999999999999")
+    pair.expire(pair.kill("b"))
+    assert pair.ranks == ["a"]
+
+
+def test_the_plans_next_time_is_told(pair):
+    pair.add("c", rebalance_delay=60.0)
+    assert pair.node("a").plan_wake_at == pair.now + 60.0
+    assert pair.node("b").plan_wake_at is None
+
+
+# ── pruning ──────────────────────────────────────────────────────────────────────────────────
+
+
+def many_versions(world, count):
+    last = world.version.number
+    for number in range(last + 1, last + 1 + count):
+        ask(world, f"{number}-", Request(Wish.UNPIN, "x"))
+        world.run()
+    assert world.version.number == last + count
+
+
+def test_the_last_hundred_versions_are_kept(pair):
+    many_versions(pair, 250)
+    numbers = sorted(pair.node("a").view.versions)
+    assert numbers[-1] == 252
+    assert 100 <= len(numbers) < 111
+    assert numbers == list(range(numbers[0], 253))
+    assert len(pair.members["a"].made(do.Prune)) <= 20
+
+
+def test_fewer_are_kept_when_they_are_large_and_never_fewer_than_two(pair, monkeypatch):
+    monkeypatch.setattr(leader, "KEPT_BYTES", 1000)
+    many_versions(pair, 20)
+    kept = pair.node("a").view.versions.values()
+    assert sum(entry.bytes for entry in kept) <= 1000 + max(entry.bytes for entry in kept)
+    monkeypatch.setattr(leader, "KEPT_BYTES", 1)
+    many_versions(pair, 3)
+    assert len(pair.node("a").view.versions) == 2
+
+
+def test_a_log_that_was_begun_anew_is_pruned_like_the_first(pair):
+    many_versions(pair, 150)
+    pair.etcd.delete("versions/")
+    pair.run()
+    assert pair.version.number == 1
+    many_versions(pair, 150)
+    assert len(pair.node("a").view.versions) < 111
