@@ -24,7 +24,7 @@ PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 ALL_PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 
 _FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
-_MARK = re.compile(r"<!-- run(?::[ ]*(\w+))?[ ]*(?:\n(.*?))?-->\s*\Z", re.DOTALL)
+_MARK = re.compile(r"<!-- run(?:: *(\w+))? *(?:\n(.*))?-->", re.DOTALL)
 
 
 class Enough(Exception):  # noqa: N818 - an end, not an error
@@ -58,7 +58,8 @@ def blocks(page, language):
     for found in _FENCE.finditer(text):
         if found[2] != language:
             continue
-        mark = _MARK.search(text[: found.start()])
+        before = text[: found.start()].rstrip()
+        mark = _MARK.fullmatch(before[max(0, before.rfind("<!--")) :])
         yield Block(
             page=page,
             line=text.count("\n", 0, found.start()) + 1,
@@ -113,10 +114,11 @@ def code_words(*pages):
     return words
 
 
-def rows(page):
-    """The cells of each table row, keyed by the name in backticks in its first cell."""
+def rows(page, heading):
+    """The cells of each table row under a heading, keyed by the name in the first one."""
+    _, _, section = page.read_text(encoding="utf-8").partition(f"\n## {heading}\n")
     found = {}
-    for line in page.read_text(encoding="utf-8").splitlines():
+    for line in section.partition("\n## ")[0].splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         if line.startswith("| `") and (name := re.fullmatch(r"`(\w+)`", cells[0])):
             found[name[1]] = cells[1:]

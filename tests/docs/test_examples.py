@@ -130,7 +130,7 @@ def test_every_helper_for_tests_is_explained():
 
 @pytest.mark.parametrize("kind", [rink.Session, rink.Rink])
 def test_every_setting_has_a_row_with_its_default(kind):
-    table = rows(CONCEPTS)
+    table = rows(CONCEPTS, "Settings")
     asked = inspect.signature(kind).parameters.values()
     missing = {setting.name for setting in asked} - table.keys()
     assert missing == set()
