@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from rink.cli import history
-from rink.cli.look import problems_of, settled, some, wish_text
+from rink.cli.look import problems_of, some, wish_text
 from rink.core.values import Member, Phase
 from rink.core.view import View
 
@@ -25,8 +25,11 @@ class Happening:
     facts: Mapping[str, Any] = attrs.field(factory=dict)
 
 
-def between(before: View, after: View) -> list[Happening]:
-    """Return what happened, in the order in which one thing leads to the next."""
+def between(before: View, after: View, was_settled: bool, is_settled: bool) -> list[Happening]:
+    """Return what happened, in the order in which one thing leads to the next.
+
+    Whether the views are settled is the caller's to say: it costs most, and is known already.
+    """
     return [
         *_came(before, after),
         *_versions(before, after),
@@ -35,7 +38,7 @@ def between(before: View, after: View) -> list[Happening]:
         *_went(before, after),
         *_leader(before, after),
         *_problems(before, after),
-        *_settled(before, after),
+        *_settled(before, after, was_settled, is_settled),
     ]
 
 
@@ -77,14 +80,12 @@ def _went(before: View, after: View) -> Iterator[Happening]:
     for name, member in _live(before).items():
         if name in here:
             continue
-        # The last of a group, a leave that keeps the rank and the end of a lease look alike.
-        text = (
-            f"{name} has left" if _is_leaving(member) else f"{name} is gone, its rank not handed on"
-        )
+        # A crash, and a leave that keeps the rank or has nobody to hand over to, look alike.
+        how = "has left" if _is_leaving(member) else "is gone, without leaving first"
         drains = _draining(member)
         claims = f"; with it went its claim on {some(drains)}" if drains else ""
         facts = {"member": name, "phase": _phase(member), "draining": list(drains)}
-        yield Happening("gone", text + claims, facts)
+        yield Happening("gone", f"{name} {how}{claims}", facts)
 
 
 def _versions(before: View, after: View) -> Iterator[Happening]:
@@ -144,8 +145,8 @@ def _problems(before: View, after: View) -> Iterator[Happening]:
         yield Happening("problem", f"{key} is no problem any more", {"key": key, "problem": ""})
 
 
-def _settled(before: View, after: View) -> Iterator[Happening]:
+def _settled(before: View, after: View, was_settled: bool, is_settled: bool) -> Iterator[Happening]:
     number = after.newest.number if after.newest else 0
     was_newest = before.newest.number if before.newest else 0
-    if settled(after) and not (settled(before) and number == was_newest):
+    if is_settled and not (was_settled and number == was_newest):
         yield Happening("settled", f"settled at version {number}")

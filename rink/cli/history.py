@@ -20,7 +20,7 @@ class Move:
 
     def __str__(self) -> str:
         what = f"rank {self.what}" if isinstance(self.what, int) else f"pin {self.what}"
-        return f"{what}: {self.before or '–'} → {self.after or '–'}"
+        return f"{what}: {self.before or '-'} → {self.after or '-'}"
 
 
 @attrs.frozen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -62,7 +62,7 @@ class Look:
         fields: dict[str, Any] = plain(attrs.asdict(self, value_serializer=_sorted_set))
         settings = fields.pop("settings")
         for member in fields["members"]:
-            member |= settings.get(member["name"], {})
+            member.update(settings.get(member["name"], {}))
             member["leads"] = member["name"] == self.leader
         fields["problems"] = [{"key": key, "problem": what} for key, what in self.problems]
         return fields
@@ -80,7 +80,7 @@ def plain(value: Any) -> Any:
 
 
 def _sorted_set(_: Any, __: Any, value: Any) -> Any:
-    return sorted(value) if isinstance(value, Set) else value
+    return sorted(value) if isinstance(value, frozenset) else value
 
 
 def look_at(view: View, group: str, prefix: str) -> Look:
@@ -122,8 +122,11 @@ def look_at(view: View, group: str, prefix: str) -> Look:
 
 
 def settled(view: View) -> bool | None:
-    """Whether every live member lives by the newest version; None where that cannot be told."""
-    if view.version is None:
+    """Whether every live member lives by the newest version; None where that cannot be told.
+
+    A group without members is not settled: to a script that waits for it, nobody is no answer.
+    """
+    if view.version is None or not view.by_age:
         return False
     if _can_place(view.version):
         return is_settled(view, shares_of(view.version, Placement().rank))

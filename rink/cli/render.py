@@ -28,7 +28,12 @@ MOVES_SHOWN = 8
 
 def console() -> Console:
     """Make a console on stdout as it is now."""
-    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, emoji=False)
+    return Console(
+        width=None if sys.stdout.isatty() else PIPE_WIDTH,
+        markup=False,
+        highlight=False,
+        emoji=False,
+    )
 
 
 def clean(text: str) -> str:
@@ -45,7 +50,7 @@ def when(stamp: str) -> str:
     try:
         at = datetime.fromisoformat(stamp)
     except ValueError:
-        return clean(stamp) or "–"
+        return clean(stamp) or "-"
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z" if at.tzinfo else clean(stamp)
 
 
@@ -56,7 +61,13 @@ def names(found: Mapping[str, str]) -> str:
 
 def table(*columns: str) -> Table:
     """Make a table in the common style; columns that begin with `>` are of numbers."""
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    made = Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        header_style="bold",
+        padding=(0, 1, 0, 0),
+    )
     for column in columns:
         is_number = column.startswith(">")
         made.add_column(
@@ -75,7 +86,7 @@ def show(look: Look, rows: int | None = None) -> RenderableType:
     """Show a group; at most `rows` lines of members, those that matter most first."""
     return Group(
         _head(look),
-        Padding(_because(look), (0, 0, 0, 2)),
+        Padding(_because(look), (0, 0, 1, 2), expand=False),
         _members(look, rows),
         *_foot(look),
     )
@@ -88,7 +99,8 @@ def _head(look: Look) -> Text:
         facts = [f"version {look.version}", size, look.scheme or "unreadable"]
     else:
         facts = ["no version yet"]
-    facts.append(f"{clean(look.leader)} leads" if look.leader else "nobody leads")
+    if look.leader:
+        facts.append(f"{look.leader} leads")
     head.append(clean(" · ".join(facts)) + " · ")
     return head + _settled(look)
 
@@ -126,7 +138,7 @@ def _lines(look: Look) -> list[tuple[Text | str, ...]]:
     ranked = [
         _line(look, by_name[name])
         if name in by_name
-        else (str(rank), clean(name), Text("gone, rank kept", "red"))
+        else (str(rank), clean(name), Text("not here", "red"))
         for rank, name in enumerate(look.ranks)
     ]
     return ranked + [_line(look, member) for member in look.members if member.rank is None]
@@ -134,10 +146,10 @@ def _lines(look: Look) -> list[tuple[Text | str, ...]]:
 
 def _line(look: Look, member: MemberStatus) -> tuple[Text | str, ...]:
     return (
-        "–" if member.rank is None else str(member.rank),
+        "-" if member.rank is None else str(member.rank),
         Text(clean(member.name), "bold" if member.name == look.leader else ""),
         _state(look, member),
-        str(member.version or "–"),
+        str(member.version or "-"),
         clean(some(member.draining)),
         when(member.joined),
         names(member.labels),
@@ -165,6 +177,7 @@ def _foot(look: Look) -> Iterable[RenderableType]:
         lines.append(("settings differ", f"{setting} {each}", "yellow"))
     lines += [("problem", f"{key} {what}", "red") for key, what in look.problems]
     if lines:
+        yield Text("")
         made = Table.grid(padding=(0, 2, 0, 0))
         made.add_column(no_wrap=True)
         made.add_column(overflow="fold")
@@ -210,10 +223,10 @@ def show_groups(looks: list[Look], strays: tuple[str, ...]) -> RenderableType:
     for look in looks:
         made.add_row(
             Text(clean(look.group), "bold"),
-            str(look.version or "–"),
+            str(look.version or "-"),
             str(len(look.ranks)),
             str(len(look.members)),
-            clean(look.leader or "–"),
+            clean(look.leader or "-"),
             _settled(look),
         )
     if not strays:

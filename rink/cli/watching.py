@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import attrs
 import click
@@ -44,13 +44,13 @@ STYLES = {
 class Display(Protocol):
     """Where a watch tells what it sees."""
 
-    def begin(self, look: Look) -> None:
+    def begin(self, view: View) -> None:
         """Show how the group is at first."""
 
-    def happened(self, view: View, happening: Happening) -> None:
+    def happened(self, view: View, settled: bool | None, happening: Happening) -> None:
         """Tell one thing that happened; `view` is the group after it."""
 
-    def now(self, look: Look) -> None:
+    def now(self, view: View) -> None:
         """Show how the group is now."""
 
 
@@ -62,28 +62,36 @@ def watch(etcd: Etcd, target: Target, group: str, *, as_json: bool, may_be_unkno
         StateError: there is no such group, and it may not be unknown.
     """
     world = outside()
-    is_live = sys.stdout.isatty() and not as_json
-    display: contextlib.AbstractContextManager[Display]
-    display = LiveLog(render.console()) if is_live else contextlib.nullcontext(JsonLines())
+
+    def look(view: View) -> Look:
+        return look_at(view, group, target.prefix)
+
+    def display() -> contextlib.AbstractContextManager[Display]:
+        if sys.stdout.isatty() and not as_json:
+            return LiveLog(render.console(), look)
+        return contextlib.nullcontext(JsonLines(look))
+
     source = observe.following(etcd, target.keys(group), world.clock, world.quiet_s)
-    before: View | None = None
-    with source as views, contextlib.ExitStack() as stack:
-        for seen in views:
-            if before is None:
-                if isinstance(seen, Trouble):
-                    continue
-                if observe.is_empty(seen) and not may_be_unknown:
-                    raise target.unknown(group)
-                shown = stack.enter_context(display)
-                shown.begin(look_at(seen, group, target.prefix))
-                before = seen
-            elif isinstance(seen, Trouble):
-                shown.happened(before, _told(seen))
-            else:
-                for happening in between(before, seen):
-                    shown.happened(seen, happening)
-                shown.now(look_at(seen, group, target.prefix))
-                before = seen
+    with source as seen:
+        first = next(one for one in seen if isinstance(one, View))
+        if observe.is_empty(first) and not may_be_unknown:
+            raise target.unknown(group)
+        with display() as shown:
+            shown.begin(first)
+            _follow(first, seen, shown)
+
+
+def _follow(before: View, seen: Iterator[View | Trouble], display: Display) -> None:
+    was_settled = settled(before)
+    for after in seen:
+        if isinstance(after, Trouble):
+            display.happened(before, was_settled, _told(after))
+            continue
+        is_settled = settled(after)
+        for happening in between(before, after, bool(was_settled), bool(is_settled)):
+            display.happened(after, is_settled, happening)
+        display.now(after)
+        before, was_settled = after, is_settled
 
 
 def _told(trouble: Trouble) -> Happening:
@@ -91,24 +99,27 @@ def _told(trouble: Trouble) -> Happening:
     return Happening("trouble", text, {"problem": trouble.text})
 
 
+@attrs.frozen
 class JsonLines:
     """One JSON object a line, flushed: first the group as it is, then each event."""
 
-    def begin(self, look: Look) -> None:
-        """Write the whole group."""
-        self._write("status", look.revision, look.as_json())
+    look: Callable[[View], Look]
 
-    def happened(self, view: View, happening: Happening) -> None:
+    def begin(self, view: View) -> None:
+        """Write the whole group."""
+        self._write("status", view.revision, self.look(view).as_json())
+
+    def happened(self, view: View, settled: bool | None, happening: Happening) -> None:
         """Write an event, with what it leads to."""
         facts = {
             "text": happening.text,
             **happening.facts,
             "version": view.newest.number if view.newest else 0,
-            "settled": settled(view),
+            "settled": settled,
         }
         self._write(happening.event, view.revision, facts)
 
-    def now(self, look: Look) -> None:
+    def now(self, view: View) -> None:
         """Write nothing: the events say it."""
 
     def _write(self, event: str, revision: int, facts: Mapping[str, Any]) -> None:
@@ -118,48 +129,53 @@ class JsonLines:
 
 
 @attrs.define
-class LiveLog(contextlib.AbstractContextManager["LiveLog"]):
+class LiveLog:
     """A log that scrolls, and stays in the terminal's memory, above the group as it is now."""
 
     console: Console
+    look: Callable[[View], Look]
     live: Live = attrs.field(init=False)
-    look: Look | None = None
+    view: View = attrs.field(factory=View)
     trouble: str = ""
 
     def __attrs_post_init__(self) -> None:
         self.live = Live(
             console=self.console,
-            get_renderable=self._picture,
+            get_renderable=self.picture,
             refresh_per_second=REFRESH_PER_S,
             vertical_overflow="crop",
         )
 
-    def begin(self, look: Look) -> None:
-        """Show the group; the display begins here, so that errors before it stand alone."""
-        self.look = look
-        self.live.start()
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *_: object) -> None:
         self.live.stop()
 
-    def happened(self, view: View, happening: Happening) -> None:
+    def begin(self, view: View) -> None:
+        """Show the group."""
+        self.view = view
+        self.live.start()
+
+    def happened(self, view: View, settled: bool | None, happening: Happening) -> None:
         """Add a line to the log."""
-        del view
+        del view, settled
         if happening.event == "trouble":
             self.trouble = happening.facts["problem"]
         self.console.print(line(happening, outside().clock.wall()))
 
-    def now(self, look: Look) -> None:
+    def now(self, view: View) -> None:
         """Take what the next picture shows."""
-        self.look = look
+        self.view = view
 
-    def _picture(self) -> RenderableType:
-        if self.look is None:
-            return Text("")
+    def picture(self) -> RenderableType:
+        """Draw the group, on the display's own thread: a burst of changes costs no more pictures."""
         rows = max(3, self.console.height - ROOM_ROWS)
-        parts: list[RenderableType] = [Rule(style="dim"), render.show(self.look, rows)]
+        group = render.show(self.look(self.view), rows)
+        parts: list[RenderableType] = [Rule(style="dim"), group]
         if self.trouble:
-            parts.append(Text(f"this may be out of date: {self.trouble}", "bold red"))
+            said = render.clean(f"this may be out of date: {self.trouble}")
+            parts.append(Text(said, "bold red", no_wrap=True, overflow="ellipsis"))
         return Group(*parts)
 
 
