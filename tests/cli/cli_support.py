@@ -1,0 +1,121 @@
+"""A group written by hand into the in-memory etcd, and a script of what happens to it."""
+
+from __future__ import annotations
+
+import attrs
+
+from rink.core import codec
+from rink.core.keys import Keys
+from rink.core.values import Phase, Record, Share, Version
+from rink.engine.clock import SystemClock
+from rink.etcd.api import Delete, Put
+from rink.testing.memory import MemoryCluster
+
+JOINED = "2026-07-01T10:11:12.345+00:00"
+TTL = 60
+
+
+class Clock(SystemClock):
+    """The wall clock stands still, so that output can be compared."""
+
+    def wall(self):
+        return JOINED
+
+
+class Town:
+    """One etcd, and the keys of its groups; `script` is what happens while a watch looks on."""
+
+    def __init__(self):
+        self.cluster = MemoryCluster(clock=VirtualTime(), pumped=True)
+        self.etcd = self.cluster.client("writer")
+        self.targets = []
+        self.script = []
+        self.fault = None
+        self.leases = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.cluster.close()
+
+    def connect(self, target):
+        self.targets.append(target)
+        return Watched(self)
+
+    # ── what members do ──
+
+    def write(self, key, value):
+        self.etcd.txn((), (Put(key, value),))
+
+    def record(self, name, *, group="orders", prefix="rink/", **fields):
+        """Write a member's record, under the lease it has or a new one."""
+        fields.setdefault("joined", JOINED)
+        fields.setdefault("incarnation", f"incarnation-of-{name}")
+        fields.setdefault("ttl", TTL)
+        lease = self.leases.get(name) or self.etcd.grant(TTL).lease
+        self.leases[name] = lease
+        key = Keys.of(prefix, group).member(name)
+        self.etcd.txn((), (Put(key, codec.encode(Record(**fields)), lease),))
+
+    def crash(self, name):
+        self.etcd.revoke(self.leases.pop(name))
+
+    def version(self, number, *ranks, group="orders", prefix="rink/", **fields):
+        fields = {"scheme": "jump", "by": "a", "proclaimed": JOINED, **fields}
+        made = Version(number=number, ranks=ranks, **fields)
+        self.write(Keys.of(prefix, group).version(number), codec.encode(made))
+
+    def forget(self, group="orders"):
+        keys = Keys.of("rink/", group)
+        self.etcd.txn((), (Delete(keys.root, keys.end),))
+
+    def settled(self, *names):
+        """Have a settled group of these members, at version 1."""
+        for rank, name in enumerate(names):
+            self.record(name, version=1, shares=(Share(rank, len(names), "jump"),))
+        self.version(1, *names, because=("started", *(f"joined {name}" for name in names)))
+
+
+class VirtualTime:
+    def now(self):
+        return 1000.0
+
+
+@attrs.define
+class Watched:
+    """The command's client. Where a watch asks if etcd is there, the next of the script happens.
+
+    What happened is delivered within that very call, and at the script's end comes Ctrl-C: so a
+    watch runs from its first line to its last without any time passing.
+    """
+
+    town: Town
+    client: object = None
+
+    def __attrs_post_init__(self):
+        self.client = self.town.cluster.client()
+
+    def range(self, key, range_end=b"", *, timeout=None):
+        if self.town.fault is not None:
+            raise self.town.fault
+        if not range_end:
+            self._happen()
+        return self.client.range(key, range_end)
+
+    def _happen(self):
+        if not self.town.cluster.streams:
+            return  # the watch is about to be opened, on a thread of its own
+        if not self.town.script:
+            raise KeyboardInterrupt
+        self.town.script.pop(0)()
+        self.town.cluster.pump()
+
+    def watch(self, *args):
+        return self.client.watch(*args)
+
+    def close(self):
+        self.client.close()
+
+
+LEAVING = Phase.LEAVING
