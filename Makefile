@@ -58,6 +58,10 @@ lint: $(READY) ## style
 types: $(READY) ## mypy --strict
 	$(VENV)/bin/mypy
 
+.PHONY: docs
+docs: $(READY) ## draw docs/machines.md from the core's tables
+	$(PY) docs/draw_machines.py
+
 .PHONY: proto
 proto: ## generate rink/etcd/proto/*_pb2.py from the .proto, with tools in a venv of their own
 	# 1.62.3 writes code that runs on protobuf 4 to 7; newer generators refuse older protobufs.

@@ -5,8 +5,8 @@ Two rules about this file:
 * A transition stands in a table or it does not happen: `advance` refuses all others, so an event in
   a state that does not expect it is a bug that shows at once.
 * Only states live here. What a state needs beside its name (a lease id, a deadline, a compare) is
-  kept by whoever drives the machine: `rink.core.session` the lease, `rink.core.writer` the record,
-  `rink.core.node` the life. `docs/machines.md` is drawn from these tables.
+  kept by whoever drives the machine: `rink.core.tenure` the lease, `rink.core.writer` the record,
+  `rink.core.life` the life. `docs/machines.md` is drawn from these tables.
 
 How they meet: a role is granted only while the life is ACTIVE or LEAVING, the lease ALIVE and the
 record SETTLED. The life never waits on the machines below it except where it says so: JOINING waits

@@ -1,7 +1,5 @@
 """What a leader knows of the past, even a new one: delays, starts, the token base (R9)."""
 
-"""The leader: what it proclaims and when, what it remembers, and what never stops it (R4, R9)."""
-
 from world import World
 
 from rink.core import events as ev

@@ -1,7 +1,5 @@
 """The next version: operators' wishes, its size, and its scheme."""
 
-"""The leader: what it proclaims and when, what it remembers, and what never stops it (R4, R9)."""
-
 from world import KEYS, ROLES, World, role_of
 
 from rink.core.chronicle import Chronicle

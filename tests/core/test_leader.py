@@ -1,7 +1,5 @@
 """The leader: what it proclaims and when, and what never stops it (R4)."""
 
-"""The leader: what it proclaims and when, what it remembers, and what never stops it (R4, R9)."""
-
 from world import KEYS
 
 from rink.core import effects as do

@@ -79,6 +79,7 @@ class World:
         self.etcd = Etcd()
         self.now = 1000.0
         self.members: dict[str, Member] = {}
+        self.everyone: list[Member] = []  # those that have left or were killed as well
         self.incarnations = 0
         self.late: list[tuple[str, object]] = []
         self.tokens: dict[str, tuple[Member, int]] = {}
@@ -93,6 +94,7 @@ class World:
         ranking = {k: settings.pop(k) for k in list(settings) if hasattr(Settings(), k)}
         node = Node(MemberSettings(name, ranking=Settings(**ranking), **settings))
         member = self.members[name] = Member(node, held=set(held))
+        self.everyone.append(member)
         self.step(member, [])
         self.run()
         return member

@@ -1,0 +1,33 @@
+"""Seeded walks through worlds in which everything goes wrong; see `walks`.
+
+`World` checks at every step: no role is held by two members whose records stand, tokens rise from
+member to member, no step leaves something undone or wakes for ever. After each walk all faults
+stop, and the group must settle with every role held where it belongs.
+
+When one fails: `walks.shrink(walks.draw(seed, length))` gives the few steps it needs.
+"""
+
+import walks
+
+from rink.core import effects as do
+
+SHORT, LONG = range(400), range(5000, 5080)
+
+
+def test_no_walk_finds_an_overlap_and_every_group_settles():
+    for seed in SHORT:
+        walks.walk(walks.draw(seed, 250))
+    for seed in LONG:
+        walks.walk(walks.draw(seed, 800))
+
+
+def test_walks_go_where_it_hurts():
+    """They would prove little if nothing was ever granted, lost, refused or late in them."""
+    worlds = [walks.walk(walks.draw(seed, 400)) for seed in range(40)]
+    effects = [e for world in worlds for m in world.everyone for e in m.effects]
+    seen = {type(effect) for effect in effects}
+    assert seen >= {do.Grant, do.Lose, do.Proclaim, do.RevokeLease, do.DropLease, do.RemoveRecord}
+    reports = " ".join(effect.text for effect in effects if isinstance(effect, do.Report))
+    for what in ("is given up", "its record is gone", "failed", "waits to join"):
+        assert what in reports
+    assert any(len(world.tokens) == len(walks.ROLES) for world in worlds)
