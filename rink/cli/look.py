@@ -197,10 +197,10 @@ def wish_text(request: Request) -> str:
             return f"raise the token base to {request.token_base}"
 
 
-def some(names: tuple[str, ...]) -> str:
+def some(names: tuple[str, ...], between: str = ", ") -> str:
     """Write out a few names and count the rest."""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    return between.join(names[:NAMED]) + more
 
 
 def _settings(record: Record) -> dict[str, Any]:

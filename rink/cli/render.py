@@ -7,7 +7,7 @@ never into markup.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from rich import box
@@ -23,7 +23,7 @@ from rink.status import MemberStatus
 PIPE_WIDTH = 160
 """Columns where there is no terminal to ask; tables take no more than they need."""
 
-MOVES_SHOWN = 8
+LINES_SHOWN = 8
 
 
 def console() -> Console:
@@ -116,7 +116,7 @@ def _settled(look: Look) -> Text:
 def _because(look: Look) -> Text:
     if not look.version:
         return Text(f"revision {look.revision}", "dim")
-    causes = clean("; ".join(look.because)) or "no cause given"
+    causes = clean(some(look.because, "; ")) or "no cause given"
     by = f"by {clean(look.by)} at {when(look.proclaimed)}"
     return Text(f"{by} because {causes} · revision {look.revision}", "dim")
 
@@ -201,7 +201,7 @@ def show_history(steps: list[Step]) -> RenderableType:
             str(version.number),
             when(version.proclaimed),
             clean(version.by),
-            "\n".join(clean(cause) for cause in version.because),
+            "\n".join(_first(version.because)),
             _changed(step, len(version.ranks)),
         )
     return made
@@ -210,11 +210,15 @@ def show_history(steps: list[Step]) -> RenderableType:
 def _changed(step: Step, size: int) -> Text:
     if step.changed is None:
         return Text(f"{size} ranks; the version before is not kept", "dim")
-    moves = [clean(str(move)) for move in step.changed.moves]
-    hidden = len(moves) - MOVES_SHOWN
-    if hidden > 1:
-        moves[MOVES_SHOWN:] = [f"… and {hidden} more"]
+    moves = _first([str(move) for move in step.changed.moves])
     return Text("\n".join(moves)) if moves else Text("no rank", "dim")
+
+
+def _first(lines: Sequence[str]) -> list[str]:
+    hidden = len(lines) - LINES_SHOWN
+    if hidden < 2:  # saying that there is one more takes as much room as that one
+        return [clean(line) for line in lines]
+    return [*(clean(line) for line in lines[:LINES_SHOWN]), f"… and {hidden} more"]
 
 
 def show_groups(looks: list[Look], strays: tuple[str, ...]) -> RenderableType:

@@ -22,9 +22,10 @@ from rink.cli.look import Look, look_at, settled
 from rink.cli.observe import Trouble
 from rink.cli.options import Target, outside
 from rink.core.view import View
+from rink.engine.clock import Clock
 from rink.etcd.api import Etcd
 
-REFRESH_PER_S = 8
+REFRESH_PER_S = 4
 ROOM_ROWS = 12
 """Rows of a terminal that are kept for the log and for what is not a member's line."""
 
@@ -68,8 +69,8 @@ def watch(etcd: Etcd, target: Target, group: str, *, as_json: bool, may_be_unkno
 
     def display() -> contextlib.AbstractContextManager[Display]:
         if sys.stdout.isatty() and not as_json:
-            return LiveLog(render.console(), look)
-        return contextlib.nullcontext(JsonLines(look))
+            return LiveLog(render.console(), look, world.clock)
+        return contextlib.nullcontext(JsonLines(look, world.clock))
 
     source = observe.following(etcd, target.keys(group), world.clock, world.quiet_s)
     with source as seen:
@@ -104,6 +105,7 @@ class JsonLines:
     """One JSON object a line, flushed: first the group as it is, then each event."""
 
     look: Callable[[View], Look]
+    clock: Clock
 
     def begin(self, view: View) -> None:
         """Write the whole group."""
@@ -123,7 +125,7 @@ class JsonLines:
         """Write nothing: the events say it."""
 
     def _write(self, event: str, revision: int, facts: Mapping[str, Any]) -> None:
-        at = outside().clock.wall()
+        at = self.clock.wall()
         click.echo(json.dumps({"event": event, "at": at, "revision": revision, **facts}))
         sys.stdout.flush()
 
@@ -134,6 +136,7 @@ class LiveLog:
 
     console: Console
     look: Callable[[View], Look]
+    clock: Clock
     live: Live = attrs.field(init=False)
     view: View = attrs.field(factory=View)
     trouble: str = ""
@@ -162,7 +165,7 @@ class LiveLog:
         del view, settled
         if happening.event == "trouble":
             self.trouble = happening.facts["problem"]
-        self.console.print(line(happening, outside().clock.wall()))
+        self.console.print(line(happening, self.clock.wall()))
 
     def now(self, view: View) -> None:
         """Take what the next picture shows."""

@@ -30,7 +30,7 @@ class Town:
         self.etcd = self.cluster.client("writer")
         self.targets = []
         self.script = []
-        self.fault = None
+        self.faults = []
         self.leases = {}
 
     def __enter__(self):
@@ -97,8 +97,8 @@ class Watched:
         self.client = self.town.cluster.client()
 
     def range(self, key, range_end=b"", *, timeout=None):
-        if self.town.fault is not None:
-            raise self.town.fault
+        if self.town.faults:
+            raise self.town.faults.pop()
         if not range_end:
             self._happen()
         return self.client.range(key, range_end)

@@ -3,8 +3,8 @@ from __future__ import annotations
 import json
 
 import pytest
-
 from cli_support import JOINED, LEAVING
+
 from rink.core import codec
 from rink.core.keys import Keys
 from rink.core.values import Request, Share, Wish
@@ -255,7 +255,7 @@ def test_an_unknown_group_is_named_with_prefix_and_endpoint(run, command):
 @pytest.mark.parametrize("command", [["status", "g"], ["groups"], ["history", "g"], ["watch", "g"]])
 @pytest.mark.parametrize("error", [EtcdUnavailable("no answer"), EtcdAuth("wrong password")])
 def test_an_error_is_one_line_and_no_traceback(town, run, command, error):
-    town.fault = error
+    town.faults = [error]
     result = run(*command)
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == f"rink: {error}\n"
