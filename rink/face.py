@@ -148,7 +148,7 @@ class BaseRink(Generic[R]):
                 if hold is None and is_free:
                     hold = table.take(gate, name, now)
                     if hold is not None and is_awaited:
-                        engine.tell_granted(hold)
+                        engine.tell_granted([hold])  # with the lock held: before its loss is
                 if hold is not None or table.gate is gate:
                     break
         if hold is None and gate.share is None and engine.left.is_set():

@@ -19,7 +19,7 @@ import logging
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import attrs
@@ -304,12 +304,15 @@ class Engine:
         self.join_error = error
         self.joined.set()
 
-    def tell_granted(self, hold: Hold) -> None:
-        """Tell the user's callback; callers hold the lock, so that a loss is told after it."""
-        self.callbacks.post(self._listeners.on_role_change, hold.role, True)
+    def tell_granted(self, holds: Iterable[Hold | None]) -> None:
+        """Tell the user's callback of each, once: several waits may share one."""
+        for hold in dict.fromkeys(holds):
+            if hold is not None:
+                self.callbacks.post(self._listeners.on_role_change, hold.role, True)
 
     def _carry_out(self, effects: list[Effect]) -> None:
-        granted: set[Hold] = set()  # several waits may share one
+        waits = [effect.wait for effect in effects if isinstance(effect, do.Grant)]
+        self.tell_granted(wait.hold for wait in waits)
         for effect in effects:
             match effect:
                 case do.Lose(hold=hold):
@@ -319,9 +322,6 @@ class Engine:
                         signal.set()
                     self.callbacks.post(self._listeners.on_role_change, hold.role, False)
                 case do.Grant(wait=wait):
-                    if wait.hold is not None and wait.hold not in granted:
-                        granted.add(wait.hold)
-                        self.tell_granted(wait.hold)
                     wait.signal.set()
                 case do.KeepLease(lease=lease, ttl=ttl):
                     self._lessor.keep(self, lease, ttl)

@@ -1,0 +1,156 @@
+"""What only the blocking face has: the threads it blocks, callbacks among them."""
+
+import asyncio
+import queue
+import threading
+import warnings
+
+import pytest
+from faces_support import LONG_S, engine_of, owned_by, until, within
+
+import rink
+from rink import face as face_module
+
+
+def test_a_blocking_call_from_a_callback_is_refused(blocking):
+    caught = queue.SimpleQueue()
+    session = blocking.session()
+
+    def callback(rank):
+        for call in (
+            lambda: a.await_role("x"),
+            a.leave,
+            a.wait_settled,
+            lambda: next(a.versions()),
+            session.close,
+        ):
+            try:
+                call()
+            except rink.RinkError as error:
+                caught.put(error)
+            else:
+                caught.put(None)
+
+    a = blocking.make("a", session=session, on_rank_change=callback)
+    a.join()
+    errors = [caught.get(timeout=LONG_S) for _ in range(5)]
+    assert [type(error) for error in errors] == [rink.WrongThreadError] * 5
+    assert "thread of your own" in str(errors[0])
+    with a.await_role("x", LONG_S) as role:  # nothing was changed by any of them
+        assert role.is_held
+    assert session.is_live
+
+
+def test_what_does_not_block_may_be_called_from_a_callback(blocking):
+    got = queue.SimpleQueue()
+    a = blocking.make("a", on_rank_change=lambda rank: got.put((a.owner("x"), a.get_role)))
+    a.join()
+    owner, get_role = got.get(timeout=LONG_S)
+    assert owner == "a"
+    until(a, lambda: a.owns("x"))
+    get_role("x").release()
+
+
+def test_a_blocking_call_in_an_event_loop_warns_once_and_names_the_other_face(
+    blocking, monkeypatch
+):
+    monkeypatch.setattr(face_module._Warned, "once", False)
+    a = blocking.make("a")
+
+    async def main():
+        a.join()
+        a.await_role("x", LONG_S).release()
+        a.leave()
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        asyncio.run(main())
+    assert len(caught) == 1
+    assert caught[0].category is RuntimeWarning
+    assert "rink.aio" in str(caught[0].message)
+
+
+def test_leaving_from_inside_a_roles_own_body_is_bounded(blocking, caplog):
+    a, _ = blocking.pair(leave_timeout=0.3)
+    with a.await_role(owned_by(0, 2), LONG_S) as role, within(5.0):
+        a.leave()
+        assert role.lost.is_set()
+    assert any("claim is given up, the member leaves" in r.getMessage() for r in caplog.records)
+
+
+def test_leaving_from_elsewhere_waits_for_the_body(blocking, apart):
+    a, b = blocking.pair(leave_timeout=0.05)
+    with a.await_role(owned_by(0, 2), LONG_S) as role:
+        leaving = apart(a.leave)
+        assert role.lost.wait(LONG_S)
+        with pytest.raises(rink.RoleTimeout, match="a: has not let go"):
+            b.await_role(role.name, 0.2)
+        assert not leaving.done()
+    leaving.result(LONG_S)
+    b.await_role(role.name, LONG_S).release()
+
+
+def test_a_session_closed_inside_a_roles_own_body_is_bounded(blocking):
+    session = blocking.session()
+    a = blocking.make("a", session=session, leave_timeout=0.2).join()
+    with a.await_role("x", LONG_S), within(5.0):
+        session.close()
+
+
+def test_the_body_ends_with_its_release_whatever_it_raises(blocking):
+    a = blocking.join("a")
+    with pytest.raises(ZeroDivisionError), a.await_role("x", LONG_S):
+        raise ZeroDivisionError
+    assert a.status().held == {}
+
+
+def test_the_with_of_a_session_and_a_rink_joins_and_leaves(blocking):
+    with rink.Session(blocking.cluster.client(), ttl=5) as session:
+        with rink.Rink(session, "g", name="a", initial_delay=0) as a:
+            a.await_role("x", LONG_S).release()
+        assert engine_of(a).left.is_set()
+    assert not session.is_live
+
+
+def test_nothing_runs_before_the_join_and_nothing_after_the_close(blocking):
+    def ours():
+        return {t.name for t in threading.enumerate() if t.name.startswith("rink-")}
+
+    before = ours()
+    session = rink.Session(blocking.cluster.client(), ttl=5)
+    a = rink.Rink(session, "g", name="a")
+    assert ours() == before
+    with session, a:
+        assert {"rink-engine-g", "rink-lessor"} <= ours()
+    for thread in threading.enumerate():
+        if thread.name.startswith("rink-"):
+            thread.join(LONG_S)
+    assert ours() == set()
+
+
+def test_an_engine_that_fails_gives_everything_up_and_says_so(blocking, apart, caplog):
+    a, b = blocking.pair(leave_timeout=0.1)
+    role = a.await_role(owned_by(0, 2), LONG_S)
+    waiting = apart(a.await_role, owned_by(1, 2))
+    until(a, lambda: a.status().waiting_for)
+    engine = engine_of(a)
+
+    def step(now, events):
+        raise RuntimeError("a bug of ours")
+
+    engine.node.step = step
+    engine.nudge()
+    assert role.lost.wait(LONG_S)
+    assert not role.is_held
+    with pytest.raises(rink.ClosedError):
+        waiting.result(LONG_S)
+    for use in (lambda: a.await_role("x"), lambda: a.get_role("x")):
+        with pytest.raises(rink.ClosedError):
+            use()
+    assert "a bug of ours" in a.status().last_error
+    assert any(r.levelname == "CRITICAL" for r in caplog.records)
+    assert not a.owns(role.name)
+    assert engine._lessor._leases == {}
+    role.release()
+    a.leave()
+    b.leave()

@@ -1,0 +1,299 @@
+"""What concerns a whole process: Ctrl-C, forks, and the exit. Each script is a process of its own.
+
+The etcd is in that process too, so a script can look at the records after everything else.
+"""
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+BEGIN = """
+import atexit, gc, os, signal, sys, threading, time, traceback
+begin = time.monotonic()
+
+def records(group="g"):
+    root = f"rink/{group}/members/".encode()
+    return {kv.key.removeprefix(root).decode() for kv in store().range(root, root[:-1] + b"0").kvs}
+
+def store():
+    return cluster.store
+
+@atexit.register  # before rink's own, so it is called after it
+def at_exit():
+    if os.getpid() == parent:
+        print("records at exit:", sorted(records()), "leases:", len(store()._leases))
+
+parent = os.getpid()
+import rink
+from rink.face import Subscription
+from rink.testing.memory import MemoryCluster
+
+cluster = MemoryCluster()
+
+def session(**settings):
+    return rink.Session(cluster.client(), **{"ttl": 10, **settings})
+
+def member(name="a", joins=True, **settings):
+    given = {"rebalance_delay": 0, "initial_delay": 0, "name": name, **settings}
+    made = rink.Rink(session(), "g", **given)
+    return made.join() if joins else made
+
+def interrupt_when(r, happens):
+    def run():
+        while r._opened is None:
+            time.sleep(0.01)
+        with Subscription(r._opened) as steps:
+            while not happens():
+                steps.wait(0.05)
+        time.sleep(0.1)  # the main thread is about to wait
+        os.kill(os.getpid(), signal.SIGINT)
+    threading.Thread(target=run, daemon=True).start()
+
+def fork(body):
+    # Runs body in a child, which ends as any process does; prints what it raised.
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            body()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        sys.exit(code)
+    end = time.monotonic() + 15
+    while time.monotonic() < end:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            assert status == 0, status
+            return
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    raise AssertionError("the child hangs")
+
+def refused(call, error=rink.ForkedProcessError):
+    begin = time.monotonic()
+    try:
+        call()
+    except error:
+        assert time.monotonic() - begin < 2
+    else:
+        raise AssertionError("not refused")
+"""
+
+
+def run(script, code=0):
+    """Run a script in a process of its own; what it printed."""
+    source = BEGIN + textwrap.dedent(script)
+    done = subprocess.run(
+        [sys.executable, "-W", "default", "-c", source],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Exception ignored" not in done.stderr, done.stderr
+    assert "Exception in thread" not in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout
+
+
+def test_ctrl_c_in_await_role_withdraws_the_request():
+    out = run("""
+        a, b = member("a"), member("b")
+        next(version for version in a.versions() if len(version.ranks) == 2)
+        name = next(f"r{i}" for i in range(99) if a.owner(f"r{i}") == "b")
+        interrupt_when(a, lambda: a.status().waiting_for)
+        try:
+            a.await_role(name)
+        except KeyboardInterrupt:
+            print("interrupted")
+        assert a.status().waiting_for == {}, a.status()
+        b.leave()
+        a.wait_settled(10)
+        assert a.status().held == {}
+        a.await_role(name, 10).release()
+    """)
+    assert "interrupted" in out
+    assert "records at exit: []" in out
+
+
+def test_ctrl_c_in_join_leaves_no_record():
+    out = run("""
+        a = member("a")
+        other = member("a", joins=False)
+        interrupt_when(other, lambda: "still has its name" in other.status().last_error)
+        try:
+            other.join()
+        except KeyboardInterrupt:
+            print("interrupted")
+        assert other._opened.left.wait(10)
+        a.leave()
+    """)
+    assert "interrupted" in out
+    assert "records at exit: [] leases: 0" in out
+
+
+def test_ctrl_c_in_leave_goes_on_leaving():
+    out = run("""
+        a = member("a")
+        role = a.await_role("x", 10)
+        interrupt_when(a, role.lost.is_set)
+        try:
+            a.leave()
+        except KeyboardInterrupt:
+            print("interrupted")
+        assert records() == {"a"}
+        role.release()
+        assert a._opened.left.wait(10)
+        assert records() == set()
+    """)
+    assert "interrupted" in out
+
+
+def test_ctrl_c_in_a_body_under_with_leaves_no_record():
+    out = run(
+        """
+        with session() as s, rink.Rink(s, "g", name="a", initial_delay=0) as a:
+            with a.await_role("x", 10) as role:
+                interrupt_when(a, lambda: True)
+                try:
+                    role.lost.wait()
+                except KeyboardInterrupt:
+                    print("interrupted")
+                    raise SystemExit(3)
+        """,
+        code=3,
+    )
+    assert "interrupted" in out
+    assert "records at exit: []" in out
+
+
+@pytest.mark.parametrize(
+    "end", ["", "raise SystemExit(0)", "del a; gc.collect()", "b = member('b'); b.wait_settled(9)"]
+)
+def test_the_exit_leaves_every_group(end):
+    out = run(f"""
+        a = member("a")
+        a.await_role("x", 10).release()
+        {end}
+    """)
+    assert "records at exit: []" in out
+
+
+@pytest.mark.parametrize(
+    "hold",
+    [
+        "role = a.await_role('x', 10)",
+        "role = a.await_role('x', 10).__enter__()",
+        "role = a.await_role('x', 10); del a",
+        "threading.Thread(target=lambda: a.on_role('y')(lambda role: time.sleep(60))).start()",
+    ],
+)
+def test_the_exit_leaves_within_a_bound_where_a_role_is_never_released(hold):
+    out = run(f"""
+        a = member("a")
+        {hold}
+        import atexit
+        atexit.register(lambda: print("took:", round(time.monotonic() - begin, 2)))
+        atexit._run_exitfuncs()
+        print("after:", time.monotonic() - begin)
+    """)
+    assert "records at exit: []" in out
+    assert float(out.split("after: ")[1].split()[0]) < 7.0
+
+
+def test_the_first_callback_may_come_at_the_exit():
+    out = run("""
+        a = member("a", on_role_change=lambda *what: print(*what))
+        a.wait_settled(10)
+        role = a.get_role("x")
+    """)
+    assert "x False" in out
+    assert "records at exit: []" in out
+
+
+def test_the_exit_is_bounded_where_etcd_is_gone():
+    run("""
+        a = member("a")
+        a._session.etcd.cut()
+        atexit._run_exitfuncs()
+        assert time.monotonic() - begin < 7.0
+        cluster.store.expire(cluster.now() + 100)
+    """)
+
+
+def test_a_child_is_refused_at_once_and_its_parent_is_unharmed():
+    out = run("""
+        a = member("a")
+        role, set_ = a.await_role("x", 10), a.roles(["x", "y"])
+        versions = a.versions()
+        def child():
+            for call in (
+                lambda: a.get_role("x"), lambda: a.get_role("other"), lambda: a.await_role("x"),
+                lambda: a.owns("x"), lambda: a.owner("x"), lambda: a.rank, lambda: a.size,
+                lambda: a.version, lambda: a.is_leader, lambda: a.members, a.status,
+                lambda: a.session_remaining, lambda: a.wait_settled(1), lambda: next(versions),
+                set_.__enter__, lambda: role.is_held, lambda: role.lost, role.raise_if_lost,
+                role.__enter__, lambda: a._session.is_live,
+                lambda: rink.Rink(a._session, "h").join(),
+            ):
+                refused(call)
+            refused(a.join, rink.UsageError)
+            print(a.name, repr(a), repr(role), role.token, role.name)
+        fork(child)
+        assert role.is_held and not role.lost.is_set()
+        with a.roles(["y"]):
+            pass
+        role.release()
+        a.leave()
+    """)
+    assert "records at exit: []" in out
+
+
+def test_what_ends_does_nothing_in_a_child():
+    run("""
+        a = member("a")
+        role, other = a.await_role("x", 10), a.get_role("z").__enter__()
+        roles = a.roles(["y"]).__enter__()
+        def child():
+            role.release()
+            other.__exit__(None, None, None)
+            roles.__exit__(None, None, None)
+            a.__exit__(None, None, None)
+            a.leave()
+            a._session.close()
+            a._session.__exit__(None, None, None)
+            globals().pop("role"), globals().pop("a")
+            gc.collect()
+        with a._opened.lock:  # as the parent's engine may hold it at the moment of the fork
+            fork(child)
+        assert records() == {"a"}
+        assert role.is_held and list(a.status().held)[:2] == ["x", "z"]
+        role.release(), other.release(), roles.__exit__()
+    """)
+
+
+def test_a_child_may_join_with_a_session_of_its_own():
+    out = run("""
+        a = member("a")
+        def child():
+            global cluster
+            cluster = MemoryCluster()
+            with member("b", joins=False) as b, b.await_role("x", 10) as role:
+                print("held in the child:", role.is_held)
+        fork(child)
+        a.await_role("x", 10).release()
+    """)
+    assert "held in the child: True" in out
