@@ -1,0 +1,237 @@
+"""The command as users run it: a process, against a real etcd and real members."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import rink
+
+RINK = [sys.executable, "-m", "rink.cli"]
+DEADLINE_S = 30
+
+
+@pytest.fixture
+def command(etcd_url, prefix):
+    """Runs `rink` to its end."""
+
+    def command(*line):
+        return subprocess.run(
+            [*RINK, *line, "--prefix", prefix],
+            check=False,
+            env={**os.environ, "RINK_ETCD": etcd_url},
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+        )
+
+    return command
+
+
+@pytest.fixture
+def member(etcd_url, prefix):
+    """Makes members of a group, each with a session of its own."""
+
+    @contextlib.contextmanager
+    def member(name, **settings):
+        with (
+            rink.Session(etcd_url, prefix=prefix) as session,
+            rink.Rink(session, "orders", name=name, rebalance_delay=0, **settings) as joined,
+        ):
+            yield joined
+
+    return member
+
+
+class Lines:
+    """A running command whose output is read line by line."""
+
+    def __init__(self, command, **env):
+        self.process = subprocess.Popen(
+            command, env={**os.environ, **env}, stdout=subprocess.PIPE, text=True
+        )
+        self._lines = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        with self.process.stdout:
+            for line in self.process.stdout:
+                self._lines.put(line)
+
+    def next(self):
+        return self._lines.get(timeout=DEADLINE_S)
+
+    def until(self, event, **facts):
+        """Read JSON lines up to one that is this event; returns all of them."""
+        read = []
+        while not read or {**read[-1], "event": event, **facts} != read[-1]:
+            read.append(json.loads(self.next()))
+        return read
+
+    def end(self, number):
+        self.process.send_signal(number)
+        return self.process.wait(DEADLINE_S)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self._reader.join()
+
+
+def test_status_sees_members_without_being_one(command, member):
+    with member("a", labels={"az": "eu"}) as a, member("b"):
+        assert a.wait_settled(DEADLINE_S)
+        wait_for(lambda: len(a.version.ranks) == 2 and a.wait_settled(DEADLINE_S))
+        before = a.status().revision
+        result = command("status", "orders", "--json")
+        assert (result.returncode, result.stderr) == (0, "")
+        look = json.loads(result.stdout)
+        status = a.status()
+        assert (status.revision, len(status.members)) == (before, 2)
+        assert (look["leader"], look["settled"], look["in_the_way"]) == ("a", True, [])
+        assert look["ranks"] == list(status.ranks) == ["a", "b"]
+        assert look["members"][0]["labels"] == {"az": "eu"}
+        text = command("status", "orders").stdout
+        assert "2 ranks · jump · a leads · settled" in text
+        groups = json.loads(command("groups", "--json").stdout)["groups"]
+        assert [(group["group"], group["members"]) for group in groups] == [("orders", 2)]
+
+
+def test_a_member_that_does_not_let_go_is_seen_to_be_in_the_way(command, member):
+    with member("a") as a:
+        held = [a.await_role(f"job-{number}") for number in range(16)]
+        with member("b"):
+            wait_for(lambda: a.status().draining)
+            look = json.loads(command("status", "orders", "--json").stdout)
+            lost = sorted(role.name for role in held if role.lost.is_set())
+            assert look["settled"] is False
+            assert look["members"][0]["draining"] == lost != []
+            (way,) = look["in_the_way"]
+            assert way["member"] == "a"
+            assert way["why"].startswith(f"has not let go of {lost[0]}")
+            for role in held:
+                role.release()
+            wait_for(lambda: json.loads(command("status", "orders", "--json").stdout)["settled"])
+
+
+def test_watch_sees_a_join_and_a_leave_and_ends_by_ctrl_c(etcd_url, prefix, member):
+    line = [*RINK, "watch", "orders", "--wait", "--prefix", prefix]
+    with Lines(line, RINK_ETCD=etcd_url) as watch:
+        assert watch.until("status")[-1]["members"] == []
+        with member("a"):
+            watch.until("settled", version=1)
+            with member("b"):
+                seen = watch.until("settled", version=2)
+                kinds = [event["event"] for event in seen]
+                assert [kind for kind in kinds if kind in {"joined", "version"}] == [
+                    "joined",
+                    "version",
+                ]
+                assert seen[kinds.index("joined")]["member"] == "b"
+                assert seen[kinds.index("version")]["because"] == ["joined b"]
+            seen = watch.until("gone", member="b")
+            kinds = [event["event"] for event in seen]
+            assert kinds.index("leaving") < kinds.index("version") < kinds.index("gone")
+            assert seen[kinds.index("version")]["because"] == ["left b"]
+        assert watch.end(signal.SIGINT) == 0
+
+
+def test_history_tells_what_each_version_changed(command, member):
+    with member("a") as a:
+        assert a.wait_settled(DEADLINE_S)
+        with member("b"):
+            wait_for(lambda: a.version.number == 2)
+        wait_for(lambda: a.version.number == 3)
+        versions = json.loads(command("history", "orders", "--json").stdout)["versions"]
+        assert [version["because"][-1] for version in versions] == [
+            "joined a",
+            "joined b",
+            "left b",
+        ]
+        assert [version["changed"]["ranks"] for version in versions[1:]] == [
+            [{"rank": 1, "before": None, "after": "b"}],
+            [{"rank": 1, "before": "b", "after": None}],
+        ]
+        text = command("history", "orders", "--last", "1").stdout
+        assert "rank 1: b → -" in text
+        assert "rank 0" not in text
+
+
+def test_errors_are_one_line_on_stderr(command):
+    unknown = command("status", "nobody-here")
+    assert (unknown.returncode, unknown.stdout) == (1, "")
+    assert unknown.stderr.startswith("rink: there is no group 'nobody-here'")
+    silent = command("status", "orders", "--endpoints", "http://127.0.0.1:1", "--timeout", "0.5")
+    assert (silent.returncode, silent.stdout) == (1, "")
+    assert silent.stderr.startswith("rink: etcd did not answer")
+    assert silent.stderr.count("\n") == 1
+
+
+@contextlib.contextmanager
+def dev(*options):
+    """`rink dev` on a free port; yields it and the endpoint that it says to copy."""
+    with Lines([*RINK, "dev", "--port", "0", *options], RINK_TEST_ETCD="") as server:
+        while "export RINK_ETCD=" not in (line := server.next()):
+            pass
+        yield server, line.strip().removeprefix("export RINK_ETCD=")
+
+
+def processes(mark):
+    """Command lines of running processes that hold a mark."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return [line for line in found if mark in line]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_dev_is_used_through_rink_etcd_and_leaves_nothing_behind(monkeypatch, number):
+    with dev() as (server, url):
+        monkeypatch.setenv("RINK_ETCD", url)
+        with (
+            rink.Session() as session,
+            rink.Rink(session, "orders") as joined,
+            joined.await_role("leader", timeout=DEADLINE_S) as role,
+        ):
+            assert role.is_held
+        (command,) = processes(f"--listen-client-urls={url}")
+        folder = Path(
+            next(word for word in command.split() if word.startswith("--data-dir=")).split("=")[1]
+        )
+        assert folder.exists()
+        assert server.end(number) == 0
+        assert processes(url) == []
+        assert not folder.parent.exists()
+
+
+def test_dev_keeps_its_data_where_it_is_told(tmp_path):
+    for number in (1, 2):
+        with dev("--data-dir", str(tmp_path)) as (server, url):
+            name = f"member-{number}"  # a new one, so that there is a new version
+            with rink.Session(url) as session, rink.Rink(session, "orders", name=name) as joined:
+                wait_for(lambda r=joined, n=number: r.version and r.version.number == n)
+            assert server.end(signal.SIGINT) == 0
+            assert processes(url) == []
+
+
+def wait_for(condition):
+    end = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < end, "did not happen"
+        time.sleep(0.02)
