@@ -26,7 +26,7 @@ def commands() -> None:
     """
 
 
-@commands.command()
+@commands.command(short_help="How GROUP is now, and what keeps it from being settled.")
 @click.argument("group", required=False, callback=check_group)
 @_JSON
 @with_target
@@ -81,7 +81,7 @@ def _list_groups(target: Target, as_json: bool) -> None:
         click.echo(f"no groups: the etcd at {target.where} has no key under {target.prefix!r}")
 
 
-@commands.command()
+@commands.command(short_help="The versions of GROUP: when, by whom, why, what changed.")
 @click.argument("group", callback=check_group)
 @click.option(
     "--last",
@@ -112,7 +112,7 @@ def history(group: str, last: int, as_json: bool, target: Target) -> None:
         click.echo(f"group {group!r} has no version yet")
 
 
-@commands.command()
+@commands.command(short_help="Follow GROUP until Ctrl-C.")
 @click.argument("group", callback=check_group)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line for each event.")
 @click.option("--wait", is_flag=True, help="Wait for a group that does not exist yet.")
@@ -126,7 +126,7 @@ def watch(group: str, as_json: bool, wait: bool, target: Target) -> None:
         watching.watch(etcd, target, group, as_json=as_json, may_be_unknown=wait)
 
 
-@commands.command()
+@commands.command(short_help="Run an etcd on this machine, for development.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
