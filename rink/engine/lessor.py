@@ -8,6 +8,7 @@ the engine's lock, which is never held for longer than a step.
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import Protocol
 
@@ -15,6 +16,8 @@ import attrs
 
 from rink.engine.clock import Clock, Mailbox
 from rink.etcd.api import Etcd, KeepAliveAnswer, KeepAlives
+
+log = logging.getLogger("rink")
 
 RENEWALS_PER_TTL = 6
 RECHECK_S = 0.05
@@ -122,7 +125,12 @@ class Lessor:
             with self._lock:
                 leases = list(self._leases.values())
             for let in leases:
-                self._look_after(let, stream, now)
+                try:
+                    self._look_after(let, stream, now)
+                except Exception:  # one lease must not cost the session's others theirs
+                    if not self._closed:
+                        log.exception("rink: lease %x is not looked after", let.lease)
+                    let.send_at = now + RECHECK_S
             wakes = [min(let.send_at, _ahead(let.tenant.deadline, now)) for let in leases]
             until = min([now + LONGEST_WAIT_S, *wakes])
         stream.close()

@@ -154,3 +154,19 @@ def test_an_engine_that_fails_gives_everything_up_and_says_so(blocking, apart, c
     role.release()
     a.leave()
     b.leave()
+
+
+def test_an_engine_that_hangs_loses_its_roles_before_another_member_has_them(blocking):
+    a, b = blocking.pair(ttl=2)
+    role = b.await_role(owned_by(1, 2), LONG_S)
+    engine, goes_on = engine_of(b), threading.Event()
+    engine._turn = lambda messages: goes_on.wait(LONG_S)
+    with a.await_role(role.name, LONG_S) as theirs:
+        assert role.lost.is_set()
+        assert not role.is_held
+        assert theirs.token > role.token
+    del engine._turn
+    goes_on.set()
+    role.release()
+    until(b, lambda: b.rank == 1)
+    b.await_role(owned_by(1, 2), LONG_S).release()

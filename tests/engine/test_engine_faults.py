@@ -1,0 +1,274 @@
+"""A member through lost answers, cut connections, dead leases and a restored etcd.
+
+On virtual time: the engines and their threads are real, and a minute takes milliseconds.
+"""
+
+import pytest
+
+import rink
+from rink.core.schemes import rank_of
+from rink.testing.virtual import virtual_time
+
+TTL = 9.0
+MARGIN = 0.9
+DELAYS = {"rebalance_delay": 0.0, "initial_delay": 0.0}
+
+
+@pytest.fixture
+def time():
+    with virtual_time() as made:
+        yield made
+
+
+def join(time, name="a", **settings):
+    member = rink.Rink(time.session(ttl=TTL), "g", name=name, **{**DELAYS, **settings}).join()
+    time.settle()
+    return member
+
+
+def etcd_of(member):
+    return member._session.etcd
+
+
+def incarnation(member):
+    return member._opened.node.writer.incarnation
+
+
+def owned_by(rank, size):
+    return next(f"r{i}" for i in range(999) if rank_of(f"r{i}", size) == rank)
+
+
+def rejoined(time, member, before):
+    """Let it take a new lease, as another incarnation."""
+    time.advance(2 * TTL)
+    assert incarnation(member) != before
+    assert member.rank is not None
+    with member.await_role("again", TTL) as role:
+        return role.token
+
+
+def test_a_cut_shorter_than_two_thirds_of_the_ttl_loses_nothing(time):
+    a, b = join(time, "a"), join(time, "b")
+    role = b.await_role(owned_by(1, 2), TTL)
+    number, before = a.version.number, incarnation(b)
+    for phase in range(12):  # wherever in its rhythm of renewals the cut begins
+        time.advance(TTL + phase * TTL / 72)
+        etcd_of(b).cut()
+        time.advance(TTL * 2 / 3)
+        etcd_of(b).heal()
+        time.advance(0.1)
+        assert role.is_held
+        assert not role.lost.is_set()
+    assert (a.version.number, incarnation(b)) == (number, before)
+    assert b._session.is_live
+    role.release()
+
+
+def test_a_longer_cut_loses_every_role_before_the_lease_could_end_elsewhere(time):
+    a, b = join(time, "a"), join(time, "b")
+    role, name = b.await_role(owned_by(1, 2), TTL), owned_by(1, 2)
+    before, record = incarnation(b), b._opened.node.tenure.lease
+    time.advance(TTL)
+    etcd_of(b).cut()
+    cut_at = time.now()
+    assert role.lost.wait(2 * TTL)
+    lost_at = time.now()
+    assert TTL * 2 / 3 < lost_at - cut_at <= TTL - MARGIN + 0.1
+    assert etcd_of(a).time_to_live(record) >= 0  # it lives on for the margin
+    assert not b._session.is_live
+    assert b.session_remaining <= 0
+    assert b.get_role(name) is None
+    with pytest.raises(rink.RoleLost, match="not renewed before its deadline"):
+        role.raise_if_lost()
+    with a.await_role(name, 2 * TTL) as theirs:
+        assert time.now() - lost_at >= MARGIN - 0.1
+        assert time.now() - cut_at <= TTL + 0.1
+        assert theirs.token > role.token
+    role.release()
+    etcd_of(b).heal()
+    rejoined(time, b, before)
+
+
+def test_a_cut_that_ends_before_the_lease_does_keeps_the_record_but_not_the_roles(time):
+    a, b = join(time, "a"), join(time, "b")
+    role = b.await_role(owned_by(1, 2), TTL)
+    before, number = incarnation(b), a.version.number
+    time.advance(TTL)
+    etcd_of(b).cut()
+    assert role.lost.wait(2 * TTL)
+    etcd_of(b).heal()
+    time.advance(1.0)
+    assert incarnation(b) == before
+    assert a.version.number == number
+    assert b.get_role(role.name) is None  # its handle is not released
+    role.release()
+    with b.await_role(role.name, TTL) as again:
+        assert again.token > role.token
+        assert not role.is_held
+
+
+def test_roles_not_released_by_their_body_are_claimed_by_the_next_incarnation(time):
+    a, b = join(time, "a"), join(time, "b")
+    role = b.await_role(owned_by(1, 2), TTL)
+    before = incarnation(b)
+    time.advance(1.0)
+    time.cluster.expire_lease(b._opened.node.tenure.lease)
+    assert role.lost.wait(1.0)
+    time.advance(2.0)
+    assert incarnation(b) != before
+    drains = next(m for m in a.members if m.name == "b").draining
+    assert drains == (role.name,) or b.owner(role.name) == "b"  # it claims it, one way or the other
+    with pytest.raises(rink.RoleTimeout):
+        b.await_role(role.name, 1.0)
+    role.release()
+    with b.await_role(role.name, TTL) as again:
+        assert again.token > role.token
+
+
+def test_a_lease_that_etcd_ends_early_is_noticed_at_once(time):
+    a = join(time, "a")
+    role, before = a.await_role("x", TTL), incarnation(a)
+    time.advance(1.0)
+    at = time.now()
+    time.cluster.expire_lease(a._opened.node.tenure.lease)
+    assert role.lost.wait(TTL)
+    assert time.now() - at < 0.1
+    role.release()
+    assert rejoined(time, a, before) > role.token
+
+
+def test_the_answer_of_a_record_write_that_was_lost_grants_nothing_before_one_is_answered(time):
+    a = join(time, "a")
+    etcd_of(a).lose_next_answer()
+    b = join(time, "b")
+    time.advance(5.0)
+    assert a.wait_settled(TTL)
+    for member, rank in ((a, 0), (b, 1)):
+        member.await_role(owned_by(rank, 2), TTL).release()
+
+
+def test_a_record_write_that_arrives_late_overwrites_nothing(time):
+    a = join(time, "a")
+    role = a.await_role(owned_by(1, 2), TTL)
+    b = rink.Rink(time.session(ttl=TTL), "g", name="b", **DELAYS).join()
+    held = etcd_of(a).hold_next_txn()  # a's proclamation, or its next record
+    time.advance(3.0)
+    assert role.lost.wait(TTL)
+    with pytest.raises(rink.RoleTimeout):
+        b.await_role(role.name, 1.0)
+    role.release()
+    time.advance(1.0)
+    if held.is_sent:
+        held.apply()
+    with b.await_role(role.name, TTL) as theirs:
+        time.advance(1.0)
+        assert theirs.token > role.token
+        assert a.get_role(role.name) is None
+    assert a.wait_settled(TTL)
+
+
+def test_a_proclamation_whose_answer_was_lost_is_not_made_twice(time):
+    a = join(time, "a")
+    b = rink.Rink(time.session(ttl=TTL), "g", name="b", rebalance_delay=5.0, initial_delay=5.0)
+    b.join()
+    time.advance(4.5)
+    assert b.rank is None
+    etcd_of(a).lose_next_answer()
+    time.advance(5.0)
+    assert b.rank == 1
+    assert a.version.number == 2
+    assert a.wait_settled(TTL)
+
+
+def test_a_join_whose_answer_was_lost_fails_and_leaves_no_record(time):
+    a = rink.Rink(time.session(ttl=TTL), "g", name="a")
+    etcd_of(a).lose_next_answer()
+    with pytest.raises(rink.EtcdUnavailable):
+        a.join()
+    time.advance(2.0)
+    assert time.cluster.store.next_expiry is None
+    join(time, "a")
+
+
+def test_a_join_that_arrives_after_it_was_given_up_leaves_no_live_record(time):
+    a = rink.Rink(time.session(ttl=TTL), "g", name="a")
+    held = etcd_of(a).hold_next_txn()
+    with pytest.raises(rink.EtcdUnavailable):
+        a.join()
+    time.advance(2.0)
+    with pytest.raises(rink.EtcdError):
+        held.apply()  # its lease is gone, so it cannot
+    again = join(time, "a")
+    assert again.rank == 0
+
+
+def test_a_leave_without_etcd_ends_and_says_so(time, caplog):
+    a = join(time, "a", leave_timeout=3.0)
+    etcd_of(a).cut()
+    at = time.now()
+    a.leave()
+    assert time.now() - at < 7.0
+    assert "could not be revoked" in caplog.text
+
+
+def test_an_etcd_restored_from_a_backup_ends_the_session_which_joins_anew(time):
+    a = join(time, "a")
+    backup = time.cluster.backup()
+    role, before = a.await_role("x", TTL), incarnation(a)
+    time.cluster.restore_backup(backup)
+    assert role.lost.wait(TTL)
+    with pytest.raises(rink.RoleLost, match=r"restored|another"):
+        role.raise_if_lost()
+    role.release()
+    rejoined(time, a, before)
+
+
+def test_tokens_rise_after_a_restore_where_the_token_base_was_raised(time):
+    a = join(time, "a")
+    backup = time.cluster.backup()
+    for _ in range(50):
+        a.await_role("x", TTL).release()
+        etcd_of(a).grant(10)
+        b = join(time, "b")
+        b.leave()
+    token = a.await_role("x", TTL)
+    high = token.token
+    time.cluster.restore_backup(backup)
+    token.release()
+    time.advance(3 * TTL)
+    with a.await_role("x", TTL) as low:
+        assert low.token < high  # what the operator is there for
+    _raise_token_base(time, high)
+    time.advance(1.0)
+    assert a.version.token_base == high
+    with a.await_role("y", TTL) as role:
+        assert role.token > high
+
+
+def _raise_token_base(time, base):
+    from rink.core import codec
+    from rink.core.keys import Keys
+    from rink.core.values import Request, Wish
+    from rink.etcd.api import Put
+
+    wish = Request(Wish.TOKEN_BASE, token_base=base)
+    key = Keys.of("rink/", "g").request("wish")
+    etcd = time.cluster.client()
+    etcd.range(key)
+    etcd.txn((), (Put(key, codec.encode(wish)),))
+
+
+def test_a_watch_that_was_compacted_away_costs_nothing(time):
+    a, b = join(time, "a"), join(time, "b")
+    role = b.await_role(owned_by(1, 2), TTL)
+    etcd_of(b).cut()
+    c = join(time, "c")
+    time.cluster.compact(time.cluster.store.revision)
+    etcd_of(b).heal()
+    time.advance(1.0)
+    assert b.size == 3
+    held = role.is_held
+    assert held == (b.owner(role.name) == "b")
+    role.release()
+    assert c.wait_settled(TTL)
+    assert a.wait_settled(TTL)

@@ -1,0 +1,142 @@
+"""The lessor: it renews while the engine answers, and watches the deadline where it does not."""
+
+import pytest
+
+from rink.engine.lessor import Lessor
+from rink.testing.virtual import VirtualClock
+
+
+class Tenant:
+    """An engine, as the lessor sees it; `answers` is whether it lives."""
+
+    def __init__(self, clock):
+        self.clock = clock
+        self.deadline = float("inf")
+        self.ticks_answered = 0
+        self.answers = True
+        self.heard = []
+
+    def tick(self):
+        self.heard.append(("tick", self.clock.now()))
+        if self.answers:
+            self.ticks_answered += 1
+
+    def renewed(self, lease, sent_at):
+        self.heard.append(("renewed", sent_at))
+
+    def ended(self, lease):
+        self.heard.append(("ended", self.clock.now()))
+
+    def expire(self):
+        self.heard.append(("expire", self.clock.now()))
+
+    def times(self, what):
+        return [round(at - 1000.0, 3) for said, at in self.heard if said == what]
+
+
+class Setting:
+    def __init__(self):
+        self.clock = VirtualClock()
+        self.etcd = self.clock.cluster.client()
+        self.lessor = Lessor(self.etcd, self.clock)
+
+    def tenant(self, ttl=6):
+        tenant = Tenant(self.clock)
+        tenant.lease = self.etcd.grant(ttl).lease
+        self.lessor.keep(tenant, tenant.lease, ttl)
+        return tenant
+
+
+@pytest.fixture
+def setting():
+    made = Setting()
+    yield made
+    made.lessor.close()
+    made.clock.settle()
+    made.clock.cluster.close()
+
+
+def test_a_lease_is_renewed_every_sixth_of_its_ttl(setting):
+    tenant = setting.tenant(ttl=6)
+    setting.clock.advance(3.5)
+    assert tenant.times("renewed") == [0.0, 1.0, 2.0, 3.0]
+    assert tenant.times("tick") == tenant.times("renewed")
+
+
+def test_leases_are_renewed_each_in_its_own_time_on_one_stream(setting):
+    one, two = setting.tenant(ttl=6), setting.tenant(ttl=12)
+    setting.clock.advance(4.1)
+    assert one.times("renewed") == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert two.times("renewed") == [0.0, 2.0, 4.0]
+    assert len(setting.etcd.streams) == 1
+
+
+def test_a_lease_is_not_renewed_while_its_engine_does_not_answer(setting):
+    hangs, lives = setting.tenant(), setting.tenant()
+    setting.clock.advance(0.5)
+    hangs.answers = False
+    setting.clock.advance(3.0)
+    assert hangs.times("renewed") == [0.0, 1.0]  # the second is what asked for the sign of life
+    assert lives.times("renewed") == [0.0, 1.0, 2.0, 3.0]
+    hangs.answers = True
+    hangs.ticks_answered += 1
+    setting.clock.advance(0.1)
+    assert hangs.times("renewed")[-1] >= 3.5
+
+
+def test_the_deadline_is_watched_though_the_engine_hangs(setting):
+    tenant = setting.tenant()
+    tenant.answers = False
+    tenant.deadline = setting.clock.now() + 2.345
+    setting.clock.advance(2.3)
+    assert tenant.times("expire") == []
+    setting.clock.advance(0.2)
+    assert tenant.times("expire")[0] == 2.345
+
+
+def test_the_deadline_is_watched_though_etcd_is_gone(setting):
+    tenant = setting.tenant()
+    setting.etcd.cut()
+    tenant.deadline = setting.clock.now() + 4.0
+    setting.clock.advance(4.0)
+    assert tenant.times("expire")[0] == 4.0
+
+
+def test_a_lease_that_etcd_has_ended_is_told(setting):
+    tenant = setting.tenant()
+    setting.clock.advance(0.5)
+    setting.etcd.revoke(tenant.lease)
+    setting.clock.advance(1.0)
+    assert tenant.times("ended") == [1.0]
+
+
+def test_a_dropped_lease_is_neither_renewed_nor_heard_of(setting):
+    tenant = setting.tenant()
+    setting.clock.advance(0.5)
+    setting.lessor.drop(tenant.lease)
+    setting.lessor.drop(tenant.lease)
+    setting.clock.advance(20.0)
+    assert tenant.times("renewed") == [0.0]
+    assert setting.etcd.time_to_live(tenant.lease) == -1
+
+
+def test_nothing_is_renewed_after_the_close(setting):
+    tenant = setting.tenant()
+    setting.clock.advance(0.5)
+    setting.lessor.close()
+    late = setting.tenant()
+    setting.clock.advance(5.0)
+    assert tenant.times("renewed") == [0.0]
+    assert late.heard == []
+    assert setting.etcd.streams == []
+
+
+def test_a_tenant_that_raises_costs_the_others_nothing(setting):
+    bad, good = setting.tenant(), setting.tenant()
+
+    def raises():
+        raise RuntimeError("a bug of ours")
+
+    bad.tick = raises
+    setting.clock.advance(2.5)
+    assert good.times("renewed") == [0.0, 1.0, 2.0]

@@ -1,0 +1,268 @@
+"""The small parts that the engine stands on: mailboxes, signals, calls and callbacks."""
+
+import logging
+import queue
+import sys
+import threading
+
+import pytest
+
+from rink.engine.callbacks import Callbacks
+from rink.engine.calls import IDLE_THREADS, Calls
+from rink.engine.clock import SYSTEM
+from rink.engine.signals import Signal
+
+LONG_S = 20.0
+
+
+@pytest.fixture
+def calls():
+    made = Calls(SYSTEM)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def callbacks():
+    made = Callbacks(SYSTEM, "g")
+    yield made
+    made.close()
+
+
+# ── clock and mailbox ────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_clock_goes_forward_and_the_wall_clock_is_readable():
+    assert SYSTEM.now() <= SYSTEM.now()
+    assert SYSTEM.wall().endswith("+00:00")
+
+
+def test_a_mailbox_gives_everything_that_lies_in_it_in_order():
+    mailbox = SYSTEM.mailbox()
+    for item in range(5):
+        mailbox.put(item)
+    assert mailbox.take(None) == [0, 1, 2, 3, 4]
+    assert mailbox.take(SYSTEM.now()) == []
+    assert mailbox.take(SYSTEM.now() - 1) == []
+
+
+def test_a_mailbox_is_waited_for_until_a_time():
+    mailbox = SYSTEM.mailbox()
+    until = SYSTEM.now() + 0.02
+    assert mailbox.take(until) == []
+    assert SYSTEM.now() >= until
+
+
+def test_a_mailbox_wakes_who_waits_without_an_end():
+    mailbox, got = SYSTEM.mailbox(), queue.SimpleQueue()
+    thread = threading.Thread(target=lambda: got.put(mailbox.take(None)))
+    thread.start()
+    mailbox.put("x")
+    assert got.get(timeout=LONG_S) == ["x"]
+    thread.join()
+
+
+def test_a_mailbox_may_be_posted_to_from_a_finalizer():
+    mailbox = SYSTEM.mailbox()
+
+    class Dropped:
+        def __del__(self):
+            mailbox.put(1)
+
+    for _ in range(1000):
+        Dropped()
+    assert len(mailbox.take(None)) == 1000
+
+
+# ── signal ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_signal_is_set_once_and_for_ever():
+    signal, seen = Signal(SYSTEM), []
+    signal.then(lambda: seen.append("before"))
+    assert not signal.is_set()
+    assert signal.wait(0) is False
+    signal.set()
+    signal.set()
+    signal.then(lambda: seen.append("after"))
+    assert seen == ["before", "after"]
+    assert signal.is_set()
+    assert signal.wait() is True
+
+
+def test_a_forgotten_callback_is_not_called():
+    signal, seen = Signal(SYSTEM), []
+
+    def note():
+        seen.append(1)
+
+    signal.then(note)
+    signal.forget(note)
+    signal.forget(note)
+    signal.set()
+    assert seen == []
+
+
+def test_a_wait_that_times_out_leaves_nothing_behind():
+    signal = Signal(SYSTEM)
+    for _ in range(10):
+        assert signal.wait(0.001) is False
+    assert signal._callbacks == []
+
+
+def test_a_callback_may_look_at_the_signal_and_set_others():
+    signal, other, seen = Signal(SYSTEM), Signal(SYSTEM), []
+    other.then(lambda: seen.append(signal.is_set()))
+    signal.then(other.set)
+    signal.then(lambda: signal.then(lambda: seen.append("within")))
+    signal.set()
+    assert seen == [True, "within"]
+
+
+def test_every_waiter_wakes_and_every_callback_is_called_once_whoever_is_first():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(200):
+            signal, count, begin = Signal(SYSTEM), queue.SimpleQueue(), threading.Barrier(4)
+
+            def then(signal=signal, count=count, begin=begin):
+                begin.wait()
+                signal.then(lambda: count.put(1))
+
+            def wait(signal=signal, count=count, begin=begin):
+                begin.wait()
+                assert signal.wait(LONG_S)
+                count.put(1)
+
+            threads = [threading.Thread(target=run) for run in (then, wait, wait)]
+            for thread in threads:
+                thread.start()
+            begin.wait()
+            signal.set()
+            for thread in threads:
+                thread.join()
+            assert count.qsize() == 3
+    finally:
+        sys.setswitchinterval(interval)
+
+
+# ── calls ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_calls_are_made_and_threads_are_used_again(calls):
+    done = queue.SimpleQueue()
+    for index in range(50):
+        calls.submit(lambda index=index: done.put((index, threading.current_thread().name)))
+        done.get(timeout=LONG_S)
+    assert calls._threads <= 3
+
+
+def test_no_more_calls_than_a_bound_are_under_way_and_the_rest_wait(calls):
+    goes_on, began, done = threading.Event(), queue.SimpleQueue(), queue.SimpleQueue()
+
+    def hang():
+        began.put(1)
+        goes_on.wait(LONG_S)
+
+    for _ in range(IDLE_THREADS):
+        calls.submit(hang)
+    for _ in range(IDLE_THREADS):
+        began.get(timeout=LONG_S)
+    for index in range(20):
+        calls.submit(lambda index=index: done.put(index))
+    assert calls._threads == IDLE_THREADS
+    assert done.empty()
+    goes_on.set()
+    assert sorted(done.get(timeout=LONG_S) for _ in range(20)) == list(range(20))
+
+
+class Log(logging.Handler):
+    """What is logged, in a queue: it may be logged on any thread, at any time."""
+
+    def __init__(self):
+        super().__init__()
+        self.said = queue.SimpleQueue()
+
+    def emit(self, record):
+        self.said.put(record.getMessage())
+
+
+def test_a_call_that_raises_is_logged_and_the_next_is_made(calls):
+    log, done = Log(), threading.Event()
+
+    def fail():
+        raise ZeroDivisionError
+
+    logging.getLogger("rink").addHandler(log)
+    try:
+        for _ in range(2):
+            calls.submit(fail)
+            assert "nobody expected" in log.said.get(timeout=LONG_S)
+    finally:
+        logging.getLogger("rink").removeHandler(log)
+    calls.submit(done.set)
+    assert done.wait(LONG_S)
+
+
+def test_nothing_is_called_after_the_close_and_the_threads_end(calls):
+    goes_on, began, never = threading.Event(), threading.Event(), threading.Event()
+    names = set()
+
+    def hang():
+        names.add(threading.current_thread())
+        began.set()
+        goes_on.wait(LONG_S)
+
+    calls.submit(hang)
+    assert began.wait(LONG_S)
+    calls.submit(lambda: names.add(threading.current_thread()))
+    calls.close()
+    calls.submit(never.set)
+    goes_on.set()
+    for thread in names:
+        thread.join(LONG_S)
+        assert not thread.is_alive()
+    assert not never.is_set()
+
+
+# ── callbacks ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_callbacks_are_called_in_order_on_one_thread(callbacks):
+    seen = queue.SimpleQueue()
+    for index in range(100):
+        callbacks.post(lambda i: seen.put((i, callbacks.is_here())), index)
+    assert [seen.get(timeout=LONG_S) for _ in range(100)] == [(i, True) for i in range(100)]
+    assert not callbacks.is_here()
+
+
+def test_no_callback_is_no_thread(callbacks):
+    callbacks.post(None, 1)
+    assert callbacks._thread is None
+
+
+def test_a_callback_that_raises_is_logged_by_its_name(callbacks, caplog):
+    done = threading.Event()
+
+    def fails(what):
+        raise ValueError(what)
+
+    callbacks.post(fails, "x")
+    callbacks.post(done.set)
+    assert done.wait(LONG_S)
+    [record] = [r for r in caplog.records if r.levelno == logging.ERROR]
+    assert "fails('x',) raised" in record.getMessage()
+
+
+def test_what_was_posted_before_the_close_is_called_and_nothing_after(callbacks):
+    goes_on, done, never = threading.Event(), threading.Event(), threading.Event()
+    callbacks.post(goes_on.wait, LONG_S)
+    callbacks.post(done.set)
+    callbacks.close()
+    callbacks.post(never.set)
+    goes_on.set()
+    assert done.wait(LONG_S)
+    callbacks._thread.join(LONG_S)
+    assert not callbacks._thread.is_alive()
+    assert not never.is_set()

@@ -1,0 +1,227 @@
+"""Requests: what a core wants asked of etcd, and that each ends in an event whatever happens."""
+
+import attrs
+import pytest
+
+from rink.core import effects as do
+from rink.core import events as ev
+from rink.core.keys import Keys
+from rink.core.values import Record, Version
+from rink.engine.requests import Requests
+from rink.errors import EtcdUnavailable
+from rink.etcd.api import Put
+from rink.testing.memory import MemoryCluster
+
+KEYS = Keys.of("rink/", "g")
+RECORD = Record("incarnation-1", 10)
+
+
+class Time:
+    def now(self):
+        return 1000.0
+
+    def wall(self):
+        return "2030-01-01T00:00:00.000+00:00"
+
+
+class Inline:
+    def submit(self, call):
+        call()
+
+
+class Setting:
+    def __init__(self):
+        self.cluster = MemoryCluster(clock=Time(), pumped=True)
+        self.etcd, self.other = self.cluster.client(), self.cluster.client()
+        self.events = []
+        self.requests = Requests(self.etcd, KEYS, "a", Inline(), Time(), self.events.append)
+
+    def ask(self, effect):
+        """Make a request; the events it ended in."""
+        self.requests.carry_out(effect)
+        seen, self.events[:] = list(self.events), []
+        return seen
+
+    def lease(self, ttl=10):
+        return self.etcd.grant(ttl).lease
+
+    def value(self, key):
+        found = self.other.range(key).kvs
+        return found[0] if found else None
+
+    def write(self, lease=None, compare=0, record=RECORD):
+        return do.WriteRecord(1, lease or self.lease(), compare, record)
+
+
+@pytest.fixture
+def setting():
+    made = Setting()
+    yield made
+    made.cluster.close()
+
+
+def test_a_lease_is_granted_with_the_time_of_asking_and_a_fresh_incarnation(setting):
+    [one], [two] = setting.ask(do.GrantLease(10)), setting.ask(do.GrantLease(10))
+    assert isinstance(one, ev.LeaseGranted)
+    assert (one.ttl, one.sent_at) == (10, 1000.0)
+    assert one.incarnation != two.incarnation
+    assert setting.etcd.time_to_live(one.lease) == 10
+
+
+def test_a_lease_is_revoked(setting):
+    lease = setting.lease()
+    assert setting.ask(do.RevokeLease(lease)) == [ev.LeaseRevoked(lease)]
+    assert setting.etcd.time_to_live(lease) == -1
+    assert setting.ask(do.RevokeLease(lease)) == [ev.LeaseRevoked(lease)]
+
+
+def test_a_record_is_written_where_its_compare_holds(setting):
+    lease = setting.lease()
+    [answer] = setting.ask(setting.write(lease))
+    kv = setting.value(KEYS.member("a"))
+    assert answer == ev.WriteAnswered(1, True, kv.mod_revision)
+    assert kv.lease == lease
+    changed = attrs.evolve(RECORD, draining=("x",))
+    [answer] = setting.ask(setting.write(lease, kv.mod_revision, changed))
+    assert answer.applied
+    assert b'"draining":["x"]' in setting.value(KEYS.member("a")).value
+
+
+def test_a_record_whose_compare_fails_is_answered_with_what_lies_there(setting):
+    [first] = setting.ask(setting.write())
+    [answer] = setting.ask(setting.write(record=attrs.evolve(RECORD, incarnation="other")))
+    assert not answer.applied
+    assert answer.found.record == RECORD
+    assert answer.found.mod_revision == first.revision
+
+
+def test_a_record_that_is_gone_is_answered_with_nothing(setting):
+    [answer] = setting.ask(setting.write(compare=7))
+    assert (answer.applied, answer.found) == (False, None)
+
+
+def test_a_record_of_garbage_is_answered_as_somebodys(setting):
+    setting.other.txn((), (Put(KEYS.member("a"), b"garbage"),))
+    [answer] = setting.ask(setting.write())
+    assert (answer.applied, answer.found.record) == (False, None)
+    assert "not JSON" in answer.found.problem
+
+
+def proclaim(setting, number, after=0, **more):
+    [written] = setting.ask(setting.write())
+    if not written.applied:
+        written = written.found
+    create = setting.value(KEYS.member("a")).create_revision
+    version = Version(number, ("a",), "jump", because=("joined a",), by="a")
+    return do.Proclaim(version, create, after, **more)
+
+
+def test_a_version_is_proclaimed_once_and_with_the_time(setting):
+    effect = proclaim(setting, 1)
+    assert setting.ask(effect) == [ev.ProclaimAnswered(1, True)]
+    assert b'"proclaimed":"2030-' in setting.value(KEYS.version(1)).value
+    assert setting.ask(effect) == [ev.ProclaimAnswered(1, False)]
+
+
+def test_a_version_follows_the_one_it_was_planned_from(setting):
+    setting.ask(proclaim(setting, 1))
+    after = setting.value(KEYS.version(1)).mod_revision
+    assert setting.ask(proclaim(setting, 2, after + 1)) == [ev.ProclaimAnswered(2, False)]
+    assert setting.ask(proclaim(setting, 3, after)) == [ev.ProclaimAnswered(3, False)]
+    assert setting.ask(proclaim(setting, 2, after)) == [ev.ProclaimAnswered(2, True)]
+
+
+def test_a_version_of_a_member_whose_record_is_another_by_now_is_refused(setting):
+    effect = proclaim(setting, 1)
+    stale = attrs.evolve(effect, create_revision=effect.create_revision - 1)
+    assert setting.ask(stale) == [ev.ProclaimAnswered(1, False)]
+    assert setting.value(KEYS.version(1)) is None
+
+
+def test_a_request_is_deleted_with_the_version_that_carries_it_out(setting):
+    setting.other.txn((), (Put(KEYS.request("wish"), b"{}"),))
+    assert setting.ask(proclaim(setting, 1, requests=("wish",)))[0].applied
+    assert setting.value(KEYS.request("wish")) is None
+
+
+def test_old_versions_are_pruned(setting):
+    for number in range(1, 6):
+        setting.other.txn((), (Put(KEYS.version(number), b"{}"),))
+    assert setting.ask(do.Prune(4)) == []
+    assert [setting.value(KEYS.version(number)) is None for number in range(1, 6)] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_a_lease_is_looked_up_and_a_dead_record_removed_by_compare(setting):
+    lease = setting.lease()
+    assert setting.ask(do.LookUpLease("b", 5, lease)) == [ev.LeaseLookedUp("b", 5, True)]
+    assert setting.ask(do.LookUpLease("b", 5, 99)) == [ev.LeaseLookedUp("b", 5, False)]
+    revision = setting.other.txn((), (Put(KEYS.member("b"), b"{}"),)).header.revision
+    assert setting.ask(do.RemoveRecord("b", revision - 1)) == []
+    assert setting.value(KEYS.member("b")) is not None
+    assert setting.ask(do.RemoveRecord("b", revision)) == []
+    assert setting.value(KEYS.member("b")) is None
+
+
+VERSION = Version(1, ("a",), "jump")
+
+FAILS = [
+    (do.GrantLease(10), lambda e: isinstance(e, ev.LeaseFailed)),
+    (do.RevokeLease(7), lambda e: isinstance(e, ev.RevokeFailed) and e.lease == 7),
+    (do.WriteRecord(3, 0, 0, RECORD), lambda e: isinstance(e, ev.WriteFailed) and e.attempt == 3),
+    (do.Proclaim(VERSION, 2), lambda e: isinstance(e, ev.ProclaimFailed) and e.number == 1),
+]
+NAMES = [type(effect).__name__ for effect, _ in FAILS]
+
+
+@pytest.mark.parametrize(("effect", "is_failure"), FAILS, ids=NAMES)
+def test_a_request_without_an_answer_ends_in_its_failure(setting, effect, is_failure):
+    setting.etcd.cut()
+    [event] = setting.ask(effect)
+    assert is_failure(event)
+    assert isinstance(event.error, EtcdUnavailable)
+
+
+@pytest.mark.parametrize(("effect", "is_failure"), FAILS, ids=NAMES)
+def test_a_request_that_fails_unexpectedly_ends_in_its_failure_and_the_log(
+    setting, effect, is_failure, monkeypatch, caplog
+):
+    def bug(*_, **__):
+        raise ZeroDivisionError
+
+    for name in ("grant", "revoke", "txn"):
+        monkeypatch.setattr(setting.etcd, name, bug)
+    [event] = setting.ask(effect)
+    assert is_failure(event)
+    assert "nobody expected" in caplog.text
+
+
+@pytest.mark.parametrize(("effect", "is_failure"), FAILS, ids=NAMES)
+def test_another_history_is_told_beside_the_failure(setting, effect, is_failure):
+    setting.cluster.restore_backup(setting.cluster.backup())
+    changed, failed = setting.ask(effect)
+    assert isinstance(changed, ev.HistoryChanged)
+    assert is_failure(failed)
+
+
+@pytest.mark.parametrize(
+    "effect", [do.Prune(5), do.LookUpLease("b", 5, 7), do.RemoveRecord("b", 5)]
+)
+def test_what_is_tried_again_anyway_fails_with_a_log_line_alone(setting, effect, caplog):
+    setting.etcd.cut()
+    assert setting.ask(effect) == []
+    assert f"{type(effect).__name__} failed" in caplog.text
+
+
+def test_a_lost_answer_is_a_failure_though_it_was_applied(setting):
+    setting.etcd.lose_next_answer()
+    lease = setting.lease()
+    [event] = setting.ask(setting.write(lease))
+    assert isinstance(event, ev.WriteFailed)
+    [event] = setting.ask(setting.write(lease))
+    assert (event.applied, event.found.record) == (False, RECORD)
