@@ -380,11 +380,14 @@ class RoleSet:
     async def __aiter__(self) -> AsyncIterator[Change]:
         if self._tracker is None:
             raise ClosedError("iterate a RoleSet inside its `async with`")
-        self._tracker.is_followed = True
-        while (change := await self._changes.get()) is not None:
-            yield change
-            if change.lost:
-                self._tracker.done(change.role)
+        self._tracker.follow(True)
+        try:
+            while (change := await self._changes.get()) is not None:
+                yield change
+                if change.lost:
+                    self._tracker.done(change.role)
+        finally:
+            self._tracker.follow(False)
 
 
 class _Supervisor:

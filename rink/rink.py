@@ -211,11 +211,14 @@ class RoleSet:
         if self._tracker is None or self._engine is None:
             raise ClosedError("iterate a RoleSet inside its `with`")
         self._engine.refuse_own_thread("iterating a RoleSet")
-        self._tracker.is_followed = True
-        while (change := self._changes.get()) is not None:
-            yield change
-            if change.lost:
-                self._tracker.done(change.role)
+        self._tracker.follow(True)
+        try:
+            while (change := self._changes.get()) is not None:
+                yield change
+                if change.lost:
+                    self._tracker.done(change.role)
+        finally:
+            self._tracker.follow(False)
 
 
 class _Supervisor:

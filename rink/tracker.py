@@ -30,7 +30,7 @@ class Tracker(Generic[R]):
         tell: Callable[[Change | None], None],
     ) -> None:
         self.held: dict[str, R] = {}
-        self.is_followed = False
+        self._is_followed = False
         self._engine = engine
         self._role_class = role_class
         self._tell = tell
@@ -54,6 +54,17 @@ class Tracker(Generic[R]):
         with self._engine.lock:
             for name in names:
                 self._engine.table.want(self._waits[name])
+
+    def follow(self, iterates: bool) -> None:
+        """Say whether somebody is told of each loss and calls `done`; if not, losses are released.
+
+        That somebody stops, by a `break` or an error, must not leave a lost role unreleased.
+        """
+        with self._lock:
+            self._is_followed = iterates
+            lost = [] if iterates else list(self._lost.values())
+        for role in lost:
+            self.done(role)
 
     def done(self, role: BaseRole) -> None:
         """Release a lost role, and want it again; nothing where that has been done before."""
@@ -99,7 +110,7 @@ class Tracker(Generic[R]):
                 return
             del self.held[role.name]
             self._lost[role.name] = role
-            is_followed = self.is_followed
+            is_followed = self._is_followed
         self._tell(Change(role, gained=False))
         if not is_followed:
             self.done(role)

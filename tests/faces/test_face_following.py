@@ -73,12 +73,23 @@ def test_a_role_set_may_be_iterated_late(world, apart):
     assert (a.status().held, a.status().waiting_for) == ({}, {})
 
 
+def test_a_role_set_that_is_iterated_no_more_releases_what_is_lost(world):
+    a = world.join("a")
+    goes = owned_by(1, 2)
+    with a.roles([goes]) as roles:
+        for change in roles:
+            assert change.gained
+            break
+        b = world.join("b")
+        b.await_role(goes, LONG_S).release()
+
+
 def test_the_end_of_a_role_set_releases_what_was_lost_and_not_looked_at(world):
     a = world.join("a")
     goes = owned_by(1, 2)
     with a.roles([goes]) as roles:
         assert next(iter(roles)).gained
-        raw(roles)._tracker.is_followed = True
+        raw(roles)._tracker.follow(True)
         b = world.join("b")
         until(a, lambda: a.status().draining == (goes,))
     b.await_role(goes, LONG_S).release()
