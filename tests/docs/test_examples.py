@@ -1,6 +1,7 @@
 """What the pages say is true: their examples run, their links lead somewhere, no name is missing."""
 
 import inspect
+import itertools
 import json
 import re
 import sqlite3
@@ -160,7 +161,7 @@ def shown_keys():
     """Each key that `concepts.md` shows, with the value below it."""
     for block in blocks(CONCEPTS, "text"):
         lines = block.code.splitlines()
-        for key, value in zip(lines, lines[1:], strict=False):
+        for key, value in itertools.pairwise(lines):
             if re.fullmatch(r"rink/\S+/(members|versions|requests)/\S+", key):
                 yield key, value
 
@@ -172,7 +173,9 @@ def test_what_is_shown_of_etcd_is_what_would_be_written_today():
         entry = codec.read(root, key.encode(), value.encode(), 1, 1, 1)
         assert getattr(entry, "problem", "") == "", key
         content = next(
-            getattr(entry, part) for part in ("record", "version", "request") if hasattr(entry, part)
+            getattr(entry, part)
+            for part in ("record", "version", "request")
+            if hasattr(entry, part)
         )
         assert codec.encode(content).decode() == value, key
         kinds.add(type(content))
