@@ -42,8 +42,8 @@ def _id(entry: Entry) -> str | int:
             return number
         case Asked(id=request_id):
             return request_id
-        case Clutter(key=key):
-            return key
+        case _:
+            return entry.key
 
 
 @attrs.frozen(slots=False)  # cached_property needs a __dict__

@@ -48,10 +48,10 @@ class Etcd:
 
     def changes_after(self, seen: int) -> ev.Changed | None:
         """The changes of the first revision after `seen`."""
-        for revision, changes in self.log:
-            if revision > seen:
-                return ev.Changed(revision, tuple(changes))
-        return None
+        if seen >= self.revision:
+            return None
+        revision, changes = self.log[seen - 1]  # the first change made revision 2
+        return ev.Changed(revision, tuple(changes))
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────
 

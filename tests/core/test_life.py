@@ -317,6 +317,18 @@ def test_a_leaver_that_only_lets_go_is_given_no_rank(world):
     assert b.left
 
 
+def test_whoever_lets_go_is_granted_nothing_more(pair):
+    b = pair.members["b"]
+    b.lets_go = False
+    hold = pair.get("b", role_of(1, 2))
+    pair.leave("b", keep_rank=True)
+    assert hold.lost_at is not None
+    assert b.node.living.state is Life.LETTING_GO
+    assert pair.get("b", role_of(1, 2, skip=1)) is None
+    assert pair.want("b", role_of(1, 2, skip=2)).hold is None
+    assert b.node.table.gate.closed_because == "the member is letting go"
+
+
 def test_a_leave_while_the_session_is_lost_waits_for_no_version(pair):
     b = pair.members["b"]
     b.alive = False

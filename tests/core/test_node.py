@@ -18,6 +18,7 @@ from rink.core.values import Member, Proclaimed, Record, Request, Share, Version
 def test_a_member_alone_is_granted_everything_within_its_join(world):
     member = world.add("a")
     assert member.joined
+    assert member.node.is_settled
     assert world.holders(ROLES) == dict.fromkeys(ROLES, "a")
     assert member.ranks == [0]
     assert member.made(do.LeadershipChanged) == [do.LeadershipChanged(True)]
@@ -112,6 +113,101 @@ def test_get_role_asks_nothing_of_etcd(pair):
     pair.holders(ROLES)
     pair.run()
     assert len(pair.etcd.writes) == before
+
+
+def pin(world, role="", to="", **pins):
+    """Proclaim the next version by hand, with no other pins than these."""
+    version = world.version
+    number = version.number + 1
+    pins |= {role: to} if to else {}
+    after = evolve(version, number=number, pins=pins, because=("by hand",))
+    world.etcd.put(f"versions/{number:016d}", encode(after))
+
+
+def test_nothing_is_granted_by_a_view_from_before_the_own_write(pair):
+    """Of two claimants each must look at a view that has its own claim in it, or neither sees both."""
+    world = pair
+    role = role_of(1, 2)
+    world.hold("a", "requests")
+    pin(world, role, "a")
+    world.run()
+    assert world.record("b").shares[0].taken == {role}
+    world.hold("a", "events")
+    world.hold("b", "requests")
+    pin(world, role)
+    world.run()
+    world.hold("b", "events")
+    world.let("a", "requests")
+    assert world.node("a").writer.is_settled
+    assert world.get("a", role) is None
+    world.let("b", "requests")
+    assert world.node("b").writer.is_settled
+    assert world.get("b", role) is None
+    world.let("a")
+    world.let("b")
+    assert world.holders([role]) == {role: "b"}
+
+
+@pytest.mark.parametrize("reads", [False, True], ids=["", "reads"])
+def test_a_role_regained_while_the_write_that_gave_it_up_is_unanswered_is_not_granted(pair, reads):
+    """R1: that write may be applied much later; a read that does not find it settles nothing."""
+    world = pair
+    role, a = role_of(0, 2), world.members["a"]
+    assert world.get("a", role)
+    world.hold("a", "requests")
+    world.hold("b", "events")
+    pin(world, role, "b")
+    world.run()
+    world.sleep(0.01)
+    world.lose("a")
+    assert a.node.writer.state is Write.OWED
+    pin(world, role)
+    a.listed = a.listed and not reads
+    world.run()
+    world.hold("a", "events")
+    assert world.get("a", role) is None
+    world.thaw()
+    assert role not in world.record("a").draining
+    pin(world, role, "b")
+    world.let("b")
+    assert world.get("b", role)
+    world.let("a")
+    world.sleep(1.0)
+    assert world.holders([role]) == {role: "b"}
+
+
+def test_nothing_is_granted_by_a_version_that_the_own_record_does_not_say_yet(pair):
+    """While its write waits for holders to let go, a member claims nothing that is new to it."""
+    world = pair
+    lost, gained = role_of(0, 2), role_of(1, 2)
+    world.members["a"].lets_go = False
+    hold = world.get("a", lost)
+    pin(world, **{lost: "b", gained: "a"})
+    world.run()
+    assert gained in world.record("b").shares[0].taken
+    assert hold.lost_at == world.now
+    assert world.get("a", gained) is None
+    world.sleep(0.01)
+    assert world.record("a").draining == (lost,)
+    assert world.get("a", gained)
+
+
+@pytest.mark.parametrize("limit", [65_536, 1])
+def test_roles_lost_to_several_versions_are_all_claimed_until_each_is_released(world, limit):
+    member = world.add("a", rebalance_delay=0.0, draining_limit_bytes=limit)
+    member.lets_go = False
+    world.holders(ROLES)
+    for name in "bcd":
+        world.add(name, rebalance_delay=0.0)
+        world.sleep(0.1)
+    assert world.ranks == list("abcd")
+    assert len(world.record("a").shares) == (1 if limit > 1 else 4)
+    for name in "bcd":
+        for role in ROLES:
+            world.want(name, role)
+    assert not any(world.node(name).table.held for name in "bcd")
+    world.let_go("a")
+    assert world.holders(ROLES).keys() == set(ROLES)
 
 
 # ── R3: losses ───────────────────────────────────────────────────────────────────────────────

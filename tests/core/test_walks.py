@@ -11,7 +11,7 @@ import walks
 
 from rink.core import effects as do
 
-SHORT, LONG = range(400), range(5000, 5080)
+SHORT, LONG = range(300), range(5000, 5040)
 
 
 def test_no_walk_finds_an_overlap_and_every_group_settles():

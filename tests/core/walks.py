@@ -23,7 +23,7 @@ Step = tuple[str, int, int]
 
 # How often each kind of step is drawn.
 WEIGHTS = {
-    "carry": 60,
+    "carry": 70,
     "pass": 6,
     "add": 5,
     "get": 10,
@@ -39,7 +39,7 @@ WEIGHTS = {
     "lose": 5,
     "thaw": 4,
     "relist": 1,
-    "pin": 1,
+    "pin": 8,
     "vandalise": 1,
 }
 
@@ -71,13 +71,15 @@ class Walk(World):
         ).lets_go = what // 64 % 2 == 0
 
     def _carry(self, name, member, what) -> None:
-        self.carry(member, KINDS[what % 3])
+        for _ in range(1 + what // 3 % 4):
+            self.carry(member, KINDS[what % 3])
 
     def _pass(self, name, member, what) -> None:
         self.sleep([0.01, 0.3, 2.0, 12.0, 30.0][what % 5])
 
     def _get(self, name, member, what) -> None:
-        self.get(name, ROLES[what % len(ROLES)])
+        for role in ROLES:
+            self.get(name, role)
 
     def _want(self, name, member, what) -> None:
         self.want(name, ROLES[what % len(ROLES)])
@@ -139,6 +141,16 @@ class Walk(World):
         if self.unrenewed:
             self.etcd.end_lease(self.unrenewed.pop(what % len(self.unrenewed)))
 
+    def settle(self) -> None:
+        """Have everybody join and be ranked, before anything goes wrong."""
+        for name in list(self.members):
+            self.let(name)
+        self.sleep(10.0)
+        for name, member in self.members.items():
+            member.held.update(KINDS)
+            for role in ROLES:
+                self.get(name, role)
+
     # ── the end of all faults ────────────────────────────────────────────────────────────────
 
     def calm(self) -> None:
@@ -172,18 +184,22 @@ class Walk(World):
 
 
 def draw(seed: int, length: int) -> list[Step]:
-    """Draw a walk; it begins with all members on their way in."""
+    """Draw a walk; one of four begins with its members on their way in, the others settled."""
     lots = random.Random(seed)
     kinds = lots.choices(list(WEIGHTS), list(WEIGHTS.values()), k=length)
     steps = [(kind, lots.randrange(len(NAMES)), lots.randrange(256)) for kind in kinds]
-    return [("add", who, lots.randrange(256)) for who in range(len(NAMES))] + steps
+    start = [("add", who, lots.randrange(256)) for who in range(len(NAMES))]
+    return start + [("settle", 0, 0)] * (seed % 4 > 0) + steps
 
 
 def walk(steps: Sequence[Step]) -> Walk:
     """Take a walk to its end, and check that the group settles."""
     world = Walk()
     for step in steps:
-        world.take(step)
+        if step[0] == "settle":
+            world.settle()
+        else:
+            world.take(step)
     world.calm()
     world.check_settled()
     return world
