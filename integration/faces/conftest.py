@@ -1,0 +1,58 @@
+"""Processes, and etcd servers that a test may break."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from rink.testing import etcd_cluster, local_etcd
+
+sys.path.insert(0, str(Path(__file__).parent))
+pytest.register_assert_rewrite("real_support")
+
+from real_support import History, Worker  # noqa: E402 - needs the path above
+
+
+@pytest.fixture
+def history():
+    return History()
+
+
+@pytest.fixture
+def start(history, etcd_url, prefix):
+    """Starts members in processes of their own; all are gone in the end."""
+    workers = []
+
+    def start(name, endpoints=etcd_url, **settings):
+        worker = Worker(history, name, endpoints, prefix, **settings)
+        workers.append(worker)
+        return worker
+
+    yield start
+    for worker in workers:
+        worker.close()
+
+
+@pytest.fixture
+def one_node():
+    """An etcd of the test's own, to be killed and frozen."""
+    with local_etcd(fsync=False) as node:
+        yield node
+
+
+@pytest.fixture(scope="module")
+def three_nodes():
+    with etcd_cluster(3, fsync=False) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(three_nodes):
+    """All three run when a test begins, and have a leader."""
+    for node in three_nodes.nodes:
+        node.thaw()
+    for node in three_nodes.nodes:
+        node.start(wait=False)
+    three_nodes.wait_healthy()
+    three_nodes.leader()
+    return three_nodes

@@ -1,0 +1,141 @@
+"""Members in processes of their own on a real etcd: planned leaves, crashes, freezes, deploys."""
+
+import signal
+
+import pytest
+from real_support import LONG_S, problems
+
+import rink
+from rink.core.schemes import rank_of
+from rink.engine.clock import SYSTEM
+
+ROLES = [f"role-{i}" for i in range(20)]
+
+
+def test_a_planned_leave_hands_every_role_over(start, history, record_property):
+    a = start("a", roles=ROLES)
+    history.wait(lambda h: len(h.holders) == 20)
+    b = start("b", roles=ROLES, rebalance_delay=60.0, initial_delay=60.0)
+    b.wait("joined")
+    since = SYSTEM.now()
+    a.leave()
+    history.wait(lambda h: set(h.holders.values()) == {"b"} and len(h.holders) == 20)
+    gaps = history.gaps(since)
+    record_property("handover_ms", [round(1000 * gap, 1) for gap in gaps])
+    assert gaps[-1] < 1.0  # milliseconds on a quiet machine
+    assert set(history.moves(since).values()) == {1}
+    b.leave()
+    assert problems(history) == []
+
+
+def test_a_killed_holder_is_replaced_within_its_ttl(start, history, record_property):
+    ttl = 3
+    a = start("a", roles=ROLES, session={"ttl": ttl})
+    history.wait(lambda h: len(h.holders) == 20)
+    b = start("b", roles=ROLES, rebalance_delay=60.0, session={"ttl": ttl})
+    b.wait("joined")
+    killed_at = a.kill()
+    history.wait(lambda h: set(h.holders.values()) == {"b"} and len(h.holders) == 20)
+    took = max(e["at"] for e in history.events if e["what"] == "gained") - killed_at
+    record_property("takeover_s", round(took, 2))
+    assert took < ttl + 1.5
+    b.leave()
+    assert problems(history) == []
+
+
+def test_a_holder_frozen_past_its_ttl_knows_it_at_once_when_it_thaws(start, history):
+    ttl = 3
+    a = start("a", roles=ROLES, session={"ttl": ttl})
+    history.wait(lambda h: len(h.holders) == 20)
+    b = start("b", roles=ROLES, rebalance_delay=60.0, session={"ttl": ttl})
+    b.wait("joined")
+    a.say("take")
+    assert len(a.wait("taken")["roles"]) == 20
+    frozen_at = a.signal(signal.SIGSTOP)
+    history.add({"at": frozen_at, "what": "ended", "who": "a"})  # its user code cannot run
+    history.wait(lambda h: set(h.holders.values()) == {"b"} and len(h.holders) == 20)
+    a.say("held")  # lies in the pipe: the first thing that its main thread does
+    thawed_at = a.signal(signal.SIGCONT)
+    answer = a.wait("held")
+    assert answer["roles"] == []
+    assert answer["lost"] == dict.fromkeys(ROLES, True)
+    assert answer["at"] - thawed_at < 1.0
+    gained = [e for e in history.events if e["what"] == "gained" and e["who"] == "b"]
+    theirs = {e["role"]: e["token"] for e in gained}
+    for event in history.events:
+        if event["what"] == "gained" and event["who"] == "a" and event["at"] < frozen_at:
+            assert event["token"] < theirs[event["role"]]
+    # It says `let go` of what its freeze had ended already; all else is in order.
+    assert all("which it did not hold" in text for text in problems(history))
+    a.leave()
+    b.leave()
+
+
+@pytest.mark.slow
+def test_a_surge_deploy_moves_each_role_exactly_once(start, history, record_property):
+    roles = [f"job/{i}" for i in range(200)]
+    names = [f"old-{i}" for i in range(5)]
+    old = []
+    for name in names:
+        old.append(start(name, roles=roles, session={"ttl": 10}, rebalance_delay=0.3))
+        old[-1].wait("joined")
+    history.wait(lambda h: len(h.holders) == 200 and len(set(h.holders.values())) == 5, 60)
+    number = old[0].ask("rank")["version"]
+    since = SYSTEM.now()
+    for index, leaver in enumerate(old):
+        new = start(f"new-{index}", roles=roles, session={"ttl": 10}, rebalance_delay=600.0)
+        new.wait("joined")
+        leaver.leave()
+        history.wait(
+            lambda h, gone=leaver.name: len(h.holders) == 200 and gone not in h.holders.values()
+        )
+    assert {who.split("-")[0] for who in history.holders.values()} == {"new"}
+    assert history.moves(since) == dict.fromkeys(roles, 1)
+    assert problems(history) == []
+    gaps = history.gaps(since)
+    record_property("deploy_gap_ms_p50", round(1000 * gaps[100], 1))
+    record_property("deploy_gap_ms_max", round(1000 * gaps[-1], 1))
+    assert new.ask("rank")["version"] == number + 5
+
+
+def test_a_planned_restart_under_the_same_name_moves_nothing(start, history):
+    settings = {"roles": ROLES, "leave_delay": 30.0}
+    a, b = start("a", **settings), start("b", **settings)
+    history.wait(lambda h: set(h.holders.values()) == {"a", "b"} and len(h.holders) == 20)
+    before = history.holders
+    b.say("keep")
+    b.wait("left")
+    again = start("b", **settings)
+    again.wait("joined")
+    history.wait(lambda h: h.holders == before)
+    assert again.ask("rank") | {"at": 0} == {
+        "who": "b",
+        "at": 0,
+        "what": "rank",
+        "rank": b_rank(before),
+        "version": a.ask("rank")["version"],
+    }
+    again.leave()
+    a.leave()
+    assert problems(history) == []
+
+
+def b_rank(holders):
+    role = next(role for role, who in holders.items() if who == "b")
+    return rank_of(role, 2)
+
+
+def test_two_live_processes_of_one_name_do_not_both_join(start, history):
+    first = start("a", roles=ROLES)
+    history.wait(lambda h: len(h.holders) == 20)
+    second = start("a", roles=ROLES, join_timeout=1.0)
+    failed = second.wait("failed")
+    assert failed["error"] == "MemberNameTaken"
+    assert issubclass(rink.MemberNameTaken, rink.JoinError)
+    third = start("a", roles=ROLES, join_timeout=LONG_S)
+    killed_at = first.kill()  # the pod that crashed and came back
+    third.wait("joined")
+    history.wait(lambda h: len(h.holders) == 20)
+    assert SYSTEM.now() - killed_at < 5 + 2.5
+    third.leave()
+    assert problems(history) == []
