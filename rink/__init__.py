@@ -6,12 +6,14 @@
         with r.await_role("leader") as role:       # blocks; role.lost is set on loss
             while not role.lost.wait(1.0):
                 lead(token=role.token)
-        role = r.get_role("job-17")                # a Role, or None: no etcd traffic, ever
+        if role := r.get_role("job-17"):           # a Role, or None: no etcd traffic, ever
+            with role:
+                work(token=role.token)
 
 `rink.aio` has the same names for asyncio, `rink.testing` an etcd for your tests.
 """
 
-from rink.core.schemes import rank_of
+from rink.core.schemes import SchemeFailed, UnknownScheme, rank_of
 from rink.core.schemes import register as register_scheme
 from rink.core.values import Version
 from rink.errors import (
@@ -30,7 +32,6 @@ from rink.errors import (
     RoleError,
     RoleLost,
     RoleTimeout,
-    SessionLost,
     StateError,
     UsageError,
     WrongThreadError,
@@ -61,10 +62,11 @@ __all__ = [
     "RoleLost",
     "RoleSet",
     "RoleTimeout",
+    "SchemeFailed",
     "Session",
-    "SessionLost",
     "StateError",
     "Status",
+    "UnknownScheme",
     "UsageError",
     "Version",
     "WrongThreadError",

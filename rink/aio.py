@@ -360,6 +360,7 @@ class RoleSet:
         self._names = names
         self._changes: asyncio.Queue[Change | None] = asyncio.Queue()
         self._tracker: Tracker[Role] | None = None
+        self._engine: Engine | None = None
 
     @property
     def held(self) -> Mapping[str, Role]:
@@ -367,13 +368,16 @@ class RoleSet:
         return dict(self._tracker.held) if self._tracker else {}
 
     async def __aenter__(self) -> Self:
-        engine = self._rink._engine  # noqa: SLF001 - of one face
-        self._tracker = Tracker(engine, Role, self._names, _in_loop(self._changes.put_nowait))
+        self._engine = self._rink._engine  # noqa: SLF001 - of one face
+        tell = _in_loop(self._changes.put_nowait)
+        self._tracker = Tracker(self._engine, Role, self._names, tell)
         self._tracker.start()
+        self._engine.enter_body()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._tracker is not None:
+        if self._tracker is not None and self._engine is not None:
+            self._engine.exit_body()
             self._tracker.close()
         self._changes.put_nowait(None)
 

@@ -2,13 +2,14 @@
 
     RinkError
         ConfigError (ValueError)         a setting or a name that cannot be used
+            UnknownScheme                … no such scheme in this process (rink.core.schemes)
+            SchemeFailed                 … a custom scheme raised, or gave no rank (there too)
         UsageError                       a call that cannot be made here
             ForkedProcessError           … in a child process, of its parent's session
             WrongThreadError             … a blocking call from a callback
             ClosedError                  … after close or leave
         JoinError                        the group could not be joined
             MemberNameTaken              another live record has this name
-        SessionLost                      the session ended while something waited on it
         RoleError
             RoleTimeout (TimeoutError)   await_role waited for its whole timeout
             RoleLost                     raised by Role.raise_if_lost
@@ -56,10 +57,6 @@ class JoinError(RinkError):
 
 class MemberNameTaken(JoinError):  # noqa: N818 - the name is public and fixed
     """Another live record in the group has this member's name."""
-
-
-class SessionLost(RinkError):  # noqa: N818 - the name is public and fixed
-    """The session ended while something waited on it."""
 
 
 class RoleError(RinkError):

@@ -200,10 +200,12 @@ class RoleSet:
         self._engine = self._rink._engine  # noqa: SLF001 - a part of the same face
         self._tracker = Tracker(self._engine, Role, self._names, self._changes.put)
         self._tracker.start()
+        self._engine.enter_body()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._tracker is not None:
+        if self._tracker is not None and self._engine is not None:
+            self._engine.exit_body()
             self._tracker.close()
         self._changes.put(None)
 

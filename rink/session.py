@@ -41,6 +41,7 @@ class BaseSession:
         cert: path of the client's certificate, with `key`.
         key: path of the client's private key.
         timeout: seconds for each request to etcd, over all endpoints tried.
+        clock: what time is read from and waited on; `rink.testing.virtual` puts its own here.
 
     Raises:
         ConfigError: a setting cannot be used; the message names it.

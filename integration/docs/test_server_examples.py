@@ -1,0 +1,16 @@
+"""The examples of the documentation that need real servers, run as they stand."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "docs"))
+from docs_support import all_blocks, run
+
+SERVER = [block for block in all_blocks("python") if block.needs == "server"]
+
+
+@pytest.mark.parametrize("block", SERVER, ids=lambda block: block.where)
+def test_an_example_runs_on_real_servers(block, request):
+    run(block, request)
