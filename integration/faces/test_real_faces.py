@@ -1,0 +1,248 @@
+"""Both faces on a real etcd: a smoke test each, and every way in which a join can fail."""
+
+import asyncio
+import json
+import threading
+import time
+
+import pytest
+import trustme
+from real_support import LONG_S, QUICK
+
+import rink
+from rink import aio
+from rink.core.schemes import rank_of
+from rink.etcd.api import Put
+from rink.etcd.client import Client
+from rink.face import Subscription
+from rink.testing import TlsFiles, local_etcd
+
+
+def owned_by(rank, size):
+    return next(f"r{i}" for i in range(999) if rank_of(f"r{i}", size) == rank)
+
+
+def until(member, happens, timeout=LONG_S):
+    """Wait, from step to step, until something is true."""
+    end = time.monotonic() + timeout
+    with Subscription(member._opened) as steps:
+        while not happens():
+            assert time.monotonic() < end, member.status()
+            steps.wait(0.2)
+
+
+@pytest.fixture
+def join(etcd_url, prefix):
+    """Joins members, each with a session of its own; all leave in the end."""
+    sessions = []
+
+    def join(name, endpoints=etcd_url, ttl=5, **settings):
+        session = rink.Session(endpoints, ttl=ttl, prefix=prefix)
+        sessions.append(session)
+        given = {**QUICK, "leave_timeout": 1.0, **settings}
+        return rink.Rink(session, "g", name=name, **given).join()
+
+    yield join
+    for session in sessions:
+        session.close_within(5.0)
+
+
+def test_the_blocking_face_on_a_real_etcd(join):
+    a, b = join("a"), join("b")
+    until(a, lambda: a.size == 2)
+    name = owned_by(1, 2)
+    with b.await_role(name, LONG_S) as role:
+        assert (role.rank, b.status().held) == (1, {name: role.token})
+        assert a.get_role(name) is None
+        assert a.owner(name) == "b"
+    assert b.wait_settled(LONG_S)
+    b.leave()
+    with a.await_role(name, LONG_S) as later:
+        assert later.token > role.token
+
+
+def test_the_asyncio_face_on_a_real_etcd(etcd_url, prefix):
+    async def scenario():
+        async with (
+            aio.Session(etcd_url, ttl=5, prefix=prefix) as one,
+            aio.Session(etcd_url, ttl=5, prefix=prefix) as two,
+            aio.Rink(one, "g", name="a", **QUICK) as a,
+        ):
+            reached = False
+            b = aio.Rink(two, "g", name="b", **QUICK)
+            async with a.await_role(owned_by(1, 2), LONG_S) as role:
+                joining = asyncio.create_task(b.join())  # in a task: the loss cancels this body
+                await asyncio.sleep(LONG_S)
+                reached = True
+            assert role.lost.is_set()
+            assert not reached
+            await joining
+            async with b.await_role(role.name, LONG_S) as theirs:
+                assert theirs.token > role.token
+            await b.leave()
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_the_session_outlives_many_ttls(join):
+    a = join("a", ttl=2)
+    with a.await_role("x", LONG_S) as role:
+        assert role.lost.wait(5.0) is False
+        assert role.is_held
+        assert a.session_remaining > 0.5
+
+
+def test_a_hand_over_within_one_process_takes_milliseconds(join, record_property):
+    a = join("a", rebalance_delay=60.0, initial_delay=60.0)
+    names = [f"x{i}" for i in range(20)]
+    gaps = []
+    for turn in range(5):
+        b = join(f"b{turn}", rebalance_delay=60.0, initial_delay=60.0)
+        released = {}
+        roles = [a.await_role(name, LONG_S) for name in names]
+
+        def let_go(role, released=released):
+            released[role.name] = time.perf_counter()
+            role.release()
+
+        for role in roles:
+            role.lost.then(lambda role=role: let_go(role))
+        with b.roles(names) as wanted:
+            gained = {}
+            thread = threading.Thread(target=a.leave)
+            thread.start()
+            for change in wanted:
+                gained[change.role.name] = time.perf_counter()
+                if len(gained) == len(names):
+                    break
+            thread.join()
+            gaps += [gained[name] - released[name] for name in names]
+        a = b
+    gaps.sort()
+    record_property("in_process_handover_ms_p50", round(1000 * gaps[50], 2))
+    assert gaps[50] < 0.5
+
+
+@pytest.mark.parametrize("face", [rink, aio])
+def test_endpoints_that_nobody_listens_on_fail_the_join_in_time(face, prefix):
+    session = face.Session("http://127.0.0.1:1", ttl=5, prefix=prefix, timeout=1.0)
+    member = face.Rink(session, "g", name="a")
+    begin = time.monotonic()
+    with pytest.raises(rink.EtcdUnavailable, match=r"127\.0\.0\.1:1"):
+        _run(member.join())
+    assert time.monotonic() - begin < 1.5
+    _run(session.close())
+    assert time.monotonic() - begin < 5.0
+
+
+def _run(result):
+    return asyncio.run(_awaited(result)) if asyncio.iscoroutine(result) else result
+
+
+async def _awaited(coroutine):
+    return await coroutine
+
+
+def test_a_wrong_password_fails_the_join_and_the_right_one_does_not(prefix):
+    with local_etcd(fsync=False, root_password="right") as node:
+        fails(rink.EtcdAuth, node.endpoint, user="root", password="wrong", prefix=prefix)
+        fails(rink.EtcdAuth, node.endpoint, prefix=prefix)
+        works(node.endpoint, user="root", password="right", prefix=prefix)
+
+
+def fails(error, endpoint, **settings):
+    """Joining with this session raises."""
+    with rink.Session(endpoint, **settings) as session, pytest.raises(error):
+        rink.Rink(session, "g").join()
+
+
+def works(endpoint, **settings):
+    """A role is granted with this session."""
+    with (
+        rink.Session(endpoint, **settings) as session,
+        rink.Rink(session, "g", **QUICK) as a,
+        a.await_role("x", LONG_S) as role,
+    ):
+        assert role.is_held
+
+
+def test_a_server_that_the_given_authority_did_not_sign_fails_the_join(tmp_path, prefix):
+    def files(folder):
+        folder.mkdir()
+        authority, names = trustme.CA(), ("ca.pem", "cert.pem", "key.pem")
+        ca, cert, key = (folder / name for name in names)
+        issued = authority.issue_cert("127.0.0.1", "localhost")
+        authority.cert_pem.write_to_path(ca)
+        issued.private_key_pem.write_to_path(key)
+        issued.cert_chain_pems[0].write_to_path(cert)
+        return TlsFiles(ca, cert, key)
+
+    right, wrong = files(tmp_path / "right"), files(tmp_path / "wrong")
+    with local_etcd(fsync=False, tls=right, extra_args=("--trusted-ca-file=",)) as node:
+        fails(rink.EtcdTls, node.endpoint, ca=str(wrong.ca), prefix=prefix)
+        works(node.endpoint, ca=str(right.ca), prefix=prefix)
+
+
+CLUTTER = {
+    "members/garbage": b"\x00 no JSON",
+    "members/list": b"[]",
+    "members/later": json.dumps({"format": 2}).encode(),
+    "notes": b"somebody was here",
+    "members/a/b": b"{}",
+    "requests/wish": b"?",
+}
+
+
+def test_clutter_without_a_lease_is_reported_and_harms_nobody(join, etcd_url, prefix, caplog):
+    with Client([etcd_url]) as client:
+        for key, value in CLUTTER.items():
+            client.txn((), (Put(f"{prefix}g/{key}".encode(), value),))
+        a = join("a")
+        b = join("b")
+        for member, rank in ((a, 0), (b, 1)):
+            member.await_role(owned_by(rank, 2), LONG_S).release()
+        assert [one.name for one in a.members] == ["a", "b"]
+        for key in ("members/garbage", "members/later", "notes", "requests/wish"):
+            assert f"{key}: " in caplog.text
+            assert client.range(f"{prefix}g/{key}".encode()).kvs
+        assert "members/garbage has no lease: it claims nothing" in caplog.text
+
+
+def test_a_record_without_a_lease_is_removed_after_its_ttl(join, etcd_url, prefix):
+    record = {"format": 1, "incarnation": "old", "ttl": 1, "draining": ["x"]}
+    record["shares"] = [{"rank": 0, "size": 1, "scheme": "jump"}]
+    key = f"{prefix}g/members/dead".encode()
+    with Client([etcd_url]) as client:
+        client.txn((), (Put(key, json.dumps(record).encode()),))
+        a = join("a")
+        a.await_role("x", LONG_S).release()  # it claims nothing
+        until(a, lambda: not client.range(key).kvs)
+
+
+def test_a_live_record_that_cannot_be_read_claims_everything_until_it_is_gone(
+    join, etcd_url, prefix
+):
+    with Client([etcd_url]) as client:
+        lease = client.grant(60).lease
+        client.txn((), (Put(f"{prefix}g/members/later".encode(), b'{"format":2}', lease),))
+        a = join("a")
+        until(a, lambda: a.rank == 0)
+        with pytest.raises(rink.RoleTimeout, match="later: its record has format 2"):
+            a.await_role("x", 0.5)
+        client.revoke(lease)
+        a.await_role("x", LONG_S).release()
+
+
+def test_a_version_from_the_future_stops_grants_and_takes_nothing(join, etcd_url, prefix):
+    with Client([etcd_url]) as client:
+        a = join("a")
+        key = f"{prefix}g/versions/{7:016d}".encode()
+        with a.await_role("x", LONG_S) as role:
+            client.txn((), (Put(key, b'{"format":2}'),))
+            until(a, lambda: a.status().version == 7)
+            assert role.is_held
+            with pytest.raises(rink.RoleTimeout, match="version 7 has format 2"):
+                a.await_role("y", 0.2)
+            b = join("b")
+            assert b.get_role("y") is None
+            assert role.is_held
