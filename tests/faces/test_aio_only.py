@@ -271,6 +271,19 @@ def test_leaving_from_inside_a_roles_own_body_is_bounded():
     run(scenario)
 
 
+def test_leaving_from_inside_a_role_sets_own_with_is_bounded():
+    async def scenario(cluster):
+        async with pair(cluster, leave_timeout=0.3) as (a, _):
+            with within(5.0):
+                async with a.roles([owned_by(0, 2)]) as roles:
+                    async for change in roles:
+                        assert change.gained
+                        await a.leave()
+                        break
+
+    run(scenario)
+
+
 def test_a_role_that_is_only_awaited_does_not_cancel_whoever_holds_it():
     async def scenario(cluster):
         async with member(cluster) as a:

@@ -78,6 +78,14 @@ def test_leaving_from_inside_a_roles_own_body_is_bounded(blocking, caplog):
     assert any("claim is given up, the member leaves" in r.getMessage() for r in caplog.records)
 
 
+def test_leaving_from_inside_a_role_sets_own_with_is_bounded(blocking):
+    a, _ = blocking.pair(leave_timeout=0.3)
+    with a.roles([owned_by(0, 2)]) as roles, within(5.0):
+        assert next(iter(roles)).gained
+        roles._tracker.follow(True)  # somebody iterates, and looks no further
+        a.leave()
+
+
 def test_leaving_from_elsewhere_waits_for_the_body(blocking, apart):
     a, b = blocking.pair(leave_timeout=0.05)
     with a.await_role(owned_by(0, 2), LONG_S) as role:
