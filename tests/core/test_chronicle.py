@@ -11,17 +11,21 @@ from rink.core.view import View
 # ── what a leader remembers ──────────────────────────────────────────────────────────────────
 
 
-def test_a_new_leader_goes_on_with_the_delays_that_have_begun(pair):
-    world = pair
-    world.add("c", rebalance_delay=60.0)
-    world.sleep(40.0)
+def test_a_new_leader_goes_on_with_the_delays_that_have_begun():
+    world = World()
+    for name in "abc":
+        world.add(name, rebalance_delay=0.0, leave_delay=30.0)
+    world.sleep(100.0)
     world.add("d", rebalance_delay=60.0)
+    world.add("e", rebalance_delay=60.0)
+    world.sleep(40.0)
     world.leave("a")
-    assert world.ranks == ["c", "b"]
-    world.sleep(50.0)
-    assert world.ranks == ["c", "b"]
-    world.sleep(11.0)
-    assert world.ranks == ["c", "b", "d"]
+    assert world.node("b").leads
+    assert world.ranks == ["d", "b", "c"]
+    world.sleep(19.0)
+    assert world.ranks == ["d", "b", "c"]
+    world.sleep(2.0)
+    assert world.ranks == ["d", "b", "c", "e"]
 
 
 def test_a_new_leader_goes_on_with_a_leave_delay_that_has_begun():

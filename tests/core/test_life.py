@@ -297,22 +297,23 @@ def test_the_wait_for_handles_is_counted_from_the_loss(pair):
     assert b.left
 
 
-def test_a_leaver_that_only_lets_go_is_given_no_rank(world):
-    world.add("a", rebalance_delay=0.0)
-    world.add("b", rebalance_delay=0.0)
-    world.sleep(0.1)
+def test_a_leaver_that_only_lets_go_is_given_no_rank(pair):
+    """It is not ranked, so it waits for no version; but nobody may give it a rank meanwhile."""
+    world = pair
     b = world.members["b"]
     b.lets_go = False
     hold = world.get("b", role_of(1, 2))
+    world.hold("a", *KINDS)
     world.etcd.put("versions/0000000000000003", encode(Version(3, ("a",), "jump")))
+    world.run()
+    assert hold.lost_at is not None
     world.leave("b")
     world.sleep(1.0)
     assert world.node("b").living.state is Life.LETTING_GO
     assert world.record("b").phase is Phase.LEAVING
-    world.expire(world.kill("a"))
-    world.add("c", rebalance_delay=0.0)
-    world.sleep(1.0)
-    assert world.ranks == ["c"]
+    world.let("a")
+    world.sleep(100.0)
+    assert world.ranks == ["a"]
     world.release("b", hold)
     assert b.left
 
