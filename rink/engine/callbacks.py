@@ -33,14 +33,20 @@ class Callbacks:
             if self._closed:
                 return
             if self._mailbox is None:
-                self._mailbox = self._clock.mailbox()
+                mailbox: Mailbox[_Call | None] = self._clock.mailbox()
                 self._thread = threading.Thread(
                     target=self._run,
-                    args=(self._mailbox,),
+                    args=(mailbox,),
                     name=f"rink-callbacks-{self._name}",
                     daemon=True,
                 )
-                self._thread.start()
+                try:
+                    self._thread.start()
+                except RuntimeError as error:  # the interpreter exits (from Python 3.12 on)
+                    mailbox.close()
+                    log.warning("rink: callback %r is not called: %s", callback, error)
+                    return
+                self._mailbox = mailbox
             self._mailbox.put((callback, args))
 
     def is_here(self) -> bool:

@@ -42,7 +42,14 @@ class Calls:
             name = f"rink-call-{self._threads}"
         mailbox: Mailbox[Call | None] = self._clock.mailbox()
         mailbox.put(call)
-        threading.Thread(target=self._run, args=(mailbox,), name=name, daemon=True).start()
+        thread = threading.Thread(target=self._run, args=(mailbox,), name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the interpreter exits (from Python 3.12 on): leave all the same
+            with self._lock:
+                self._threads -= 1
+            mailbox.close()
+            self._call(call)
 
     def _run(self, mailbox: Mailbox[Call | None]) -> None:
         while True:

@@ -226,7 +226,7 @@ def test_an_etcd_restored_from_a_backup_ends_the_session_which_joins_anew(time):
 def test_tokens_rise_after_a_restore_where_the_token_base_was_raised(time):
     a = join(time, "a")
     backup = time.cluster.backup()
-    for _ in range(50):
+    for _ in range(10):
         a.await_role("x", TTL).release()
         etcd_of(a).grant(10)
         b = join(time, "b")

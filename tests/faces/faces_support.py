@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Self
@@ -266,8 +267,9 @@ def until(member: Any, happens: Callable[[], Any], timeout: float = LONG_S) -> A
 
 def owned_by(rank: int, size: int, count: int = 1, prefix: str = "role") -> Any:
     """A role name (or several) that the default scheme maps to this rank of so many."""
-    names = [name for i in range(100_000) if rank_of(name := f"{prefix}-{i}", size) == rank][:count]
-    return names[0] if count == 1 else names
+    names = (name for i in itertools.count() if rank_of(name := f"{prefix}-{i}", size) == rank)
+    found = list(itertools.islice(names, count))
+    return found[0] if count == 1 else found
 
 
 @contextlib.contextmanager

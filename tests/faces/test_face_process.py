@@ -195,8 +195,6 @@ def test_the_exit_leaves_every_group(end):
 @pytest.mark.parametrize(
     "hold",
     [
-        "role = a.await_role('x', 10)",
-        "role = a.await_role('x', 10).__enter__()",
         "role = a.await_role('x', 10); del a",
         "threading.Thread(target=lambda: a.on_role('y')(lambda role: time.sleep(60))).start()",
     ],
@@ -221,6 +219,24 @@ def test_the_first_callback_may_come_at_the_exit():
         role = a.get_role("x")
     """)
     assert "x False" in out
+    assert "records at exit: []" in out
+
+
+def test_the_exit_leaves_where_no_thread_can_be_started_any_more():
+    # As from Python 3.12 on: "can't create new thread at interpreter shutdown".
+    out = run("""
+        a = member("a", on_role_change=print)
+        a.wait_settled(10)
+        role = a.get_role("x")
+
+        @atexit.register
+        def no_threads():
+            def refuse(thread):
+                raise RuntimeError("can't create new thread at interpreter shutdown")
+            threading.Thread.start = refuse
+            with a._session._calls._lock:
+                a._session._calls._idle.clear()
+    """)
     assert "records at exit: []" in out
 
 
