@@ -85,7 +85,8 @@ class Living:
         other = writer.taken_by
         if not self.wants_record or other is None or view.revision < other.mod_revision:
             return
-        if self.name not in view.members:
+        found = view.members.get(self.name)
+        if found is None or writer.is_mine(found):  # the latter by a create whose answer was lost
             writer.freed()
             return
         if not self.wants_lease:

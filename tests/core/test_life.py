@@ -40,6 +40,31 @@ def test_a_name_that_is_taken_is_waited_for_with_a_line_every_ten_seconds(world)
     assert world.get("a", "x")
 
 
+def test_a_create_that_is_carried_out_late_ends_the_wait_for_the_name(pair):
+    """Its retry found another record there; when that is gone, the first try is applied after all."""
+    world = pair
+    b = world.members["b"]
+    world.hold("b", "requests")
+    world.etcd.put("members/b", b"junk")
+    world.run()
+    while not isinstance(b.to_etcd[0], do.WriteRecord):
+        world.carry(b, "requests")
+        world.run()
+    world.lose("b")
+    world.let("b")
+    world.sleep(1.0)
+    assert b.node.writer.state is Write.TAKEN
+    world.hold("b", "events")
+    world.etcd.delete("members/b")
+    world.thaw()
+    assert world.record("b").incarnation == b.node.writer.incarnation
+    b.listed = False
+    world.let("b")
+    world.sleep(1.0)
+    assert b.node.writer.is_settled
+    assert world.holders(ROLES).keys() == set(ROLES)
+
+
 def test_a_name_that_stays_taken_ends_the_join_after_its_timeout(world):
     world.add("a")
     other = world.members.pop("a")
