@@ -92,7 +92,7 @@ def test_the_session_outlives_many_ttls(join):
         assert a.session_remaining > 0.5
 
 
-def test_a_hand_over_within_one_process_takes_milliseconds(join, record_property):
+def test_a_hand_over_within_one_process_takes_milliseconds(join):
     a = join("a", rebalance_delay=60.0, initial_delay=60.0)
     names = [f"x{i}" for i in range(20)]
     gaps = []
@@ -119,7 +119,7 @@ def test_a_hand_over_within_one_process_takes_milliseconds(join, record_property
             gaps += [gained[name] - released[name] for name in names]
         a = b
     gaps.sort()
-    record_property("in_process_handover_ms_p50", round(1000 * gaps[50], 2))
+    print("FIGURE in_process_handover_ms_p50", round(1000 * gaps[50], 2))
     assert gaps[50] < 0.5
 
 

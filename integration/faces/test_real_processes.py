@@ -12,7 +12,7 @@ from rink.engine.clock import SYSTEM
 ROLES = [f"role-{i}" for i in range(20)]
 
 
-def test_a_planned_leave_hands_every_role_over(start, history, record_property):
+def test_a_planned_leave_hands_every_role_over(start, history):
     a = start("a", roles=ROLES)
     history.wait(lambda h: len(h.holders) == 20)
     b = start("b", roles=ROLES, rebalance_delay=60.0, initial_delay=60.0)
@@ -21,14 +21,14 @@ def test_a_planned_leave_hands_every_role_over(start, history, record_property):
     a.leave()
     history.wait(lambda h: set(h.holders.values()) == {"b"} and len(h.holders) == 20)
     gaps = history.gaps(since)
-    record_property("handover_ms", [round(1000 * gap, 1) for gap in gaps])
+    print("FIGURE handover_ms", [round(1000 * gap, 1) for gap in gaps])
     assert gaps[-1] < 1.0  # milliseconds on a quiet machine
     assert set(history.moves(since).values()) == {1}
     b.leave()
     assert problems(history) == []
 
 
-def test_a_killed_holder_is_replaced_within_its_ttl(start, history, record_property):
+def test_a_killed_holder_is_replaced_within_its_ttl(start, history):
     ttl = 3
     a = start("a", roles=ROLES, session={"ttl": ttl})
     history.wait(lambda h: len(h.holders) == 20)
@@ -37,7 +37,7 @@ def test_a_killed_holder_is_replaced_within_its_ttl(start, history, record_prope
     killed_at = a.kill()
     history.wait(lambda h: set(h.holders.values()) == {"b"} and len(h.holders) == 20)
     took = max(e["at"] for e in history.events if e["what"] == "gained") - killed_at
-    record_property("takeover_s", round(took, 2))
+    print("FIGURE takeover_s", round(took, 2))
     assert took < ttl + 1.5
     b.leave()
     assert problems(history) == []
@@ -72,7 +72,7 @@ def test_a_holder_frozen_past_its_ttl_knows_it_at_once_when_it_thaws(start, hist
 
 
 @pytest.mark.slow
-def test_a_surge_deploy_moves_each_role_exactly_once(start, history, record_property):
+def test_a_surge_deploy_moves_each_role_exactly_once(start, history):
     roles = [f"job/{i}" for i in range(200)]
     names = [f"old-{i}" for i in range(5)]
     old = []
@@ -93,8 +93,8 @@ def test_a_surge_deploy_moves_each_role_exactly_once(start, history, record_prop
     assert history.moves(since) == dict.fromkeys(roles, 1)
     assert problems(history) == []
     gaps = history.gaps(since)
-    record_property("deploy_gap_ms_p50", round(1000 * gaps[100], 1))
-    record_property("deploy_gap_ms_max", round(1000 * gaps[-1], 1))
+    print("FIGURE deploy_gap_ms_p50", round(1000 * gaps[100], 1))
+    print("FIGURE deploy_gap_ms_max", round(1000 * gaps[-1], 1))
     assert new.ask("rank")["version"] == number + 5
 
 

@@ -230,6 +230,7 @@ class World:
         """Two members, settled: `a` has rank 0 and `b` rank 1."""
         a = self.join("a", **settings)
         b = self.join("b", **settings)
+        until(a, lambda: a.size == 2)  # settled is what a view says, and a's may be behind
         assert a.wait_settled(LONG_S)
         assert b.wait_settled(LONG_S)
         assert (a.rank, b.rank) == (0, 1)

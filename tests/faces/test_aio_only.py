@@ -26,6 +26,7 @@ async def member(cluster, name="a", *, ttl=10, **settings):
 @contextlib.asynccontextmanager
 async def pair(cluster, **settings):
     async with member(cluster, "a", **settings) as a, member(cluster, "b", **settings) as b:
+        await changed(a, lambda: a.size == 2)  # settled is what a view says; a's may be behind
         assert await a.wait_settled(LONG_S)
         assert await b.wait_settled(LONG_S)
         yield a, b
