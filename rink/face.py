@@ -153,8 +153,10 @@ class BaseRink(Generic[R]):
                     break
         if hold is None and gate.share is None and engine.left.is_set():
             raise self._closed()
-        if hold is None and gate.share and (failed := placement.failed.get(gate.share.scheme)):
-            raise failed
+        if hold is None and gate.share and gate.ranks.get(name, 0) is None:
+            failed = placement.failed.get(gate.share.scheme)
+            if failed is not None:
+                raise failed  # for this role the scheme gives no rank: nobody can ever have it
         return hold
 
     def _ready(self, name: str) -> Engine:

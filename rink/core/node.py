@@ -132,9 +132,12 @@ class Node:
 
     def _take(self, event: Event, now: float) -> None:
         match event:
-            case ev.Listed():
-                if event.revision >= self.view.revision:
-                    self.view = View.listed(event.revision, event.entries)
+            case ev.Listed(revision=revision):
+                # The engine's lists follow each other, and reads are linearizable.
+                if revision < self.view.revision:
+                    because = f"etcd's revision went back from {self.view.revision} to {revision}"
+                    self._change_history(because, now)
+                self.view = View.listed(revision, event.entries)
             case ev.Changed():
                 # A change that no list came before is of a watch that has been given up.
                 if 0 < self.view.revision < event.revision:
@@ -180,14 +183,22 @@ class Node:
                 tenure.revoke_failed(now, self.name)
                 self._failed("revoking the lease", event.error)
             case ev.HistoryChanged():
-                self._lose_all(now, event.because)
-                self.out.report(Level.ERROR, f"{event.because}: the session ends and joins anew")
-                if tenure.is_known:
-                    self.out.do(tenure.ended())
-                self.view, self.leader = View(), Leader(self.settings.ranking)
-                self.chronicle = Chronicle(token_base=self.chronicle.token_base)
+                self._change_history(event.because, now)
             case _:
                 pass  # an answer about a lease of the past
+
+    def _change_history(self, because: str, now: float) -> None:
+        """End the session: what was seen is not what etcd now knows (R5).
+
+        The lease is revoked, not forgotten: a restored etcd may hold it, with an old record that
+        would keep the name.
+        """
+        self._lose_all(now, because)
+        self.out.report(Level.ERROR, f"{because}: the session ends and joins anew")
+        if self.tenure.is_held:
+            self.out.do(self.tenure.disown())
+        self.view, self.leader = View(), Leader(self.settings.ranking)
+        self.chronicle = Chronicle(token_base=self.chronicle.token_base)
 
     def _failed(self, doing: str, error: Exception) -> None:
         self.out.report(Level.WARNING, f"{doing} failed: {error}")

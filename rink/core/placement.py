@@ -54,5 +54,6 @@ class Placement:
 
     def forget_all_but(self, pairs: set[tuple[str, int]]) -> None:
         """Drop what is remembered of sizes and schemes that no share names any more."""
-        for pair in self._ranks.keys() - pairs:
-            del self._ranks[pair]
+        for pair in tuple(self._ranks):  # other threads may add to it
+            if pair not in pairs:
+                self._ranks.pop(pair, None)

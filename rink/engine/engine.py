@@ -103,6 +103,7 @@ class Engine:
         self._subscribers: list[Callable[[], None]] = []
         self._mailbox: Mailbox[_Message] = clock.mailbox()
         self._ticks_answered = 0
+        self._pairs: set[tuple[str, int]] = set()
         self._bodies: Counter[object] = Counter()
         self._follower = Follower(etcd, keys, calls, clock, self.post)
         self._requests = Requests(etcd, keys, settings.name, calls, clock, self.post)
@@ -253,7 +254,7 @@ class Engine:
         """Step the core: place every role first, without the lock, then step with it."""
         pairs = self.node.pairs(events)
         placement = self.node.placement
-        while True:
+        for last in (False, False, False, True):  # callers may add roles meanwhile, not for ever
             with self.lock:
                 roles = self.table.roles
                 missing = [
@@ -262,13 +263,16 @@ class Engine:
                     if placement.can_follow(scheme)
                     for role in roles - placement.ranks(scheme, size).keys()
                 ]
-                if not missing:
+                if last or not missing:
                     gate = self.table.gate
                     effects = self.node.step(self.clock.now(), events)
                     changed = bool(effects or events) or gate is not self.table.gate
                     break
             for role, scheme, size in missing:
                 placement.rank(role, scheme, size)
+        if pairs != self._pairs:
+            self._pairs = pairs
+            placement.forget_all_but(pairs)
         self._carry_out(effects)
         if not (self.node.living.serves or self.node.living.wants_lease):
             self._end_waits()
