@@ -16,14 +16,13 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rink.core import events as ev
-from rink.core.backoff import backoff
 from rink.core.holds import Hold
 from rink.core.keys import check_name
 from rink.core.values import Version
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
-from rink.errors import ClosedError
-from rink.face import BaseRink, new_versions
+from rink.errors import ClosedError, RinkError
+from rink.face import BaseRink, new_versions, pause_of
 from rink.roles import BaseRole, Change
 from rink.session import BaseSession
 from rink.tracker import Tracker
@@ -412,14 +411,15 @@ class _Supervisor:
 
     async def _run(self) -> None:
         failures = 0
-        with contextlib.suppress(ClosedError):
+        try:
             while True:
                 async with self._rink.await_role(self._name) as role:
                     failures = 0 if await self._call(role) else failures + 1
-                    pause = (
-                        backoff(failures, f"{self._rink.name}/{self._name}") if failures else None
-                    )
-                    await role.lost.wait(pause)
+                    await role.lost.wait(pause_of(self._rink, self._name, failures))
+        except ClosedError:
+            pass
+        except RinkError:
+            log.exception("rink: on_role(%r) ends", self._name)
 
     async def _call(self, role: Role) -> bool:
         try:

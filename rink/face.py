@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
+from rink.core.backoff import backoff
 from rink.core.holds import Hold, Table, Wait
 from rink.core.keys import check_name
 from rink.core.values import Version
@@ -19,6 +20,9 @@ from rink.settings import check_seconds, member_settings
 from rink.status import MemberStatus, Status, obstacle, status_of
 
 R = TypeVar("R", bound=BaseRole)
+
+ON_ROLE_PAUSE_S = 30.0
+"""How long `on_role` waits at most before it calls a function again that keeps raising."""
 
 
 class BaseRink(Generic[R]):
@@ -153,10 +157,10 @@ class BaseRink(Generic[R]):
                     break
         if hold is None and gate.share is None and engine.left.is_set():
             raise self._closed()
-        if hold is None and gate.share and gate.ranks.get(name, 0) is None:
-            failed = placement.failed.get(gate.share.scheme)
+        if hold is None and gate.share is not None:
+            failed = placement.failure(name, gate.share.scheme, gate.share.size)
             if failed is not None:
-                raise failed  # for this role the scheme gives no rank: nobody can ever have it
+                raise failed
         return hold
 
     def _ready(self, name: str) -> Engine:
@@ -285,6 +289,8 @@ class BaseRink(Generic[R]):
             because = "" if hold else obstacle(engine.node, wait.role)
         if hold is not None:
             return hold
+        if wait.refused is not None:
+            raise wait.refused
         if wait.signal.is_set() or engine.left.is_set():
             raise self._closed()
         raise RoleTimeout(
@@ -310,6 +316,11 @@ class BaseRink(Generic[R]):
         return f"<{type(self).__name__} {self.group!r} as {self.name!r}>"
 
 
+def pause_of(rink: BaseRink[Any], name: str, failures: int) -> float | None:
+    """Seconds that `on_role` waits after so many failures in a row; None, until the loss, after 0."""
+    return backoff(failures, f"{rink.name}/{name}", ON_ROLE_PAUSE_S) if failures else None
+
+
 class Subscription:
     """Wakes a thread after each step of an engine that changed something."""
 
@@ -331,8 +342,13 @@ class Subscription:
 
 
 def new_versions(engine: Engine, after: int) -> list[Version]:
-    """Return the versions in the view with a number above `after`, in order."""
-    found = engine.node.view.versions
+    """Return the versions in the view with a number above `after`, in order.
+
+    Numbers that have gone back are of a group that began anew, in an etcd that was set back.
+    """
+    found, newest = engine.node.view.versions, engine.node.view.newest
+    if newest is not None and newest.number < after:
+        after = newest.number - 1
     entries = [found[number] for number in sorted(found) if number > after]
     return [entry.version for entry in entries if entry.version is not None]
 

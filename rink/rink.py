@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import queue
 import threading
@@ -11,13 +10,12 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rink.core import events as ev
-from rink.core.backoff import backoff
 from rink.core.holds import Hold
 from rink.core.keys import check_name
 from rink.core.values import Version
 from rink.engine.engine import Engine
-from rink.errors import ClosedError
-from rink.face import BaseRink, Subscription, new_versions, warn_in_event_loop
+from rink.errors import ClosedError, RinkError
+from rink.face import BaseRink, Subscription, new_versions, pause_of, warn_in_event_loop
 from rink.roles import Change, Role
 from rink.tracker import Tracker
 
@@ -241,14 +239,15 @@ class _Supervisor:
 
     def _run(self) -> None:
         failures = 0
-        with contextlib.suppress(ClosedError):
+        try:
             while True:
                 with self._rink.await_role(self._name) as role:
                     failures = 0 if self._call(role) else failures + 1
-                    pause = (
-                        backoff(failures, f"{self._rink.name}/{self._name}") if failures else None
-                    )
-                    role.lost.wait(pause)
+                    role.lost.wait(pause_of(self._rink, self._name, failures))
+        except ClosedError:
+            pass
+        except RinkError:
+            log.exception("rink: on_role(%r) ends", self._name)
 
     def _call(self, role: Role) -> bool:
         try:

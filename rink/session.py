@@ -82,7 +82,7 @@ class BaseSession:
         """Whether every joined group's deadline lies ahead (true where none is joined)."""
         self._refuse_fork()
         now = self.clock.now()
-        joined = [engine for engine in self._engines if not engine.left.is_set()]
+        joined = [one for one in self._engines if one.failure or not one.left.is_set()]
         return not self._closed and all(now < engine.table.deadline for engine in joined)
 
     def open_engine(self, group: str, settings: MemberSettings, listeners: Listeners) -> Engine:

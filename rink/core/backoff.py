@@ -8,11 +8,11 @@ FIRST_S = 0.05
 LONGEST_S = 2.0
 
 
-def backoff(failures: int, who: str) -> float:
-    """Return seconds to wait after so many failures in a row (1 or more).
+def backoff(failures: int, who: str, longest_s: float = LONGEST_S) -> float:
+    """Return seconds to wait after so many failures in a row (1 or more), at most `longest_s`.
 
     Members of a group must not retry in step, and a pure core draws no lots: the jitter, half of
     the delay, is taken from a hash of who waits.
     """
-    delay = min(LONGEST_S, FIRST_S * 2.0 ** min(failures - 1, 16))
+    delay = min(longest_s, FIRST_S * 2.0 ** min(failures - 1, 16))
     return delay * (0.5 + (fnv1a64(f"{who}/{failures}") % 1024) / 2048)

@@ -102,6 +102,13 @@ class Grant:
 
 
 @attrs.frozen
+class Refuse:
+    """A waiter waits in vain: its `refused` says why."""
+
+    wait: Wait
+
+
+@attrs.frozen
 class Joined:
     """The record exists and the view is loaded."""
 
@@ -160,6 +167,7 @@ Effect = (
     | RemoveRecord
     | Lose
     | Grant
+    | Refuse
     | Joined
     | JoinFailed
     | Left

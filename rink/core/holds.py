@@ -41,11 +41,15 @@ class Hold:
 
 @attrs.define(eq=False)
 class Wait:
-    """Somebody waits for a role; `hold` is set when it is granted, with a handle counted."""
+    """Somebody waits for a role; `hold` is set when it is granted, with a handle counted.
+
+    `refused` is set instead where nobody can ever be granted it.
+    """
 
     role: str
     signal: Any = None
     hold: Hold | None = None
+    refused: Exception | None = None
 
 
 @attrs.define(eq=False)
@@ -126,6 +130,13 @@ class Table:
         hold.handles += len(waiting) - 1
         for wait in waiting:
             wait.hold = hold
+        return waiting
+
+    def refuse(self, role: str, error: Exception) -> list[Wait]:
+        """End every wait for a role that has no rank."""
+        waiting = self.waits.pop(role)
+        for wait in waiting:
+            wait.refused = error
         return waiting
 
     @property

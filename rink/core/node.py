@@ -390,7 +390,12 @@ class Node:
             return
         self._look_for_grants = False
         for role in list(self.table.waits):
-            if self._has(gate.share, role) and not gate.obstacle(role, self.placement):
+            if (
+                failed := self.placement.failure(role, gate.share.scheme, gate.share.size)
+            ) is not None:
+                for wait in self.table.refuse(role, failed):
+                    self.out.do(do.Refuse(wait))
+            elif self._has(gate.share, role) and not gate.obstacle(role, self.placement):
                 for wait in self.table.grant(role, now):
                     self.out.do(do.Grant(wait))
 

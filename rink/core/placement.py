@@ -52,6 +52,12 @@ class Placement:
         ranks[role] = rank
         return rank
 
+    def failure(self, role: str, scheme: str, size: int) -> SchemeFailed | None:
+        """Return why a scheme gave the role no rank, where it was asked and gave none."""
+        if self.ranks(scheme, size).get(role, 0) is not None:
+            return None
+        return self.failed.get(scheme)
+
     def forget_all_but(self, pairs: set[tuple[str, int]]) -> None:
         """Drop what is remembered of sizes and schemes that no share names any more."""
         for pair in tuple(self._ranks):  # other threads may add to it

@@ -266,6 +266,8 @@ class Engine:
                 if last or not missing:
                     gate = self.table.gate
                     effects = self.node.step(self.clock.now(), events)
+                    waits = [effect.wait for effect in effects if isinstance(effect, do.Grant)]
+                    self.tell_granted(wait.hold for wait in waits)
                     changed = bool(effects or events) or gate is not self.table.gate
                     break
             for role, scheme, size in missing:
@@ -309,14 +311,15 @@ class Engine:
         self.joined.set()
 
     def tell_granted(self, holds: Iterable[Hold | None]) -> None:
-        """Tell the user's callback of each, once: several waits may share one."""
+        """Tell the user's callback of each, once: several waits may share one.
+
+        Called with the lock held, so that nobody can tell of the loss before the grant.
+        """
         for hold in dict.fromkeys(holds):
             if hold is not None:
                 self.callbacks.post(self._listeners.on_role_change, hold.role, True)
 
     def _carry_out(self, effects: list[Effect]) -> None:
-        waits = [effect.wait for effect in effects if isinstance(effect, do.Grant)]
-        self.tell_granted(wait.hold for wait in waits)
         for effect in effects:
             match effect:
                 case do.Lose(hold=hold):
@@ -325,7 +328,7 @@ class Engine:
                     if signal is not None:
                         signal.set()
                     self.callbacks.post(self._listeners.on_role_change, hold.role, False)
-                case do.Grant(wait=wait):
+                case do.Grant(wait=wait) | do.Refuse(wait=wait):
                     wait.signal.set()
                 case do.KeepLease(lease=lease, ttl=ttl):
                     self._lessor.keep(self, lease, ttl)

@@ -356,3 +356,19 @@ def test_a_scheme_that_fails_for_a_role_costs_only_that_role(world):
         assert role.is_held
     with member.get_role("y") as role:
         assert raw(role).is_held
+
+
+def test_a_wait_for_a_role_that_a_scheme_fails_for_ends_when_the_member_is_ranked(world, apart):
+    def pickier(role, size):
+        if role == "poison":
+            raise ValueError("I do not like it")
+        return size - 1
+
+    name = rink.register_scheme(pickier, "pickier", 1)
+    world.join("a", scheme=name)
+    b = world.join("b", scheme=name, rebalance_delay=0.3, initial_delay=0.3)
+    waiting = apart(b.await_role, "poison")
+    with pytest.raises(rink.ConfigError, match="I do not like it"):
+        waiting.result(LONG_S)
+    with b.await_role("x", LONG_S) as role:
+        assert role.is_held
