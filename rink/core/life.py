@@ -20,6 +20,8 @@ from rink.core.writer import Writer
 from rink.errors import JoinError, MemberNameTaken, RinkError
 
 REPORT_EVERY_S = 10.0
+REVOKE_TRY_S = 1.0
+"""How long a revocation is waited for at least, even of a lease that may be over."""
 
 
 @attrs.define
@@ -176,6 +178,9 @@ class Living:
         if self.state is not Life.REVOKING:
             return
         if tenure.is_held:
+            # After its TTL the lease is over whether that is answered or not.
+            over_at = tenure.deadline + tenure.margin
+            self.revoke_until = min(self.revoke_until, max(over_at, now + REVOKE_TRY_S))
             out.do(tenure.disown())
         if tenure.is_revoking:
             if now < self.revoke_until:

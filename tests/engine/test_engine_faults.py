@@ -211,6 +211,14 @@ def test_a_leave_without_etcd_ends_and_says_so(time, caplog):
     assert "could not be revoked" in caplog.text
 
 
+def test_a_leave_without_etcd_ends_with_the_lease_if_not_before(time):
+    a = join(time, "a", leave_timeout=1000.0)
+    etcd_of(a).cut()
+    at = time.now()
+    a.leave()
+    assert time.now() - at <= TTL + 1.0
+
+
 def test_an_etcd_restored_from_a_backup_ends_the_session_which_joins_anew(time):
     a = join(time, "a")
     backup = time.cluster.backup()
@@ -221,6 +229,21 @@ def test_an_etcd_restored_from_a_backup_ends_the_session_which_joins_anew(time):
         role.raise_if_lost()
     role.release()
     rejoined(time, a, before)
+
+
+def test_the_log_is_followed_on_after_a_restore(time):
+    backup = time.cluster.backup()
+    a = join(time, "a")
+    time.advance(1.0)
+    join(time, "b").leave()
+    time.advance(1.0)
+    log = a.versions()
+    last = next(log).number
+    assert last > 1
+    time.cluster.restore_backup(backup)
+    time.advance(3 * TTL)
+    assert next(log).number == 1
+    assert a.version.number == 1
 
 
 def test_tokens_rise_after_a_restore_where_the_token_base_was_raised(time):
