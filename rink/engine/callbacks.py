@@ -15,7 +15,7 @@ _Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class Callbacks:
-    """One thread, started with the first callback, that calls them in order."""
+    """One thread that calls them in order; `start` it where there are any."""
 
     def __init__(self, clock: Clock, name: str) -> None:
         self._clock = clock
@@ -25,29 +25,22 @@ class Callbacks:
         self._lock = threading.Lock()
         self._closed = False
 
+    def start(self) -> None:
+        """Start the thread: at the join, since none can be started when the interpreter exits."""
+        self._mailbox = self._clock.mailbox()
+        self._thread = threading.Thread(
+            target=self._run,
+            args=(self._mailbox,),
+            name=f"rink-callbacks-{self._name}",
+            daemon=True,
+        )
+        self._thread.start()
+
     def post(self, callback: Callable[..., Any] | None, *args: Any) -> None:
         """Have a callback called; None is no callback."""
-        if callback is None:
-            return
         with self._lock:
-            if self._closed:
-                return
-            if self._mailbox is None:
-                mailbox: Mailbox[_Call | None] = self._clock.mailbox()
-                self._thread = threading.Thread(
-                    target=self._run,
-                    args=(mailbox,),
-                    name=f"rink-callbacks-{self._name}",
-                    daemon=True,
-                )
-                try:
-                    self._thread.start()
-                except RuntimeError as error:  # the interpreter exits (from Python 3.12 on)
-                    mailbox.close()
-                    log.warning("rink: callback %r is not called: %s", callback, error)
-                    return
-                self._mailbox = mailbox
-            self._mailbox.put((callback, args))
+            if callback is not None and self._mailbox is not None and not self._closed:
+                self._mailbox.put((callback, args))
 
     def is_here(self) -> bool:
         """Whether this very thread is the worker, so that a blocking call would wait for itself."""

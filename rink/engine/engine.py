@@ -111,7 +111,9 @@ class Engine:
         _engines.add(self)
 
     def start(self) -> None:
-        """Start the thread; the member joins."""
+        """Start the threads; the member joins."""
+        if self._listeners != Listeners():
+            self.callbacks.start()
         self._thread.start()
 
     def post(self, event: Event) -> None:

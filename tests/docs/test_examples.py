@@ -1,5 +1,6 @@
 """What the pages say is true: their examples run, their links lead somewhere, no name is missing."""
 
+import contextlib
 import inspect
 import itertools
 import json
@@ -64,7 +65,7 @@ def test_the_sql_fence_refuses_an_older_token():
     """The statement of the README, on SQLite; the table is the one it speaks of."""
     (block,) = blocks(README, "sql")
     create, write = [part for part in block.code.split(";") if part.strip()][:2]
-    with sqlite3.connect(":memory:") as store:
+    with contextlib.closing(sqlite3.connect(":memory:")) as store:
         store.execute(create)
 
         def write_with(token):

@@ -25,6 +25,7 @@ def calls():
 @pytest.fixture
 def callbacks():
     made = Callbacks(SYSTEM, "g")
+    made.start()
     yield made
     made.close()
 
@@ -237,9 +238,11 @@ def test_callbacks_are_called_in_order_on_one_thread(callbacks):
     assert not callbacks.is_here()
 
 
-def test_no_callback_is_no_thread(callbacks):
-    callbacks.post(None, 1)
-    assert callbacks._thread is None
+def test_no_callback_is_no_thread():
+    made = Callbacks(SYSTEM, "g")
+    made.post(print, "never")
+    assert made._thread is None
+    made.close()
 
 
 def test_a_callback_that_raises_is_logged_by_its_name(callbacks, caplog):
