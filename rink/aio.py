@@ -22,7 +22,7 @@ from rink.core.values import Version
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import ClosedError, RinkError
-from rink.face import BaseRink, new_versions, pause_of
+from rink.face import BaseRink, ends_process, new_versions, pause_of
 from rink.roles import BaseRole, Change
 from rink.session import BaseSession
 from rink.tracker import Tracker
@@ -34,6 +34,7 @@ log = logging.getLogger("rink")
 F = TypeVar("F", bound=Callable[["Role"], Awaitable[Any]])
 
 REPORT_EVERY_S = 10.0
+SUPERVISOR_JOIN_S = 1.0
 
 
 def _in_loop(callback: Callable[..., object]) -> Callable[..., None]:
@@ -204,7 +205,10 @@ class Rink(BaseRink[Role]):  # noqa: D101 - documented by its base
         engine = self._opened
         if engine is None or engine.forked or engine.left.is_set():
             return
-        engine.post(ev.LeaveAsked(keep_rank, engine.release_within()))
+        await self._leave(engine, keep_rank, engine.release_within())
+
+    async def _leave(self, engine: Engine, keep_rank: bool, release_within: float | None) -> None:
+        engine.post(ev.LeaveAsked(keep_rank, release_within))
         while not await _wait(engine.left, REPORT_EVERY_S):
             log.warning("rink: %s", self._still_leaving())
         for supervisor in self._supervisors:
@@ -219,7 +223,11 @@ class Rink(BaseRink[Role]):  # noqa: D101 - documented by its base
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.leave()
+        engine = self._opened
+        if ends_process(kind) and engine is not None and not engine.forked:
+            await self._leave(engine, False, self._settings.leave_timeout)
+        else:
+            await self.leave()
 
     # ── roles ────────────────────────────────────────────────────────────────────────────────
 
@@ -389,6 +397,7 @@ class RoleSet:
                 yield change
                 if change.lost:
                     self._tracker.done(change.role)
+            self._changes.put_nowait(None)  # for whoever iterates after the end
         finally:
             self._tracker.follow(False)
 
@@ -403,11 +412,17 @@ class _Supervisor:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"rink-{self._name}")
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(
+                self._run(), name=f"rink-{self._name}"
+            )
 
     async def end(self) -> None:
-        if self._task is not None and self._task is not asyncio.current_task():
-            await asyncio.gather(self._task, return_exceptions=True)
+        if self._task is None or self._task is asyncio.current_task():
+            return
+        _, running = await asyncio.wait({self._task}, timeout=SUPERVISOR_JOIN_S)
+        if running:
+            log.error("rink: on_role(%r) still runs after the group was left", self._name)
 
     async def _run(self) -> None:
         failures = 0

@@ -353,6 +353,15 @@ def new_versions(engine: Engine, after: int) -> list[Version]:
     return [entry.version for entry in entries if entry.version is not None]
 
 
+def ends_process(kind: type[BaseException] | None) -> bool:
+    """Whether a `with` ends by Ctrl-C or sys.exit().
+
+    Such an exception may come between any two steps, also where a handle has been counted and
+    nobody has it yet: waiting for its release without a bound could be for ever.
+    """
+    return kind is not None and issubclass(kind, KeyboardInterrupt | SystemExit)
+
+
 class _Warned:
     once = False
 

@@ -15,7 +15,14 @@ from rink.core.keys import check_name
 from rink.core.values import Version
 from rink.engine.engine import Engine
 from rink.errors import ClosedError, RinkError
-from rink.face import BaseRink, Subscription, new_versions, pause_of, warn_in_event_loop
+from rink.face import (
+    BaseRink,
+    Subscription,
+    ends_process,
+    new_versions,
+    pause_of,
+    warn_in_event_loop,
+)
 from rink.roles import Change, Role
 from rink.tracker import Tracker
 
@@ -24,6 +31,7 @@ log = logging.getLogger("rink")
 F = TypeVar("F", bound=Callable[[Role], Any])
 
 REPORT_EVERY_S = 10.0
+SUPERVISOR_JOIN_S = 1.0
 
 
 class Rink(BaseRink[Role]):  # noqa: D101 - documented by its base
@@ -67,11 +75,15 @@ class Rink(BaseRink[Role]):  # noqa: D101 - documented by its base
             return
         engine.refuse_own_thread("leave()")
         warn_in_event_loop("Rink.leave()")
-        engine.post(ev.LeaveAsked(keep_rank, engine.release_within()))
+        self._leave(engine, keep_rank, engine.release_within())
+
+    def _leave(self, engine: Engine, keep_rank: bool, release_within: float | None) -> None:
+        engine.post(ev.LeaveAsked(keep_rank, release_within))
         while not engine.left.wait(REPORT_EVERY_S):
             log.warning("rink: %s", self._still_leaving())
-        for supervisor in self._supervisors:
-            supervisor.join()
+        if not any(supervisor.is_here() for supervisor in self._supervisors):
+            for supervisor in self._supervisors:
+                supervisor.join()
 
     def __enter__(self) -> Self:
         return self.join()
@@ -82,7 +94,11 @@ class Rink(BaseRink[Role]):  # noqa: D101 - documented by its base
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.leave()
+        engine = self._opened
+        if ends_process(kind) and engine is not None and not engine.forked:
+            self._leave(engine, False, self._settings.leave_timeout)
+        else:
+            self.leave()
 
     # ── roles ────────────────────────────────────────────────────────────────────────────────
 
@@ -217,6 +233,7 @@ class RoleSet:
                 yield change
                 if change.lost:
                     self._tracker.done(change.role)
+            self._changes.put(None)  # for whoever iterates after the end
         finally:
             self._tracker.follow(False)
 
@@ -228,14 +245,27 @@ class _Supervisor:
         self._rink = rink
         self._name = name
         self._function = function
-        self._thread = threading.Thread(target=self._run, name=f"rink-role-{name}", daemon=True)
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        self._thread.start()
+        """Start, once: a function may be decorated while the group is being joined."""
+        with self._lock:
+            if self._thread is None:
+                name = f"rink-role-{self._name}"
+                self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+                self._thread.start()
+
+    def is_here(self) -> bool:
+        """Whether this very thread is the function's."""
+        return threading.current_thread() is self._thread
 
     def join(self) -> None:
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join()
+        """Wait for the end; every role has been released or given up, so it comes or it does not."""
+        if self._thread is not None:
+            self._thread.join(SUPERVISOR_JOIN_S)
+            if self._thread.is_alive():
+                log.error("rink: on_role(%r) still runs after the group was left", self._name)
 
     def _run(self) -> None:
         failures = 0
@@ -252,7 +282,7 @@ class _Supervisor:
     def _call(self, role: Role) -> bool:
         try:
             self._function(role)
-        except Exception:
+        except BaseException:  # sys.exit() here must not leave the role without its function
             log.exception("rink: on_role(%r): %r raised", self._name, self._function)
             return False
         return True

@@ -103,8 +103,8 @@ class BaseRole:
         raise UsageError(f"role {self.name!r} cannot be pickled: send its name and token instead")
 
     def __del__(self) -> None:
-        if self._released or self._engine.forked:
-            return
+        if getattr(self, "_released", True) or self._engine.forked:
+            return  # released; or never wholly made, because a signal handler raised
         self._released = True
         self._engine.drop(self._hold)  # only a message: a finalizer may run under any lock
         _warn_unreleased(self.name)
@@ -146,8 +146,10 @@ class Role(BaseRole):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._engine.exit_body()
-        self.release()
+        try:
+            self._engine.exit_body()
+        finally:
+            self.release()
 
 
 @attrs.frozen

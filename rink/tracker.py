@@ -45,7 +45,7 @@ class Tracker(Generic[R]):
         with self._lock:
             self._want(self._names)
         self._engine.nudge()
-        self._engine.left.then(partial(self._tell, None))
+        self._engine.left.then(self._end)
 
     def _want(self, names: Iterable[str]) -> None:
         for name in names:
@@ -60,6 +60,8 @@ class Tracker(Generic[R]):
 
         That somebody stops, by a `break` or an error, must not leave a lost role unreleased.
         """
+        if self._engine.forked:
+            return
         with self._lock:
             self._is_followed = iterates
             lost = [] if iterates else list(self._lost.values())
@@ -89,6 +91,10 @@ class Tracker(Generic[R]):
             self.held, self._lost = {}, {}
         for role in roles:
             role.release()
+        self._engine.left.forget(self._end)
+
+    def _end(self) -> None:
+        self._tell(None)
 
     def _when_granted(self, wait: Wait) -> None:
         if wait.hold is None:

@@ -125,6 +125,8 @@ class Living:
         if event.release_within is not None:
             self.release_within = event.release_within
         again = self.state is Life.LEAVING
+        if again and not event.keep_rank and event.release_within is None:
+            return False  # no more urgent than the leave that is under way
         self.keeps_rank = event.keep_rank and not again
         if event.keep_rank or again or not is_ranked or self.state is Life.JOINING:
             self._stop(LifeEvent.STOP, now)

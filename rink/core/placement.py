@@ -33,8 +33,11 @@ class Placement:
         """Return the memory of one (scheme, size), to read from directly."""
         return self._ranks.setdefault((scheme, size), {})
 
-    def rank(self, role: str, scheme: str, size: int) -> int | None:
-        """Return the role's rank; None where size is 0, or the scheme unknown here, or failing."""
+    def rank(self, role: str, scheme: str, size: int, *, bounded: bool = True) -> int | None:
+        """Return the role's rank; None where size is 0, or the scheme unknown here, or failing.
+
+        Unless `bounded`, nothing else is forgotten for it: for roles that must stay placed.
+        """
         ranks = self.ranks(scheme, size)
         try:
             return ranks[role]
@@ -47,7 +50,7 @@ class Placement:
             rank = schemes.find(scheme).rank(role, size)
         except SchemeFailed as error:
             self.failed[scheme] = error
-        if len(ranks) >= REMEMBERED:
+        if bounded and len(ranks) >= REMEMBERED:
             ranks.clear()
         ranks[role] = rank
         return rank

@@ -62,6 +62,6 @@ class Callbacks:
                 callback, args = item
                 try:
                     callback(*args)
-                except Exception:
+                except BaseException:  # sys.exit() here must not end the worker in silence
                     name = getattr(callback, "__qualname__", repr(callback))
                     log.exception("rink: callback %s%r raised", name, args)

@@ -15,6 +15,7 @@ user callbacks to their worker.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import threading
 import weakref
@@ -39,7 +40,7 @@ from rink.engine.follower import Follower
 from rink.engine.lessor import Lessor
 from rink.engine.requests import Requests
 from rink.engine.signals import Signal
-from rink.errors import WrongThreadError
+from rink.errors import ClosedError, WrongThreadError
 from rink.etcd.api import Etcd
 
 log = logging.getLogger("rink")
@@ -135,6 +136,8 @@ class Engine:
 
     def unsubscribe(self, callback: Callable[[], None]) -> None:
         """Call it no more."""
+        if self.forked:
+            return
         with self.lock:
             if callback in self._subscribers:
                 self._subscribers.remove(callback)
@@ -220,6 +223,10 @@ class Engine:
             self._follower.close()
             self._mailbox.close()
             self.left.set()
+            if not self.joined.is_set():
+                text = f"group {self.group!r} was left before it had been joined"
+                self.join_error = self.join_error or ClosedError(text)
+                self.joined.set()
             self._end_waits()
             self.callbacks.close()
             self._tell_subscribers()
@@ -239,6 +246,7 @@ class Engine:
                         self.table.release(message)
                     events.append(ev.Nudged())
                 case _Stop():
+                    self._give_everything_up("the member was stopped before it had left")
                     self.left.set()
                     return
                 case _:
@@ -256,24 +264,30 @@ class Engine:
         """Step the core: place every role first, without the lock, then step with it."""
         pairs = self.node.pairs(events)
         placement = self.node.placement
-        for last in (False, False, False, True):  # callers may add roles meanwhile, not for ever
+        for turn in itertools.count():
             with self.lock:
                 roles = self.table.roles
                 missing = [
                     (role, scheme, size)
                     for scheme, size in pairs
                     if placement.can_follow(scheme)
-                    for role in roles - placement.ranks(scheme, size).keys()
+                    for ranks in (placement.ranks(scheme, size),)
+                    for role in roles
+                    if role not in ranks
                 ]
-                if last or not missing:
+                if not missing:
                     gate = self.table.gate
                     effects = self.node.step(self.clock.now(), events)
                     waits = [effect.wait for effect in effects if isinstance(effect, do.Grant)]
                     self.tell_granted(wait.hold for wait in waits)
                     changed = bool(effects or events) or gate is not self.table.gate
                     break
+                if (
+                    turn > 1
+                ):  # callers that go on adding roles must not keep the engine from its step
+                    self.table.gate = closed("the group is changing")
             for role, scheme, size in missing:
-                placement.rank(role, scheme, size)
+                placement.rank(role, scheme, size, bounded=False)
         if pairs != self._pairs:
             self._pairs = pairs
             placement.forget_all_but(pairs)
@@ -300,17 +314,21 @@ class Engine:
     def _fail(self, error: Exception) -> None:
         """An engine that cannot go on gives everything up: its lease is renewed no more."""
         self.failure = error
+        self.join_error = error
+        self._give_everything_up(f"the engine failed: {error!r}")
+
+    def _give_everything_up(self, because: str) -> None:
+        """Lose every role, and have the lease renewed no more."""
         with self.lock:
             self._lessor.drop(self.node.tenure.lease)
-            self.node.out.last_error = f"the engine failed: {error!r}"
+            self.node.out.last_error = because
             self.table.deadline = float("-inf")
-            self.table.gate = closed("the engine failed")
-            holds = list(self.table.held.values())
-            for hold in holds:
-                self.table.lose(hold, self.clock.now(), "the engine failed")
-        self._carry_out([do.Lose(hold) for hold in holds])
-        self.join_error = error
-        self.joined.set()
+            self.table.gate = closed(because)
+            for hold in list(self.table.held.values()):
+                self.table.lose(hold, self.clock.now(), because)
+            holds = list(self.table.lost.values())  # those too whose loss was not told yet
+        for hold in holds:
+            self._carry_out([do.Lose(hold)])
 
     def tell_granted(self, holds: Iterable[Hold | None]) -> None:
         """Tell the user's callback of each, once: several waits may share one.

@@ -92,8 +92,10 @@ class Follower:
                 found.header.revision + 1,
                 lambda message: self._deliver(number, message),
             )
-        except RinkError as error:
-            self._say(number, _broken(error))
+        except Exception as error:
+            if not isinstance(error, RinkError):
+                log.exception("rink: listing %s failed unexpectedly", self._keys.root.decode())
+            self._say(number, _broken(error))  # whatever it was: a member must not go blind
             return
         with self._lock:
             is_current = number == self._round

@@ -75,7 +75,6 @@ class Lessor:
         self._leases: dict[int, _Let] = {}
         self._lock = threading.Lock()
         self._mailbox: Mailbox[bool] | None = None
-        self._stream: KeepAlives | None = None
         self._closed = False
 
     def keep(self, tenant: Tenant, lease: int, ttl: int) -> None:
@@ -86,14 +85,12 @@ class Lessor:
                 return
             self._leases[lease] = let
             if self._mailbox is None:
-                self._mailbox = self._clock.mailbox()
-                self._stream = self._etcd.keepalives(self._answered)
+                mailbox: Mailbox[bool] = self._clock.mailbox()
+                stream = self._etcd.keepalives(self._answered)
                 threading.Thread(
-                    target=self._run,
-                    args=(self._mailbox, self._stream),
-                    name="rink-lessor",
-                    daemon=True,
+                    target=self._run, args=(mailbox, stream), name="rink-lessor", daemon=True
                 ).start()
+                self._mailbox = mailbox  # last: what raised above is tried again
             self._mailbox.put(True)
 
     def drop(self, lease: int) -> None:

@@ -5,10 +5,13 @@ One signal serves both faces: a thread waits on it, an event loop has itself cal
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 
 from rink.engine.clock import Clock
+
+log = logging.getLogger("rink")
 
 
 class Signal:
@@ -32,7 +35,10 @@ class Signal:
             self._is_set = True
             callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
-            callback()
+            try:
+                callback()
+            except Exception:  # one that raises must not keep others from hearing
+                log.exception("rink: %r, called at a signal, raised", callback)
 
     def then(self, callback: Callable[[], None]) -> None:
         """Call back once it has happened; at once where it has already."""

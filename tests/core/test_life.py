@@ -271,6 +271,8 @@ def test_a_second_leave_is_more_urgent(pair):
     world.leave("b")
     assert world.node("b").living.state is Life.LEAVING
     world.leave("b")
+    assert world.node("b").living.state is Life.LEAVING  # one like the first changes nothing
+    world.leave("b", release_within=1.0)
     assert b.left
     assert world.etcd.leases == {1}
 

@@ -100,6 +100,23 @@ def test_a_compacted_watch_is_listed_anew_at_once(setting):
     assert listed.revision == revision
 
 
+def test_a_watch_that_cannot_be_opened_for_whatever_reason_is_tried_again(setting, monkeypatch):
+    def fails(*_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(setting.etcd, "watch", fails)
+    setting.follower.start()
+    assert [type(event) for event in setting.run()] == [Listed, ListFailed]
+    monkeypatch.undo()
+    setting.follower.restart_soon()
+    setting.follower.start()
+    setting.put("a")
+    [listed] = setting.run()
+    setting.put("b")
+    [changed] = setting.run()
+    assert (type(listed), type(changed)) == (Listed, Changed)
+
+
 def test_a_list_that_fails_says_so_and_is_tried_again_after_a_while(setting):
     setting.etcd.cut()
     waits = []

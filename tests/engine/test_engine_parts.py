@@ -91,6 +91,15 @@ def test_a_signal_is_set_once_and_for_ever():
     assert signal.wait() is True
 
 
+def test_a_callback_of_a_signal_that_raises_keeps_no_other_from_hearing(caplog):
+    signal, seen = Signal(SYSTEM), []
+    signal.then(lambda: 1 / 0)
+    signal.then(lambda: seen.append("heard"))
+    signal.set()
+    assert seen == ["heard"]
+    assert "called at a signal, raised" in caplog.text
+
+
 def test_a_forgotten_callback_is_not_called():
     signal, seen = Signal(SYSTEM), []
 

@@ -86,6 +86,76 @@ def test_leaving_from_inside_a_role_sets_own_with_is_bounded(blocking):
         a.leave()
 
 
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_a_with_that_the_process_ends_in_does_not_wait_for_ever(blocking, kind):
+    roles = []
+
+    def ends():
+        with blocking.make("a", leave_timeout=0.2) as a:
+            roles.append(a.await_role("x", LONG_S))
+            raise kind
+
+    with within(5.0), pytest.raises(kind):
+        ends()
+    assert roles[0].lost.is_set()
+    roles[0].release()
+
+
+def test_a_join_under_way_ends_when_the_session_is_closed(blocking, apart):
+    holder = blocking.make("a").join()
+    session = blocking.session()
+    joining = apart(blocking.make("a", session=session).join)
+    until_taken = blocking.make("watcher").join()
+    until(until_taken, lambda: len(until_taken.members) == 2)
+    session.close()
+    with pytest.raises(rink.ClosedError, match="before it had been joined"):
+        joining.result(LONG_S)
+    holder.leave()
+
+
+def test_a_session_that_is_closed_in_a_hurry_tells_whoever_still_holds(blocking):
+    session = blocking.session()
+    a = blocking.make("a", session=session).join()
+    role = a.await_role("x", LONG_S)
+    session.etcd.cut()
+    session.close_within(0.0)
+    assert role.lost.wait(LONG_S)
+    assert not role.is_held
+    role.release()
+
+
+def test_functions_of_on_role_that_leave_do_not_wait_for_each_other(blocking, apart):
+    a = blocking.make("a", leave_timeout=0.2)
+    left, both = queue.SimpleQueue(), threading.Barrier(2)
+    for name in ("x", "y"):
+
+        @a.on_role(name)
+        def leaves(role):
+            both.wait(LONG_S)
+            left.put(a.leave())
+
+    a.join()
+    assert [left.get(timeout=LONG_S) for _ in range(2)] == [None, None]
+
+
+def test_a_function_that_never_ends_does_not_keep_the_leave_after_grace(blocking, caplog):
+    goes_on = threading.Event()
+    a = blocking.make("a", grace=0.1)
+    began = threading.Event()
+
+    @a.on_role("x")
+    def hangs(role):
+        began.set()
+        goes_on.wait(LONG_S)
+
+    a.join()
+    assert began.wait(LONG_S)
+    with within(5.0):
+        a.leave()
+    assert any("still runs" in record.getMessage() for record in caplog.records)
+    goes_on.set()
+
+
 def test_leaving_from_elsewhere_waits_for_the_body(blocking, apart):
     a, b = blocking.pair(leave_timeout=0.05)
     with a.await_role(owned_by(0, 2), LONG_S) as role:

@@ -106,6 +106,15 @@ def test_a_role_set_ends_when_the_group_is_left(world, apart):
     assert changes.seen.get(timeout=LONG_S) == ("x", False)
 
 
+def test_a_role_set_that_has_ended_is_iterated_to_its_end_again(world, apart):
+    a = world.join("a")
+    with a.roles(["x"]) as roles:
+        until(a, lambda: roles.held)
+        a.leave()
+        assert [change.gained for change in roles] == [True, False]
+        assert list(roles) == []
+
+
 def test_a_role_set_is_iterated_inside_its_with(world):
     member = world.join("a")
     roles = member.roles(["x"])
