@@ -22,7 +22,14 @@ from rink.core.values import Version
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import ClosedError, RinkError
-from rink.face import BaseRink, ends_process, new_versions, pause_of
+from rink.face import (
+    REPORT_EVERY_S,
+    SUPERVISOR_JOIN_S,
+    BaseRink,
+    ends_process,
+    new_versions,
+    pause_of,
+)
 from rink.roles import BaseRole, Change
 from rink.session import BaseSession
 from rink.tracker import Tracker
@@ -32,9 +39,6 @@ __all__ = ["Change", "Lost", "Rink", "Role", "RoleSet", "Session"]
 log = logging.getLogger("rink")
 
 F = TypeVar("F", bound=Callable[["Role"], Awaitable[Any]])
-
-REPORT_EVERY_S = 10.0
-SUPERVISOR_JOIN_S = 1.0
 
 
 def _in_loop(callback: Callable[..., object]) -> Callable[..., None]:

@@ -21,6 +21,12 @@ from rink.status import MemberStatus, Status, obstacle, status_of
 
 R = TypeVar("R", bound=BaseRole)
 
+REPORT_EVERY_S = 10.0
+"""How often a leave that takes long says what it waits for."""
+
+SUPERVISOR_JOIN_S = 1.0
+"""How long a leave waits for each `on_role` function to end, once every role has been let go."""
+
 ON_ROLE_PAUSE_S = 30.0
 """How long `on_role` waits at most before it calls a function again that keeps raising."""
 

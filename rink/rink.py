@@ -16,6 +16,8 @@ from rink.core.values import Version
 from rink.engine.engine import Engine
 from rink.errors import ClosedError, RinkError
 from rink.face import (
+    REPORT_EVERY_S,
+    SUPERVISOR_JOIN_S,
     BaseRink,
     Subscription,
     ends_process,
@@ -29,9 +31,6 @@ from rink.tracker import Tracker
 log = logging.getLogger("rink")
 
 F = TypeVar("F", bound=Callable[[Role], Any])
-
-REPORT_EVERY_S = 10.0
-SUPERVISOR_JOIN_S = 1.0
 
 
 class Rink(BaseRink[Role]):  # noqa: D101 - documented by its base
