@@ -16,20 +16,14 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rink.core import events as ev
-from rink.core.holds import Hold
+from rink.core.holds import Handle
 from rink.core.keys import check_name
 from rink.core.values import Version
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
-from rink.errors import ClosedError, RinkError
-from rink.face import (
-    REPORT_EVERY_S,
-    SUPERVISOR_JOIN_S,
-    BaseRink,
-    ends_process,
-    new_versions,
-    pause_of,
-)
+from rink.errors import ClosedError
+from rink.face import REPORT_EVERY_S, BaseRink, new_versions
+from rink.on_role import TaskSupervisor
 from rink.roles import BaseRole, Change
 from rink.session import BaseSession
 from rink.tracker import Tracker
@@ -171,9 +165,10 @@ class _Body:
         return ours and kind is not None and issubclass(kind, asyncio.CancelledError)
 
 
-class Rink(BaseRink[Role]):  # noqa: D101 - documented by its base
+class Rink(BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documented by its base
     __doc__ = BaseRink.__doc__
     _role_class = Role
+    _supervisor_class = TaskSupervisor
 
     # ── join and leave ───────────────────────────────────────────────────────────────────────
 
@@ -192,8 +187,6 @@ class Rink(BaseRink[Role]):  # noqa: D101 - documented by its base
             engine.post(ev.LeaveAsked(release_within=0.0))
             raise
         self._joined(engine)
-        for supervisor in self._supervisors:
-            supervisor.start()
         return self
 
     async def leave(self, keep_rank: bool = False) -> None:
@@ -206,13 +199,11 @@ class Rink(BaseRink[Role]):  # noqa: D101 - documented by its base
             keep_rank: be simply gone, for a planned restart under the same name within
                 `leave_delay`: the rank stays, and nothing moves.
         """
-        engine = self._opened
-        if engine is None or engine.forked or engine.left.is_set():
-            return
-        await self._leave(engine, keep_rank, engine.release_within())
+        await self._end_leave(self._begin_leave(keep_rank=keep_rank))
 
-    async def _leave(self, engine: Engine, keep_rank: bool, release_within: float | None) -> None:
-        engine.post(ev.LeaveAsked(keep_rank, release_within))
+    async def _end_leave(self, engine: Engine | None) -> None:
+        if engine is None:
+            return
         while not await _wait(engine.left, REPORT_EVERY_S):
             log.warning("rink: %s", self._still_leaving())
         for supervisor in self._supervisors:
@@ -227,11 +218,7 @@ class Rink(BaseRink[Role]):  # noqa: D101 - documented by its base
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        engine = self._opened
-        if ends_process(kind) and engine is not None and not engine.forked:
-            await self._leave(engine, False, self._settings.leave_timeout)
-        else:
-            await self.leave()
+        await self._end_leave(self._begin_leave(ends_by=kind))
 
     # ── roles ────────────────────────────────────────────────────────────────────────────────
 
@@ -250,16 +237,17 @@ class Rink(BaseRink[Role]):  # noqa: D101 - documented by its base
         return AwaitedRole(self, name, timeout)
 
     async def _acquire(self, name: str, timeout: float | None) -> Role:
-        engine = self._engine
-        wait = self._begin_wait(name, timeout)
-        if isinstance(wait, Hold):
-            return Role(engine, wait)
+        signal = Signal(self._engine.clock)
+        handle = Handle(name, signal)
+        role = Role(self._engine, handle)
         try:
-            await _wait(wait.signal, timeout)
-        except BaseException:
-            self._cancel_wait(wait)
+            if not self._begin_wait(handle, timeout):
+                await _wait(signal, timeout)
+                self._end_wait(handle, timeout)
+        except BaseException:  # cancelled: withdraw, or let go of what was granted meanwhile
+            role.release()
             raise
-        return Role(engine, self._end_wait(wait, timeout))
+        return role
 
     def roles(self, names: Iterable[str]) -> RoleSet:
         """Return an async context manager that holds whichever of the roles are mine."""
@@ -272,21 +260,7 @@ class Rink(BaseRink[Role]):  # noqa: D101 - documented by its base
         and after an error, with backoff. If it returns while the role is held, the role is kept,
         and it runs again with the next grant. May be used before or after `join`.
         """
-        check_name("role", name)
-
-        def decorate(function: F) -> F:
-            supervisor = _Supervisor(self, name, function)
-            self._supervisors.append(supervisor)
-            if self._opened is not None and self._opened.joined.is_set():
-                supervisor.start()
-            return function
-
-        return decorate
-
-    @property
-    def _supervisors(self) -> list[_Supervisor]:
-        found: list[_Supervisor] = self.__dict__.setdefault("_supervised", [])
-        return found
+        return self._supervised(name)
 
     # ── the group ────────────────────────────────────────────────────────────────────────────
 
@@ -404,46 +378,3 @@ class RoleSet:
             self._changes.put_nowait(None)  # for whoever iterates after the end
         finally:
             self._tracker.follow(False)
-
-
-class _Supervisor:
-    """Runs one `on_role` coroutine function: a task that waits for the role and calls it."""
-
-    def __init__(self, rink: Rink, name: str, function: Callable[[Role], Awaitable[Any]]) -> None:
-        self._rink = rink
-        self._name = name
-        self._function = function
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(
-                self._run(), name=f"rink-{self._name}"
-            )
-
-    async def end(self) -> None:
-        if self._task is None or self._task is asyncio.current_task():
-            return
-        _, running = await asyncio.wait({self._task}, timeout=SUPERVISOR_JOIN_S)
-        if running:
-            log.error("rink: on_role(%r) still runs after the group was left", self._name)
-
-    async def _run(self) -> None:
-        failures = 0
-        try:
-            while True:
-                async with self._rink.await_role(self._name) as role:
-                    failures = 0 if await self._call(role) else failures + 1
-                    await role.lost.wait(pause_of(self._rink, self._name, failures))
-        except ClosedError:
-            pass
-        except RinkError:
-            log.exception("rink: on_role(%r) ends", self._name)
-
-    async def _call(self, role: Role) -> bool:
-        try:
-            await self._function(role)
-        except Exception:
-            log.exception("rink: on_role(%r): %r raised", self._name, self._function)
-            return False
-        return True

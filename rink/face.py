@@ -6,32 +6,28 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
-from rink.core.backoff import backoff
-from rink.core.holds import Hold, Table, Wait
+from rink.core import events as ev
+from rink.core.holds import Handle, Table
 from rink.core.keys import check_name
 from rink.core.values import Version
 from rink.core.view import owner_of
 from rink.engine.engine import Engine, Listeners
-from rink.engine.signals import Signal
 from rink.errors import ClosedError, ForkedProcessError, RoleTimeout, UsageError
+from rink.on_role import Supervisor
 from rink.roles import BaseRole
 from rink.session import BaseSession
 from rink.settings import check_seconds, member_settings
 from rink.status import MemberStatus, Status, obstacle, status_of
 
 R = TypeVar("R", bound=BaseRole)
+S = TypeVar("S", bound=Supervisor)
+F = TypeVar("F", bound=Callable[..., Any])
 
 REPORT_EVERY_S = 10.0
 """How often a leave that takes long says what it waits for."""
 
-SUPERVISOR_JOIN_S = 1.0
-"""How long a leave waits for each `on_role` function to end, once every role has been let go."""
 
-ON_ROLE_PAUSE_S = 30.0
-"""How long `on_role` waits at most before it calls a function again that keeps raising."""
-
-
-class BaseRink(Generic[R]):
+class BaseRink(Generic[R, S]):
     """A group, as one member of it sees it. Safe from any thread.
 
     Args:
@@ -61,6 +57,7 @@ class BaseRink(Generic[R]):
     """
 
     _role_class: type[R]
+    _supervisor_class: type[S]
 
     def __init__(
         self,
@@ -103,6 +100,7 @@ class BaseRink(Generic[R]):
         self._listeners = Listeners(on_leader_change, on_rank_change, on_role_change)
         self._opened: Engine | None = None
         self._table = Table()  # of the engine, once joined; empty before
+        self._supervisors: list[S] = []
 
     # ── roles, without waiting ───────────────────────────────────────────────────────────────
 
@@ -120,11 +118,15 @@ class BaseRink(Generic[R]):
         except TypeError:
             rank = None
         if rank is not None and gate.share is not None:
-            share = gate.share
-            if rank != share.rank and name not in share.gained and not self._engine.forked:
+            share, engine = gate.share, self._opened
+            if rank != share.rank and name not in share.gained and engine and not engine.forked:
                 return None  # known to be another member's: the short way, a million times a second
-        hold = self._take(name)
-        return None if hold is None else self._role_class(self._engine, hold)
+        handle = Handle(name)
+        role = self._role_class(self._ready(name), handle)
+        if self._take(handle):
+            return role
+        role.release()
+        return None
 
     def owns(self, name: str) -> bool:
         """Whether the role is held here now, or would be granted now; makes no handle."""
@@ -145,18 +147,18 @@ class BaseRink(Generic[R]):
         version = engine.node.view.version
         return None if version is None else owner_of(version, name, engine.node.placement.rank)
 
-    def _take(self, name: str, *, is_awaited: bool = False) -> Hold | None:
+    def _take(self, handle: Handle, *, is_awaited: bool = False) -> bool:
         """R2 on the caller's thread: compute outside the lock, then check and register under it."""
-        engine = self._ready(name)
+        engine, name = self._engine, handle.role
         table, placement = self._table, engine.node.placement
         while True:
             gate = table.gate
             is_free = gate.is_mine(name, placement) and not gate.obstacle(name, placement)
             with engine.lock:
                 now = engine.clock.now()
-                hold = table.join(name, now)
+                hold = table.join(handle, now)
                 if hold is None and is_free:
-                    hold = table.take(gate, name, now)
+                    hold = table.take(gate, handle, now)
                     if hold is not None and is_awaited:
                         engine.tell_granted([hold])  # with the lock held: before its loss is
                 if hold is not None or table.gate is gate:
@@ -167,7 +169,7 @@ class BaseRink(Generic[R]):
             failed = placement.failure(name, gate.share.scheme, gate.share.size)
             if failed is not None:
                 raise failed
-        return hold
+        return hold is not None
 
     def _ready(self, name: str) -> Engine:
         check_name("role", name)
@@ -184,6 +186,7 @@ class BaseRink(Generic[R]):
                 f"group {self.group!r} was joined by the parent process: join in this process, "
                 "with a session of its own"
             )
+        engine.refuse_interrupted(f"a call of group {self.group!r}")
         return engine
 
     def _closed(self) -> ClosedError:
@@ -250,6 +253,8 @@ class BaseRink(Generic[R]):
     def _joined(self, engine: Engine) -> None:
         if engine.join_error is not None:
             raise engine.join_error
+        for supervisor in self._supervisors:
+            supervisor.start()
 
     def _is_settled(self) -> bool:
         """Whether the group is settled and, where this member is ranked, it may take its roles.
@@ -270,61 +275,72 @@ class BaseRink(Generic[R]):
         what = f"{len(drains)} roles to be released: {drains[:5]}" if drains else f"etcd ({state})"
         return f"{self.name!r} still leaves group {self.group!r}; it waits for {what}"
 
-    def _begin_wait(self, name: str, timeout: float | None) -> Hold | Wait:
-        """Take the role if it is mine and free, else register a wait for it."""
+    def _begin_wait(self, handle: Handle, timeout: float | None) -> bool:
+        """Take the role if it is mine and free, else have the handle wait; whether it was taken."""
         if timeout is not None:
             check_seconds("timeout", timeout)
-        hold = self._take(name, is_awaited=True)
-        if hold is not None:
-            return hold
+        if self._take(handle, is_awaited=True):
+            return True
         engine = self._engine
-        wait = Wait(name, Signal(engine.clock))
         with engine.lock:
             living = engine.node.living
             if engine.left.is_set() or not (living.serves or living.wants_lease):
                 raise self._closed()
-            self._table.want(wait)
+            self._table.want(handle)
         engine.nudge()
-        return wait
+        return False
 
-    def _end_wait(self, wait: Wait, timeout: float | None) -> Hold:
-        """Return what a wait that is over has brought; withdrawn first if it brought nothing."""
-        engine = self._engine
+    def _end_wait(self, handle: Handle, timeout: float | None) -> None:
+        """Raise what a wait that is over ended with, unless it was a grant."""
+        engine, name = self._engine, handle.role
         with engine.lock:
-            hold = self._table.withdraw(wait)
-            because = "" if hold else obstacle(engine.node, wait.role)
-        if hold is not None:
-            return hold
-        if wait.refused is not None:
-            raise wait.refused
-        if wait.signal.is_set() or engine.left.is_set():
+            if handle.hold is not None:
+                return
+            because = obstacle(engine.node, name)
+        if handle.refused is not None:
+            raise handle.refused
+        if handle.signal.is_set() or engine.left.is_set():
             raise self._closed()
         raise RoleTimeout(
-            f"role {wait.role!r} of group {self.group!r} was not granted to {self.name!r} within "
+            f"role {name!r} of group {self.group!r} was not granted to {self.name!r} within "
             f"{timeout} s: {because}"
         )
 
-    def _cancel_wait(self, wait: Wait) -> None:
-        """Withdraw a wait, and let go of a grant that raced with that."""
+    def _begin_leave(
+        self, *, keep_rank: bool = False, ends_by: type[BaseException] | None = None
+    ) -> Engine | None:
+        """Have the group left; the engine to wait for, None where there is nothing to wait for.
+
+        A `with` that ends by Ctrl-C or sys.exit() waits for handles for a bounded time only: the
+        traceback keeps the frames that it passed through, and they may keep handles.
+        """
         engine = self._opened
-        if engine is None or engine.forked:
-            return
-        with engine.lock:
-            hold = self._table.withdraw(wait)
-            must_tell = hold is not None and self._table.release(hold)
-        if must_tell:
-            engine.nudge()
+        if engine is None or engine.forked or engine.left.is_set():
+            return None
+        engine.refuse_own_thread("leave()")
+        ends_process = ends_by is not None and issubclass(ends_by, KeyboardInterrupt | SystemExit)
+        within = self._settings.leave_timeout if ends_process else engine.release_within()
+        engine.post(ev.LeaveAsked(keep_rank, within))
+        return engine
+
+    def _supervised(self, name: str) -> Callable[[F], F]:
+        """What both faces' `on_role` do."""
+        check_name("role", name)
+
+        def decorate(function: F) -> F:
+            supervisor = self._supervisor_class(self, name, function)
+            self._supervisors.append(supervisor)
+            if self._opened is not None and self._opened.joined.is_set():
+                supervisor.start()
+            return function
+
+        return decorate
 
     def __reduce__(self) -> NoReturn:
         raise UsageError("a Rink cannot be pickled: join in the process that uses it")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.group!r} as {self.name!r}>"
-
-
-def pause_of(rink: BaseRink[Any], name: str, failures: int) -> float | None:
-    """Seconds that `on_role` waits after so many failures in a row; None, until the loss, after 0."""
-    return backoff(failures, f"{rink.name}/{name}", ON_ROLE_PAUSE_S) if failures else None
 
 
 class Subscription:
@@ -357,15 +373,6 @@ def new_versions(engine: Engine, after: int) -> list[Version]:
         after = newest.number - 1
     entries = [found[number] for number in sorted(found) if number > after]
     return [entry.version for entry in entries if entry.version is not None]
-
-
-def ends_process(kind: type[BaseException] | None) -> bool:
-    """Whether a `with` ends by Ctrl-C or sys.exit().
-
-    Such an exception may come between any two steps, also where a handle has been counted and
-    nobody has it yet: waiting for its release without a bound could be for ever.
-    """
-    return kind is not None and issubclass(kind, KeyboardInterrupt | SystemExit)
 
 
 class _Warned:

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import logging
 import queue
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rink.core import events as ev
-from rink.core.holds import Hold
+from rink.core.holds import Handle
 from rink.core.keys import check_name
 from rink.core.values import Version
 from rink.engine.engine import Engine
-from rink.errors import ClosedError, RinkError
-from rink.face import (
-    REPORT_EVERY_S,
-    SUPERVISOR_JOIN_S,
-    BaseRink,
-    Subscription,
-    ends_process,
-    new_versions,
-    pause_of,
-    warn_in_event_loop,
-)
+from rink.engine.signals import Signal
+from rink.errors import ClosedError
+from rink.face import REPORT_EVERY_S, BaseRink, Subscription, new_versions, warn_in_event_loop
+from rink.on_role import ThreadSupervisor
 from rink.roles import Change, Role
 from rink.tracker import Tracker
 
@@ -33,9 +25,10 @@ log = logging.getLogger("rink")
 F = TypeVar("F", bound=Callable[[Role], Any])
 
 
-class Rink(BaseRink[Role]):  # noqa: D101 - documented by its base
+class Rink(BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documented by its base
     __doc__ = BaseRink.__doc__
     _role_class = Role
+    _supervisor_class = ThreadSupervisor
 
     # ── join and leave ───────────────────────────────────────────────────────────────────────
 
@@ -55,8 +48,6 @@ class Rink(BaseRink[Role]):  # noqa: D101 - documented by its base
             engine.post(ev.LeaveAsked(release_within=0.0))
             raise
         self._joined(engine)
-        for supervisor in self._supervisors:
-            supervisor.start()
         return self
 
     def leave(self, keep_rank: bool = False) -> None:
@@ -69,15 +60,12 @@ class Rink(BaseRink[Role]):  # noqa: D101 - documented by its base
             keep_rank: be simply gone, for a planned restart under the same name within
                 `leave_delay`: the rank stays, and nothing moves.
         """
-        engine = self._opened
-        if engine is None or engine.forked or engine.left.is_set():
-            return
-        engine.refuse_own_thread("leave()")
         warn_in_event_loop("Rink.leave()")
-        self._leave(engine, keep_rank, engine.release_within())
+        self._end_leave(self._begin_leave(keep_rank=keep_rank))
 
-    def _leave(self, engine: Engine, keep_rank: bool, release_within: float | None) -> None:
-        engine.post(ev.LeaveAsked(keep_rank, release_within))
+    def _end_leave(self, engine: Engine | None) -> None:
+        if engine is None:
+            return
         while not engine.left.wait(REPORT_EVERY_S):
             log.warning("rink: %s", self._still_leaving())
         if not any(supervisor.is_here() for supervisor in self._supervisors):
@@ -93,11 +81,8 @@ class Rink(BaseRink[Role]):  # noqa: D101 - documented by its base
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        engine = self._opened
-        if ends_process(kind) and engine is not None and not engine.forked:
-            self._leave(engine, False, self._settings.leave_timeout)
-        else:
-            self.leave()
+        warn_in_event_loop("Rink.leave()")
+        self._end_leave(self._begin_leave(ends_by=kind))
 
     # ── roles ────────────────────────────────────────────────────────────────────────────────
 
@@ -116,15 +101,17 @@ class Rink(BaseRink[Role]):  # noqa: D101 - documented by its base
         engine = self._ready(name)
         engine.refuse_own_thread("await_role()")
         warn_in_event_loop("Rink.await_role()")
-        wait = self._begin_wait(name, timeout)
-        if isinstance(wait, Hold):
-            return Role(engine, wait)
+        signal = Signal(engine.clock)
+        handle = Handle(name, signal)
+        role = Role(engine, handle)
         try:
-            wait.signal.wait(timeout)
-        except BaseException:
-            self._cancel_wait(wait)
+            if not self._begin_wait(handle, timeout):
+                signal.wait(timeout)
+                self._end_wait(handle, timeout)
+        except BaseException:  # Ctrl-C, at any time: withdraw, or let go of what was granted
+            role.release()
             raise
-        return Role(engine, self._end_wait(wait, timeout))
+        return role
 
     def roles(self, names: Iterable[str]) -> RoleSet:
         """Return a context manager that holds whichever of the roles are mine, as that changes."""
@@ -137,21 +124,7 @@ class Rink(BaseRink[Role]):  # noqa: D101 - documented by its base
         loss, and after an error, with backoff. If it returns while the role is held, the role is
         kept, and it runs again with the next grant. May be used before or after `join`.
         """
-        check_name("role", name)
-
-        def decorate(function: F) -> F:
-            supervisor = _Supervisor(self, name, function)
-            self._supervisors.append(supervisor)
-            if self._opened is not None and self._opened.joined.is_set():
-                supervisor.start()
-            return function
-
-        return decorate
-
-    @property
-    def _supervisors(self) -> list[_Supervisor]:
-        found: list[_Supervisor] = self.__dict__.setdefault("_supervised", [])
-        return found
+        return self._supervised(name)
 
     # ── the group ────────────────────────────────────────────────────────────────────────────
 
@@ -212,8 +185,12 @@ class RoleSet:
     def __enter__(self) -> Self:
         self._engine = self._rink._engine  # noqa: SLF001 - a part of the same face
         self._tracker = Tracker(self._engine, Role, self._names, self._changes.put)
-        self._tracker.start()
-        self._engine.enter_body()
+        try:
+            self._tracker.start()
+            self._engine.enter_body()
+        except BaseException:  # Ctrl-C: nothing may go on being wanted
+            self._tracker.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -235,53 +212,3 @@ class RoleSet:
             self._changes.put(None)  # for whoever iterates after the end
         finally:
             self._tracker.follow(False)
-
-
-class _Supervisor:
-    """Runs one `on_role` function: a thread that waits for the role and calls it."""
-
-    def __init__(self, rink: Rink, name: str, function: Callable[[Role], Any]) -> None:
-        self._rink = rink
-        self._name = name
-        self._function = function
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        """Start, once: a function may be decorated while the group is being joined."""
-        with self._lock:
-            if self._thread is None:
-                name = f"rink-role-{self._name}"
-                self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-                self._thread.start()
-
-    def is_here(self) -> bool:
-        """Whether this very thread is the function's."""
-        return threading.current_thread() is self._thread
-
-    def join(self) -> None:
-        """Wait for the end; every role has been released or given up, so it comes or it does not."""
-        if self._thread is not None:
-            self._thread.join(SUPERVISOR_JOIN_S)
-            if self._thread.is_alive():
-                log.error("rink: on_role(%r) still runs after the group was left", self._name)
-
-    def _run(self) -> None:
-        failures = 0
-        try:
-            while True:
-                with self._rink.await_role(self._name) as role:
-                    failures = 0 if self._call(role) else failures + 1
-                    role.lost.wait(pause_of(self._rink, self._name, failures))
-        except ClosedError:
-            pass
-        except RinkError:
-            log.exception("rink: on_role(%r) ends", self._name)
-
-    def _call(self, role: Role) -> bool:
-        try:
-            self._function(role)
-        except BaseException:  # sys.exit() here must not leave the role without its function
-            log.exception("rink: on_role(%r): %r raised", self._name, self._function)
-            return False
-        return True

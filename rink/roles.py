@@ -8,7 +8,7 @@ from typing import NoReturn, Self
 
 import attrs
 
-from rink.core.holds import Hold
+from rink.core.holds import Handle, Hold
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import ForkedProcessError, RoleLost, UsageError
@@ -22,17 +22,24 @@ class BaseRole:
     warning: keep it in a `with`, or use `owns(name)` for a bare check.
     """
 
-    __slots__ = ("__weakref__", "_engine", "_hold", "_released")
+    __slots__ = ("__weakref__", "_engine", "_handle", "_is_done", "_released")
 
-    def __init__(self, engine: Engine, hold: Hold) -> None:
+    def __init__(self, engine: Engine, handle: Handle) -> None:
         self._engine = engine
-        self._hold = hold
-        self._released = False
+        self._handle = handle
+        self._released = False  # is_held is False from here
+        self._is_done = False  # nothing is left for the garbage collector to do
 
     @property
     def name(self) -> str:
         """The role's name."""
-        return self._hold.role
+        return self._handle.role
+
+    @property
+    def _hold(self) -> Hold:
+        hold = self._handle.hold
+        assert hold is not None, "users are given granted roles only"
+        return hold
 
     @property
     def token(self) -> int:
@@ -67,24 +74,29 @@ class BaseRole:
     def release(self) -> None:
         """Let go of this handle; releasing twice does nothing, and so does a forked child."""
         engine = self._engine
-        if engine.forked:
+        if self._is_done or engine.forked:
             return
-        with engine.lock:
-            if self._released:
-                return
-            self._released = True
-            must_tell = engine.table.release(self._hold)
-        if must_tell:
-            engine.nudge()
+        # A signal handler may raise between any two of these: what is left, __del__ has done.
+        self._released = True
+        if engine.is_interrupted():
+            engine.drop(self._handle)
+        else:
+            with engine.lock:
+                must_tell = engine.table.release(self._handle)
+            if must_tell:
+                engine.nudge()
+        self._is_done = True
 
     def _signal(self) -> Signal:
         """The signal that all handles of this grant share, made when it is first asked for."""
         self._refuse_fork()
+        self._engine.refuse_interrupted("role.lost")
+        hold = self._hold
         with self._engine.lock:
-            if self._hold.signal is None:
-                self._hold.signal = Signal(self._engine.clock)
-            is_lost = self._hold.lost_at is not None
-            signal: Signal = self._hold.signal
+            if hold.signal is None:
+                hold.signal = Signal(self._engine.clock)
+            is_lost = hold.lost_at is not None
+            signal: Signal = hold.signal
         if is_lost:
             signal.set()
         return signal
@@ -103,11 +115,11 @@ class BaseRole:
         raise UsageError(f"role {self.name!r} cannot be pickled: send its name and token instead")
 
     def __del__(self) -> None:
-        if getattr(self, "_released", True) or self._engine.forked:
+        if getattr(self, "_is_done", True) or self._engine.forked:
             return  # released; or never wholly made, because a signal handler raised
-        self._released = True
-        self._engine.drop(self._hold)  # only a message: a finalizer may run under any lock
-        _warn_unreleased(self.name)
+        self._engine.drop(self._handle)  # only a message: a finalizer may run under any lock
+        if not self._released and self._handle.hold is not None:
+            _warn_unreleased(self.name)
 
 
 class _Warned:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Generic, TypeVar
 
-from rink.core.holds import Wait
+from rink.core.holds import Handle
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.roles import BaseRole, Change
@@ -35,7 +35,7 @@ class Tracker(Generic[R]):
         self._role_class = role_class
         self._tell = tell
         self._names = dict.fromkeys(names)
-        self._waits: dict[str, Wait] = {}
+        self._wanted: dict[str, R] = {}  # not granted yet
         self._lost: dict[str, R] = {}  # not done yet
         self._lock = threading.Lock()
         self._closed = False
@@ -48,12 +48,14 @@ class Tracker(Generic[R]):
         self._engine.left.then(self._end)
 
     def _want(self, names: Iterable[str]) -> None:
-        for name in names:
-            wait = self._waits[name] = Wait(name, Signal(self._engine.clock))
-            wait.signal.then(partial(self._when_granted, wait))
-        with self._engine.lock:
-            for name in names:
-                self._engine.table.want(self._waits[name])
+        engine = self._engine
+        handles = [Handle(name, Signal(engine.clock)) for name in names]
+        for handle in handles:
+            role = self._wanted[handle.role] = self._role_class(engine, handle)
+            handle.signal.then(partial(self._when_granted, role, handle))
+        with engine.lock:
+            for handle in handles:
+                engine.table.want(handle)
 
     def follow(self, iterates: bool) -> None:
         """Say whether somebody is told of each loss and calls `done`; if not, losses are released.
@@ -84,11 +86,8 @@ class Tracker(Generic[R]):
             return
         with self._lock:
             self._closed = True
-            with self._engine.lock:
-                for wait in self._waits.values():
-                    self._engine.table.withdraw(wait)
-            roles = [*self.held.values(), *self._lost.values()]
-            self.held, self._lost = {}, {}
+            roles = [*self._wanted.values(), *self.held.values(), *self._lost.values()]
+            self._wanted, self.held, self._lost = {}, {}, {}
         for role in roles:
             role.release()
         self._engine.left.forget(self._end)
@@ -96,17 +95,14 @@ class Tracker(Generic[R]):
     def _end(self) -> None:
         self._tell(None)
 
-    def _when_granted(self, wait: Wait) -> None:
-        if wait.hold is None:
-            return  # the group was left
-        role = self._role_class(self._engine, wait.hold)
+    def _when_granted(self, role: R, handle: Handle) -> None:
+        if handle.hold is None:
+            return  # the group was left, or nobody can be granted this role
         with self._lock:
-            closed = self._closed
-            if not closed:
-                self.held[role.name] = role
-        if closed:
-            role.release()  # it was granted while nobody wanted it any more
-            return
+            if self._closed:
+                return  # close() has let go of it
+            del self._wanted[role.name]
+            self.held[role.name] = role
         self._tell(Change(role, gained=True))
         role._signal().then(partial(self._when_lost, role))  # noqa: SLF001 - a friend of the handle
 

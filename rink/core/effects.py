@@ -6,7 +6,7 @@ import enum
 
 import attrs
 
-from rink.core.holds import Hold, Wait
+from rink.core.holds import Handle, Hold
 from rink.core.values import Record, Version
 
 
@@ -96,16 +96,16 @@ class Lose:
 
 @attrs.frozen
 class Grant:
-    """A waiter got its role."""
+    """A handle that waited got its role: set its signal."""
 
-    wait: Wait
+    handle: Handle
 
 
 @attrs.frozen
 class Refuse:
-    """A waiter waits in vain: its `refused` says why."""
+    """A handle waits in vain, and its `refused` says why: set its signal."""
 
-    wait: Wait
+    handle: Handle
 
 
 @attrs.frozen

@@ -21,6 +21,23 @@ from rink.core.values import Share
 
 
 @attrs.define(eq=False)
+class Handle:
+    """One user's part in a role: it waits for a grant, has one in `hold`, or has let go of it.
+
+    It exists before anything is counted for it, so that letting go of it undoes whatever was done,
+    however little that was: a signal handler may raise between any two steps on a user's thread.
+
+    `signal` is whatever the face wants set when a wait is over; the core only carries it. `refused`
+    says why nobody can ever be granted the role.
+    """
+
+    role: str
+    signal: Any = None
+    hold: Hold | None = None
+    refused: Exception | None = None
+
+
+@attrs.define(eq=False)
 class Hold:
     """One grant of one role, shared by all its handles in this process.
 
@@ -31,25 +48,12 @@ class Hold:
     token: int
     version: int
     share: Share
-    handles: int = 1
+    handles: set[Handle] = attrs.field(factory=set)
     lost_at: float | None = None
     lost_because: str = ""
     given_up: bool = False
     reported: bool = False
     signal: Any = None
-
-
-@attrs.define(eq=False)
-class Wait:
-    """Somebody waits for a role; `hold` is set when it is granted, with a handle counted.
-
-    `refused` is set instead where nobody can ever be granted it.
-    """
-
-    role: str
-    signal: Any = None
-    hold: Hold | None = None
-    refused: Exception | None = None
 
 
 @attrs.define(eq=False)
@@ -60,46 +64,64 @@ class Table:
     deadline: float = float("-inf")
     held: dict[str, Hold] = attrs.field(factory=dict)
     lost: dict[str, Hold] = attrs.field(factory=dict)
-    waits: dict[str, list[Wait]] = attrs.field(factory=dict)
+    waits: dict[str, list[Handle]] = attrs.field(factory=dict)
 
-    def take(self, gate: Gate, role: str, now: float) -> Hold | None:
-        """Count one more handle of a role that `gate` says is mine and free, if that still holds.
+    def take(self, gate: Gate, handle: Handle, now: float) -> Hold | None:
+        """Give a handle its role, which `gate` says is mine and free, if that still holds.
 
         The checks of R2 that are left for the lock: the gate is the published one, the clock is
         before the deadline, and no handle of an earlier, lost grant is unreleased.
         """
+        role = handle.role
         if role in self.held:
-            return self.join(role, now)
+            return self.join(handle, now)
         if gate is not self.gate or gate.share is None or now >= self.deadline:
             return None
         if role in self.lost:
             return None
-        hold = self.held[role] = Hold(role, gate.token, gate.version, gate.share)
+        hold = handle.hold = Hold(role, gate.token, gate.version, gate.share, {handle})
+        self.held[role] = hold
         return hold
 
-    def join(self, role: str, now: float) -> Hold | None:
-        """Count one more handle of a role that is held already.
+    def join(self, handle: Handle, now: float) -> Hold | None:
+        """Give a handle its role if that is held already.
 
         This needs no open gate: the claim that covers the first handle covers the second, and is
         not withdrawn before both are released.
         """
-        hold = self.held.get(role)
+        hold = self.held.get(handle.role)
         if hold is None or now >= self.deadline:
             return None
-        hold.handles += 1
+        handle.hold = hold
+        hold.handles.add(handle)
         return hold
 
-    def release(self, hold: Hold) -> bool:
-        """Let go of one handle; true where the engine must hear of it (the role was lost)."""
-        assert hold.handles > 0, f"role {hold.role!r} released more often than it was taken"
-        hold.handles -= 1
+    def release(self, handle: Handle) -> bool:
+        """Let go of a handle, whether it waits, has a hold or has neither; twice does nothing.
+
+        Returns:
+            Whether the engine must hear of it: the role was lost, and this was its last handle.
+        """
+        self._withdraw(handle)
+        hold = handle.hold
+        if hold is None:
+            return False
+        hold.handles.discard(handle)
         if hold.handles:
             return False
-        if hold.lost_at is None:
+        if self.held.get(hold.role) is hold:
             del self.held[hold.role]
-            return False
-        del self.lost[hold.role]
-        return True
+        elif self.lost.get(hold.role) is hold:
+            del self.lost[hold.role]
+            return True
+        return False
+
+    def _withdraw(self, handle: Handle) -> None:
+        waiting = self.waits.get(handle.role)
+        if waiting is not None and handle in waiting:
+            waiting.remove(handle)
+            if not waiting:
+                del self.waits[handle.role]
 
     def lose(self, hold: Hold, now: float, because: str) -> None:
         """Mark a held role as lost."""
@@ -108,35 +130,25 @@ class Table:
         hold.lost_at = now
         hold.lost_because = because
 
-    def want(self, wait: Wait) -> None:
-        """Add a waiter."""
-        self.waits.setdefault(wait.role, []).append(wait)
+    def want(self, handle: Handle) -> None:
+        """Have a handle wait for its role."""
+        self.waits.setdefault(handle.role, []).append(handle)
 
-    def withdraw(self, wait: Wait) -> Hold | None:
-        """Take a waiter back; returns the hold it was granted if that came first."""
-        waiting = self.waits.get(wait.role, [])
-        if wait in waiting:
-            waiting.remove(wait)
-            if not waiting:
-                del self.waits[wait.role]
-        return wait.hold
-
-    def grant(self, role: str, now: float) -> list[Wait]:
-        """Give a role of the open gate to everyone here who waits for it."""
-        hold = self.take(self.gate, role, now)
-        if hold is None:
+    def grant(self, role: str, now: float) -> list[Handle]:
+        """Give a role of the open gate to every handle here that waits for it."""
+        waiting = self.waits.get(role, [])
+        if not waiting or self.take(self.gate, waiting[0], now) is None:
             return []
-        waiting = self.waits.pop(role)
-        hold.handles += len(waiting) - 1
-        for wait in waiting:
-            wait.hold = hold
+        for handle in waiting[1:]:
+            self.join(handle, now)
+        del self.waits[role]
         return waiting
 
-    def refuse(self, role: str, error: Exception) -> list[Wait]:
+    def refuse(self, role: str, error: Exception) -> list[Handle]:
         """End every wait for a role that has no rank."""
         waiting = self.waits.pop(role)
-        for wait in waiting:
-            wait.refused = error
+        for handle in waiting:
+            handle.refused = error
         return waiting
 
     @property

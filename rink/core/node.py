@@ -393,11 +393,11 @@ class Node:
             if (
                 failed := self.placement.failure(role, gate.share.scheme, gate.share.size)
             ) is not None:
-                for wait in self.table.refuse(role, failed):
-                    self.out.do(do.Refuse(wait))
+                for handle in self.table.refuse(role, failed):
+                    self.out.do(do.Refuse(handle))
             elif self._has(gate.share, role) and not gate.obstacle(role, self.placement):
-                for wait in self.table.grant(role, now):
-                    self.out.do(do.Grant(wait))
+                for handle in self.table.grant(role, now):
+                    self.out.do(do.Grant(handle))
 
     # ── for everybody ────────────────────────────────────────────────────────────────────────
 

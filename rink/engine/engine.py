@@ -30,7 +30,7 @@ from rink.core import events as ev
 from rink.core.claims import closed
 from rink.core.effects import Effect
 from rink.core.events import Event
-from rink.core.holds import Hold
+from rink.core.holds import Handle, Hold
 from rink.core.keys import Keys
 from rink.core.node import MemberSettings, Node
 from rink.engine.callbacks import Callbacks
@@ -69,7 +69,7 @@ class _Stop:
     """Ends the thread at once, whatever state the member is in."""
 
 
-_Message = Event | Hold | _Tick | _Stop
+_Message = Event | Handle | _Tick | _Stop
 
 
 class Engine:
@@ -89,7 +89,7 @@ class Engine:
     ) -> None:
         self.node = Node(settings)
         self.table = self.node.table
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # its owner can be asked for: see is_interrupted()
         self.clock = clock
         self.group = group
         self.joined = Signal(clock)
@@ -121,9 +121,9 @@ class Engine:
         """Tell the engine something."""
         self._mailbox.put(event)
 
-    def drop(self, hold: Hold) -> None:
-        """Release one handle of a hold, from a finalizer: nothing is locked here."""
-        self._mailbox.put(hold)
+    def drop(self, handle: Handle) -> None:
+        """Let go of a handle by message, where nothing may be locked: from a finalizer, say."""
+        self._mailbox.put(handle)
 
     def stop(self) -> None:
         """End the thread without leaving: the lease runs out by itself."""
@@ -148,14 +148,28 @@ class Engine:
 
     def refuse_own_thread(self, what: str) -> None:
         """Raise where a call that blocks would wait for the very thread it is made on."""
+        self.refuse_interrupted(what)
         if self.callbacks.is_here() or threading.current_thread() is self._thread:
             raise WrongThreadError(
                 f"{what} blocks and was called from a callback of group {self.group!r}: it would "
                 "wait for itself. Do it on a thread of your own"
             )
 
+    def is_interrupted(self) -> bool:
+        """Whether this thread holds the lock already: a signal handler runs in the midst of a call."""
+        return self.lock._is_owned()  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001
+
+    def refuse_interrupted(self, what: str) -> None:
+        """Raise where a signal handler would find what it interrupted half done, or wait for it."""
+        if self.is_interrupted():
+            raise WrongThreadError(
+                f"{what}: a signal handler called it in the midst of another call of group "
+                f"{self.group!r}. In a handler set an event, or raise SystemExit, and leave there"
+            )
+
     def enter_body(self) -> None:
         """Note that the caller is inside a role's own body."""
+        self.refuse_interrupted("with role")
         with self.lock:
             self._bodies[_caller()] += 1
 
@@ -241,7 +255,7 @@ class Engine:
             match message:
                 case _Tick():
                     self._ticks_answered += 1
-                case Hold():
+                case Handle():
                     with self.lock:
                         self.table.release(message)
                     events.append(ev.Nudged())
@@ -278,8 +292,8 @@ class Engine:
                 if not missing:
                     gate = self.table.gate
                     effects = self.node.step(self.clock.now(), events)
-                    waits = [effect.wait for effect in effects if isinstance(effect, do.Grant)]
-                    self.tell_granted(wait.hold for wait in waits)
+                    granted = [one.handle for one in effects if isinstance(one, do.Grant)]
+                    self.tell_granted(handle.hold for handle in granted)
                     changed = bool(effects or events) or gate is not self.table.gate
                     break
                 if (
@@ -300,10 +314,10 @@ class Engine:
     def _end_waits(self) -> None:
         """Nothing will be granted any more: wake whoever waits, with nothing in hand."""
         with self.lock:
-            waits = [wait for waiting in self.table.waits.values() for wait in waiting]
+            handles = [handle for waiting in self.table.waits.values() for handle in waiting]
             self.table.waits.clear()
-        for wait in waits:
-            wait.signal.set()
+        for handle in handles:
+            handle.signal.set()
 
     def _tell_subscribers(self) -> None:
         with self.lock:
@@ -348,8 +362,8 @@ class Engine:
                     if signal is not None:
                         signal.set()
                     self.callbacks.post(self._listeners.on_role_change, hold.role, False)
-                case do.Grant(wait=wait) | do.Refuse(wait=wait):
-                    wait.signal.set()
+                case do.Grant(handle=handle) | do.Refuse(handle=handle):
+                    handle.signal.set()
                 case do.KeepLease(lease=lease, ttl=ttl):
                     self._lessor.keep(self, lease, ttl)
                 case do.DropLease(lease=lease):

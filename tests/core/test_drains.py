@@ -67,7 +67,7 @@ def test_releases_are_written_together(world):
     world.sleep(0.1)
     before = len(member.made(do.WriteRecord))
     for hold in holds:
-        member.node.table.release(hold)
+        member.node.table.release(*hold.handles)
     world.step(member, [])
     world.run()
     assert len(member.made(do.WriteRecord)) == before + 1

@@ -240,7 +240,7 @@ def test_roles_let_go_at_once_cost_one_write_and_slow_ones_two(world):
     assert set(record.draining) == {r for r in ROLES if RANK(r, "jump", 2) == 1}
     table = world.node("a").table
     for hold in list(table.lost.values()):
-        table.release(hold)
+        table.release(*hold.handles)
     world.tell("a", ev.Nudged())
     assert len(member.made(do.WriteRecord)) == writes + 2
     assert world.record("a").draining == ()

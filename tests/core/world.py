@@ -18,7 +18,7 @@ from small_etcd import KEYS, Etcd, unanswered
 
 from rink.core import effects as do
 from rink.core import events as ev
-from rink.core.holds import Hold, Wait
+from rink.core.holds import Handle, Hold
 from rink.core.machines import Life
 from rink.core.node import MemberSettings, Node
 from rink.core.placement import Placement
@@ -102,32 +102,34 @@ class World:
     def node(self, name: str) -> Node:
         return self.members[name].node
 
-    def want(self, name: str, role: str) -> Wait:
+    def want(self, name: str, role: str) -> Handle:
         """`await_role`, without the waiting."""
         member = self.members[name]
-        wait = Wait(role)
-        member.node.table.want(wait)
+        handle = Handle(role)
+        member.node.table.want(handle)
         self.step(member, [ev.Nudged()])
         self.run()
-        return wait
+        return handle
 
     def get(self, name: str, role: str) -> Hold | None:
         """`get_role`."""
         member, node = self.members[name], self.node(name)
-        hold = node.table.join(role, self.now)
+        handle = Handle(role)
+        hold = node.table.join(handle, self.now)
         gate = node.table.gate
         if (
             hold is None
             and gate.is_mine(role, node.placement)
             and not gate.obstacle(role, node.placement)
-            and (hold := node.table.take(gate, role, self.now))
+            and (hold := node.table.take(gate, handle, self.now))
         ):
             self._granted(member, hold)
         return hold
 
     def release(self, name: str, hold: Hold) -> None:
+        """Let go of one handle of a hold."""
         member = self.members[name]
-        if member.node.table.release(hold):
+        if member.node.table.release(next(iter(hold.handles))):
             self.step(member, [ev.Nudged()])
         self.run()
 
@@ -271,7 +273,7 @@ class World:
                 case do.JoinFailed():
                     member.failed = effect.error
                 case do.Grant():
-                    self._granted(member, effect.wait.hold)
+                    self._granted(member, effect.handle.hold)
                 case do.Left():
                     member.left = True
                     self.unrenewed.append(member.node.tenure.lease)
@@ -292,7 +294,7 @@ class World:
             for effect in effects:
                 if isinstance(effect, do.Lose):
                     while effect.hold.handles:
-                        member.node.table.release(effect.hold)
+                        member.node.table.release(next(iter(effect.hold.handles)))
                     self.step(member, [ev.Nudged()])
 
     # ── what must always hold ────────────────────────────────────────────────────────────────

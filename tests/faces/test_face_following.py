@@ -68,7 +68,7 @@ def test_a_role_set_may_be_iterated_late(world, apart):
         assert [changes.take(1).pop() for _ in range(2)] == [(goes, True), (goes, False)]
         b.leave()
         assert changes.take(1) == {(goes, True)}
-        assert [hold.handles for hold in engine_of(a).table.held.values()] == [1]
+        assert [len(hold.handles) for hold in engine_of(a).table.held.values()] == [1]
     changes.done.result(LONG_S)
     assert (a.status().held, a.status().waiting_for) == ({}, {})
 

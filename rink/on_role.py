@@ -1,0 +1,142 @@
+"""What `on_role` does: runs a user's function whenever a role is held, on a thread or in a task."""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from rink.core.backoff import backoff
+from rink.errors import ClosedError, RinkError
+
+log = logging.getLogger("rink")
+
+JOIN_S = 1.0
+"""How long a leave waits for each function to end, once every role has been let go."""
+
+LONGEST_PAUSE_S = 30.0
+"""How long it is waited at most before a function is called again that keeps raising."""
+
+RAISED = "rink: on_role(%r): %r raised"
+ENDS = "rink: on_role(%r) ends"
+
+
+class Supervisor(abc.ABC):
+    """Runs one function: waits for its role, calls it, and again after a loss or an error.
+
+    Args:
+        rink: the face's Rink, whose `await_role` is used.
+        name: the role's name.
+        function: the user's.
+    """
+
+    def __init__(self, rink: Any, name: str, function: Callable[[Any], Any]) -> None:
+        self._rink = rink
+        self._name = name
+        self._function = function
+
+    @abc.abstractmethod
+    def start(self) -> None:
+        """Start, once: a function may be decorated while the group is being joined."""
+
+    def _pause(self, failures: int) -> float | None:
+        """Seconds to wait after so many failures in a row; None, until the loss, after 0."""
+        if not failures:
+            return None
+        return backoff(failures, f"{self._rink.name}/{self._name}", LONGEST_PAUSE_S)
+
+    def _tell_still_runs(self) -> None:
+        log.error("rink: on_role(%r) still runs after the group was left", self._name)
+
+
+class ThreadSupervisor(Supervisor):
+    """Runs the function on a thread of its own."""
+
+    def __init__(self, rink: Any, name: str, function: Callable[[Any], Any]) -> None:
+        super().__init__(rink, name, function)
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread, once."""
+        with self._lock:
+            if self._thread is None:
+                name = f"rink-role-{self._name}"
+                self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+                self._thread.start()
+
+    def is_here(self) -> bool:
+        """Whether this very thread is the function's."""
+        return threading.current_thread() is self._thread
+
+    def join(self) -> None:
+        """Wait for the end; every role has been released or given up, so it comes or it does not."""
+        if self._thread is not None:
+            self._thread.join(JOIN_S)
+            if self._thread.is_alive():
+                self._tell_still_runs()
+
+    def _run(self) -> None:
+        failures = 0
+        try:
+            while True:
+                with self._rink.await_role(self._name) as role:
+                    failures = 0 if self._call(role) else failures + 1
+                    role.lost.wait(self._pause(failures))
+        except ClosedError:
+            pass
+        except RinkError:
+            log.exception(ENDS, self._name)
+
+    def _call(self, role: Any) -> bool:
+        try:
+            self._function(role)
+        except BaseException:  # sys.exit() here must not leave the role without its function
+            log.exception(RAISED, self._name, self._function)
+            return False
+        return True
+
+
+class TaskSupervisor(Supervisor):
+    """Runs the coroutine function in a task of its own."""
+
+    def __init__(self, rink: Any, name: str, function: Callable[[Any], Any]) -> None:
+        super().__init__(rink, name, function)
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start the task, once, in the running loop."""
+        if self._task is None:
+            loop = asyncio.get_running_loop()
+            self._task = loop.create_task(self._run(), name=f"rink-{self._name}")
+
+    async def end(self) -> None:
+        """Wait for the end; every role has been released or given up, so it comes or it does not."""
+        if self._task is None or self._task is asyncio.current_task():
+            return
+        _, running = await asyncio.wait({self._task}, timeout=JOIN_S)
+        if running:
+            self._tell_still_runs()
+
+    async def _run(self) -> None:
+        failures = 0
+        try:
+            while True:
+                async with self._rink.await_role(self._name) as role:
+                    failures = 0 if await self._call(role) else failures + 1
+                    await role.lost.wait(self._pause(failures))
+        except ClosedError:
+            pass
+        except RinkError:
+            log.exception(ENDS, self._name)
+
+    async def _call(self, role: Any) -> bool:
+        try:
+            await self._function(role)
+        except Exception:
+            log.exception(RAISED, self._name, self._function)
+            return False
+        return True
