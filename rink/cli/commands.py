@@ -137,10 +137,11 @@ def watch(group: str, as_json: bool, wait: bool, target: Target) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="Where the data lies and stays; without it the data goes with the server.",
 )
-def dev(port: int | None, data_dir: Path | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Say where it runs as one line of JSON.")
+def dev(port: int | None, data_dir: Path | None, as_json: bool) -> None:
     """Run an etcd on this machine until Ctrl-C: for development, never for production."""
     with until_ended():
-        development.run(port, data_dir)
+        development.run(port, data_dir, as_json=as_json)
 
 
 def _write(value: Any) -> None:

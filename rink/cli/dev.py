@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import threading
 from pathlib import Path
@@ -11,6 +12,7 @@ import click
 
 from rink.cli.options import without_test_etcd
 from rink.errors import ConfigError, EtcdUnavailable
+from rink.etcd.client import Client
 
 PORT = 2379
 """Where a Session looks if nothing is set, so that nothing has to be."""
@@ -18,7 +20,7 @@ PORT = 2379
 LOOK_EVERY_S = 0.5
 
 
-def run(port: int | None, data_dir: Path | None) -> None:
+def run(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
     """Run etcd until the caller is interrupted.
 
     Raises:
@@ -42,21 +44,39 @@ def run(port: int | None, data_dir: Path | None) -> None:
         except OSError as error:
             raise ConfigError(f"{error.filename or data_dir}: {error.strerror}") from error
         stack.callback(node.stop)  # in order, as the data may be wanted again
-        _greet(url, data_dir)
+        version = version_of(url)
+        if as_json:
+            _tell(url, version, data_dir)
+        else:
+            _greet(url, version, data_dir)
         never = threading.Event()
         while not never.wait(LOOK_EVERY_S):
             if not node.is_running:
                 raise EtcdUnavailable(f"etcd has ended by itself; it said:\n{node.log_tail()}")
 
 
-def _greet(url: str, data_dir: Path | None) -> None:
+def version_of(url: str) -> str:
+    """Ask a server for its version."""
+    client = Client([url])
+    try:
+        return client.version()
+    finally:
+        client.close()
+
+
+def _tell(url: str, version: str, data_dir: Path | None) -> None:
+    kept = str(data_dir) if data_dir else None
+    click.echo(json.dumps({"endpoint": url, "version": version, "data_dir": kept}))  # it flushes
+
+
+def _greet(url: str, version: str, data_dir: Path | None) -> None:
     data = (
         f"Its data lies in {data_dir} and stays there."
         if data_dir
         else "Its data goes when it ends; --data-dir keeps it."
     )
     click.echo(
-        f"etcd runs at {url}, for development only: one server, no password, no TLS.\n"
+        f"etcd {version} runs at {url}, for development only: one server, no password, no TLS.\n"
         f"{data} Ctrl-C ends it. In another terminal:\n\n"
         f"    export RINK_ETCD={url}\n"
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 
@@ -38,6 +39,7 @@ def server(monkeypatch):
 
     server = Server()
     monkeypatch.setattr(rink.testing, "local_etcd", server)
+    monkeypatch.setattr("rink.cli.dev.version_of", lambda _: "3.5.1")
     monkeypatch.setattr("rink.cli.dev.LOOK_EVERY_S", 0.0)
     return server
 
@@ -55,7 +57,7 @@ def test_it_says_where_it_runs_what_to_copy_and_what_it_is_for(server, run):
     assert result.exit_code == 0
     (copied,) = [line for line in result.stdout.splitlines() if line.startswith("    export ")]
     url = copied.removeprefix("    export RINK_ETCD=")
-    assert f"etcd runs at {url}," in result.stdout
+    assert f"etcd 3.5.1 runs at {url}," in result.stdout
     assert "for development only" in result.stdout
     assert f"--listen-client-urls={url}" in server.asked["extra_args"]
     assert server.stopped
@@ -66,6 +68,17 @@ def test_data_is_kept_and_synced_only_where_a_folder_is_given(server, run, tmp_p
     assert (server.asked["data_dir"], server.asked["fsync"]) == (None, False)
     assert f"{tmp_path} and stays" in run("dev", "--port", "0", "--data-dir", str(tmp_path)).stdout
     assert (server.asked["data_dir"], server.asked["fsync"]) == (tmp_path, True)
+
+
+def test_json_is_one_line_with_all_that_a_program_needs_to_know(server, run, tmp_path):
+    result = run("dev", "--port", "0", "--json")
+    assert (result.exit_code, result.stdout.count("\n")) == (0, 1)
+    said = json.loads(result.stdout)
+    assert f"--listen-client-urls={said['endpoint']}" in server.asked["extra_args"]
+    assert said == {"endpoint": said["endpoint"], "version": "3.5.1", "data_dir": None}
+    kept = run("dev", "--port", "0", "--json", "--data-dir", str(tmp_path))
+    assert json.loads(kept.stdout)["data_dir"] == str(tmp_path)
+    assert server.stopped
 
 
 def test_a_server_given_to_the_tests_is_not_taken_for_our_own(server, run, monkeypatch):
