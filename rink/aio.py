@@ -18,17 +18,46 @@ from typing import Any, Self, TypeVar
 from rink.core import events as ev
 from rink.core.holds import Handle
 from rink.core.keys import check_name
+from rink.core.schemes import SchemeFailed, UnknownScheme, rank_of
+from rink.core.schemes import register as register_scheme
 from rink.core.values import Version
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
-from rink.errors import ClosedError
+from rink.errors import (
+    ClosedError,
+    ConfigError,
+    EtcdAuth,
+    EtcdClusterChanged,
+    EtcdCompacted,
+    EtcdError,
+    EtcdTls,
+    EtcdUnavailable,
+    ForkedProcessError,
+    JoinError,
+    MemberNameTaken,
+    RinkError,
+    RoleError,
+    RoleLost,
+    RoleTimeout,
+    StateError,
+    UsageError,
+    WrongThreadError,
+)
 from rink.face import REPORT_EVERY_S, BaseRink, new_versions
 from rink.on_role import TaskSupervisor
 from rink.roles import BaseRole, Change
 from rink.session import BaseSession
+from rink.status import MemberStatus, Status
 from rink.tracker import Tracker
 
-__all__ = ["Change", "Lost", "Rink", "Role", "RoleSet", "Session"]
+# All that `rink` has, so that one import serves; only what waits is of another class here.
+__all__ = [
+    "Change", "ClosedError", "ConfigError", "EtcdAuth", "EtcdClusterChanged", "EtcdCompacted",
+    "EtcdError", "EtcdTls", "EtcdUnavailable", "ForkedProcessError", "JoinError", "Lost",
+    "MemberNameTaken", "MemberStatus", "Rink", "RinkError", "Role", "RoleError", "RoleLost",
+    "RoleSet", "RoleTimeout", "SchemeFailed", "Session", "StateError", "Status", "UnknownScheme",
+    "UsageError", "Version", "WrongThreadError", "rank_of", "register_scheme",
+]  # fmt: skip
 
 log = logging.getLogger("rink")
 

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import rink
+import rink.aio
+
 ROOT = Path(__file__).parents[1]
 
 # Each room with its floor: a room imports itself and what lies on lower floors, so rooms on one
@@ -165,3 +168,21 @@ def test_import_rink_brings_no_optional_package():
     assert "rink" in loaded
     assert sorted({name.split(".")[0] for name in loaded} & set(OPTIONAL)) == []
     assert [name for name in loaded if name.startswith(("rink.testing", "rink.cli"))] == []
+
+
+def test_asyncio_has_every_public_name_and_one_more():
+    """`lost` is awaited there, so it is a class of its own; all else has the blocking name."""
+    assert sorted({*rink.__all__, "Lost"}) == sorted(rink.aio.__all__)
+    assert [name for name in rink.aio.__all__ if not hasattr(rink.aio, name)] == []
+
+
+def test_only_what_waits_differs_between_the_faces():
+    differ = {name for name in rink.__all__ if getattr(rink, name) is not getattr(rink.aio, name)}
+    assert differ == {"Rink", "Role", "RoleSet", "Session"}
+
+
+@pytest.mark.parametrize("face", [rink, rink.aio], ids=lambda face: face.__name__)
+def test_every_error_is_public_on_both_faces(face):
+    errors = {name: kind for name, kind in vars(rink.errors).items() if isinstance(kind, type)}
+    assert errors
+    assert {name: getattr(face, name, None) for name in errors} == errors
