@@ -55,7 +55,7 @@ lint: $(READY) ## style
 	$(VENV)/bin/ruff check .
 
 .PHONY: types
-types: $(READY) ## mypy --strict
+types: $(READY) ## mypy --strict, on the library and on what its users see of it
 	$(VENV)/bin/mypy
 
 .PHONY: docs

@@ -1,0 +1,160 @@
+"""What type checkers see of the public interface: checked by `make types`, and never run.
+
+One `assert_type` for each thing that users hold in their hands, so that no change of an internal
+class turns a type of theirs into `Any`, or into a class that they cannot name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any, assert_type
+
+import rink
+import rink.aio
+import rink.testing
+from rink.engine.signals import Signal
+from rink.etcd.api import Etcd
+
+
+def session() -> None:
+    with rink.Session("http://127.0.0.1:2379", ttl=30, margin=3.5, ca="ca.pem") as one:
+        assert_type(one, rink.Session)
+        assert_type(one.is_live, bool)
+        assert_type(one.ttl, int)
+        assert_type(one.margin, float)
+        assert_type(one.prefix, str)
+        assert_type(one.etcd, Etcd)
+        one.close_within(1.0)
+    rink.Session(["a:2379", "b:2379"], user="u", password="p")
+
+
+def group(one: rink.Session) -> None:
+    def leads(now: bool) -> None: ...
+    def ranked(rank: int | None) -> None: ...
+    def changed(role: str, is_held: bool) -> None: ...
+
+    with rink.Rink(
+        one,
+        "orders",
+        name="a",
+        grace=None,
+        scheme=["balanced:8", "jump"],
+        labels={"zone": "eu-1"},
+        on_leader_change=leads,
+        on_rank_change=ranked,
+        on_role_change=changed,
+    ) as r:
+        assert_type(r, rink.Rink)
+        assert_type(r.group, str)
+        assert_type(r.name, str)
+        assert_type(r.rank, int | None)
+        assert_type(r.size, int)
+        assert_type(r.version, rink.Version | None)
+        assert_type(r.is_leader, bool)
+        assert_type(r.members, tuple[rink.MemberStatus, ...])
+        assert_type(r.session_remaining, float)
+        assert_type(r.status(), rink.Status)
+        assert_type(r.owns("leader"), bool)
+        assert_type(r.owner("leader"), str | None)
+        assert_type(r.wait_settled(1.0), bool)
+        assert_type(r.versions(), Iterator[rink.Version])
+    assert_type(r.join(), rink.Rink)
+    r.leave(keep_rank=True)
+
+
+def roles(r: rink.Rink) -> None:
+    assert_type(r.get_role("leader"), rink.Role | None)
+    with r.await_role("leader", timeout=1) as role:
+        assert_type(role, rink.Role)
+        assert_type(role.name, str)
+        assert_type(role.token, int)
+        assert_type(role.rank, int)
+        assert_type(role.version, int)
+        assert_type(role.is_held, bool)
+        assert_type(role.lost, Signal)
+        assert_type(role.lost.wait(1.0), bool)
+        assert_type(role.lost.is_set(), bool)
+        role.raise_if_lost()
+        role.release()
+    with r.roles(["a", "b"]) as mine:
+        assert_type(mine, rink.RoleSet)
+        assert_type(mine.held, Mapping[str, rink.Role])
+        for change in mine:
+            assert_type(change, rink.Change)
+            assert_type(change.gained, bool)
+            assert_type(change.lost, bool)
+            assert_type(change.role.token, int)
+
+    @r.on_role("poller")
+    def poll(role: rink.Role) -> int:
+        return role.token
+
+    assert_type(poll(role), int)
+
+
+async def on_asyncio() -> None:
+    async with rink.aio.Session() as one, rink.aio.Rink(one, "orders") as r:
+        assert_type(one, rink.aio.Session)
+        assert_type(r, rink.aio.Rink)
+        assert_type(r.get_role("leader"), rink.aio.Role | None)
+        assert_type(await r.await_role("leader"), rink.aio.Role)
+        async with r.await_role("leader", timeout=1) as role:
+            assert_type(role, rink.aio.Role)
+            assert_type(role.lost, rink.aio.Lost)
+            assert_type(await role.lost.wait(), bool)
+            assert_type(role.token, int)
+        async with r.roles(["a", "b"]) as mine:
+            assert_type(mine.held, Mapping[str, rink.aio.Role])
+            async for change in mine:
+                assert_type(change, rink.aio.Change)
+        assert_type(await r.wait_settled(), bool)
+        assert_type(r.versions(), AsyncIterator[rink.aio.Version])
+        assert_type(r.status(), rink.aio.Status)
+
+        @r.on_role("poller")
+        async def poll(role: rink.aio.Role) -> int:
+            return role.token
+
+        assert_type(await poll(role), int)
+        await r.leave()
+        await one.close()
+    assert_type(rink.aio.rank_of("job", 3), int | None)
+
+
+def values(status: rink.Status, member: rink.MemberStatus, version: rink.Version) -> None:
+    assert_type(status.ranks, tuple[str, ...])
+    assert_type(status.held, Mapping[str, int])
+    assert_type(status.waiting_for, Mapping[str, str])
+    assert_type(status.members, tuple[rink.MemberStatus, ...])
+    assert_type(status.next_change_at, str | None)
+    assert_type(member.rank, int | None)
+    assert_type(member.labels, Mapping[str, str])
+    assert_type(version.number, int)
+    assert_type(version.pins, Mapping[str, str])
+    assert_type(version.because, tuple[str, ...])
+
+
+def schemes() -> None:
+    def by_length(role: str, size: int) -> int:
+        return len(role) % size
+
+    assert_type(rink.register_scheme(by_length, "by-length", version=1), str)
+    assert_type(rink.rank_of("job", 3), int | None)
+    assert_type(rink.rank_of("job", 3, "balanced:8"), int | None)
+
+
+def helpers() -> None:
+    with rink.testing.local_etcd() as node:
+        assert_type(node, rink.testing.EtcdNode)
+        assert_type(node.endpoint, str)
+    with rink.testing.etcd_cluster(3) as cluster:
+        assert_type(cluster, rink.testing.EtcdCluster)
+
+
+# A misspelt or misplaced setting is an error where it is written, not at the first join. (Each
+# `type: ignore` is checked, too: one that is not needed is an error.)
+def refused(one: rink.Session, untyped: Any) -> None:
+    rink.Session(untyped, tll=30)  # type: ignore[call-arg]  # no such setting
+    rink.Rink(one, "orders", "a")  # type: ignore[call-arg]  # settings are given by name
+    rink.Rink("orders", one)  # type: ignore[arg-type]  # the session comes first
+    rink.rank_of("job", "3")  # type: ignore[arg-type]  # a size is a number
