@@ -22,9 +22,14 @@
             EtcdClusterChanged           another cluster, or one whose history went back
 
 "Not mine" is None and loss is a signal (`role.lost`): neither is an exception.
+
+An error's text is a whole sentence for people. What code may want to act on stands in attributes,
+given by keyword; "" (or 0, or an empty tuple) where whoever raised it did not know.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 class RinkError(Exception):
@@ -52,7 +57,15 @@ class ClosedError(UsageError):
 
 
 class JoinError(RinkError):
-    """The group could not be joined."""
+    """The group could not be joined.
+
+    Attributes:
+        member: under which name it was tried.
+    """
+
+    def __init__(self, *args: object, member: str = "") -> None:
+        super().__init__(*args)
+        self.member = member
 
 
 class MemberNameTaken(JoinError):  # noqa: N818 - the name is public and fixed
@@ -60,7 +73,19 @@ class MemberNameTaken(JoinError):  # noqa: N818 - the name is public and fixed
 
 
 class RoleError(RinkError):
-    """Something about one role."""
+    """Something about one role.
+
+    Attributes:
+        role: which one.
+        group: in which group.
+        member: the member that asked for it, or had it.
+    """
+
+    def __init__(self, *args: object, role: str = "", group: str = "", member: str = "") -> None:
+        super().__init__(*args)
+        self.role = role
+        self.group = group
+        self.member = member
 
 
 class RoleTimeout(RoleError, TimeoutError):  # noqa: N818 - the name is public and fixed
@@ -68,15 +93,41 @@ class RoleTimeout(RoleError, TimeoutError):  # noqa: N818 - the name is public a
 
 
 class RoleLost(RoleError):  # noqa: N818 - the name is public and fixed
-    """The role is no longer held."""
+    """The role is no longer held.
+
+    Attributes:
+        token: the fencing token that it was held with.
+    """
+
+    def __init__(
+        self, *args: object, role: str = "", group: str = "", member: str = "", token: int = 0
+    ) -> None:
+        super().__init__(*args, role=role, group=group, member=member)
+        self.token = token
 
 
 class StateError(RinkError):
-    """What lies in etcd is not ours or cannot be read; the message names the key."""
+    """What lies in etcd is not ours or cannot be read; the message names the key.
+
+    Attributes:
+        key: the key, or what all keys in question begin with.
+    """
+
+    def __init__(self, *args: object, key: str = "") -> None:
+        super().__init__(*args)
+        self.key = key
 
 
 class EtcdError(RinkError):
-    """A call to etcd that did not succeed; the message names the endpoints."""
+    """A call to etcd that did not succeed; the message names the endpoints.
+
+    Attributes:
+        endpoints: who refused, or did not answer.
+    """
+
+    def __init__(self, *args: object, endpoints: Sequence[str] = ()) -> None:
+        super().__init__(*args)
+        self.endpoints = tuple(endpoints)
 
 
 class EtcdUnavailable(EtcdError):  # noqa: N818 - the name is public and fixed

@@ -179,10 +179,3 @@ def test_asyncio_has_every_public_name_and_one_more():
 def test_only_what_waits_differs_between_the_faces():
     differ = {name for name in rink.__all__ if getattr(rink, name) is not getattr(rink.aio, name)}
     assert differ == {"Rink", "Role", "RoleSet", "Session"}
-
-
-@pytest.mark.parametrize("face", [rink, rink.aio], ids=lambda face: face.__name__)
-def test_every_error_is_public_on_both_faces(face):
-    errors = {name: kind for name, kind in vars(rink.errors).items() if isinstance(kind, type)}
-    assert errors
-    assert {name: getattr(face, name, None) for name in errors} == errors

@@ -52,7 +52,8 @@ def run(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
         never = threading.Event()
         while not never.wait(LOOK_EVERY_S):
             if not node.is_running:
-                raise EtcdUnavailable(f"etcd has ended by itself; it said:\n{node.log_tail()}")
+                text = f"etcd has ended by itself; it said:\n{node.log_tail()}"
+                raise EtcdUnavailable(text, endpoints=[url])
 
 
 def version_of(url: str) -> str:

@@ -48,9 +48,11 @@ class Target:
 
     def unknown(self, group: str) -> StateError:
         """The error of a group that has no keys."""
+        root = self.keys(group).root.decode()
         return StateError(
             f"there is no group {group!r}: the etcd at {self.where} has no key under "
-            f"{self.keys(group).root.decode()!r} (`rink groups` lists those there are)"
+            f"{root!r} (`rink groups` lists those there are)",
+            key=root,
         )
 
 

@@ -134,6 +134,23 @@ def values(status: rink.Status, member: rink.MemberStatus, version: rink.Version
     assert_type(version.because, tuple[str, ...])
 
 
+def errors(r: rink.Rink) -> None:
+    try:
+        r.await_role("leader", timeout=1).raise_if_lost()
+    except rink.RoleTimeout as error:
+        assert_type(error.role, str)
+        assert_type(error.group, str)
+        assert_type(error.member, str)
+    except rink.RoleLost as error:
+        assert_type(error.token, int)
+    except rink.MemberNameTaken as error:
+        assert_type(error.member, str)
+    except rink.EtcdError as error:
+        assert_type(error.endpoints, tuple[str, ...])
+    except rink.StateError as error:
+        assert_type(error.key, str)
+
+
 def schemes() -> None:
     def by_length(role: str, size: int) -> int:
         return len(role) % size
