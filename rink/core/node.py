@@ -26,6 +26,7 @@ from rink.core.chronicle import Chronicle
 from rink.core.claims import Gate, Obstacles, closed
 from rink.core.effects import Effect, Level
 from rink.core.events import Event
+from rink.core.foresight import Foresight, seen
 from rink.core.holds import Hold, Table
 from rink.core.janitor import Janitor
 from rink.core.leader import Leader, is_settled
@@ -36,7 +37,7 @@ from rink.core.placement import Placement
 from rink.core.record import claims_of
 from rink.core.settings import MemberSettings
 from rink.core.tenure import Tenure
-from rink.core.values import Member, Proclaimed, Record, Share, Version
+from rink.core.values import Record, Share, Version
 from rink.core.view import View, shares_of
 from rink.core.writer import Writer
 
@@ -83,21 +84,9 @@ class Node:
         """Whether the group is settled, in this member's view."""
         return self.view.version is not None and is_settled(self.view, self.owned)
 
-    def pairs(self, events: Sequence[Event]) -> set[tuple[str, int]]:
-        """Return each (scheme, size) that stepping with these events may place roles by."""
-        entries: list[object] = [*self.view.members.values(), self.view.newest]
-        for event in events:
-            if isinstance(event, ev.Listed):
-                entries += event.entries
-            elif isinstance(event, ev.Changed):
-                entries += event.changes
-        pairs = {(self.share.scheme, self.share.size)} if self.share else set()
-        for entry in entries:
-            if isinstance(entry, Member) and entry.record is not None:
-                pairs |= {(share.scheme, share.size) for share in entry.record.shares}
-            elif isinstance(entry, Proclaimed) and entry.version is not None:
-                pairs.add((entry.version.scheme, len(entry.version.ranks)))
-        return pairs
+    def foresee(self, events: Sequence[Event]) -> Foresight:
+        """Return what stepping with these events will ask schemes; needs no lock."""
+        return Foresight.of(self.view, self.share, self._followed, events)
 
     # ── what the session's thread brings, under the same lock ────────────────────────────────
 
@@ -137,11 +126,9 @@ class Node:
                 if revision < self.view.revision:
                     because = f"etcd's revision went back from {self.view.revision} to {revision}"
                     self._change_history(because, now)
-                self.view = View.listed(revision, event.entries)
+                self.view = seen(self.view, event)
             case ev.Changed():
-                # A change that no list came before is of a watch that has been given up.
-                if 0 < self.view.revision < event.revision:
-                    self.view = self.view.changed(event.revision, event.changes)
+                self.view = seen(self.view, event)
             case ev.WriteAnswered():
                 if not self.writer.answered(event):
                     self._disown(now, "its record is gone")

@@ -14,7 +14,11 @@ from rink.core import schemes
 from rink.core.schemes import SchemeFailed
 
 REMEMBERED = 1 << 20
-"""How many roles are remembered per (scheme, size) before that memory is begun anew."""
+"""How many roles are remembered per (scheme, size); callers add no more to a memory that is full.
+
+Only the engine begins one anew, by `trim`, between its steps: a role that it has placed for a step
+must not be forgotten in the midst of it, since the step would then call the scheme.
+"""
 
 
 class Placement:
@@ -36,7 +40,7 @@ class Placement:
     def rank(self, role: str, scheme: str, size: int, *, bounded: bool = True) -> int | None:
         """Return the role's rank; None where size is 0, or the scheme unknown here, or failing.
 
-        Unless `bounded`, nothing else is forgotten for it: for roles that must stay placed.
+        Unless `bounded`, it is remembered in any case: for roles that a step will ask for.
         """
         ranks = self.ranks(scheme, size)
         try:
@@ -50,9 +54,8 @@ class Placement:
             rank = schemes.find(scheme).rank(role, size)
         except SchemeFailed as error:
             self.failed[scheme] = error
-        if bounded and len(ranks) >= REMEMBERED:
-            ranks.clear()
-        ranks[role] = rank
+        if not bounded or len(ranks) < REMEMBERED:
+            ranks[role] = rank
         return rank
 
     def failure(self, role: str, scheme: str, size: int) -> SchemeFailed | None:
@@ -61,7 +64,15 @@ class Placement:
             return None
         return self.failed.get(scheme)
 
-    def forget_all_but(self, pairs: set[tuple[str, int]]) -> None:
+    def trim(self, roles: set[str]) -> None:
+        """Begin each memory that is full anew, with these roles; for the engine, between steps."""
+        for ranks in tuple(self._ranks.values()):
+            if len(ranks) >= REMEMBERED:
+                kept = {role: ranks[role] for role in roles if role in ranks}
+                ranks.clear()
+                ranks.update(kept)
+
+    def forget_all_but(self, pairs: frozenset[tuple[str, int]]) -> None:
         """Drop what is remembered of sizes and schemes that no share names any more."""
         for pair in tuple(self._ranks):  # other threads may add to it
             if pair not in pairs:

@@ -104,7 +104,7 @@ class Engine:
         self._subscribers: list[Callable[[], None]] = []
         self._mailbox: Mailbox[_Message] = clock.mailbox()
         self._ticks_answered = 0
-        self._pairs: set[tuple[str, int]] = set()
+        self._pairs: frozenset[tuple[str, int]] = frozenset()
         self._bodies: Counter[object] = Counter()
         self._follower = Follower(etcd, keys, calls, clock, self.post)
         self._requests = Requests(etcd, keys, settings.name, calls, clock, self.post)
@@ -276,25 +276,19 @@ class Engine:
 
     def _advance(self, events: list[Event]) -> None:
         """Step the core: place every role first, without the lock, then step with it."""
-        pairs = self.node.pairs(events)
+        foreseen = self.node.foresee(events)
         placement = self.node.placement
         for turn in itertools.count():
             with self.lock:
                 roles = self.table.roles
-                missing = [
-                    (role, scheme, size)
-                    for scheme, size in pairs
-                    if placement.can_follow(scheme)
-                    for ranks in (placement.ranks(scheme, size),)
-                    for role in roles
-                    if role not in ranks
-                ]
+                missing = foreseen.missing(roles, placement)
                 if not missing:
                     gate = self.table.gate
                     effects = self.node.step(self.clock.now(), events)
                     granted = [one.handle for one in effects if isinstance(one, do.Grant)]
                     self.tell_granted(handle.hold for handle in granted)
                     changed = bool(effects or events) or gate is not self.table.gate
+                    placement.trim(roles)
                     break
                 if (
                     turn > 1
@@ -302,9 +296,9 @@ class Engine:
                     self.table.gate = closed("the group is changing")
             for role, scheme, size in missing:
                 placement.rank(role, scheme, size, bounded=False)
-        if pairs != self._pairs:
-            self._pairs = pairs
-            placement.forget_all_but(pairs)
+        if foreseen.pairs != self._pairs:
+            self._pairs = foreseen.pairs
+            placement.forget_all_but(foreseen.pairs)
         self._carry_out(effects)
         if not (self.node.living.serves or self.node.living.wants_lease):
             self._end_waits()

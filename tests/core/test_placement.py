@@ -54,13 +54,34 @@ def test_the_memory_is_bounded(monkeypatch):
     monkeypatch.setattr(placement, "REMEMBERED", 10)
     places = Placement()
     for index in range(25):
-        places.rank(f"role-{index}", "jump", 3)
-    assert len(places.ranks("jump", 3)) <= 10
+        assert places.rank(f"role-{index}", "jump", 3) in range(3)
+    assert len(places.ranks("jump", 3)) == 10
+
+
+def test_a_full_memory_forgets_nothing_before_the_engine_says_so(calls, monkeypatch):
+    """A caller's thread may fill it in the midst of a step, which must not call the scheme (R2)."""
+    monkeypatch.setattr(placement, "REMEMBERED", 10)
+    scheme, places = register(calls), Placement()
+    for role in ("early", *map(str, range(100, 120))):
+        places.rank(role, scheme, 3)
+    places.rank("late", scheme, 3, bounded=False)
+    calls.clear()
+    assert (places.rank("early", scheme, 3), places.rank("late", scheme, 3)) == (2, 1)
+    places.trim({"early", "late", "unknown"})
+    assert places.ranks(scheme, 3) == {"early": 2, "late": 1}
+    assert calls == []
+
+
+def test_a_memory_with_room_is_not_trimmed():
+    places = Placement()
+    places.rank("x", "jump", 3)
+    places.trim(set())
+    assert places.ranks("jump", 3)
 
 
 def test_sizes_that_no_share_names_are_forgotten():
     places = Placement()
     for size in (1, 2, 3):
         places.rank("x", "jump", size)
-    places.forget_all_but({("jump", 2), ("jump", 9)})
+    places.forget_all_but(frozenset({("jump", 2), ("jump", 9)}))
     assert places._ranks.keys() == {("jump", 2)}

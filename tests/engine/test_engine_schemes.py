@@ -1,0 +1,125 @@
+"""A scheme is never called under an engine's lock (R2): it may be slow, or a user's function."""
+
+import pytest
+
+import rink
+from rink.core import codec, placement, schemes
+from rink.core.holds import Handle
+from rink.core.keys import Keys
+from rink.core.values import Request, Wish
+from rink.engine.signals import Signal
+from rink.etcd.api import Delete, Put
+from rink.testing.virtual import virtual_time
+
+KEYS = Keys.of("rink/", "g")
+
+
+@pytest.fixture
+def time():
+    with virtual_time() as made:
+        yield made
+
+
+class Spy:
+    """A scheme that notes what it is asked, and whether its caller's thread holds a lock."""
+
+    def __init__(self):
+        self.engines = []
+        self.asked = []
+        self.under_a_lock = []
+
+    def __call__(self, role, size):
+        self.asked.append((role, size))
+        if any(engine.is_interrupted() for engine in self.engines):
+            self.under_a_lock.append((role, size))
+        return len(role) % size
+
+
+@pytest.fixture
+def spy(monkeypatch):
+    monkeypatch.setattr(schemes, "_custom", {})
+    made = Spy()
+    made.name = schemes.register(made, "spy", 1)
+    made.asked.clear()
+    return made
+
+
+def join(time, spy, name, **settings):
+    delays = {"rebalance_delay": 0.0, "initial_delay": 0.0}
+    member = rink.Rink(time.session(), "g", name=name, scheme=spy.name, **{**delays, **settings})
+    spy.engines.append(member._open())
+    member._opened.joined.wait()
+    time.advance(1.0)
+    return member
+
+
+def ask(time, *wishes):
+    etcd = time.cluster.client()
+    puts = [Put(KEYS.request(f"u{i}"), codec.encode(wish)) for i, wish in enumerate(wishes)]
+    etcd.txn((), tuple(puts))
+    time.advance(1.0)
+
+
+def test_roles_that_a_coming_version_pins_are_placed_before_the_lock_is_taken(time, spy):
+    a, b = join(time, spy, "a"), join(time, spy, "b")
+    held = a.await_role("xx", 9.0)
+    ask(time, Request(Wish.PIN, "xx", "b"), Request(Wish.PIN, "never asked for", "b"))
+    assert b.owner("never asked for") == b.owner("xx") == "b"
+    assert held.lost.is_set()
+    assert ("never asked for", 2) in spy.asked
+    assert spy.under_a_lock == []
+    held.release()
+
+
+def test_roles_that_the_view_pins_are_placed_for_whoever_joins_or_lists_it_anew(time, spy):
+    join(time, spy, "a")
+    ask(time, Request(Wish.PIN, "pinned", "a"))
+    b = join(time, spy, "b")
+    assert b.version.pins == {"pinned": "a"}
+    b._session.etcd.cut()
+    join(time, spy, "c")
+    time.cluster.compact(time.cluster.store.revision)
+    b._session.etcd.heal()
+    time.advance(1.0)
+    assert b.size == 3
+    assert spy.under_a_lock == []
+
+
+def test_roles_are_placed_for_a_version_that_is_the_newest_again(time, spy):
+    """The newest one was deleted by hand: shares and pins are those of the one before."""
+    a = join(time, spy, "a")
+    ask(time, Request(Wish.PIN, "pinned", "a"))
+    members = (a, join(time, spy, "b"), join(time, spy, "c"))
+    roles = [one.await_role("x" * (3 + rank), 9.0) for rank, one in enumerate(members)]
+    assert a.size == 3
+    spy.asked.clear()
+    time.cluster.client().txn((), (Delete(KEYS.version(a.version.number)),))
+    time.advance(1.0)
+    assert {("pinned", 2), ("xxx", 2)} <= set(spy.asked)
+    assert spy.under_a_lock == []
+    for role in roles:
+        role.release()
+
+
+def test_a_memory_of_ranks_that_is_full_costs_no_call_under_the_lock(time, spy, monkeypatch):
+    monkeypatch.setattr(placement, "REMEMBERED", 8)
+    a, b = join(time, spy, "a"), join(time, spy, "b")
+    roles = [one.await_role(f"{n:06d}" + "x" * n, 9.0) for n, one in enumerate((a, b))]
+    waits = Handle(roles[1].name, Signal(time.clock))
+    assert not a._begin_wait(waits, None)
+    time.settle()
+    for index in range(50):
+        a.owns(f"job-{index}")
+        assert "b: owns it" in a.status().waiting_for[waits.role]
+    c = join(time, spy, "c")
+    for index in range(50):
+        for one in (a, b, c):
+            one.owns(f"job-{index}")
+        c.status()
+    time.advance(100.0)
+    assert c.rank == 2
+    assert len(a._opened.node.placement.ranks(spy.name, 3)) < 20
+    assert spy.under_a_lock == []
+    a._opened.drop(waits)
+    for role in roles:
+        role.release()
