@@ -6,9 +6,15 @@ On virtual time: the engines and their threads are real, and a minute takes mill
 import pytest
 
 import rink
+from rink.core import codec
+from rink.core.keys import Keys
 from rink.core.schemes import rank_of
+from rink.core.values import Request, Wish
+from rink.etcd.api import Put
+from rink.testing.memory import MemoryEtcd
 from rink.testing.virtual import virtual_time
 
+KEYS = Keys.of("rink/", "g")
 TTL = 9.0
 MARGIN = 0.9
 DELAYS = {"rebalance_delay": 0.0, "initial_delay": 0.0}
@@ -36,6 +42,28 @@ def incarnation(member):
 
 def owned_by(rank, size):
     return next(f"r{i}" for i in range(999) if rank_of(f"r{i}", size) == rank)
+
+
+def owned_by_ranks(rank_by_size):
+    """A role that has each of these ranks, by the number of ranks."""
+    names = (f"r{i}" for i in range(999))
+    return next(n for n in names if all(rank_of(n, s) == r for s, r in rank_by_size.items()))
+
+
+def at_record_writes(member, fault, times=999):
+    """Have a fault of its etcd hit writes of the member's own record, and nothing else.
+
+    Returns what the faults give, one for each write that was hit; `del etcd.txn` ends it.
+    """
+    etcd, key, faults = etcd_of(member), KEYS.member(member.name), []
+
+    def txn(compare, then, otherwise=()):
+        if len(faults) < times and any(isinstance(op, Put) and op.key == key for op in then):
+            faults.append(fault(etcd))
+        return MemoryEtcd.txn(etcd, compare, then, otherwise)
+
+    etcd.txn = txn
+    return faults
 
 
 def rejoined(time, member, before):
@@ -108,21 +136,24 @@ def test_a_cut_that_ends_before_the_lease_does_keeps_the_record_but_not_the_role
 
 
 def test_roles_not_released_by_their_body_are_claimed_by_the_next_incarnation(time):
-    a, b = join(time, "a"), join(time, "b")
-    role = b.await_role(owned_by(1, 2), TTL)
+    """Another owns the role by then, so only the new record's draining list can keep it out."""
+    b, a = join(time, "b"), join(time, "a")
+    role = b.await_role(owned_by(0, 2), TTL)
     before = incarnation(b)
     time.advance(1.0)
     time.cluster.expire_lease(b._opened.node.tenure.lease)
     assert role.lost.wait(1.0)
     time.advance(2.0)
     assert incarnation(b) != before
-    drains = next(m for m in a.members if m.name == "b").draining
-    assert drains == (role.name,) or b.owner(role.name) == "b"  # it claims it, one way or the other
-    with pytest.raises(rink.RoleTimeout):
-        b.await_role(role.name, 1.0)
+    assert (a.rank, b.rank) == (0, 1)
+    assert a.owner(role.name) == "a"
+    assert next(m for m in a.members if m.name == "b").draining == (role.name,)
+    with pytest.raises(rink.RoleTimeout, match="b: has not let go of it yet"):
+        a.await_role(role.name, 20.0)
     role.release()
-    with b.await_role(role.name, TTL) as again:
-        assert again.token > role.token
+    with a.await_role(role.name, 1.0) as theirs:
+        assert theirs.token > role.token
+    assert next(m for m in a.members if m.name == "b").draining == ()
 
 
 def test_a_lease_that_etcd_ends_early_is_noticed_at_once(time):
@@ -138,30 +169,46 @@ def test_a_lease_that_etcd_ends_early_is_noticed_at_once(time):
 
 
 def test_the_answer_of_a_record_write_that_was_lost_grants_nothing_before_one_is_answered(time):
-    a = join(time, "a")
-    etcd_of(a).lose_next_answer()
-    b = join(time, "b")
+    a, b = join(time, "a"), join(time, "b")
+    name = owned_by(1, 2)
+    b.await_role(name, TTL).release()
+    lost = at_record_writes(a, MemoryEtcd.lose_next_answer)
+    b.leave()
     time.advance(5.0)
-    assert a.wait_settled(TTL)
-    for member, rank in ((a, 0), (b, 1)):
-        member.await_role(owned_by(rank, 2), TTL).release()
+    assert len(lost) > 2  # it was tried again, and that was not answered either
+    assert a.owner(name) == "a"
+    record = next(member for member in a.members if member.name == "a")
+    assert [(share.rank, share.size) for share in record.shares] == [
+        (0, 1)
+    ]  # the first was applied
+    assert a.get_role(name) is None
+    with pytest.raises(rink.RoleTimeout, match="the own record is being written"):
+        a.await_role(name, 1.0)
+    del etcd_of(a).txn
+    a.await_role(name, 3.0).release()
 
 
 def test_a_record_write_that_arrives_late_overwrites_nothing(time):
+    """Its retry was applied, and so was a later write: the late one says what is true no more."""
     a = join(time, "a")
     role = a.await_role(owned_by(1, 2), TTL)
-    b = rink.Rink(time.session(ttl=TTL), "g", name="b", **DELAYS).join()
-    held = etcd_of(a).hold_next_txn()  # a's proclamation, or its next record
+    holds = at_record_writes(a, MemoryEtcd.hold_next_txn, times=1)
+    b = join(time, "b")
     time.advance(3.0)
-    assert role.lost.wait(TTL)
-    with pytest.raises(rink.RoleTimeout):
+    assert role.lost.is_set()
+    [held] = holds
+    assert held.is_sent
+    assert next(m for m in b.members if m.name == "a").draining == (role.name,)
+    with pytest.raises(rink.RoleTimeout, match="a: has not let go of it yet"):
         b.await_role(role.name, 1.0)
     role.release()
-    time.advance(1.0)
-    if held.is_sent:
-        held.apply()
     with b.await_role(role.name, TTL) as theirs:
+        revision = time.cluster.store.revision
+        assert not held.apply().succeeded
         time.advance(1.0)
+        assert time.cluster.store.revision == revision
+        assert next(m for m in b.members if m.name == "a").draining == ()
+        assert theirs.is_held
         assert theirs.token > role.token
         assert a.get_role(role.name) is None
     assert a.wait_settled(TTL)
@@ -269,29 +316,33 @@ def test_tokens_rise_after_a_restore_where_the_token_base_was_raised(time):
 
 
 def _raise_token_base(time, base):
-    from rink.core import codec
-    from rink.core.keys import Keys
-    from rink.core.values import Request, Wish
-    from rink.etcd.api import Put
-
     wish = Request(Wish.TOKEN_BASE, token_base=base)
-    key = Keys.of("rink/", "g").request("wish")
+    key = KEYS.request("wish")
     etcd = time.cluster.client()
     etcd.range(key)
     etcd.txn((), (Put(key, codec.encode(wish)),))
 
 
-def test_a_watch_that_was_compacted_away_costs_nothing(time):
+def test_a_watch_that_was_compacted_away_costs_nothing(time, monkeypatch):
     a, b = join(time, "a"), join(time, "b")
-    role = b.await_role(owned_by(1, 2), TTL)
+    stays, goes = owned_by_ranks({2: 1, 3: 1}), owned_by_ranks({2: 1, 3: 2})
+    roles = b.await_role(stays, TTL), b.await_role(goes, TTL)
+    before, lists = incarnation(b), []
+    ranged = etcd_of(b).range
+    monkeypatch.setattr(etcd_of(b), "range", lambda *args: lists.append(args) or ranged(*args))
     etcd_of(b).cut()
     c = join(time, "c")
+    assert a.size == 3
+    assert b.size == 2
     time.cluster.compact(time.cluster.store.revision)
     etcd_of(b).heal()
     time.advance(1.0)
+    assert len(lists) == 1  # the watch could not go on: the group was read anew
     assert b.size == 3
-    held = role.is_held
-    assert held == (b.owner(role.name) == "b")
-    role.release()
-    assert c.wait_settled(TTL)
+    assert incarnation(b) == before
+    assert [role.is_held for role in roles] == [True, False]
+    assert [role.lost.is_set() for role in roles] == [False, True]
+    for role in roles:
+        role.release()
+    c.await_role(goes, TTL).release()
     assert a.wait_settled(TTL)
