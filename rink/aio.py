@@ -395,6 +395,10 @@ class RoleSet:
             self._tracker.close()
         self._changes.put_nowait(None)
 
+    def __del__(self) -> None:
+        if getattr(self, "_tracker", None) is not None:
+            self._tracker.drop()  # type: ignore[union-attr]
+
     async def __aiter__(self) -> AsyncIterator[Change]:
         if self._tracker is None:
             raise ClosedError("iterate a RoleSet inside its `async with`")

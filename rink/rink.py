@@ -194,10 +194,16 @@ class RoleSet:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._tracker is not None and self._engine is not None:
-            self._engine.exit_body()
-            self._tracker.close()
-        self._changes.put(None)
+        try:
+            if self._tracker is not None and self._engine is not None:
+                self._engine.exit_body()
+                self._tracker.close()
+        finally:
+            self._changes.put(None)
+
+    def __del__(self) -> None:
+        if getattr(self, "_tracker", None) is not None:
+            self._tracker.drop()  # type: ignore[union-attr]
 
     def __iter__(self) -> Iterator[Change]:
         if self._tracker is None or self._engine is None:

@@ -87,6 +87,12 @@ class BaseRole:
                 engine.nudge()
         self._is_done = True
 
+    def _drop(self) -> None:
+        """Release by message, for finalizers: they may run under any lock."""
+        if not self._is_done and not self._engine.forked:
+            self._released = self._is_done = True
+            self._engine.drop(self._handle)
+
     def _signal(self) -> Signal:
         """The signal that all handles of this grant share, made when it is first asked for."""
         self._refuse_fork()
@@ -117,21 +123,23 @@ class BaseRole:
     def __del__(self) -> None:
         if getattr(self, "_is_done", True) or self._engine.forked:
             return  # released; or never wholly made, because a signal handler raised
-        self._engine.drop(self._handle)  # only a message: a finalizer may run under any lock
-        if not self._released and self._handle.hold is not None:
-            _warn_unreleased(self.name)
+        is_forgotten = not self._released and self._handle.hold is not None
+        self._drop()
+        if is_forgotten:
+            warn_unreleased(f"a handle of role {self.name!r}")
 
 
 class _Warned:
     once = False
 
 
-def _warn_unreleased(name: str) -> None:
+def warn_unreleased(what: str) -> None:
+    """Warn once per process that something was dropped which holds roles."""
     if not _Warned.once:
         _Warned.once = True
         warnings.warn(
-            f"a handle of role {name!r} was garbage-collected without release(); it is released "
-            "now. Keep handles in a `with`, or use owns(name) for a bare check",
+            f"{what} was garbage-collected unreleased; it is released now. Keep it in a `with`, or "
+            "use owns(name) for a bare check",
             ResourceWarning,
             stacklevel=3,
         )

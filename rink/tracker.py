@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from rink.core.holds import Handle
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
-from rink.roles import BaseRole, Change
+from rink.roles import BaseRole, Change, warn_unreleased
 
 R = TypeVar("R", bound=BaseRole)
 
@@ -86,11 +86,26 @@ class Tracker(Generic[R]):
             return
         with self._lock:
             self._closed = True
-            roles = [*self._wanted.values(), *self.held.values(), *self._lost.values()]
-            self._wanted, self.held, self._lost = {}, {}, {}
-        for role in roles:
+        for role in self._roles():
             role.release()
         self._engine.left.forget(self._end)
+        self._forget()
+
+    def drop(self) -> None:
+        """As `close`, from a finalizer, for what is not closed: by message, nothing is locked."""
+        self._closed = True
+        roles = self._roles()
+        for role in roles:
+            role._drop()  # noqa: SLF001 - a friend of the handle
+        self._forget()
+        if roles:
+            warn_unreleased("a RoleSet")
+
+    def _roles(self) -> list[R]:
+        return [*self._wanted.values(), *self.held.values(), *self._lost.values()]
+
+    def _forget(self) -> None:
+        self._wanted, self.held, self._lost = {}, {}, {}
 
     def _end(self) -> None:
         self._tell(None)

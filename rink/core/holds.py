@@ -118,10 +118,12 @@ class Table:
 
     def _withdraw(self, handle: Handle) -> None:
         waiting = self.waits.get(handle.role)
-        if waiting is not None and handle in waiting:
+        if waiting is None:
+            return
+        if handle in waiting:
             waiting.remove(handle)
-            if not waiting:
-                del self.waits[handle.role]
+        if not waiting:
+            del self.waits[handle.role]
 
     def lose(self, hold: Hold, now: float, because: str) -> None:
         """Mark a held role as lost."""
@@ -132,7 +134,11 @@ class Table:
 
     def want(self, handle: Handle) -> None:
         """Have a handle wait for its role."""
-        self.waits.setdefault(handle.role, []).append(handle)
+        waiting = self.waits.get(handle.role)
+        if waiting is None:
+            self.waits[handle.role] = [handle]
+        else:
+            waiting.append(handle)
 
     def grant(self, role: str, now: float) -> list[Handle]:
         """Give a role of the open gate to every handle here that waits for it."""

@@ -1,0 +1,174 @@
+"""A signal handler may run, and raise, between any two steps of a call: nothing may be left counted.
+
+Ctrl-C is one such handler, `sys.exit()` in a SIGTERM handler another. Here the exception comes at
+each step of Rink's in turn, until a call is over before it comes. A step is where Python looks for
+signals: after a call, at the begin of a function and of each round of a loop.
+"""
+
+import contextlib
+import dis
+import gc
+import itertools
+import sys
+from pathlib import Path
+
+import pytest
+from faces_support import LONG_S, engine_of, owned_by, until, within
+
+import rink
+
+PACKAGE = str(Path(rink.__file__).parent)
+
+
+LOOKS_FOR_SIGNALS = {"CALL", "CALL_FUNCTION_EX", "CALL_KW", "RESUME", "JUMP_BACKWARD"}
+
+
+def ctrl_c():
+    raise KeyboardInterrupt
+
+
+def in_a_finalizer(frame):
+    """What is raised there, Python itself throws away."""
+    while frame is not None:
+        if frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False
+
+
+class Interrupter:
+    """Runs a handler on this thread at one step of Rink's."""
+
+    def __init__(self, at, handler=ctrl_c):
+        self._at = at
+        self._handler = handler
+
+    def __enter__(self):
+        self._before = sys.gettrace()
+        sys.settrace(self._call)
+
+    def __exit__(self, *_):
+        sys.settrace(self._before)
+
+    def _call(self, frame, _what, _arg):
+        code = frame.f_code
+        if not code.co_filename.startswith(PACKAGE) or in_a_finalizer(frame):
+            return None
+        frame.f_trace_opcodes = True
+        before = ""
+
+        def look(frame, what, _arg):
+            nonlocal before
+            if what == "opcode":
+                now = dis.opname[code.co_code[frame.f_lasti]]
+                if before in LOOKS_FOR_SIGNALS and now != "PUSH_EXC_INFO":  # the call raised
+                    self._step()
+                before = now
+            return look
+
+        return look
+
+    def _step(self):
+        self._at -= 1
+        if self._at < 0:
+            sys.settrace(None)
+            self._handler()
+
+
+def get_and_release(member, mine, _foreign):
+    role = member.get_role(mine)
+    role.release()
+
+
+def get_in_a_with(member, mine, _foreign):
+    with member.get_role(mine) as role:
+        role.raise_if_lost()
+
+
+def get_what_is_anothers(member, _mine, foreign):
+    assert member.get_role(foreign) is None
+
+
+def await_what_is_free(member, mine, _foreign):
+    with member.await_role(mine, LONG_S):
+        pass
+
+
+def await_what_is_anothers(member, _mine, foreign):
+    with contextlib.suppress(rink.RoleTimeout):
+        member.await_role(foreign, 0.0).release()
+
+
+def follow_two(member, mine, foreign):
+    with member.roles([mine, foreign]) as roles:
+        dict(roles.held)
+
+
+CALLS = [
+    get_and_release,
+    get_in_a_with,
+    get_what_is_anothers,
+    await_what_is_free,
+    await_what_is_anothers,
+    follow_two,
+]
+
+
+@pytest.mark.filterwarnings("ignore:.*garbage-collected:ResourceWarning")
+@pytest.mark.parametrize("call", CALLS)
+def test_an_exception_at_any_step_leaves_no_handle_and_no_wait(blocking, call):
+    member, _ = blocking.pair()
+    mine, foreign = owned_by(0, 2), owned_by(1, 2)
+    table = engine_of(member).table
+    call(member, mine, foreign)
+    for step in itertools.count():
+        try:
+            with Interrupter(step):
+                call(member, mine, foreign)
+        except KeyboardInterrupt:
+            pass
+        else:
+            break
+        if table.roles:
+            gc.collect()
+            until(member, lambda: not table.roles)
+        assert engine_of(member).failure is None
+    assert step > 0, "nothing was interrupted"
+    with within(LONG_S):
+        member.leave()
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_handler_that_calls_rink_in_the_midst_of_a_call_is_refused_and_never_hangs(
+    blocking, call
+):
+    member, _ = blocking.pair()
+    mine, foreign = owned_by(0, 2), owned_by(1, 2)
+    kept = member.get_role(mine)
+    answers = []
+
+    def handler():
+        for ask in (
+            lambda: member.get_role(mine).release(),
+            lambda: member.status().held,
+            lambda: member.await_role(mine, LONG_S).release(),
+            lambda: kept.lost.wait(0.0),
+        ):
+            try:
+                ask()
+            except rink.WrongThreadError as error:
+                answers.append(str(error))
+            else:
+                answers.append("")
+
+    with within(LONG_S):
+        for step in itertools.count():
+            before = len(answers)
+            with Interrupter(step, handler):
+                call(member, mine, foreign)
+            if len(answers) == before:
+                break
+    kept.release()
+    assert "" in answers
+    if call is not get_what_is_anothers:  # the short way, which takes no lock
+        assert any("a signal handler called it in the midst of another call" in a for a in answers)
