@@ -11,8 +11,8 @@ import click
 from rink.cli import dev as development
 from rink.cli import observe, render, watching
 from rink.cli.history import steps
-from rink.cli.look import look_at
 from rink.cli.options import Commands, Target, check_group, opened, until_ended, with_target
+from rink.seen import seen
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
 
@@ -42,11 +42,11 @@ def status(group: str | None, as_json: bool, target: Target) -> None:
         view = observe.read(etcd, target.keys(group))
     if observe.is_empty(view):
         raise target.unknown(group)
-    look = look_at(view, group, target.prefix)
+    now = seen(view, group)
     if as_json:
-        _write(look.as_json())
+        _write({"prefix": target.prefix, **now.as_json()})
     else:
-        render.console().print(render.show(look))
+        render.console().print(render.show(now))
 
 
 @commands.command()
@@ -60,23 +60,23 @@ def groups(as_json: bool, target: Target) -> None:
 def _list_groups(target: Target, as_json: bool) -> None:
     with opened(target) as etcd:
         found = observe.read_groups(etcd, target.prefix)
-    looks = [look_at(view, group, target.prefix) for group, view in sorted(found.views.items())]
+    every = [seen(view, group) for group, view in sorted(found.views.items())]
     if as_json:
         brief = [
             {
-                "group": look.group,
-                "version": look.version,
-                "ranks": len(look.ranks),
-                "members": len(look.members),
-                "leader": look.leader,
-                "settled": look.settled,
+                "group": one.group,
+                "version": one.version,
+                "ranks": len(one.ranks),
+                "members": len(one.members),
+                "leader": one.leader,
+                "settled": one.settled,
             }
-            for look in looks
+            for one in every
         ]
         _write({"prefix": target.prefix, "revision": found.revision, "groups": brief,
                 "strays": list(found.strays)})  # fmt: skip
-    elif looks or found.strays:
-        render.console().print(render.show_groups(looks, found.strays))
+    elif every or found.strays:
+        render.console().print(render.show_groups(every, found.strays))
     else:
         click.echo(f"no groups: the etcd at {target.where} has no key under {target.prefix!r}")
 

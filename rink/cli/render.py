@@ -1,4 +1,4 @@
-"""How a look, a history and a list of groups are shown to people, with rich.
+"""How a status, a history and a list of groups are shown to people, with rich.
 
 Names come from etcd, where anybody may have written them: they go through `clean` and into `Text`,
 never into markup.
@@ -17,8 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rink.cli.history import Step
-from rink.cli.look import Look, some
-from rink.status import MemberStatus
+from rink.seen import GroupStatus, MemberStatus, some
 
 PIPE_WIDTH = 160
 """Columns where there is no terminal to ask; tables take no more than they need."""
@@ -82,48 +81,48 @@ def table(*columns: str) -> Table:
 # ── one group ────────────────────────────────────────────────────────────────────────────────────
 
 
-def show(look: Look, rows: int | None = None) -> RenderableType:
+def show(status: GroupStatus, rows: int | None = None) -> RenderableType:
     """Show a group; at most `rows` lines of members, those that matter most first."""
     return Group(
-        _head(look),
-        Padding(_because(look), (0, 0, 1, 2), expand=False),
-        _members(look, rows),
-        *_foot(look),
+        _head(status),
+        Padding(_because(status), (0, 0, 1, 2), expand=False),
+        _members(status, rows),
+        *_foot(status),
     )
 
 
-def _head(look: Look) -> Text:
-    head = Text.assemble((clean(look.group), "bold"), "  ")
-    if look.version:
-        size = f"{len(look.ranks)} rank" + "s" * (len(look.ranks) != 1)
-        facts = [f"version {look.version}", size, look.scheme or "unreadable"]
+def _head(status: GroupStatus) -> Text:
+    head = Text.assemble((clean(status.group), "bold"), "  ")
+    if status.version:
+        size = f"{len(status.ranks)} rank" + "s" * (len(status.ranks) != 1)
+        facts = [f"version {status.version}", size, status.scheme or "unreadable"]
     else:
         facts = ["no version yet"]
-    if look.leader:
-        facts.append(f"{look.leader} leads")
+    if status.leader:
+        facts.append(f"{status.leader} leads")
     head.append(clean(" · ".join(facts)) + " · ")
-    return head + _settled(look)
+    return head + _settled(status)
 
 
-def _settled(look: Look) -> Text:
-    if not look.members:
+def _settled(status: GroupStatus) -> Text:
+    if not status.members:
         return Text("nobody is here", "yellow")
-    if look.settled is None:
+    if status.settled is None:
         return Text("cannot tell whether settled: it has pins, by a scheme unknown here", "yellow")
-    return Text("settled", "green") if look.settled else Text("not settled", "bold yellow")
+    return Text("settled", "green") if status.settled else Text("not settled", "bold yellow")
 
 
-def _because(look: Look) -> Text:
-    if not look.version:
-        return Text(f"revision {look.revision}", "dim")
-    causes = clean(some(look.because, "; ")) or "no cause given"
-    by = f"by {clean(look.by)} at {when(look.proclaimed)}"
-    return Text(f"{by} because {causes} · revision {look.revision}", "dim")
+def _because(status: GroupStatus) -> Text:
+    if not status.version:
+        return Text(f"revision {status.revision}", "dim")
+    causes = clean(some(status.because, "; ")) or "no cause given"
+    by = f"by {clean(status.by)} at {when(status.proclaimed)}"
+    return Text(f"{by} because {causes} · revision {status.revision}", "dim")
 
 
-def _members(look: Look, rows: int | None) -> RenderableType:
+def _members(status: GroupStatus, rows: int | None) -> RenderableType:
     made = table(">rank", "member", "state", ">version", "drains", "joined", "labels")
-    lines = _lines(look)
+    lines = _lines(status)
     hidden = 0 if rows is None else max(0, len(lines) - rows)
     for line in lines[: len(lines) - hidden]:
         made.add_row(*line)
@@ -132,23 +131,23 @@ def _members(look: Look, rows: int | None) -> RenderableType:
     return made
 
 
-def _lines(look: Look) -> list[tuple[Text | str, ...]]:
+def _lines(status: GroupStatus) -> list[tuple[Text | str, ...]]:
     """Ranked members by rank, with those that are gone; then those that wait, oldest first."""
-    by_name = {member.name: member for member in look.members}
+    by_name = {member.name: member for member in status.members}
     ranked = [
-        _line(look, by_name[name])
+        _line(status, by_name[name])
         if name in by_name
         else (str(rank), clean(name), Text("not here", "red"))
-        for rank, name in enumerate(look.ranks)
+        for rank, name in enumerate(status.ranks)
     ]
-    return ranked + [_line(look, member) for member in look.members if member.rank is None]
+    return ranked + [_line(status, member) for member in status.members if member.rank is None]
 
 
-def _line(look: Look, member: MemberStatus) -> tuple[Text | str, ...]:
+def _line(status: GroupStatus, member: MemberStatus) -> tuple[Text | str, ...]:
     return (
         "-" if member.rank is None else str(member.rank),
-        Text(clean(member.name), "bold" if member.name == look.leader else ""),
-        _state(look, member),
+        Text(clean(member.name), "bold" if member.name == status.leader else ""),
+        _state(status, member),
         str(member.version or "-"),
         clean(some(member.draining)),
         when(member.joined),
@@ -156,8 +155,8 @@ def _line(look: Look, member: MemberStatus) -> tuple[Text | str, ...]:
     )
 
 
-def _state(look: Look, member: MemberStatus) -> Text:
-    leads = ", leads" if member.name == look.leader else ""
+def _state(status: GroupStatus, member: MemberStatus) -> Text:
+    leads = ", leads" if member.name == status.leader else ""
     if member.phase == "active" and member.rank is None:
         delay = f" ({member.rebalance_delay:g} s)" if member.rebalance_delay is not None else ""
         return Text(f"waiting{delay}{leads}", "cyan")
@@ -165,17 +164,17 @@ def _state(look: Look, member: MemberStatus) -> Text:
     return Text(member.phase + leads, style)
 
 
-def _foot(look: Look) -> Iterable[RenderableType]:
+def _foot(status: GroupStatus) -> Iterable[RenderableType]:
     lines: list[tuple[str, str, str]] = [
-        ("in the way", f"{one.member}: {one.why}", "yellow") for one in look.in_the_way
+        ("in the way", f"{one.member}: {one.why}", "yellow") for one in status.in_the_way
     ]
-    lines += [("pin", f"{role} → {member}", "") for role, member in sorted(look.pins.items())]
-    lines += [("token base", str(look.token_base), "")] if look.token_base else []
-    lines += [("asked for", wish, "") for wish in look.requests]
-    for setting, values in look.settings_differ.items():
+    lines += [("pin", f"{role} → {member}", "") for role, member in sorted(status.pins.items())]
+    lines += [("token base", str(status.token_base), "")] if status.token_base else []
+    lines += [("asked for", wish, "") for wish in status.requests]
+    for setting, values in status.settings_differ.items():
         each = "; ".join(f"{value} ({some(who)})" for value, who in values.items())
         lines.append(("settings differ", f"{setting} {each}", "yellow"))
-    lines += [("problem", f"{key} {what}", "red") for key, what in look.problems]
+    lines += [("problem", f"{key} {what}", "red") for key, what in status.problems]
     if lines:
         yield Text("")
         made = Table.grid(padding=(0, 2, 0, 0))
@@ -221,17 +220,17 @@ def _first(lines: Sequence[str]) -> list[str]:
     return [*(clean(line) for line in lines[:LINES_SHOWN]), f"… and {hidden} more"]
 
 
-def show_groups(looks: list[Look], strays: tuple[str, ...]) -> RenderableType:
+def show_groups(statuses: list[GroupStatus], strays: tuple[str, ...]) -> RenderableType:
     """Show the groups under a prefix, a line each."""
     made = table("group", ">version", ">ranks", ">members", "leader", "state")
-    for look in looks:
+    for status in statuses:
         made.add_row(
-            Text(clean(look.group), "bold"),
-            str(look.version or "-"),
-            str(len(look.ranks)),
-            str(len(look.members)),
-            clean(look.leader or "-"),
-            _settled(look),
+            Text(clean(status.group), "bold"),
+            str(status.version or "-"),
+            str(len(status.ranks)),
+            str(len(status.members)),
+            clean(status.leader or "-"),
+            _settled(status),
         )
     if not strays:
         return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Protocol, Self
 
@@ -18,12 +18,12 @@ from rich.text import Text
 
 from rink.cli import observe, render
 from rink.cli.happenings import Happening, between
-from rink.cli.look import Look, look_at, settled
 from rink.cli.observe import Trouble
 from rink.cli.options import Target, outside
 from rink.core.view import View
 from rink.engine.clock import Clock
 from rink.etcd.api import Etcd
+from rink.seen import owned_in, seen, settled
 
 REFRESH_PER_S = 4
 ROOM_ROWS = 12
@@ -64,31 +64,28 @@ def watch(etcd: Etcd, target: Target, group: str, *, as_json: bool, may_be_unkno
     """
     world = outside()
 
-    def look(view: View) -> Look:
-        return look_at(view, group, target.prefix)
-
     def display() -> contextlib.AbstractContextManager[Display]:
         if sys.stdout.isatty() and not as_json:
-            return LiveLog(render.console(), look, world.clock)
-        return contextlib.nullcontext(JsonLines(look, world.clock))
+            return LiveLog(render.console(), group, world.clock)
+        return contextlib.nullcontext(JsonLines(group, target.prefix, world.clock))
 
     source = observe.following(etcd, target.keys(group), world.clock, world.quiet_s)
-    with source as seen:
-        first = next(one for one in seen if isinstance(one, View))
+    with source as views:
+        first = next(one for one in views if isinstance(one, View))
         if observe.is_empty(first) and not may_be_unknown:
             raise target.unknown(group)
         with display() as shown:
             shown.begin(first)
-            _follow(first, seen, shown)
+            _follow(first, views, shown)
 
 
-def _follow(before: View, seen: Iterator[View | Trouble], display: Display) -> None:
-    was_settled = settled(before)
-    for after in seen:
+def _follow(before: View, views: Iterator[View | Trouble], display: Display) -> None:
+    was_settled = settled(before, owned_in(before))
+    for after in views:
         if isinstance(after, Trouble):
             display.happened(before, was_settled, _told(after))
             continue
-        is_settled = settled(after)
+        is_settled = settled(after, owned_in(after))
         for happening in between(before, after, bool(was_settled), bool(is_settled)):
             display.happened(after, is_settled, happening)
         display.now(after)
@@ -104,12 +101,14 @@ def _told(trouble: Trouble) -> Happening:
 class JsonLines:
     """One JSON object a line, flushed: first the group as it is, then each event."""
 
-    look: Callable[[View], Look]
+    group: str
+    prefix: str
     clock: Clock
 
     def begin(self, view: View) -> None:
         """Write the whole group."""
-        self._write("status", view.revision, self.look(view).as_json())
+        facts = {"prefix": self.prefix, **seen(view, self.group).as_json()}
+        self._write("status", view.revision, facts)
 
     def happened(self, view: View, settled: bool | None, happening: Happening) -> None:
         """Write an event, with what it leads to."""
@@ -135,7 +134,7 @@ class LiveLog:
     """A log that scrolls, and stays in the terminal's memory, above the group as it is now."""
 
     console: Console
-    look: Callable[[View], Look]
+    group: str
     clock: Clock
     live: Live = attrs.field(init=False)
     view: View = attrs.field(factory=View)
@@ -174,8 +173,8 @@ class LiveLog:
     def picture(self) -> RenderableType:
         """Draw the group, on the display's own thread: a burst of changes costs no more pictures."""
         rows = max(3, self.console.height - ROOM_ROWS)
-        group = render.show(self.look(self.view), rows)
-        parts: list[RenderableType] = [Rule(style="dim"), group]
+        shown = render.show(seen(self.view, self.group), rows)
+        parts: list[RenderableType] = [Rule(style="dim"), shown]
         if self.trouble:
             said = render.clean(f"this may be out of date: {self.trouble}")
             parts.append(Text(said, "bold red", no_wrap=True, overflow="ellipsis"))

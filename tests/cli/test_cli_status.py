@@ -2,15 +2,20 @@ from __future__ import annotations
 
 import json
 
+import attrs
 import pytest
 from cli_support import JOINED, LEAVING
 
+import rink
+from rink.cli import observe
 from rink.core import codec
 from rink.core.keys import Keys
 from rink.core.values import Request, Share, Wish
 from rink.errors import EtcdAuth, EtcdUnavailable
+from rink.seen import GroupStatus, seen
 
 KEYS = Keys.of("rink/", "orders")
+LONG_S = 20.0
 
 
 def test_a_settled_group_is_shown_with_ranks_leader_and_members(town, run):
@@ -67,6 +72,30 @@ def test_json_has_every_key_and_plain_values(town, run_json):
         "schemes": ["jump"],
         "incarnation": "incarnation-of-a",
     }
+
+
+def test_a_member_and_the_command_see_the_same(rink_etcd):
+    """What a member's status says of the group is what the command shows of its keys."""
+    settings = {"scheme": ["balanced:8", "jump"], "initial_delay": 0.0, "rebalance_delay": 0.0}
+    with (
+        rink.Session(rink_etcd.client(), ttl=5) as session,
+        rink.Rink(session, "orders", name="a", labels={"az": "eu"}, **settings) as a,
+        rink.Rink(session, "orders", name="b", **settings),
+    ):
+        assert any(len(version.ranks) == 2 for version in a.versions())
+        assert a.wait_settled(LONG_S)
+        with next(role for job in range(8) if (role := a.get_role(f"x/{job}"))) as role:
+            status = a.status()
+            shown = seen(observe.read(rink_etcd.client(), KEYS), "orders")
+            common = {
+                field.name: getattr(status, field.name) for field in attrs.fields(type(shown))
+            }
+            assert shown == GroupStatus(**common)
+            assert (shown.settled, shown.ranks, status.me) == (True, ("a", "b"), "a")
+            as_json = status.as_json()
+            assert shown.as_json().items() <= as_json.items()
+            assert as_json["held"] == {role.name: role.token}
+            assert json.loads(json.dumps(as_json)) == as_json
 
 
 def test_whoever_is_in_the_way_is_named_with_the_reason(town, run, run_json):

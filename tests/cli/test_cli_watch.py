@@ -9,7 +9,6 @@ from cli_support import JOINED, LEAVING, Clock
 from rich.console import Console
 
 from rink.cli.happenings import Happening, between
-from rink.cli.look import look_at
 from rink.cli.observe import read
 from rink.cli.watching import LiveLog, line
 from rink.core import codec
@@ -194,7 +193,7 @@ def screen(town):
         file=io.StringIO(), width=100, height=24, force_terminal=True, markup=False,
         highlight=False, color_system=None,
     )  # fmt: skip
-    live = LiveLog(console, lambda view: look_at(view, "orders", "rink/"), Clock())
+    live = LiveLog(console, "orders", Clock())
 
     def show():
         live.view = read(town.etcd, KEYS)

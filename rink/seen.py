@@ -1,4 +1,8 @@
-"""What one look at a group shows: a frozen value that text, JSON and the live view all read."""
+"""A group as its keys show it, to whoever reads them: member or not.
+
+`status()` of a member says all of this and what only the member knows (`rink.status`); the command
+line, which joins nothing, shows this part.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,30 @@ import attrs
 from rink.core import schemes
 from rink.core.leader import is_settled
 from rink.core.placement import Placement
-from rink.core.values import Member, Record, Request, Share, Version, Wish
+from rink.core.values import Member, Request, Share, Version, Wish
 from rink.core.view import View, shares_of
-from rink.status import MemberStatus, members_of
 
 NAMED = 5
 """How many names of a list are written out in a sentence."""
+
+
+@attrs.frozen
+class MemberStatus:
+    """One member, as its record says; `phase` is "unreadable" where it cannot be read."""
+
+    name: str
+    phase: str
+    rank: int | None
+    version: int = 0
+    shares: tuple[Share, ...] = ()
+    draining: tuple[str, ...] = ()
+    joined: str = ""
+    labels: Mapping[str, str] = attrs.field(factory=dict)
+    address: str = ""
+    rebalance_delay: float | None = None
+    ttl: int | None = None
+    schemes: tuple[str, ...] = ()
+    incarnation: str = ""
 
 
 @attrs.frozen
@@ -27,7 +49,7 @@ class InTheWay:
 
 
 @attrs.frozen
-class Look:
+class GroupStatus:
     """A group as of etcd revision `revision`.
 
     `version` is 0 before the first one. `settled` is None where it cannot be told from here: the
@@ -36,7 +58,6 @@ class Look:
     """
 
     group: str
-    prefix: str
     revision: int
     version: int
     ranks: tuple[str, ...]
@@ -52,29 +73,25 @@ class Look:
     in_the_way: tuple[InTheWay, ...]
     members: tuple[MemberStatus, ...]
     absent: tuple[str, ...]
-    settings: Mapping[str, Mapping[str, Any]]
     settings_differ: Mapping[str, Mapping[str, tuple[str, ...]]]
     requests: tuple[str, ...]
     problems: tuple[tuple[str, str], ...]
 
     def as_json(self) -> dict[str, Any]:
         """Return plain JSON values; every key is always there."""
-        fields: dict[str, Any] = plain(attrs.asdict(self, value_serializer=_sorted_set))
-        settings = fields.pop("settings")
+        fields: dict[str, Any] = _plain(attrs.asdict(self, value_serializer=_sorted_set))
         for member in fields["members"]:
-            member.update(settings.get(member["name"], {}))
             member["leads"] = member["name"] == self.leader
         fields["problems"] = [{"key": key, "problem": what} for key, what in self.problems]
         return fields
 
 
-def plain(value: Any) -> Any:
-    """Return a value made of JSON's own types."""
+def _plain(value: Any) -> Any:
     match value:
         case Mapping():
-            return {str(key): plain(one) for key, one in value.items()}
+            return {str(key): _plain(one) for key, one in value.items()}
         case list() | tuple():
-            return [plain(one) for one in value]
+            return [_plain(one) for one in value]
         case _:
             return value
 
@@ -83,18 +100,22 @@ def _sorted_set(_: Any, __: Any, value: Any) -> Any:
     return sorted(value) if isinstance(value, frozenset) else value
 
 
-def look_at(view: View, group: str, prefix: str) -> Look:
-    """Put together what a view shows."""
+def seen(view: View, group: str, owned: dict[str, Share] | None = None) -> GroupStatus:
+    """Put together what a view shows.
+
+    Args:
+        view: the group's keys.
+        group: its name.
+        owned: each ranked member's share of the newest version, where it is known already.
+    """
     version = view.version
     ranks = version.ranks if version else ()
-    way = in_the_way(view)
     live = {member.name for member in view.by_age}
-    settings = {
-        member.name: _settings(member.record) for member in view.by_age if member.record is not None
-    }
-    return Look(
+    if owned is None:
+        owned = owned_in(view)
+    members = members_of(view.by_age, ranks)
+    return GroupStatus(
         group=group,
-        prefix=prefix,
         revision=view.revision,
         version=view.newest.number if view.newest else 0,
         ranks=ranks,
@@ -106,12 +127,11 @@ def look_at(view: View, group: str, prefix: str) -> Look:
         proclaimed=version.proclaimed if version else "",
         versions_kept=len(view.versions),
         leader=view.leader.name if view.leader else None,
-        settled=settled(view),
-        in_the_way=way,
-        members=members_of(view.by_age, ranks),
+        settled=settled(view, owned),
+        in_the_way=in_the_way(view, owned),
+        members=members,
         absent=tuple(name for name in ranks if name not in live),
-        settings=settings,
-        settings_differ=_differences(settings),
+        settings_differ=_differences(members),
         requests=tuple(
             wish_text(asked.request)
             for asked in sorted(view.requests.values(), key=lambda asked: asked.mod_revision)
@@ -121,7 +141,39 @@ def look_at(view: View, group: str, prefix: str) -> Look:
     )
 
 
-def settled(view: View) -> bool | None:
+def owned_in(view: View) -> dict[str, Share]:
+    """Return each ranked member's share of the newest version, by the schemes known here."""
+    return shares_of(view.version, Placement().rank) if view.version else {}
+
+
+def members_of(found: tuple[Member, ...], ranks: tuple[str, ...]) -> tuple[MemberStatus, ...]:
+    """Describe every live member, oldest first."""
+    rank_of = {name: rank for rank, name in enumerate(ranks)}
+    return tuple(_member(member, rank_of.get(member.name)) for member in found)
+
+
+def _member(member: Member, rank: int | None) -> MemberStatus:
+    record = member.record
+    if record is None:
+        return MemberStatus(member.name, "unreadable", rank)
+    return MemberStatus(
+        name=member.name,
+        phase=record.phase.value,
+        rank=rank,
+        version=record.version,
+        shares=record.shares,
+        draining=record.draining,
+        joined=record.joined,
+        labels=record.labels,
+        address=record.address,
+        rebalance_delay=record.rebalance_delay,
+        ttl=record.ttl,
+        schemes=record.schemes,
+        incarnation=record.incarnation,
+    )
+
+
+def settled(view: View, owned: dict[str, Share]) -> bool | None:
     """Whether every live member lives by the newest version; None where that cannot be told.
 
     A group without members is not settled: to a script that waits for it, nobody is no answer.
@@ -129,17 +181,16 @@ def settled(view: View) -> bool | None:
     if view.version is None or not view.by_age:
         return False
     if _can_place(view.version):
-        return is_settled(view, shares_of(view.version, Placement().rank))
-    return None if not in_the_way(view) else False
+        return is_settled(view, owned)
+    return None if not in_the_way(view, owned) else False
 
 
-def in_the_way(view: View) -> tuple[InTheWay, ...]:
+def in_the_way(view: View, owned: dict[str, Share]) -> tuple[InTheWay, ...]:
     """Return every live member that keeps the group from being settled, oldest first."""
     version = view.version
     if version is None:
         return ()
     sure = _can_place(version)
-    owned = shares_of(version, Placement().rank)
     found = [(m.name, _why(m, owned.get(m.name), version.number, sure)) for m in view.by_age]
     return tuple(InTheWay(name, why) for name, why in found if why)
 
@@ -203,24 +254,14 @@ def some(names: tuple[str, ...], between: str = ", ") -> str:
     return between.join(names[:NAMED]) + more
 
 
-def _settings(record: Record) -> dict[str, Any]:
-    return {
-        "ttl": record.ttl,
-        "rebalance_delay": record.rebalance_delay,
-        "schemes": list(record.schemes),
-        "incarnation": record.incarnation,
-    }
-
-
-def _differences(
-    settings: Mapping[str, Mapping[str, Any]],
-) -> dict[str, dict[str, tuple[str, ...]]]:
+def _differences(members: tuple[MemberStatus, ...]) -> dict[str, dict[str, tuple[str, ...]]]:
     """Return the settings that are not the same everywhere: value -> members, commonest first."""
     found: dict[str, dict[str, tuple[str, ...]]] = {}
     for setting in ("ttl", "rebalance_delay", "schemes"):
         who: dict[str, list[str]] = {}
-        for name, values in settings.items():
-            who.setdefault(_text(values[setting]), []).append(name)
+        for member in members:
+            if member.ttl is not None:  # its record can be read
+                who.setdefault(_text(getattr(member, setting)), []).append(member.name)
         if len(who) > 1:
             by_count = sorted(who.items(), key=lambda item: -len(item[1]))
             found[setting] = {value: tuple(names) for value, names in by_count}
@@ -228,4 +269,4 @@ def _differences(
 
 
 def _text(value: Any) -> str:
-    return ", ".join(value) if isinstance(value, list) else f"{value:g}"
+    return ", ".join(value) if isinstance(value, tuple) else f"{value:g}"
