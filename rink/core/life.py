@@ -1,4 +1,13 @@
-"""A member's life from join to leave, driven by the table `LIFE` in `rink.core.machines`."""
+"""A member's life from join to leave, driven by the table `LIFE` in `rink.core.machines`.
+
+What ends a join, beside its timeout (R8):
+
+* Until its name has been seen taken: the first request that fails. Endpoints that nobody answers at
+  must not look like a wait, so that costs the session's `timeout`, not `join_timeout`.
+* From then on: nothing. etcd has answered, so what fails is tried again like any member's requests,
+  up to `join_timeout` (None: as long as it takes), counted from the beginning. Who restarts in the
+  place of a pod that crashed may thus live through an outage of etcd as the others do.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +47,7 @@ class Living:
     release_until: float = math.inf
     revoke_until: float = math.inf
     keeps_rank: bool = False
+    _saw_name_taken: bool = False
     _version_when_leaving: int = 0
     _report_at: float = -math.inf
 
@@ -85,6 +95,7 @@ class Living:
 
     def _wait_for_name(self, writer: Writer, view: View, now: float, out: Outbox) -> None:
         other = writer.taken_by
+        self._saw_name_taken = self._saw_name_taken or other is not None
         if not self.wants_record or other is None or view.revision < other.mod_revision:
             return
         found = view.members.get(self.name)
@@ -107,6 +118,11 @@ class Living:
                 "under another name"
             )
         return JoinError(f"{text}; last: {out.last_error or 'no answer from etcd yet'}")
+
+    def request_failed(self, error: Exception, writer: Writer, out: Outbox) -> None:
+        """Give the join up, unless etcd has been there: the name has been seen taken."""
+        if not self._saw_name_taken and writer.taken_by is None:
+            self.fail(error, out)
 
     def fail(self, error: Exception, out: Outbox) -> None:
         """Give the join up; the lease is revoked on the way out."""

@@ -189,7 +189,7 @@ class Node:
 
     def _failed(self, doing: str, error: Exception) -> None:
         self.out.report(Level.WARNING, f"{doing} failed: {error}")
-        self.living.fail(error, self.out)  # only while joining; a member tries again
+        self.living.request_failed(error, self.writer, self.out)  # only while joining
 
     def _conclude(self, now: float) -> None:
         self.out.wakes.clear()

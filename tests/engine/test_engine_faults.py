@@ -249,6 +249,24 @@ def test_a_join_that_arrives_after_it_was_given_up_leaves_no_live_record(time):
     assert again.rank == 0
 
 
+def test_a_restarted_pod_that_waits_for_its_name_is_not_turned_away_by_one_lost_answer(time):
+    """R8: etcd was there, so what fails while the name is waited for is tried again."""
+    old = join(time, "a")
+    etcd_of(old).cut()
+    new = rink.Rink(time.session(ttl=TTL), "g", name="a", join_timeout=600.0, **DELAYS)
+    writes = []
+
+    def fault(etcd):
+        writes.append(time.now())
+        if len(writes) == 2:  # the first finds the name taken
+            etcd.lose_next_answer()
+
+    at_record_writes(new, fault)
+    new.join()
+    assert len(writes) >= 3
+    new.await_role("x", TTL).release()
+
+
 def test_a_leave_without_etcd_ends_and_says_so(time, caplog):
     a = join(time, "a", leave_timeout=3.0)
     etcd_of(a).cut()
