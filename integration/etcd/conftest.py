@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rink.etcd.client import Client
-from rink.testing import etcd_cluster, local_etcd
+from rink.testing import local_etcd
 
 sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite("etcd_support")
@@ -40,21 +40,3 @@ def node(one_node):
     one_node.thaw()
     one_node.start()
     return one_node
-
-
-@pytest.fixture(scope="module")
-def three_nodes():
-    """A cluster of this file's own."""
-    with etcd_cluster(3, fsync=False) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def cluster(three_nodes):
-    """All three run when a test begins, and have a leader."""
-    for node in three_nodes.nodes:
-        node.thaw()
-    for node in three_nodes.nodes:
-        node.start(wait=False)
-    three_nodes.wait_healthy()
-    return three_nodes

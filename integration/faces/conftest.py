@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rink.testing import etcd_cluster, local_etcd
+from rink.testing import local_etcd
 
 sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite("real_support")
@@ -38,21 +38,3 @@ def one_node():
     """An etcd of the test's own, to be killed and frozen."""
     with local_etcd(fsync=False) as node:
         yield node
-
-
-@pytest.fixture(scope="module")
-def three_nodes():
-    with etcd_cluster(3, fsync=False) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def cluster(three_nodes):
-    """All three run when a test begins, and have a leader."""
-    for node in three_nodes.nodes:
-        node.thaw()
-    for node in three_nodes.nodes:
-        node.start(wait=False)
-    three_nodes.wait_healthy()
-    three_nodes.leader()
-    return three_nodes

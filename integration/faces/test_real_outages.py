@@ -1,11 +1,16 @@
 """etcd goes away, in part or for a while: what is held stays held as long as it may."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from real_support import LONG_S, QUICK
 from test_real_faces import owned_by, until
 
 import rink
+from rink.core.schemes import rank_of
 from rink.engine.clock import SYSTEM
+from rink.errors import EtcdCompacted
+from rink.etcd.client import Client
 
 TTL = 6
 
@@ -89,3 +94,80 @@ def test_an_etcd_that_is_down_for_longer_costs_every_role_and_the_members_come_b
         until(a, lambda name=name: a.owner(name) is not None)
     with a.await_role(owned_by(0, 2), LONG_S) as role:
         assert role.token > roles[0].token
+
+
+def owned_by_ranks(*ranks):
+    """A role that is this rank's in a group of two, that one's in a group of three, and so on."""
+    return next(
+        name
+        for name in (f"r{i}" for i in range(9999))
+        if all(rank_of(name, size) == rank for size, rank in enumerate(ranks, 2))
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["cut", "silence"])
+def test_a_member_that_history_was_compacted_behind_lists_anew(
+    one_node, wire_to, join, prefix, monkeypatch, how
+):
+    """ETCD-CLIENT section 8, rule 3: it is at the newest version, and nothing is doubled or lost."""
+    ttl, wire, broken = 30, wire_to(one_node), []
+    leader = join("leader", one_node.endpoint, ttl=ttl)
+    a = join("a", wire.endpoint, ttl=ttl)
+    until(a, lambda: a.size == 2 and a.rank == 1)
+    deliver = a._opened._follower._deliver
+
+    def seen(number, message):
+        broken.append(getattr(message, "error", None))
+        deliver(number, message)
+
+    monkeypatch.setattr(a._opened._follower, "_deliver", seen)
+    keeps = a.await_role(owned_by_ranks(1, 1), LONG_S)
+    loses = a.await_role(owned_by_ranks(1, 2), LONG_S)
+    number = a.version.number
+    etcd = a._session.etcd
+    with Client([one_node.endpoint]) as client, ThreadPoolExecutor(1) as pool:
+
+        def record():
+            [kv] = client.range(f"{prefix}g/members/a".encode()).kvs
+            return kv.create_revision, kv.lease
+
+        before, watches = record(), etcd.calls["watch"]
+        getattr(wire, how)()
+        # Behind its back: two come, one of them goes, and none of it can be told one by one.
+        b, c = join("b", one_node.endpoint, ttl=ttl), join("c", one_node.endpoint, ttl=ttl)
+        until(leader, lambda: leader.size == 4)
+        c.leave()
+        until(leader, lambda: leader.size == 3)
+        behind = leader.version.number
+        assert behind >= number + 2
+        client.compact(client.range(b"k").header.revision)
+        # A watch that is told what was held back would have missed nothing.
+        until(a, lambda: a._opened._follower._watch._call is None)
+        # It holds what it has claimed, and whoever is to follow waits.
+        waits = pool.submit(b.await_role, loses.name, 2 * LONG_S)
+        assert keeps.is_held
+        assert loses.is_held
+        assert a.version.number == number
+        wire.heal()
+        assert loses.lost.wait(LONG_S)
+        assert not waits.done()
+        loses.release()
+        with waits.result(LONG_S) as theirs:
+            assert theirs.token > loses.token
+            until(a, lambda: a.version.number == behind)
+            assert any(isinstance(error, EtcdCompacted) for error in broken)
+            assert etcd.calls["watch"] > watches
+            assert record() == before  # the lease has lived on, and with it the record
+            assert keeps.is_held
+            assert not keeps.lost.is_set()
+            assert b.get_role(keeps.name) is None
+            assert a.get_role(theirs.name) is None
+            owners = [{f"r{i}": one.owner(f"r{i}") for i in range(50)} for one in (leader, a, b)]
+            assert owners[0] == owners[1] == owners[2]
+        # The new watch tells what comes next.
+        b.leave()
+        with a.await_role(loses.name, LONG_S) as again:
+            assert again.token > theirs.token
+        assert keeps.is_held
+        keeps.release()

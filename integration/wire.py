@@ -1,0 +1,99 @@
+"""The way to a server, which a test can cut: what SIGSTOP and SIGKILL of the server cannot show.
+
+The server itself goes on for everybody else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+from rink.testing.servers_start import free_ports
+
+HOST = "127.0.0.1"
+
+
+class Wire:
+    """Forwards connections to an endpoint.
+
+    Attributes:
+        endpoint: what to give to a client instead of the server's own.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        self._server = HOST, int(endpoint.rpartition(":")[2])
+        self._here = HOST, free_ports(1)[0]
+        self.endpoint = f"http://{HOST}:{self._here[1]}"
+        self._flows = threading.Event()
+        self._lock = threading.Lock()
+        self._listener: socket.socket | None = None
+        self._ends: set[socket.socket] = set()
+        self._threads: list[threading.Thread] = []
+        self.heal()
+
+    def cut(self) -> None:
+        """Break all connections, and refuse new ones."""
+        with self._lock:
+            listener, self._listener = self._listener, None
+            for end in (*self._ends, *([listener] if listener else [])):
+                _shut(end)
+            self._flows.set()
+        if listener:
+            listener.close()
+
+    def silence(self) -> None:
+        """Deliver nothing: connections stay open, as where a network drops its packets."""
+        self._flows.clear()
+
+    def heal(self) -> None:
+        """Deliver what was kept back, and let everybody through."""
+        with self._lock:
+            if self._listener is None:
+                self._listener = socket.create_server(self._here)
+                self._begin(self._accept, self._listener)
+            self._flows.set()
+
+    def close(self) -> None:
+        """End it, and wait until it has ended."""
+        self.cut()
+        for thread in self._threads:
+            thread.join(10)
+            assert not thread.is_alive()
+
+    def _begin(self, target: object, *args: object) -> None:
+        thread = threading.Thread(target=target, args=args, name="wire", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # it was cut
+            while True:
+                theirs, _ = listener.accept()
+                self._begin(self._carry, theirs)
+
+    def _carry(self, theirs: socket.socket) -> None:
+        with theirs, contextlib.suppress(OSError), socket.create_connection(self._server) as ours:
+            with self._lock:
+                if self._listener is None:
+                    return
+                self._ends |= {theirs, ours}
+            back = threading.Thread(target=self._pump, args=(ours, theirs), name="wire")
+            back.start()
+            self._pump(theirs, ours)
+            back.join()
+            with self._lock:
+                self._ends -= {theirs, ours}
+
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                self._flows.wait()
+                sink.sendall(data)
+        _shut(source)
+        _shut(sink)
+
+
+def _shut(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # the other side was first
+        end.shutdown(socket.SHUT_RDWR)
