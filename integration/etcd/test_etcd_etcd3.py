@@ -1,4 +1,7 @@
-"""The extra `rink[etcd3]`: an application's python3-etcd3 client, and ours over its channel."""
+"""The extra `rink[etcd3]`: an application's python3-etcd3 client, and ours over its channel.
+
+The session over it is here too, and not with the faces: it needs the same venv.
+"""
 
 import subprocess
 import sys
@@ -12,15 +15,20 @@ from rink.testing import local_etcd
 
 ROOT = Path(__file__).parents[2]
 
-SCRIPT = """
-import queue, sys
+THEIRS = """
+import sys
 import etcd3
+
+host, port, user, password = sys.argv[1:5]
+theirs = etcd3.client(host=host, port=int(port), user=user or None, password=password or None)
+"""
+
+CLIENT = """
+import queue
 from rink.errors import ClosedError
 from rink.etcd.api import Compare, Put, Target
 from rink.etcd.client import Client
 
-host, port, user, password = sys.argv[1:5]
-theirs = etcd3.client(host=host, port=int(port), user=user or None, password=password or None)
 ours = Client.from_etcd3(theirs)
 
 missing = (Compare(b"shared", Target.VERSION, 0),)
@@ -51,6 +59,39 @@ theirs.close()
 print("ok")
 """
 
+SESSION = """
+import asyncio
+import rink, rink.aio
+
+settings = {"ttl": 5, "prefix": "theirs/"}
+at_once = {"initial_delay": 0.0, "rebalance_delay": 0.0}
+
+def keys():
+    # With a password its own calls need TLS: it sends the token as call credentials.
+    return None if user else [found.key for _, found in theirs.get_prefix("theirs/g/members/")]
+
+with rink.Session(theirs, **settings) as session:
+    with rink.Rink(session, "g", name="a", **at_once) as r:
+        with r.await_role("x", 30) as first:
+            assert first.is_held
+            assert not first.lost.wait(2.0)  # renewed meanwhile
+            assert r.session_remaining > 3.0
+            assert keys() in (None, [b"theirs/g/members/a"])
+    assert keys() in (None, [])
+
+async def again():
+    async with rink.aio.Session(theirs, **settings) as session:
+        async with rink.aio.Rink(session, "g", name="b", **at_once) as r:
+            async with r.await_role("x", 30) as role:
+                return role.token
+
+# It is the application's: closing the first session has left it open.
+assert asyncio.run(again()) > first.token
+assert keys() in (None, [])
+theirs.close()
+print("ok")
+"""
+
 
 @pytest.fixture(scope="module")
 def with_etcd3(tmp_path_factory):
@@ -66,10 +107,10 @@ def with_etcd3(tmp_path_factory):
     return python
 
 
-def run(python, endpoint, tmp_path, user="", password=""):
+def run(python, script, endpoint, tmp_path, user="", password=""):
     host, port = endpoint.removeprefix("http://").split(":")
     done = subprocess.run(
-        [python, "-c", SCRIPT, host, port, user, password],
+        [python, "-c", THEIRS + script, host, port, user, password],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -80,16 +121,21 @@ def run(python, endpoint, tmp_path, user="", password=""):
     assert done.stdout.split() == ["ok"]
 
 
+USES = pytest.mark.parametrize("script", [CLIENT, SESSION], ids=["client", "session"])
+
+
 @pytest.mark.slow
-def test_an_applications_etcd3_client_is_used_and_stays_open(with_etcd3, tmp_path):
+@USES
+def test_an_applications_etcd3_client_is_used_and_stays_open(with_etcd3, tmp_path, script):
     with local_etcd(fsync=False) as node:
-        run(with_etcd3, node.endpoint, tmp_path)
+        run(with_etcd3, script, node.endpoint, tmp_path)
 
 
 @pytest.mark.slow
-def test_its_login_is_used(with_etcd3, tmp_path):
+@USES
+def test_its_login_is_used(with_etcd3, tmp_path, script):
     with local_etcd(fsync=False, root_password="only here") as node:
-        run(with_etcd3, node.endpoint, tmp_path, "root", "only here")
+        run(with_etcd3, script, node.endpoint, tmp_path, "root", "only here")
 
 
 def test_what_is_no_etcd3_client_is_refused():
