@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -100,9 +99,12 @@ class Session(BaseSession):  # noqa: D101 - documented by its base
 
         Waits until user code has released its roles, as `Rink.leave` does.
         """
-        if os.getpid() != self._pid or self._is_ended:
+        await self._close(None)
+
+    async def _close(self, ends_by: type[BaseException] | None) -> None:
+        if self._is_over:
             return
-        for engine in self._begin_close():
+        for engine in self._begin_close(ends_by=ends_by):
             await _wait(engine.left)
         await asyncio.to_thread(self._end_close)
 
@@ -115,7 +117,7 @@ class Session(BaseSession):  # noqa: D101 - documented by its base
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.close()
+        await self._close(kind)
 
 
 class Lost:
@@ -379,6 +381,7 @@ class RoleSet:
     @property
     def held(self) -> Mapping[str, Role]:
         """The roles held now, by name."""
+        self._refuse_fork()
         return dict(self._tracker.held) if self._tracker else {}
 
     async def __aenter__(self) -> Self:
@@ -395,6 +398,12 @@ class RoleSet:
             self._tracker.close()
         self._changes.put_nowait(None)
 
+    def _refuse_fork(self) -> None:
+        if self._engine is not None and self._engine.forked:
+            raise ForkedProcessError(
+                "this RoleSet belongs to the parent process; join in this process instead"
+            )
+
     def __del__(self) -> None:
         if getattr(self, "_tracker", None) is not None:
             self._tracker.drop()  # type: ignore[union-attr]
@@ -402,10 +411,12 @@ class RoleSet:
     async def __aiter__(self) -> AsyncIterator[Change]:
         if self._tracker is None:
             raise ClosedError("iterate a RoleSet inside its `async with`")
+        self._refuse_fork()
         self._tracker.follow(True)
         try:
             while (change := await self._changes.get()) is not None:
                 yield change
+                self._refuse_fork()
                 if change.lost:
                     self._tracker.done(change.role)
             self._changes.put_nowait(None)  # for whoever iterates after the end

@@ -309,18 +309,12 @@ class BaseRink(Generic[R, S]):
     def _begin_leave(
         self, *, keep_rank: bool = False, ends_by: type[BaseException] | None = None
     ) -> Engine | None:
-        """Have the group left; the engine to wait for, None where there is nothing to wait for.
-
-        A `with` that ends by Ctrl-C or sys.exit() waits for handles for a bounded time only: the
-        traceback keeps the frames that it passed through, and they may keep handles.
-        """
+        """Have the group left; the engine to wait for, None where there is nothing to wait for."""
         engine = self._opened
         if engine is None or engine.forked or engine.left.is_set():
             return None
         engine.refuse_own_thread("leave()")
-        ends_process = ends_by is not None and issubclass(ends_by, KeyboardInterrupt | SystemExit)
-        within = self._settings.leave_timeout if ends_process else engine.release_within()
-        engine.post(ev.LeaveAsked(keep_rank, within))
+        engine.post(ev.LeaveAsked(keep_rank, engine.release_within(ends_by)))
         return engine
 
     def _supervised(self, name: str) -> Callable[[F], F]:

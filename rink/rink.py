@@ -14,7 +14,7 @@ from rink.core.keys import check_name
 from rink.core.values import Version
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
-from rink.errors import ClosedError
+from rink.errors import ClosedError, ForkedProcessError
 from rink.face import REPORT_EVERY_S, BaseRink, Subscription, new_versions, warn_in_event_loop
 from rink.on_role import ThreadSupervisor
 from rink.roles import Change, Role
@@ -153,7 +153,7 @@ class Rink(BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documented by its 
         newest = engine.node.view.newest
         number = newest.number - 1 if newest else 0
         with Subscription(engine) as changes:
-            while True:
+            while self._engine is engine:  # which raises in a forked child
                 for version in new_versions(engine, number):
                     number = version.number
                     yield version
@@ -180,6 +180,7 @@ class RoleSet:
     @property
     def held(self) -> Mapping[str, Role]:
         """The roles held now, by name."""
+        self._refuse_fork()
         return dict(self._tracker.held) if self._tracker else {}
 
     def __enter__(self) -> Self:
@@ -201,6 +202,12 @@ class RoleSet:
         finally:
             self._changes.put(None)
 
+    def _refuse_fork(self) -> None:
+        if self._engine is not None and self._engine.forked:
+            raise ForkedProcessError(
+                "this RoleSet belongs to the parent process; join in this process instead"
+            )
+
     def __del__(self) -> None:
         if getattr(self, "_tracker", None) is not None:
             self._tracker.drop()  # type: ignore[union-attr]
@@ -208,11 +215,13 @@ class RoleSet:
     def __iter__(self) -> Iterator[Change]:
         if self._tracker is None or self._engine is None:
             raise ClosedError("iterate a RoleSet inside its `with`")
+        self._refuse_fork()
         self._engine.refuse_own_thread("iterating a RoleSet")
         self._tracker.follow(True)
         try:
             while (change := self._changes.get()) is not None:
                 yield change
+                self._refuse_fork()
                 if change.lost:
                     self._tracker.done(change.role)
             self._changes.put(None)  # for whoever iterates after the end

@@ -107,13 +107,20 @@ class BaseSession:
         engine.start()
         return engine
 
-    def _begin_close(self, release_within: float | None = None) -> list[Engine]:
+    def _begin_close(
+        self,
+        release_within: float | None = None,
+        *,
+        ends_by: type[BaseException] | None = None,
+    ) -> list[Engine]:
         """Have every group left; returns the engines to wait for."""
+        for engine in self._engines:
+            engine.refuse_own_thread("close()")
         with self._lock:
             self._closed = True
             engines = [engine for engine in self._engines if not engine.left.is_set()]
         for engine in engines:
-            within = engine.release_within() if release_within is None else release_within
+            within = engine.release_within(ends_by) if release_within is None else release_within
             engine.post(ev.LeaveAsked(release_within=within))
         return engines
 
@@ -132,12 +139,12 @@ class BaseSession:
 
         For the end of a process or of a test, where whoever holds a role may never let go.
         """
-        if os.getpid() != self._pid or self._is_ended:
-            return
-        until = self.clock.now() + seconds
-        for engine in self._begin_close(seconds / 2):
-            engine.left.wait(max(0.0, until - self.clock.now()))
-        self._end_close()
+        _close_within([self], seconds)
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether there is nothing to close: it has been, or is the parent process's."""
+        return os.getpid() != self._pid or self._is_ended
 
     def _refuse_fork(self) -> None:
         if os.getpid() != self._pid:
@@ -158,11 +165,12 @@ class Session(BaseSession):  # noqa: D101 - documented by its base
 
         Blocks until user code has released its roles, as `Rink.leave` does.
         """
-        if os.getpid() != self._pid or self._is_ended:
+        self._close(None)
+
+    def _close(self, ends_by: type[BaseException] | None) -> None:
+        if self._is_over:
             return
-        for engine in self._engines:
-            engine.refuse_own_thread("close()")
-        for engine in self._begin_close():
+        for engine in self._begin_close(ends_by=ends_by):
             engine.left.wait()
         self._end_close()
 
@@ -175,7 +183,7 @@ class Session(BaseSession):  # noqa: D101 - documented by its base
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        self._close(kind)
 
 
 def _client(
@@ -209,9 +217,19 @@ def _client(
 _joined: set[BaseSession] = set()
 
 
+def _close_within(sessions: list[BaseSession], seconds: float) -> None:
+    """Close several sessions within a time that they share, whatever holds them up."""
+    sessions = [session for session in sessions if not session._is_over]  # noqa: SLF001
+    leaving = [(one, one.clock.now() + seconds, one._begin_close(seconds / 2)) for one in sessions]  # noqa: SLF001
+    for session, until, engines in leaving:
+        for engine in engines:
+            engine.left.wait(max(0.0, until - session.clock.now()))
+    for session in sessions:
+        session._end_close()  # noqa: SLF001
+
+
 def _close_all() -> None:
-    for session in list(_joined):
-        session.close_within(EXIT_BOUND_S)
+    _close_within(list(_joined), EXIT_BOUND_S)
 
 
 atexit.register(_close_all)

@@ -181,10 +181,15 @@ class Engine:
             self._bodies[_caller()] -= 1
             self._bodies += Counter()  # drops what is zero
 
-    def release_within(self) -> float | None:
-        """How long leaving may wait for handles: bounded inside a role's own body (R10)."""
+    def release_within(self, ends_by: type[BaseException] | None = None) -> float | None:
+        """How long leaving may wait for handles: bounded inside a role's own body (R10).
+
+        Bounded, too, at the end of a `with` that Ctrl-C or sys.exit() ends: the traceback keeps the
+        frames that it passed through, and they may keep handles.
+        """
         inside = self._bodies[_caller()] > 0
-        return self.node.settings.leave_timeout if inside else None
+        ends = ends_by is not None and issubclass(ends_by, KeyboardInterrupt | SystemExit)
+        return self.node.settings.leave_timeout if inside or ends else None
 
     # ── what the session's thread uses (rink.engine.lessor.Tenant) ───────────────────────────
 
