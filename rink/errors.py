@@ -6,7 +6,7 @@
             SchemeFailed                 … a custom scheme raised, or gave no rank (there too)
         UsageError                       a call that cannot be made here
             ForkedProcessError           … in a child process, of its parent's session
-            WrongThreadError             … a blocking call from a callback
+            WrongThreadError             … a blocking call from a callback, or from a signal handler
             ClosedError                  … after close or leave
         JoinError                        the group could not be joined
             MemberNameTaken              another live record has this name
@@ -49,7 +49,7 @@ class ForkedProcessError(UsageError):
 
 
 class WrongThreadError(UsageError):
-    """A blocking call was made from a callback, which would wait for itself."""
+    """A call from a callback, or from a signal handler amid another call, would wait for itself."""
 
 
 class ClosedError(UsageError):

@@ -1,0 +1,38 @@
+"""Two things that `concepts.md` says of processes at their limits are so."""
+
+import ctypes
+
+import pytest
+
+import rink
+
+LONG_S = 20.0
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "usleep"), reason="no usleep in this libc")
+def test_code_that_holds_the_gil_beyond_the_deadline_loses_its_roles(rink_etcd):
+    """A C extension that does not release the GIL stops renewals; the clock tells, not a flag."""
+    hold_the_gil = ctypes.PyDLL(None).usleep  # PyDLL, other than CDLL, keeps the GIL in a call
+    with (
+        rink.Session(rink_etcd.client(), ttl=2, margin=1) as session,
+        rink.Rink(session, "orders") as r,
+    ):
+        with r.await_role("leader", LONG_S) as role:
+            hold_the_gil(1_200_000)
+            assert not role.is_held  # by the clock, whoever has run since
+            assert role.lost.wait(LONG_S)
+        with r.await_role("leader", LONG_S) as again:
+            assert again.token > role.token
+
+
+def test_a_member_that_holds_nothing_is_healthy(rink_session):
+    """A rollout that waits for readiness must not wait for a role: the old process still has it."""
+    with (
+        rink.Rink(rink_session, "orders", name="old", rebalance_delay=0) as old,
+        old.await_role("leader", LONG_S),
+        rink.Rink(rink_session, "orders", name="new") as new,
+    ):
+        assert new.get_role("leader") is None
+        assert (new.rank, new.status().life) == (None, "active")
+        assert rink_session.is_live
+        assert new.session_remaining > 0
