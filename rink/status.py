@@ -24,8 +24,9 @@ class Status(GroupStatus):
     `held` maps role to fencing token; `waiting_for` maps a role that somebody here waits for to who
     is in the way and why; `draining` lists roles lost here whose handles are not released;
     `next_change_at` is the wall-clock time at which the leader changes the ranks if nothing happens
-    before, and None on all others; `session_remaining` seconds until the deadline, negative once it
-    has passed.
+    before, None where there is none (`stagger` waits for the group to settle) and on all others;
+    `next_change_because` says who waits for which delay; `session_remaining` seconds until the
+    deadline, negative once it has passed.
     """
 
     me: str
@@ -42,7 +43,8 @@ class Status(GroupStatus):
 
 def status_of(node: Node, group: str, clock: Clock) -> Status:
     """Put a node's status together; the caller holds the engine's lock."""
-    now, wake_at = clock.now(), node.plan_wake_at
+    now, upcoming = clock.now(), node.upcoming
+    change_at = upcoming.at if upcoming else None
     return Status(
         **attrs.asdict(seen(node.view, group, node.owned), recurse=False),
         me=node.name,
@@ -50,8 +52,8 @@ def status_of(node: Node, group: str, clock: Clock) -> Status:
         held={role: hold.token for role, hold in node.table.held.items()},
         waiting_for={role: obstacle(node, role) for role in node.table.waits},
         draining=tuple(sorted(hold.role for hold in node.table.draining)),
-        next_change_at=None if wake_at is None else clock.wall(max(0.0, wake_at - now)),
-        next_change_because="" if wake_at is None else "a member's delay ends",
+        next_change_at=None if change_at is None else clock.wall(max(0.0, change_at - now)),
+        next_change_because=upcoming.because if upcoming else "",
         session_remaining=node.tenure.deadline - now,
         last_error=node.out.last_error,
         life=node.living.state.value,

@@ -12,7 +12,7 @@ import attrs
 
 from rink.core import codec, ranks
 from rink.core.chronicle import Chronicle
-from rink.core.ranks import Candidate, Plan, Settings, Situation
+from rink.core.ranks import Candidate, Plan, Settings, Situation, Upcoming
 from rink.core.values import Phase, Request, Version, Wish
 from rink.core.view import View
 
@@ -26,11 +26,11 @@ FIELDS_LIMIT_BYTES = 30_000
 
 @attrs.frozen
 class Draft:
-    """The next version (None: the newest one stands), and when to look again if nothing happens."""
+    """The next version (None: the newest one stands), and what comes after it if nothing happens."""
 
     version: Version | None
     requests: tuple[str, ...] = ()
-    wake_at: float | None = None
+    upcoming: Upcoming | None = None
 
     @property
     def bytes(self) -> int:
@@ -65,7 +65,7 @@ def draft(
         wishes.grant(view)
     because = (*plan.because, *wishes.because)
     if not because:
-        return Draft(None, (), plan.wake_at)
+        return Draft(None, (), plan.upcoming)
     version = Version(
         number=view.newest.number + 1 if view.newest else 1,
         ranks=plan.ranks,
@@ -75,7 +75,7 @@ def draft(
         because=_shortened(because),
         by=by,
     )
-    return Draft(version, tuple(wishes.answered), plan.wake_at)
+    return Draft(version, tuple(wishes.answered), plan.upcoming)
 
 
 def _shortened(because: tuple[str, ...]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from rink.core.chronicle import Chronicle
 from rink.core.draft import VERSION_LIMIT_BYTES, Draft, draft
 from rink.core.effects import Effect, Level, Proclaim, Prune, Report
 from rink.core.events import ProclaimAnswered
-from rink.core.ranks import Settings
+from rink.core.ranks import Settings, Upcoming
 from rink.core.values import Member, Proclaimed, Share
 from rink.core.view import View
 
@@ -49,6 +49,7 @@ class Leader:
 
     `proclaiming` is the number of a version whose transaction is under way. After its end, until
     `retry_at`, the view is waited for to show `answered`, or to move on from `refused_at`.
+    `upcoming` is the next change of the ranks; None as well while a proclamation is under way.
     """
 
     settings: Settings
@@ -59,11 +60,13 @@ class Leader:
     retry_at: float = -math.inf
     pruned_below: int = 0
     too_large: int = 0
+    upcoming: Upcoming | None = None
 
     def lead(
         self, me: Member, view: View, chronicle: Chronicle, settled: bool, now: float
     ) -> tuple[list[Effect], float | None]:
-        """Return what to proclaim and prune now, and when to look again."""
+        """Return what to proclaim and prune now, and when to look again; sets `upcoming`."""
+        self.upcoming = None
         if view.newest is not None and view.newest.version is None:
             return [], None  # a later Rink's version: hold what is held, decide nothing
         number = view.newest.number if view.newest else 0
@@ -87,7 +90,8 @@ class Leader:
             after = view.newest.mod_revision if view.newest else 0
             effects.append(Proclaim(drafted.version, me.create_revision, after, drafted.requests))
             return effects, None  # its answer comes first
-        return effects, drafted.wake_at
+        self.upcoming = drafted.upcoming
+        return effects, self.upcoming.at if self.upcoming else None
 
     def _report(self, drafted: Draft) -> list[Effect]:
         version = drafted.version

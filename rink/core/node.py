@@ -34,6 +34,7 @@ from rink.core.life import Living
 from rink.core.machines import Life, Write
 from rink.core.outbox import Outbox
 from rink.core.placement import Placement
+from rink.core.ranks import Upcoming
 from rink.core.record import claims_of
 from rink.core.settings import MemberSettings
 from rink.core.tenure import Tenure
@@ -65,7 +66,6 @@ class Node:
         self.owned: dict[str, Share] = {}
         self.leads = False
         self.wake_at: float | None = None
-        self.plan_wake_at: float | None = None
         self.out = Outbox()
         self._followed: Version | None = None
         self._obstacles = Obstacles()
@@ -83,6 +83,11 @@ class Node:
     def is_settled(self) -> bool:
         """Whether the group is settled, in this member's view."""
         return self.view.version is not None and is_settled(self.view, self.owned)
+
+    @property
+    def upcoming(self) -> Upcoming | None:
+        """The next change of the ranks if nothing happens before; only the leader knows."""
+        return self.leader.upcoming if self.leads else None
 
     def foresee(self, events: Sequence[Event]) -> Foresight:
         """Return what stepping with these events will ask schemes; needs no lock."""
@@ -399,15 +404,12 @@ class Node:
         if leads != self.leads:
             self.leads = leads
             self.out.do(do.LeadershipChanged(leads))
-        self.plan_wake_at = None
         if leads and me is not None:
             settled = is_settled(self.view, self.owned)
-            effects, self.plan_wake_at = self.leader.lead(
-                me, self.view, self.chronicle, settled, now
-            )
+            effects, look_at = self.leader.lead(me, self.view, self.chronicle, settled, now)
             for effect in effects:
                 self.out.do(effect)
-            self.out.wake(self.plan_wake_at)
+            self.out.wake(look_at)
 
     def _look_after_the_dead(self, now: float) -> None:
         if not self.tenure.is_alive or self.living.state is Life.REVOKING:

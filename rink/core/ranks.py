@@ -69,12 +69,28 @@ class Situation:
 
 
 @attrs.frozen
+class Upcoming:
+    """The next change of the ranks if nothing happens before, and who waits for what until then.
+
+    `at` is None where it comes with no time, but when the last version has settled.
+    """
+
+    at: float | None
+    because: str
+
+
+@attrs.frozen
 class Plan:
-    """The next ranks, why, and when to plan again if nothing happens before (None: never)."""
+    """The next ranks, why, and what comes after them if nothing happens (None: nothing)."""
 
     ranks: tuple[str, ...]
     because: tuple[str, ...] = ()
-    wake_at: float | None = None
+    upcoming: Upcoming | None = None
+
+    @property
+    def wake_at(self) -> float | None:
+        """When to plan again if nothing happens before; None: never."""
+        return self.upcoming.at if self.upcoming else None
 
 
 STARTED = "started"
@@ -94,13 +110,25 @@ def plan(situation: Situation, now: float, settings: Settings) -> Plan:
     because: list[str] = []
     budget = _Stagger(settings.stagger, situation.settled)
     ranks, held_back = _replace(situation.ranks, live, waiting, budget, because)
-    ranks, free_at = _shrink(ranks, situation, held_back, live, now, settings, because)
+    ranks, reserved = _shrink(ranks, situation, held_back, live, now, settings, because)
     waiting = [member for member in waiting if member.name not in ranks]
-    grow_at = _grow(ranks, waiting, situation, starting, now, settings, budget, because)
+    delayed = _grow(ranks, waiting, situation, starting, now, settings, budget, because)
     if because and (starting or situation.was_empty):
         because.insert(0, STARTED)
-    wakes = [at for at in (free_at, grow_at) if at is not None]
-    return Plan(tuple(ranks), tuple(because), min(wakes, default=None))
+    placed = {*ranks, *delayed}
+    turns = [f"{name!r}, which leaves," for name in ranks if name in held_back]
+    turns += [f"member {member.name!r}" for member in waiting if member.name not in placed]
+    upcoming = _first([*reserved, *delayed.values()], turns, settings)
+    return Plan(tuple(ranks), tuple(because), upcoming)
+
+
+def _first(delays: Sequence[Upcoming], turns: Sequence[str], settings: Settings) -> Upcoming | None:
+    """Return what comes first; a turn that is waited for comes at no known time."""
+    first = min(delays, key=lambda one: one.at or 0.0, default=None)
+    if first is None and turns:
+        text = f"{turns[0]} waits until the last version has settled: stagger of {settings.stagger}"
+        return Upcoming(None, text)
+    return first
 
 
 class _Stagger:
@@ -159,9 +187,9 @@ def _shrink(
     now: float,
     settings: Settings,
     because: list[str],
-) -> tuple[list[str], float | None]:
-    """Steps 3 and 4: drop what nobody took and nothing reserves; also when to look again."""
-    free_at: float | None = None
+) -> tuple[list[str], list[Upcoming]]:
+    """Steps 3 and 4: drop what nobody took and nothing reserves; also until when what is."""
+    reserved: list[Upcoming] = []
     dropped: set[str] = set()
     for name in ranks:
         member = live.get(name)
@@ -170,7 +198,9 @@ def _shrink(
         if member is None:
             until = situation.gone_since.get(name, now) + settings.leave_delay
             if now < until:
-                free_at = until if free_at is None else min(free_at, until)
+                delay = f"leave_delay of {settings.leave_delay:g} s"
+                text = f"the rank of {name!r}, which is gone, is kept: {delay}"
+                reserved.append(Upcoming(until, text))
                 continue
             because.append(f"expired {name}")
         else:
@@ -179,7 +209,7 @@ def _shrink(
     size = len(ranks) - len(dropped)
     movers = iter([name for name in ranks[size:] if name not in dropped])
     kept = [next(movers) if name in dropped else name for name in ranks[:size]]
-    return kept, free_at
+    return kept, reserved
 
 
 def _grow(
@@ -191,28 +221,33 @@ def _grow(
     settings: Settings,
     budget: _Stagger,
     because: list[str],
-) -> float | None:
-    """Step 5: append whoever has waited long enough, in place; also when to look again."""
-    due = {m.name: _due_at(m, situation, starting, settings, now) for m in waiting}
-    if not any(at <= now for at in due.values()):
-        return min(due.values(), default=None)
-    for member in waiting:
-        batched = due[member.name] <= now + member.rebalance_delay / 10
-        if batched and budget.may_add:
-            budget.to_add -= 1
-            ranks.append(member.name)
-            because.append(f"joined {member.name}")
-    return min((at for name, at in due.items() if name not in ranks and at > now), default=None)
+) -> dict[str, Upcoming]:
+    """Step 5: append whoever has waited long enough, in place; also what the others wait for."""
+    due = {m.name: _due(m, situation, starting, settings, now) for m in waiting}
+    if any(at <= now for at, _ in due.values()):
+        for member in waiting:
+            batched = due[member.name][0] <= now + member.rebalance_delay / 10
+            if batched and budget.may_add:
+                budget.to_add -= 1
+                ranks.append(member.name)
+                because.append(f"joined {member.name}")
+    ranked = set(ranks)
+    return {
+        name: Upcoming(at, f"member {name!r} waits for {delay}")
+        for name, (at, delay) in due.items()
+        if name not in ranked and at > now
+    }
 
 
-def _due_at(
+def _due(
     member: Candidate, situation: Situation, starting: bool, settings: Settings, now: float
-) -> float:
-    """When a waiting member may be appended."""
+) -> tuple[float, str]:
+    """When a waiting member may be appended, and which delay it waits for until then."""
     if starting:
-        return now
-    delay = member.rebalance_delay
+        return now, ""
+    delay, what = member.rebalance_delay, "its rebalance_delay"
     started_at = situation.started_at
-    if started_at is not None and member.first_seen < started_at + settings.rebalance_delay:
-        delay = min(delay, settings.initial_delay)
-    return member.first_seen + delay
+    is_early = started_at is not None and member.first_seen < started_at + settings.rebalance_delay
+    if is_early and settings.initial_delay < delay:
+        delay, what = settings.initial_delay, "the initial_delay"
+    return member.first_seen + delay, f"{what} of {delay:g} s"

@@ -148,7 +148,7 @@ def test_a_leader_decides_nothing_over_a_version_it_cannot_read(pair):
     pair.expire(pair.kill("b"))
     pair.sleep(100.0)
     assert proclaimed(pair, "a") == [1, 2]
-    assert pair.node("a").plan_wake_at is None
+    assert pair.node("a").upcoming is None
 
 
 def test_a_junk_version_of_a_giant_number_costs_no_time(pair):
@@ -162,8 +162,8 @@ def test_a_junk_version_of_a_giant_number_costs_no_time(pair):
 
 def test_the_plans_next_time_is_told(pair):
     pair.add("c", rebalance_delay=60.0)
-    assert pair.node("a").plan_wake_at == pair.now + 60.0
-    assert pair.node("b").plan_wake_at is None
+    assert pair.node("a").upcoming.at == pair.now + 60.0
+    assert pair.node("b").upcoming is None
 
 
 # ── pruning ──────────────────────────────────────────────────────────────────────────────────

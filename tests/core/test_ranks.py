@@ -5,7 +5,7 @@ import itertools
 import pytest
 from attrs import evolve
 
-from rink.core.ranks import STARTED, Candidate, Plan, Settings, Situation, plan
+from rink.core.ranks import STARTED, Candidate, Settings, Situation, plan
 
 NAMES = "abcde"
 DELAY = 60.0
@@ -216,13 +216,22 @@ def make(ranks, *members, now=1000.0, settings=None, **situation):
     return plan(Situation(tuple(ranks), members, **situation), now, settings or Settings())
 
 
+def told(made):
+    """A plan without the words for what comes next: those are in `test_upcoming`."""
+    return made.ranks, made.because, made.wake_at
+
+
+def planned(ranks, because=(), wake_at=None):
+    return ranks, because, wake_at
+
+
 def live(name, create=1, seen=0.0, **how):
     return Candidate(name, create, seen, **how)
 
 
 def test_an_empty_group_ranks_everyone_at_once_in_the_order_of_their_records():
     made = make("", live("b", 2, 1000.0), live("a", 3, 1000.0), live("c", 1, 1000.0))
-    assert made == Plan(("c", "b", "a"), (STARTED, "joined c", "joined b", "joined a"))
+    assert told(made) == planned(("c", "b", "a"), (STARTED, "joined c", "joined b", "joined a"))
 
 
 def test_a_leavers_rank_goes_to_who_waits_longest_and_the_lowest_first():
@@ -243,46 +252,48 @@ def test_a_leavers_rank_goes_to_who_waits_longest_and_the_lowest_first():
 
 def test_who_cannot_follow_the_scheme_is_not_ranked():
     made = make("a", live("a"), live("b", can_follow=False))
-    assert made == Plan(("a",))
-    assert make("", live("b", can_follow=False)) == Plan(())
+    assert told(made) == planned(("a",))
+    assert told(make("", live("b", can_follow=False))) == planned(())
 
 
 def test_a_gone_members_rank_is_reserved_for_the_leave_delay_and_taken_by_any_newcomer():
     settings = Settings(leave_delay=30.0)
     gone = {"b": 990.0}
-    assert make("ab", live("a"), gone_since=gone, settings=settings) == Plan(("a", "b"), (), 1020.0)
+    assert told(make("ab", live("a"), gone_since=gone, settings=settings)) == planned(
+        ("a", "b"), (), 1020.0
+    )
     made = make("ab", live("a"), live("c", 5, 1000.0), gone_since=gone, settings=settings)
-    assert made == Plan(("a", "c"), ("replaced b by c: gone",))
+    assert told(made) == planned(("a", "c"), ("replaced b by c: gone",))
     made = make("ab", live("a"), gone_since=gone, settings=settings, now=1020.0)
-    assert made == Plan(("a",), ("expired b",))
+    assert told(made) == planned(("a",), ("expired b",))
 
 
 def test_a_leavers_rank_is_not_reserved():
     settings = Settings(leave_delay=30.0)
     made = make("ab", live("a"), live("b", leaving=True), settings=settings)
-    assert made == Plan(("a",), ("left b",))
+    assert told(made) == planned(("a",), ("left b",))
 
 
 def test_a_shrinking_group_moves_the_members_above_into_the_holes():
     made = make("abcde", live("b"), live("c"), live("e"))
-    assert made == Plan(("e", "b", "c"), ("expired a", "expired d"))
+    assert told(made) == planned(("e", "b", "c"), ("expired a", "expired d"))
 
 
 def test_whoever_leaves_last_serves_until_it_has_gone():
     made = make("ab", live("a", leaving=True), live("b", leaving=True))
-    assert made == Plan(("a", "b"))
+    assert told(made) == planned(("a", "b"))
 
 
 def test_growth_waits_for_the_newcomers_own_delay():
     members = live("a"), live("b", 2, 990.0, rebalance_delay=60.0)
-    assert make("a", *members) == Plan(("a",), (), 1050.0)
-    assert make("a", *members, now=1050.0) == Plan(("a", "b"), ("joined b",))
+    assert told(make("a", *members)) == planned(("a",), (), 1050.0)
+    assert told(make("a", *members, now=1050.0)) == planned(("a", "b"), ("joined b",))
 
 
 def test_whose_delay_ends_within_a_tenth_of_it_comes_along():
     members = live("a"), live("b", 2, 0.0), live("c", 3, 5.9), live("d", 4, 6.1)
     made = make("a", *members, now=60.0)
-    assert made == Plan(("a", "b", "c"), ("joined b", "joined c"), 66.1)
+    assert told(made) == planned(("a", "b", "c"), ("joined b", "joined c"), 66.1)
 
 
 def test_after_a_start_newcomers_wait_only_the_initial_delay():
@@ -300,26 +311,26 @@ def test_a_members_shorter_delay_holds_after_a_start_too():
 def test_members_that_are_back_under_their_old_ranks_are_no_empty_group():
     """Otherwise a newcomer would be ranked at once, for ever after a restart of every member."""
     members = live("a", 7), live("b", 8), live("c", 9, 1000.0)
-    assert make("ab", *members, was_empty=True) == Plan(("a", "b"), (), 1060.0)
+    assert told(make("ab", *members, was_empty=True)) == planned(("a", "b"), (), 1060.0)
 
 
 def test_a_group_that_was_empty_says_so_with_its_next_version():
     made = make("ab", live("a", 7), was_empty=True)
-    assert made == Plan(("a",), (STARTED, "expired b"))
+    assert told(made) == planned(("a",), (STARTED, "expired b"))
 
 
 def test_a_stagger_bounds_how_many_join_and_leave_with_one_version():
     settings = Settings(0.0, stagger=1)
     newcomers = [live(name, 5 + index, 0.0) for index, name in enumerate("cde")]
     made = make("ab", live("a"), live("b"), *newcomers, settings=settings)
-    assert made == Plan(("a", "b", "c"), ("joined c",))
+    assert told(made) == planned(("a", "b", "c"), ("joined c",))
     assert make("ab", live("a"), live("b"), *newcomers, settings=settings, settled=False).ranks == (
         "a",
         "b",
     )
     leavers = live("a", leaving=True), live("b", leaving=True), live("c")
     assert make("abc", *leavers, settings=settings).ranks == ("c", "b")
-    assert make("abc", *leavers, settings=settings, settled=False) == Plan(("a", "b", "c"))
+    assert told(make("abc", *leavers, settings=settings, settled=False)) == planned(("a", "b", "c"))
 
 
 def test_a_stagger_never_keeps_back_the_ranks_of_the_dead():
