@@ -1,0 +1,52 @@
+"""What `tests/README.md` says of the tests is so."""
+
+import re
+
+import pytest
+from docs_support import ROOT, anchors, links
+
+PAGE = ROOT / "tests" / "README.md"
+
+ROWS = {
+    int(cells[0]): cells[2]
+    for line in PAGE.read_text(encoding="utf-8").splitlines()
+    if re.match(r"\| \d+ \|", line)
+    and (cells := [cell.strip() for cell in line.strip("| ").split(" | ")])
+}
+
+LATER = "comes? with the (streams|sidecar)"
+
+
+def every_test():
+    files = [path for folder in ("tests", "integration") for path in (ROOT / folder).rglob("*.py")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    return set(re.findall(r"^ *(?:async )?def (test_\w+)", text, re.MULTILINE))
+
+
+def test_every_complaint_has_its_row():
+    assert list(ROWS) == list(range(1, 33))
+
+
+def test_every_test_that_is_named_exists():
+    named = set(re.findall(r"`(test_\w+)`", PAGE.read_text(encoding="utf-8")))
+    assert named
+    assert sorted(named - every_test()) == []
+
+
+@pytest.mark.parametrize("number", ROWS)
+def test_every_row_names_a_test_or_what_it_comes_with(number):
+    assert re.search(r"`test_\w+`", ROWS[number]) or re.search(LATER, ROWS[number], re.IGNORECASE)
+
+
+def test_every_folder_is_named():
+    text = PAGE.read_text(encoding="utf-8")
+    folders = {path.parent.name for path in (ROOT / "tests").glob("*/*.py")}
+    assert {folder for folder in folders if f"`{folder}/`" not in text} == set()
+
+
+def test_every_link_leads_somewhere():
+    for link in links(PAGE):
+        path, _, anchor = link.partition("#")
+        target = (PAGE.parent / path).resolve()
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
