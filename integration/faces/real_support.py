@@ -35,7 +35,13 @@ class Worker:
         self.name = name
         self.history = history
         self.process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("real_worker.py")), json.dumps(given)],
+            [
+                sys.executable,
+                "-X",
+                "faulthandler",
+                str(Path(__file__).with_name("real_worker.py")),
+                json.dumps(given),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -83,7 +89,17 @@ class Worker:
     def leave(self) -> None:
         self.say("leave")
         self.wait("left")
-        assert self.process.wait(LONG_S) == 0, self._errors
+        self.ends()
+
+    def ends(self) -> None:
+        """The process ends by itself, and well; what its threads are at is shown where it does not."""
+        try:
+            code = self.process.wait(LONG_S)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)  # faulthandler writes every thread's stack
+            code = self.process.wait(LONG_S)
+        self._threads[1].join(LONG_S)
+        assert code == 0, f"{self.name} ended with {code}:\n{self._errors}"
 
     def signal(self, number: int) -> float:
         """Send a signal; the time just after it."""
