@@ -5,6 +5,7 @@ import datetime as dt
 import pytest
 from world import KINDS
 
+from rink.core import effects as do
 from rink.status import status_of
 
 
@@ -120,6 +121,8 @@ def test_a_proclamation_that_failed_and_is_tried_again_is_no_next_change(pair):
     pair.sleep(60.0)
     assert leader.proclaiming == 3
     assert upcoming(pair) == (None, "")
+    while not isinstance(pair.members["a"].to_etcd[0], do.Proclaim):
+        pair.carry(pair.members["a"], "requests")
     pair.lose("a")
     assert leader.retry_at > pair.now
     assert upcoming(pair) == (None, "")
