@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from real_support import LONG_S, QUICK
+from real_support import LONG_S, QUICK, problems
 from test_real_faces import owned_by, until
 
 import rink
@@ -94,6 +94,69 @@ def test_an_etcd_that_is_down_for_longer_costs_every_role_and_the_members_come_b
         until(a, lambda name=name: a.owner(name) is not None)
     with a.await_role(owned_by(0, 2), LONG_S) as role:
         assert role.token > roles[0].token
+
+
+def split(cluster, which):
+    """One node, the leader or a follower, and the others; endpoints with its own in front."""
+    leader = cluster.leader()
+    own = next(node for node in cluster.nodes if (node is leader) == (which == "leader"))
+    others = [node for node in cluster.nodes if node is not own]
+    return own, others, [node.endpoint for node in (own, *others)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["leader", "follower"])
+def test_on_a_node_without_a_quorum_nothing_is_held_beyond_the_deadline(
+    cluster, start, history, which
+):
+    """The node answers, and cannot know whether the others go on without it."""
+    ttl, margin, names = 5, 0.5, [f"role-{i}" for i in range(20)]
+    own, others, endpoints = split(cluster, which)
+    members = [
+        start(name, endpoints, roles=names, session={"ttl": ttl, "margin": margin}) for name in "ab"
+    ]
+
+    def all_held(h):
+        return len(h.holders) == len(names) and set(h.holders.values()) == {"a", "b"}
+
+    history.wait(all_held)
+    for node in others:
+        node.freeze()
+    frozen_at = SYSTEM.now()
+    history.wait(lambda h: not h.holders)
+    # A leader renews leases for up to two election timeouts more, until it notices; whoever is
+    # elected elsewhere meanwhile grants all leases as much again.
+    last_answer = frozen_at + (2.0 if which == "leader" else 0.0)
+    said = [event["at"] for event in history.events if event["what"] == "let go"]
+    assert max(said) < last_answer + ttl
+    assert not [e for e in history.events if e["what"] == "gained" and e["at"] > frozen_at]
+    own.freeze()
+    for node in others:
+        node.thaw()
+    history.wait(all_held)
+    for member in members:
+        member.leave()
+    assert problems(history) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["leader", "follower"])
+def test_a_member_moves_from_a_node_without_a_quorum_and_loses_nothing(cluster, join, which):
+    ttl = 18
+    own, others, endpoints = split(cluster, which)
+    a, b, roles = pair(join, endpoints, ttl=ttl)
+    number = a.version.number
+    assert a._session.etcd.endpoint == own.endpoint
+    for node in others:
+        node.freeze()
+    assert roles[0].lost.wait(0.25 * ttl) is False
+    own.freeze()
+    for node in others:
+        node.thaw()
+    for member in (a, b):
+        until(member, lambda member=member: member.session_remaining > 0.8 * ttl)  # renewed again
+    assert a._session.etcd.endpoint != own.endpoint
+    goes_on(a, b, roles, number)
 
 
 def owned_by_ranks(*ranks):
