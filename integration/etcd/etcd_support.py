@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import threading
 import time
 from concurrent import futures
@@ -94,7 +95,7 @@ class ScriptedEtcd:
     """A gRPC server on loopback that answers as a test says; for what no real etcd does on demand.
 
     `answer[name]` is a function from a request to an answer (or to a list of them on a stream);
-    `seen[name]` are the requests that came.
+    `seen[name]` are the requests that came, `metadata[name]` what was sent along with each call.
     """
 
     PATHS = {
@@ -110,7 +111,7 @@ class ScriptedEtcd:
     def __init__(self, **answer):
         self.answer = {"range": lambda _: pb.RangeResponse(header=header()), **answer}
         self.seen = {name: [] for name in self.PATHS}
-        self.metadata = []
+        self.metadata = collections.defaultdict(list)
         self._server = grpc.server(futures.ThreadPoolExecutor(8, "scripted"))
         self._server.add_generic_rpc_handlers((self._handlers(),))
         self.port = self._server.add_insecure_port("127.0.0.1:0")
@@ -138,13 +139,14 @@ class ScriptedEtcd:
     def _handler(self, name, request):
         def unary(message, context):
             self.seen[name].append(message)
-            self.metadata.append(dict(context.invocation_metadata()))
+            self.metadata[name].append(dict(context.invocation_metadata()))
             result = self.answer[name](message)
             if isinstance(result, grpc.StatusCode):
                 context.abort(result, "scripted")
             return result
 
         def stream(messages, context):
+            self.metadata[name].append(dict(context.invocation_metadata()))
             for message in messages:
                 self.seen[name].append(message)
                 yield from self.answer[name](message)

@@ -174,4 +174,4 @@ def test_a_bare_token_is_sent_as_metadata(clients):
         client = clients(etcd.endpoint, user="u", password="p")
         client._transport.tokens._token = "a-token"
         client.range(b"k")
-        assert etcd.metadata[0]["token"] == "a-token"
+        assert etcd.metadata["range"][0]["token"] == "a-token"

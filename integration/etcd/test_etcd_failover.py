@@ -9,7 +9,12 @@ from etcd_support import ScriptedEtcd, Seen, eventually, header, put, put_until_
 
 from rink.errors import ClosedError, EtcdClusterChanged, EtcdError, EtcdUnavailable
 from rink.etcd.api import Put
+from rink.etcd.connections import OwnConnection
+from rink.etcd.endpoints import read_endpoints, read_tls
+from rink.etcd.methods import WATCH
 from rink.etcd.proto import rinketcd_pb2 as pb
+from rink.etcd.stream import Requests
+from rink.etcd.transport import metadata
 
 
 def first_is(cluster, node):
@@ -69,6 +74,36 @@ def test_rule_5_a_frozen_node_is_left_within_seconds(cluster, clients, prefix, w
     assert client.endpoint != victim.endpoint
     put_until_done(client, key, b"mine")
     victim.thaw()
+
+
+@pytest.mark.slow
+def test_rule_5_grpc_itself_notices_a_frozen_server(cluster):
+    """The options of ETCD-CLIENT section 4, with our own guard against silence out of the way.
+
+    Without `ping_timeout_ms` it takes a minute, without `keepalive_time_ms` for ever. A pause of
+    the ticker's thread, or a stream that our guard does not look after, is what they are for.
+    """
+    victim = follower(cluster)
+    [endpoint] = read_endpoints([victim.endpoint], tls=False)
+    connection, requests = OwnConnection(endpoint, read_tls(None, None, None)), Requests()
+    answers = connection.stream(WATCH, iter(requests), metadata(None))
+    requests.put(pb.WatchRequest(create_request=pb.WatchCreateRequest(key=b"k")))
+    assert next(iter(answers)).created
+    victim.freeze()
+    begin = time.monotonic()
+    give_up = threading.Timer(15, answers.cancel)
+    give_up.start()
+    with pytest.raises(grpc.RpcError) as caught:
+        next(iter(answers))
+    took = time.monotonic() - begin
+    give_up.cancel()
+    give_up.join()
+    requests.end()
+    connection.close()
+    victim.thaw()
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    print(f"gRPC noticed the frozen server after {took:.2f} s")
+    assert took < 10  # 5 s until it asks, 2 s for the answer
 
 
 def test_a_frozen_node_does_not_eat_the_deadline_of_a_read(cluster, clients):
@@ -195,10 +230,33 @@ def test_a_txn_is_sent_once_whatever_is_said(clients):
         assert len(two.seen["txn"]) == 0
 
 
-def test_every_request_asks_for_a_leader(clients):
-    with ScriptedEtcd() as etcd:
-        clients(etcd.endpoint).range(b"k")
-        assert etcd.metadata[0]["hasleader"] == "true"
+def test_every_request_and_every_stream_asks_for_a_leader(clients):
+    """A member that has none would be silent, or answer from its own books, otherwise."""
+
+    def watch(request):
+        yield pb.WatchResponse(header=header(), created=True)
+
+    def keepalive(request):
+        yield pb.LeaseKeepAliveResponse(header=header(), ID=request.ID, TTL=9)
+
+    answers = {
+        "txn": lambda _: pb.TxnResponse(header=header()),
+        "grant": lambda _: pb.LeaseGrantResponse(header=header(), ID=1, TTL=9),
+        "time_to_live": lambda _: pb.LeaseTimeToLiveResponse(header=header(), TTL=9),
+    }
+    with ScriptedEtcd(watch=watch, keepalive=keepalive, **answers) as etcd:
+        client, seen = clients(etcd.endpoint), Seen()
+        client.range(b"k")
+        put(client, b"k")
+        client.grant(9)
+        client.time_to_live(1)
+        client.watch(b"k", b"", 1, lambda _: None)
+        client.keepalives(seen.deliver).send(1)
+        seen.wait(lambda s: s.items)
+        eventually(lambda: set(etcd.metadata) == set(etcd.PATHS))
+        for name, sent in etcd.metadata.items():
+            assert [one.get("hasleader") for one in sent] == ["true"] * len(sent), name
+        client.close()
 
 
 @pytest.mark.parametrize(
