@@ -7,7 +7,9 @@ forks before that is safe and one that forks after it is not (section 7).
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import grpc
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 
     from rink.etcd.endpoints import Endpoint, TlsSettings
     from rink.etcd.methods import AnswerT, Method, Request
+
+_log = logging.getLogger(__name__)
+
+_CLOSE_S = 2.0
 
 Metadata = tuple[tuple[str, str], ...]
 
@@ -206,6 +212,23 @@ class Ring:
                 self._first = (self._first + 1) % len(self._connections)
 
     def close(self) -> None:
-        """Close them all."""
-        for connection in self._connections:
-            connection.close()
+        """Close them all; one that does not come back from it is left behind, and said.
+
+        gRPC's own close waits without a bound for the channel's calls to end. Nobody who leaves may
+        be kept by that: the process could not end.
+        """
+        threads = [
+            (one.name, threading.Thread(target=one.close, name="rink-etcd-close", daemon=True))
+            for one in self._connections
+        ]
+        for _, thread in threads:
+            try:
+                thread.start()
+            except RuntimeError:  # the interpreter exits, and lets no thread begin any more
+                thread.run()
+        end = time.monotonic() + _CLOSE_S
+        for name, thread in threads:
+            if thread.ident is not None:
+                thread.join(max(end - time.monotonic(), 0.0))
+            if thread.is_alive():
+                _log.error("etcd %s: gRPC does not close the channel; it is left behind", name)

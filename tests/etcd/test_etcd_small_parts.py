@@ -1,11 +1,13 @@
 """The order of the endpoints, tokens, pauses, and the translation of transactions."""
 
 import threading
+import types
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from rink.errors import ClosedError, ConfigError
+from rink.etcd import connections
 from rink.etcd.api import Compare, Delete, Get, Put, Target
 from rink.etcd.backoff import Backoff
 from rink.etcd.borrowed import borrow
@@ -174,6 +176,40 @@ def test_the_bytes_are_etcds():
     assert answer.events[0].type == pb.Event.DELETE
     assert answer.events[0].kv.key == b"k"
     assert answer.created
+
+
+def test_a_channel_that_does_not_close_keeps_nobody(caplog, monkeypatch):
+    class Stuck:
+        def stream(self, *_, **__):
+            return self
+
+        def close(self):
+            release.wait(60)
+
+    method = types.SimpleNamespace(path="/", encode=None, decode=None)
+    release = threading.Event()
+    monkeypatch.setattr(connections, "_CLOSE_S", 0.1)
+    stuck, well = (Connection(name, Stuck) for name in ("http://stuck:1", "http://well:1"))
+    stuck._callable(method, "stream")
+    Ring([stuck, well]).close()
+    assert "etcd http://stuck:1: gRPC does not close the channel" in caplog.text
+    assert "http://well:1" not in caplog.text
+    release.set()
+    for connection in (stuck, well):
+        with pytest.raises(ClosedError):
+            connection._callable(method, "stream")
+
+
+def test_channels_are_closed_where_no_thread_can_begin_any_more(monkeypatch):
+    def refuse(_):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    closed = []
+    connection = Connection("http://a:1", lambda: None)
+    connection._channel = type("Channel", (), {"close": lambda _: closed.append(1)})()
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    Ring([connection]).close()
+    assert closed == [1]
 
 
 def test_a_closed_client_refuses_without_having_opened_anything():
