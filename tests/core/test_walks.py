@@ -1,7 +1,8 @@
 """Seeded walks through worlds in which everything goes wrong; see `walks`.
 
 `World` checks at every step: no role is held by two members whose records stand, tokens rise from
-member to member, no step leaves something undone or wakes for ever. After each walk all faults
+member to member, no step leaves something undone or wakes for ever. `Walk` adds: nor by two who go
+by `is_held`, however late their keepalives are answered. After each walk all faults
 stop, and the group must settle with every role held where it belongs.
 
 When one fails: `walks.shrink(walks.draw(seed, length))` gives the few steps it needs.
@@ -31,3 +32,4 @@ def test_walks_go_where_it_hurts():
     for what in ("is given up", "its record is gone", "failed", "waits to join"):
         assert what in reports
     assert any(len(world.tokens) == len(walks.ROLES) for world in worlds)
+    assert sum(world.longest_beat > 30.0 for world in worlds) > 3  # of answers to keepalives

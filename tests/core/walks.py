@@ -3,16 +3,23 @@
 A walk is a list of triples of numbers, so that it can be replayed and shrunk; each means something
 in any state of the world. Nothing is carried but what a step of the walk carries. After the walk
 all faults stop, and the group must settle: every role that is waited for where it belongs is held.
+
+Leases end here when etcd may end them: to the moment, a TTL after the last keepalive arrived. Of a
+member that is slow, keepalives and their answers are under way until the walk carries them, in
+order, or loses them. So user code may go on for a while after its lease has ended, if R6 is broken.
 """
 
 from __future__ import annotations
 
 import random
+from collections import defaultdict, deque
 from collections.abc import Sequence
 
-from world import KINDS, World
+import attrs
+from world import KINDS, Member, World
 
 from rink.core import codec
+from rink.core import events as ev
 from rink.core.machines import Life
 from rink.core.values import Request, Wish
 from rink.core.view import owner_of
@@ -40,12 +47,83 @@ WEIGHTS = {
     "thaw": 4,
     "relist": 1,
     "pin": 8,
+    "slow": 3,
+    "beat": 12,
     "vandalise": 1,
 }
+
+# Of walks in which nothing is late but what goes between etcd and members that are slow.
+SLUGGISH = {
+    **WEIGHTS,
+    "carry": 10,
+    "lose": 0,
+    "thaw": 0,
+    "slow": 10,
+    "pass": 40,
+    "beat": 90,
+    "want": 40,
+}
+
+
+@attrs.define
+class Beat:
+    """A keepalive under way, or its answer once it has arrived at etcd."""
+
+    lease: int
+    sent_at: float
+    is_renewed: bool | None = None
 
 
 class Walk(World):
     """The world of a walk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.beats: dict[Member, deque[Beat]] = defaultdict(deque)
+        self.slow: set[Member] = set()
+        self.longest_beat = 0.0
+        self.cut_short: set[int] = set()  # leases, or their records, that ended before their time
+
+    # ── keepalives ───────────────────────────────────────────────────────────────────────────
+
+    def beat(self, member, lease) -> None:
+        self.beats[member].append(Beat(lease, self.now))
+        while self.beats[member] and member not in self.slow:
+            self.carry_beat(member)
+
+    def carry_beat(self, member) -> None:
+        """Have the oldest keepalive of a member arrive, or its answer."""
+        beat = self.beats[member][0]
+        if beat.is_renewed is None:
+            self.arrive(member, beat)
+        else:
+            self.beats[member].popleft()
+            self.longest_beat = max(self.longest_beat, self.now - beat.sent_at)
+            self.answer_beat(member, beat.lease, beat.sent_at, beat.is_renewed)
+
+    def arrive(self, member, beat) -> None:
+        beat.is_renewed = beat.lease in self.etcd.leases
+        if beat.is_renewed:
+            self.expiries[beat.lease] = self.now + member.node.settings.ttl
+
+    def _serve(self, member, effect):
+        answer = super()._serve(member, effect)
+        if isinstance(answer, ev.LeaseGranted):
+            self.expiries[answer.lease] = self.now + answer.ttl
+        return answer
+
+    def check(self) -> None:
+        """Promise 1, as user code sees it: nobody else holds what `is_held` says is held here."""
+        super().check()
+        holders: dict[str, str] = {}
+        for name, member in self.members.items():
+            table = member.node.table
+            if self.now < table.deadline and member.node.tenure.lease not in self.cut_short:
+                for role in table.held:
+                    other = holders.setdefault(role, name)
+                    assert other == name, f"{role} is believed to be held by {other} and {name}"
+
+    # ── the steps ────────────────────────────────────────────────────────────────────────────
 
     def take(self, step: Step) -> None:
         kind, who, what = step
@@ -68,6 +146,8 @@ class Walk(World):
             draining_limit_bytes=[65_536, 2][what // 4 % 2],
             stagger=[None, 1][what // 8 % 2],
             grace=[None, None, None, 3.0][what // 16 % 4],
+            ttl=[9, 60][what // 128],
+            margin=0.5,
         ).lets_go = what // 64 % 2 == 0
 
     def _carry(self, name, member, what) -> None:
@@ -101,7 +181,25 @@ class Walk(World):
         member.alive = True
 
     def _expire(self, name, member, what) -> None:
+        self.cut_short.add(member.node.tenure.lease)
         self.etcd.end_lease(member.node.tenure.lease)
+
+    def _slow(self, name, member, what) -> None:
+        self.slow ^= {member}
+        if member in self.slow:
+            member.held.add("events")
+        else:
+            self.let(name)
+
+    def _beat(self, name, member, what) -> None:
+        beats = self.beats[member]
+        if what % 8 == 0:
+            beats.clear()  # the stream broke, with all that was under way on it
+        elif what % 8 < 4:  # one more keepalive arrives, or several
+            for beat in [beat for beat in beats if beat.is_renewed is None][: 1 + what // 8 % 3]:
+                self.arrive(member, beat)
+        elif beats and beats[0].is_renewed is not None:
+            self.carry_beat(member)
 
     def _leave(self, name, member, what) -> None:
         self.leave(name, keep_rank=what % 3 == 0, release_within=[None, 2.0][what % 2])
@@ -125,8 +223,10 @@ class Walk(World):
     def _vandalise(self, name, member, what) -> None:
         match what % 6:
             case 0:
+                self.cut_short.add(member.node.tenure.lease)
                 self.etcd.delete(f"members/{name}")
             case 1:
+                self.cut_short.add(member.node.tenure.lease)
                 self.etcd.put(f"members/{name}", b"?", lease=0)
             case 2 | 3:
                 self.etcd.put("members/junk", [b"?", b'{"format":9}'][what % 2], lease=0)
@@ -151,10 +251,18 @@ class Walk(World):
             for role in ROLES:
                 self.get(name, role)
 
+    def let_flow(self) -> None:
+        """Have everything carried at once, but to and from members that are slow; all want all."""
+        for name in list(self.members):
+            self.let(name)
+            for role in ROLES:
+                self.want(name, role)
+
     # ── the end of all faults ────────────────────────────────────────────────────────────────
 
     def calm(self) -> None:
         """Everything gets through, user code lets go, and time passes."""
+        self.slow.clear()
         while self.late:
             self.thaw()
         while self.unrenewed:
@@ -162,7 +270,8 @@ class Walk(World):
         for name, member in list(self.members.items()):
             member.held.clear()
             member.alive = member.lets_go = True
-            self.let_go(name)
+            if name in self.members:  # else one before it was all that it waited for
+                self.let_go(name)
         self.sleep(200.0)
         while self.unrenewed:  # of members that were on their way out
             self.etcd.end_lease(self.unrenewed.pop())
@@ -184,20 +293,25 @@ class Walk(World):
 
 
 def draw(seed: int, length: int) -> list[Step]:
-    """Draw a walk; one of four begins with its members on their way in, the others settled."""
+    """Draw a walk; one of four begins with its members on their way in, the others settled.
+
+    In one of four nothing is late but what goes between etcd and members that are slow.
+    """
     lots = random.Random(seed)
-    kinds = lots.choices(list(WEIGHTS), list(WEIGHTS.values()), k=length)
+    weights = SLUGGISH if seed % 4 == 3 else WEIGHTS
+    kinds = lots.choices(list(weights), list(weights.values()), k=length)
     steps = [(kind, lots.randrange(len(NAMES)), lots.randrange(256)) for kind in kinds]
     start = [("add", who, lots.randrange(256)) for who in range(len(NAMES))]
-    return start + [("settle", 0, 0)] * (seed % 4 > 0) + steps
+    start += [("settle", 0, 0)] * (seed % 4 > 0) + [("let_flow", 0, 0)] * (seed % 4 == 3)
+    return start + steps
 
 
 def walk(steps: Sequence[Step]) -> Walk:
     """Take a walk to its end, and check that the group settles."""
     world = Walk()
     for step in steps:
-        if step[0] == "settle":
-            world.settle()
+        if step[0] in ("settle", "let_flow"):
+            getattr(world, step[0])()
         else:
             world.take(step)
     world.calm()

@@ -83,9 +83,9 @@ class World:
         self.incarnations = 0
         self.late: list[tuple[str, object]] = []
         self.tokens: dict[str, tuple[Member, int]] = {}
-        self.unrenewed: list[
-            int
-        ] = []  # leases that nobody renews any more; etcd ends them some day
+        # Leases that nobody renews any more: etcd ends them some day.
+        self.unrenewed: list[int] = []
+        self.expiries: dict[int, float] = {}  # when etcd ends a lease; here only a test does
 
     # ── what a test says ─────────────────────────────────────────────────────────────────────
 
@@ -163,7 +163,9 @@ class World:
             self.run()
             wakes = [m.node.wake_at for m in self.members.values() if m.node.wake_at is not None]
             sixths = [member.node.settings.ttl / 6 for member in self.members.values()]
-            self.now = max(self.now, min([*wakes, self.now + min(sixths, default=10.0), end]))
+            wakes += [self.now + min(sixths, default=10.0), end, *self.expiries.values()]
+            self.now = max(self.now, min(wakes))
+            self.end_leases()
             for member in list(self.members.values()):
                 self.keep_alive(member)
                 if member.node.wake_at is not None and member.node.wake_at <= self.now:
@@ -172,19 +174,32 @@ class World:
                 self.run()
                 return
 
+    def end_leases(self) -> None:
+        """Have etcd end the leases that are over; in a world whose leases end by themselves."""
+        for lease in [lease for lease, at in self.expiries.items() if at <= self.now]:
+            del self.expiries[lease]
+            self.etcd.end_lease(lease)
+
     def keep_alive(self, member: Member) -> None:
-        """Answer a keepalive, if it gets through; and watch the deadline, as the session does."""
-        node, lease = member.node, member.node.tenure.lease
-        if member.alive and node.tenure.is_held:
-            if lease in self.etcd.leases:
-                effects, revived = node.renew(self.now, lease, self.now)
-                self._do(member, effects)
-                if revived:
-                    self.step(member, [ev.Nudged()])
-            else:
-                self.step(member, [ev.LeaseEnded(lease)])
-        if effects := node.expire(self.now):
+        """Send a keepalive, if it gets through; and watch the deadline, as the session does."""
+        if member.alive and member.node.tenure.is_held:
+            self.beat(member, member.node.tenure.lease)
+        if effects := member.node.expire(self.now):
             self._do(member, effects)
+            self.step(member, [ev.Nudged()])
+
+    def beat(self, member: Member, lease: int) -> None:
+        """Have a keepalive arrive and be answered, at once."""
+        self.answer_beat(member, lease, self.now, lease in self.etcd.leases)
+
+    def answer_beat(self, member: Member, lease: int, sent_at: float, is_renewed: bool) -> None:
+        """Have the answer to a keepalive arrive, which was sent some time ago."""
+        if not is_renewed:
+            self.step(member, [ev.LeaseEnded(lease)])
+            return
+        effects, revived = member.node.renew(self.now, lease, sent_at)
+        self._do(member, effects)
+        if revived:
             self.step(member, [ev.Nudged()])
 
     def hold(self, name: str, *kinds: str) -> None:
