@@ -51,8 +51,9 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_timeout_ms", 2_000),
     ("grpc.http2.ping_timeout_ms", 2_000),
     # After a failed connect gRPC refuses calls unasked for this long; we pause between tries too.
+    # What the two take together, a lease goes without after etcd is back: a second at the most.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 500),
     # Despite its name: how long one attempt to connect may take, TLS handshake included.
     ("grpc.min_reconnect_backoff_ms", 5_000),
     # What is tried again, and where, is decided here; a txn is never sent twice.

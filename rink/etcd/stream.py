@@ -104,7 +104,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         self._lock = threading.Lock()
         self._call: Answers[AnswerT] | None = None
         self._heard_at: float | None = None
-        self._backoff = Backoff(first=0.05, longest=1.0)
+        self._backoff = Backoff(first=0.05, longest=0.5)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
