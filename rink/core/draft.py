@@ -23,6 +23,10 @@ BECAUSE_LIMIT_BYTES = 50_000
 FIELDS_LIMIT_BYTES = 30_000
 """What a version takes beside ranks, pins and causes: two names, a time, punctuation."""
 
+WISHES_AT_ONCE = 100
+"""How many requests one version answers: each is deleted with it, and etcd refuses a transaction of
+more than 128 operations."""
+
 
 @attrs.frozen
 class Draft:
@@ -50,12 +54,12 @@ def draft(
     settled: bool,
     now: float,
     settings: Settings,
-    newcomers: bool = True,
+    left_out: frozenset[str] = frozenset(),
 ) -> Draft:
-    """Draft the next version; without `newcomers`, as if nobody waited for a rank."""
+    """Draft the next version, as if whoever is `left_out` was not there."""
     current = view.version
     scheme = _scheme(view, current)
-    plan = ranks.plan(_situation(view, chronicle, scheme, settled, newcomers), now, settings)
+    plan = ranks.plan(_situation(view, chronicle, scheme, settled, left_out), now, settings)
     if current is not None and scheme != current.scheme:
         # One more version, with the ranks as they are; what the new scheme asks of them comes next.
         plan = Plan(current.ranks, (f"scheme {current.scheme} -> {scheme}",))
@@ -78,6 +82,40 @@ def draft(
     return Draft(version, tuple(wishes.answered), plan.upcoming)
 
 
+def waiting(view: View) -> list[str]:
+    """Return the live members without a rank, oldest first."""
+    ranked = set(view.version.ranks) if view.version else set()
+    return [member.name for member in view.by_age if member.name not in ranked]
+
+
+def without_room(view: View) -> frozenset[str]:
+    """Return who waits and cannot be ranked, as the version would grow too large (R4).
+
+    It follows from the view alone, so that each of them can say so itself.
+    """
+    active = {m.name for m in view.by_age if m.record and m.record.phase is Phase.ACTIVE}
+    ranked = view.version.ranks if view.version else ()
+    room = VERSION_LIMIT_BYTES - BECAUSE_LIMIT_BYTES - FIELDS_LIMIT_BYTES
+    room -= view.newest.bytes if view.newest else 0
+    room += sum(_bytes_of(name) for name in ranked if name not in active)
+    found = set()
+    for name in waiting(view):
+        takes = _bytes_of(name) + len(",")
+        if name in active and takes > room:
+            found.add(name)
+        elif name in active:
+            room -= takes
+    return frozenset(found)
+
+
+def no_room() -> str:
+    """Say why whoever is without room is not ranked, and what helps."""
+    return (
+        f"it has no room for its name within the limit of {VERSION_LIMIT_BYTES} bytes: use shorter "
+        "member names, fewer pins, or several groups"
+    )
+
+
 def _shortened(because: tuple[str, ...]) -> tuple[str, ...]:
     """Leave out the causes that would make a version of many members twice as large."""
     total = 0
@@ -89,7 +127,7 @@ def _shortened(because: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _situation(
-    view: View, chronicle: Chronicle, scheme: str, settled: bool, newcomers: bool
+    view: View, chronicle: Chronicle, scheme: str, settled: bool, left_out: frozenset[str]
 ) -> Situation:
     today = view.version.ranks if view.version else ()
     return Situation(
@@ -104,7 +142,7 @@ def _situation(
                 can_follow=member.record is not None and scheme in member.record.schemes,
             )
             for member in view.by_age
-            if newcomers or member.name in today
+            if member.name not in left_out
         ],
         was_empty=chronicle.was_empty,
         gone_since=chronicle.gone_since,
@@ -147,13 +185,12 @@ class _Wishes:
     answered: list[str] = attrs.field(factory=list)
 
     def grant(self, view: View) -> None:
-        """Carry out every request that can be read, oldest first."""
-        for asked in sorted(
-            view.requests.values(), key=lambda asked: (asked.mod_revision, asked.id)
-        ):
-            if asked.request is not None:
-                self.answered.append(asked.id)
-                self.because.append(self._grant(asked.request))
+        """Carry out the requests that can be read, oldest first; what is left comes next."""
+        oldest = sorted(view.requests.values(), key=lambda asked: (asked.mod_revision, asked.id))
+        wishes = [(asked.id, asked.request) for asked in oldest if asked.request is not None]
+        for request_id, request in wishes[:WISHES_AT_ONCE]:
+            self.answered.append(request_id)
+            self.because.append(self._grant(request))
 
     def _grant(self, request: Request) -> str:
         if request.wish is Wish.PIN and request.role and request.member:

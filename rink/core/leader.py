@@ -12,7 +12,7 @@ import attrs
 
 from rink.core.backoff import backoff
 from rink.core.chronicle import Chronicle
-from rink.core.draft import VERSION_LIMIT_BYTES, Draft, draft
+from rink.core.draft import draft, no_room, waiting, without_room
 from rink.core.effects import Effect, Level, Proclaim, Prune, Report
 from rink.core.events import ProclaimAnswered
 from rink.core.ranks import Settings, Upcoming
@@ -21,6 +21,9 @@ from rink.core.view import View
 
 KEPT_VERSIONS = 100
 KEPT_BYTES = 1_000_000
+NAMED = 5
+"""How many of those that are not ranked are named in one line."""
+
 PRUNED_AT_ONCE = 10
 """Versions are pruned in tens, so that pruning is not one more write per version."""
 
@@ -59,7 +62,7 @@ class Leader:
     failures: int = 0
     retry_at: float = -math.inf
     pruned_below: int = 0
-    too_large: int = 0
+    left_out: frozenset[str] = frozenset()
     upcoming: Upcoming | None = None
 
     def lead(
@@ -78,11 +81,12 @@ class Leader:
         ):
             return [], self.retry_at
         self.answered_number, self.refused_at = 0, -math.inf
-        drafted = draft(me.name, view, chronicle, settled, now, self.settings)
-        effects: list[Effect] = []
-        if not drafted.fits:
-            effects += self._report(drafted)
-            drafted = draft(me.name, view, chronicle, settled, now, self.settings, newcomers=False)
+        left_out = without_room(view)
+        drafted = draft(me.name, view, chronicle, settled, now, self.settings, left_out)
+        if not drafted.fits:  # it was too large before: it may only shrink
+            left_out = frozenset(waiting(view))
+            drafted = draft(me.name, view, chronicle, settled, now, self.settings, left_out)
+        effects = self._report(left_out, view)
         if drafted.version is None:
             effects += self._prune(view)
         elif drafted.fits:
@@ -93,16 +97,15 @@ class Leader:
         self.upcoming = drafted.upcoming
         return effects, self.upcoming.at if self.upcoming else None
 
-    def _report(self, drafted: Draft) -> list[Effect]:
-        version = drafted.version
-        if version is None or self.too_large == version.number:
+    def _report(self, left_out: frozenset[str], view: View) -> list[Effect]:
+        """Say who has no room in a version, once."""
+        new, self.left_out = left_out - self.left_out, left_out
+        if not new:
             return []
-        self.too_large = version.number
-        text = (
-            f"version {version.number} would take {drafted.bytes} bytes for {len(version.ranks)} "
-            f"ranks and {len(version.pins)} pins; the limit is {VERSION_LIMIT_BYTES}, so nobody "
-            "new is ranked: use shorter member names, fewer pins, or several groups"
-        )
+        number = view.newest.number if view.newest else 0
+        names = ", ".join(repr(name[:40]) for name in sorted(new)[:NAMED])
+        more = f" and {len(new) - NAMED} more" if len(new) > NAMED else ""
+        text = f"version {number} does not rank {names}{more}: {no_room()}"
         return [Report(Level.ERROR, text)]
 
     def _prune(self, view: View) -> list[Effect]:

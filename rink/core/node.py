@@ -24,6 +24,7 @@ from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.chronicle import Chronicle
 from rink.core.claims import Gate, Obstacles, closed
+from rink.core.draft import no_room, without_room
 from rink.core.effects import Effect, Level
 from rink.core.events import Event
 from rink.core.foresight import Foresight, seen
@@ -367,7 +368,8 @@ class Node:
         if newest.version is None:
             return f"version {newest.number} {newest.problem}"
         if self.share is None:
-            return f"version {newest.number} does not rank this member yet"
+            text = f"version {newest.number} does not rank this member"
+            return f"{text}: {no_room()}" if self.name in without_room(self.view) else f"{text} yet"
         if not writer.is_settled or writer.known is None:
             return "the own record is being written"
         if writer.known.shares[:1] != (self.share,):

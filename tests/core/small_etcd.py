@@ -128,6 +128,9 @@ class Etcd:
 
     def _proclaim(self, own: bytes, effect: do.Proclaim) -> ev.Event:
         number = effect.version.number
+        if 1 + len(effect.requests) > 128:
+            error = RuntimeError("too many operations in txn request")
+            return ev.ProclaimFailed(number, error)
         record, before = self.kvs.get(own), self.kvs.get(KEYS.version(number - 1))
         ok = (
             record is not None

@@ -1,5 +1,6 @@
 """The next version: operators' wishes, its size, and its scheme."""
 
+import pytest
 from world import KEYS, ROLES, World, role_of
 
 from rink.core.chronicle import Chronicle
@@ -8,6 +9,7 @@ from rink.core.draft import VERSION_LIMIT_BYTES, draft
 from rink.core.ranks import STARTED, Settings
 from rink.core.values import Member, Record, Request, Version, Wish
 from rink.core.view import View
+from rink.status import obstacle
 
 
 def ask(world, name, *requests):
@@ -115,16 +117,83 @@ def test_a_wish_for_too_many_pins_is_refused_and_ranking_goes_on(pair):
     assert world.ranks == ["a"]
 
 
-def test_a_version_too_large_ranks_nobody_new_and_still_lets_members_go(pair, monkeypatch):
+def test_more_wishes_than_a_transaction_has_operations_are_granted_in_turn(pair):
+    """etcd refuses a transaction of more than 128: the leader would proclaim nothing any more."""
+    ask(pair, "u", *(Request(Wish.PIN, f"role-{index:03}", "b") for index in range(300)))
+    pair.run()
+    pair.sleep(0.1)
+    assert len(pair.version.pins) == 300
+    assert pair.version.number == 2 + 3
+    assert not [key for key in pair.etcd.kvs if b"/requests/" in key]
+    assert "failed" not in pair.node("a").out.last_error
+
+
+@pytest.fixture
+def narrow(pair, monkeypatch):
+    """Versions may take 1,000 bytes; the two members there are take 150 of them."""
+    monkeypatch.setattr("rink.core.draft.VERSION_LIMIT_BYTES", 1000)
+    monkeypatch.setattr("rink.core.draft.BECAUSE_LIMIT_BYTES", 300)
+    monkeypatch.setattr("rink.core.draft.FIELDS_LIMIT_BYTES", 200)
+    return pair
+
+
+LONG = "c" * 400
+
+
+def test_who_has_no_room_in_a_version_is_not_ranked_and_everybody_else_is(narrow):
+    world = narrow
+    for name in (LONG, "d"):
+        world.add(name, rebalance_delay=0.0)
+    world.sleep(0.1)
+    assert world.ranks == ["a", "b", "d"]
+    world.expire(world.kill("b"))
+    assert world.ranks == ["a", "d"]
+
+
+def test_the_leader_says_once_who_has_no_room(narrow):
+    a = narrow.members["a"]
+    narrow.add(LONG, rebalance_delay=0.0)
+    narrow.add("d", rebalance_delay=0.0)
+    narrow.sleep(100.0)
+    [text] = [text for text in a.reports if "no room" in text]
+    assert "'cccc" in text
+    assert "1000 bytes" in text
+    assert "shorter member names, fewer pins, or several groups" in a.node.out.last_error
+
+
+def test_a_member_that_cannot_be_ranked_says_why_itself(narrow):
+    narrow.add(LONG, rebalance_delay=0.0)
+    narrow.add("d", rebalance_delay=60.0)
+    narrow.sleep(0.1)
+    narrow.want(LONG, "x")
+    text = obstacle(narrow.node(LONG), "x")
+    assert text.startswith("version 2 does not rank this member: it has no room for its name")
+    assert "1000 bytes" in text
+    assert "shorter member names, fewer pins, or several groups" in text
+    assert obstacle(narrow.node("d"), "x") == "version 2 does not rank this member yet"
+
+
+def test_who_has_no_room_takes_the_rank_of_a_member_that_makes_room(world, monkeypatch):
+    for name in ("a", "b" * 400):
+        world.add(name, rebalance_delay=0.0)
+    world.sleep(0.1)
+    monkeypatch.setattr("rink.core.draft.VERSION_LIMIT_BYTES", 1500)
+    monkeypatch.setattr("rink.core.draft.BECAUSE_LIMIT_BYTES", 300)
+    monkeypatch.setattr("rink.core.draft.FIELDS_LIMIT_BYTES", 200)
+    world.add(LONG, rebalance_delay=0.0)
+    world.sleep(0.1)
+    assert world.ranks == ["a", "b" * 400]
+    world.leave("b" * 400)
+    world.sleep(0.1)
+    assert world.ranks == ["a", LONG]
+
+
+def test_a_version_too_large_already_ranks_nobody_new_and_still_lets_members_go(pair, monkeypatch):
     world = pair
-    monkeypatch.setattr("rink.core.draft.VERSION_LIMIT_BYTES", 300)
-    monkeypatch.setattr("rink.core.draft.BECAUSE_LIMIT_BYTES", 60)
+    monkeypatch.setattr("rink.core.draft.VERSION_LIMIT_BYTES", 170)
     world.add("c" * 200, rebalance_delay=0.0)
     world.sleep(0.1)
     assert world.ranks == ["a", "b"]
-    a = world.members["a"]
-    assert len([text for text in a.reports if "nobody new is ranked" in text]) == 1
-    assert "nobody new is ranked" in a.node.out.last_error
     world.expire(world.kill("b"))
     assert world.ranks == ["a"]
 
