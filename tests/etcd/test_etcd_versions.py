@@ -1,0 +1,35 @@
+"""Faults of etcd's own are told of, by version, and nothing is told of versions without any."""
+
+import pytest
+
+from rink.etcd.versions import advice
+
+
+@pytest.mark.parametrize(
+    ("version", "says"),
+    [
+        ("3.4.23", ["etcd 3.4.23 ", "former leader", "compaction", "renewed", "to 3.4.38 "]),
+        ("3.5.0", ["different data", "former leader", "compaction", "renewed", "to 3.5.23 "]),
+        ("3.5.12", ["former leader", "compaction", "renewed", "to 3.5.23 "]),
+        ("3.5.13", ["compaction", "renewed"]),
+        ("3.5.22", ["renewed"]),
+        ("3.6.0-rc.1", ["renewed", "to 3.6.5 "]),
+        ("3.6.4", ["renewed", "fencing token"]),
+        ("3.3.25", ["too old", "3.5"]),
+        ("2.3.8", ["too old"]),
+    ],
+)
+def test_known_faults_are_told_with_the_version_that_mends_them(version, says):
+    told = advice(version)
+    assert all(words in told for words in says)
+
+
+def test_a_fault_that_is_mended_is_not_told():
+    assert "different data" not in advice("3.5.6")
+    assert "former leader" not in advice("3.5.13")
+    assert "compaction" not in advice("3.5.18")
+
+
+@pytest.mark.parametrize("version", ["3.4.38", "3.5.23", "3.6.5", "3.7.0", "4.0.0", "", "unknown"])
+def test_nothing_is_told_of_a_version_without_known_faults(version):
+    assert advice(version) is None
