@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from rink.core.schemes import rank_of
 from rink.engine.clock import SYSTEM
 
 ROOT = Path(__file__).parents[2]
@@ -141,6 +142,24 @@ class History:
         """Wait until something is true of the history."""
         with self._changed:
             assert self._changed.wait_for(lambda: happens(self), timeout), self.events[-10:]
+
+    def settle(self, workers: list[Worker], roles: list[str]) -> None:
+        """Wait until these members have every rank and hold the roles of it: nothing moves now.
+
+        That all roles are held, by all of them, is not enough: what a newcomer has gained may be
+        read here before what is still to move to it has been let go of.
+        """
+
+        def is_settled(history: History) -> bool:
+            ranks = {worker.ask("rank")["rank"]: worker.name for worker in workers}
+            return set(ranks) == set(range(len(workers))) and history.holders == {
+                role: ranks[rank_of(role, len(workers))] for role in roles
+            }
+
+        self.wait(lambda history: set(history.holders.values()) == {one.name for one in workers})
+        end = SYSTEM.now() + LONG_S
+        while not is_settled(self):
+            assert SYSTEM.now() < end, self.events[-10:]
 
     @property
     def in_order(self) -> list[dict[str, Any]]:
