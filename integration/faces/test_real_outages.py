@@ -139,11 +139,7 @@ def test_on_a_node_without_a_quorum_nothing_is_held_beyond_the_deadline(
     members = [
         start(name, endpoints, roles=names, session={"ttl": ttl, "margin": margin}) for name in "ab"
     ]
-
-    def all_held(h):
-        return len(h.holders) == len(names) and set(h.holders.values()) == {"a", "b"}
-
-    history.wait(all_held)
+    history.settle(members, names)
     for node in others:
         node.freeze()
     frozen_at = SYSTEM.now()
@@ -157,7 +153,7 @@ def test_on_a_node_without_a_quorum_nothing_is_held_beyond_the_deadline(
     own.freeze()
     for node in others:
         node.thaw()
-    history.wait(all_held)
+    history.wait(lambda h: len(h.holders) == len(names))
     for member in members:
         member.leave()
     assert problems(history) == []
