@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import statistics
 import threading
 import time
 
@@ -95,9 +96,10 @@ def test_the_session_outlives_many_ttls(join):
 def test_a_hand_over_within_one_process_takes_milliseconds(join):
     a = join("a", rebalance_delay=60.0, initial_delay=60.0)
     names = [f"x{i}" for i in range(20)]
-    gaps = []
-    for turn in range(5):
+    slowest = []
+    for turn in range(15):
         b = join(f"b{turn}", rebalance_delay=60.0, initial_delay=60.0)
+        until(a, lambda a=a: len(a.members) == 2)  # else it leaves as the last one does
         released = {}
         roles = [a.await_role(name, LONG_S) for name in names]
 
@@ -116,11 +118,11 @@ def test_a_hand_over_within_one_process_takes_milliseconds(join):
                 if len(gained) == len(names):
                     break
             thread.join()
-            gaps += [gained[name] - released[name] for name in names]
+            slowest.append(max(gained[name] - released[name] for name in names))
         a = b
-    gaps.sort()
-    print("FIGURE in_process_handover_ms_p50", round(1000 * gaps[50], 2))
-    assert gaps[50] < 0.5
+    median = statistics.median(slowest)
+    print("FIGURE in_process_handover_of_20_ms_p50", round(1000 * median, 2))
+    assert median < 0.05  # 3 ms on a quiet machine
 
 
 @pytest.mark.parametrize("face", [rink, aio])

@@ -1,6 +1,7 @@
 """Members in processes of their own on a real etcd: planned leaves, crashes, freezes, deploys."""
 
 import signal
+import statistics
 
 import pytest
 from real_support import LONG_S, problems
@@ -12,19 +13,25 @@ from rink.engine.clock import SYSTEM
 ROLES = [f"role-{i}" for i in range(20)]
 
 
-def test_a_planned_leave_hands_every_role_over(start, history):
-    a = start("a", roles=ROLES)
+@pytest.mark.slow
+def test_a_planned_leave_hands_every_role_over_in_milliseconds(start, history):
+    leaver, slowest = start("m0", roles=ROLES), []
     history.wait(lambda h: len(h.holders) == 20)
-    b = start("b", roles=ROLES, rebalance_delay=60.0, initial_delay=60.0)
-    b.wait("joined")
-    since = SYSTEM.now()
-    a.leave()
-    history.wait(lambda h: set(h.holders.values()) == {"b"} and len(h.holders) == 20)
-    gaps = history.gaps(since)
-    print("FIGURE handover_ms", [round(1000 * gap, 1) for gap in gaps])
-    assert gaps[-1] < 1.0  # milliseconds on a quiet machine
-    assert set(history.moves(since).values()) == {1}
-    b.leave()
+    for turn in range(1, 10):
+        name = f"m{turn}"
+        heir = start(name, roles=ROLES, rebalance_delay=60.0, initial_delay=60.0)
+        heir.wait("joined")
+        while name not in leaver.ask("members")["names"]:
+            pass  # else it leaves as the last one does
+        since = SYSTEM.now()
+        leaver.leave()
+        history.wait(lambda h, name=name: list(h.holders.values()) == [name] * 20)
+        slowest.append(history.gaps(since)[-1])
+        assert set(history.moves(since).values()) == {1}
+        leaver = heir
+    print("FIGURE handover_of_20_ms", [round(1000 * gap, 1) for gap in slowest])
+    assert statistics.median(slowest) < 0.05  # 5 ms on a quiet machine
+    leaver.leave()
     assert problems(history) == []
 
 
@@ -79,7 +86,7 @@ def test_a_surge_deploy_moves_each_role_exactly_once(start, history):
     for name in names:
         old.append(start(name, roles=roles, session={"ttl": 10}, rebalance_delay=0.3))
         old[-1].wait("joined")
-    history.wait(lambda h: len(h.holders) == 200 and len(set(h.holders.values())) == 5, 60)
+    history.settle(old, roles)
     number = old[0].ask("rank")["version"]
     since = SYSTEM.now()
     for index, leaver in enumerate(old):
@@ -103,7 +110,7 @@ def test_a_surge_deploy_moves_each_role_exactly_once(start, history):
 def test_a_planned_restart_under_the_same_name_moves_nothing(start, history):
     settings = {"roles": ROLES, "leave_delay": 30.0}
     a, b = start("a", **settings), start("b", **settings)
-    history.wait(lambda h: set(h.holders.values()) == {"a", "b"} and len(h.holders) == 20)
+    history.settle([a, b], ROLES)
     before = history.holders
     b.say("keep")
     b.wait("left")
