@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or later is needed: set PYTHON=/path/to/python3" >&2; exit 1; }
@@ -31,6 +31,10 @@ unit: $(READY) ## the fast tests (no server, no sleep)
 .PHONY: integration
 integration: $(READY) ## the tests on a real etcd, which they start and stop
 	$(PY) -m pytest integration
+
+.PHONY: coverage
+coverage: $(READY) ## branch coverage of the core and the engine, by the fast tests, above its floors
+	.ci/coverage
 
 .PHONY: golden
 golden: ## remake the ranks that Go computes and the tests compare ours with (needs Go)
