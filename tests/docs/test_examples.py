@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 import sqlite3
+import tomllib
 
 import pytest
 from docs_support import (
@@ -185,3 +186,10 @@ def test_what_is_shown_of_etcd_is_what_would_be_written_today():
 
 def test_no_page_is_empty():
     assert all(page.read_text(encoding="utf-8").count("\n") > 20 for page in PAGES)
+
+
+def test_the_changelog_tells_of_the_version_that_is_being_made():
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        version = tomllib.load(file)["project"]["version"]
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## (\S+?),? ", changes, re.MULTILINE)[0] == version
