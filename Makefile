@@ -68,12 +68,16 @@ docs: $(READY) ## draw docs/machines.md from the core's tables
 
 .PHONY: proto
 proto: ## generate rink/etcd/proto/*_pb2.py from the .proto, with tools in a venv of their own
-	# 1.62.3 writes code that runs on protobuf 4 to 7; newer generators refuse older protobufs.
+	# 1.62.3 writes code that runs on protobuf 4 to 7 (make protobuf-majors tries each); newer generators refuse older protobufs.
 	tools=$$(mktemp -d) && trap 'rm -rf "$$tools"' EXIT \
 	&& $(PYTHON) -m venv $$tools \
 	&& $$tools/bin/pip install -q 'grpcio-tools==1.62.3' 'mypy-protobuf==3.6.0' 'setuptools<81' \
 	&& PATH=$$tools/bin:$$PATH $$tools/bin/python -m grpc_tools.protoc -I. --python_out=. --mypy_out=. \
 		rink/etcd/proto/rinketcd.proto
+
+.PHONY: protobuf-majors
+protobuf-majors: $(READY) ## the client's tests with each major of protobuf, and with the oldest versions allowed
+	.ci/protobuf-majors
 
 .PHONY: wheel
 wheel: $(READY) ## build the wheel, and test it with the source out of the way
