@@ -53,6 +53,19 @@ class Member:
     alive: bool = True  # its process runs, and its keepalives get through
     lets_go: bool = True  # user code releases a lost role at once
     leases: dict[Hold, int] = attrs.field(factory=dict)  # under which lease it was granted
+    clock: tuple[float, float] = (0.0, 1.0)  # what it shows when the world's is 0, and its rate
+
+    def time_at(self, now: float) -> float:
+        """What its clock shows."""
+        return self.clock[0] + self.clock[1] * now
+
+    @property
+    def wakes_at(self) -> float:
+        """When it wants to step, by the world's clock; not a rounding error too early."""
+        wake_at = self.node.wake_at
+        if wake_at is None or self.clock == (0.0, 1.0):
+            return float("inf") if wake_at is None else wake_at
+        return (wake_at - self.clock[0]) / self.clock[1] + 1e-9
 
     @property
     def reports(self) -> list[str]:
@@ -92,8 +105,9 @@ class World:
     def add(self, name: str, *, held=(), **settings) -> Member:
         """Start a member; it joins with the next `run`."""
         ranking = {k: settings.pop(k) for k in list(settings) if hasattr(Settings(), k)}
+        clock = settings.pop("clock", (0.0, 1.0))
         node = Node(MemberSettings(name, ranking=Settings(**ranking), **settings))
-        member = self.members[name] = Member(node, held=set(held))
+        member = self.members[name] = Member(node, held=set(held), clock=clock)
         self.everyone.append(member)
         self.step(member, [])
         self.run()
@@ -115,13 +129,13 @@ class World:
         """`get_role`."""
         member, node = self.members[name], self.node(name)
         handle = Handle(role)
-        hold = node.table.join(handle, self.now)
+        hold = node.table.join(handle, member.time_at(self.now))
         gate = node.table.gate
         if (
             hold is None
             and gate.is_mine(role, node.placement)
             and not gate.obstacle(role, node.placement)
-            and (hold := node.table.take(gate, handle, self.now))
+            and (hold := node.table.take(gate, handle, member.time_at(self.now)))
         ):
             self._granted(member, hold)
         return hold
@@ -161,14 +175,14 @@ class World:
         end = self.now + seconds
         while True:
             self.run()
-            wakes = [m.node.wake_at for m in self.members.values() if m.node.wake_at is not None]
+            wakes = [member.wakes_at for member in self.members.values()]
             sixths = [member.node.settings.ttl / 6 for member in self.members.values()]
             wakes += [self.now + min(sixths, default=10.0), end, *self.expiries.values()]
             self.now = max(self.now, min(wakes))
             self.end_leases()
             for member in list(self.members.values()):
                 self.keep_alive(member)
-                if member.node.wake_at is not None and member.node.wake_at <= self.now:
+                if member.wakes_at <= self.now:
                     self.step(member, [])
             if self.now >= end:
                 self.run()
@@ -184,20 +198,20 @@ class World:
         """Send a keepalive, if it gets through; and watch the deadline, as the session does."""
         if member.alive and member.node.tenure.is_held:
             self.beat(member, member.node.tenure.lease)
-        if effects := member.node.expire(self.now):
+        if effects := member.node.expire(member.time_at(self.now)):
             self._do(member, effects)
             self.step(member, [ev.Nudged()])
 
     def beat(self, member: Member, lease: int) -> None:
         """Have a keepalive arrive and be answered, at once."""
-        self.answer_beat(member, lease, self.now, lease in self.etcd.leases)
+        self.answer_beat(member, lease, member.time_at(self.now), lease in self.etcd.leases)
 
     def answer_beat(self, member: Member, lease: int, sent_at: float, is_renewed: bool) -> None:
         """Have the answer to a keepalive arrive, which was sent some time ago."""
         if not is_renewed:
             self.step(member, [ev.LeaseEnded(lease)])
             return
-        effects, revived = member.node.renew(self.now, lease, sent_at)
+        effects, revived = member.node.renew(member.time_at(self.now), lease, sent_at)
         self._do(member, effects)
         if revived:
             self.step(member, [ev.Nudged()])
@@ -268,13 +282,14 @@ class World:
     def _serve(self, member: Member, effect) -> ev.Event | None:
         if isinstance(effect, do.GrantLease):
             self.incarnations += 1
-        return self.etcd.serve(member.node.name, effect, self.now, f"i{self.incarnations}")
+        now = member.time_at(self.now)
+        return self.etcd.serve(member.node.name, effect, now, f"i{self.incarnations}")
 
     def step(self, member: Member, events: list) -> None:
-        node = member.node
-        self._do(member, node.step(self.now, events))
-        assert node.wake_at is None or node.wake_at > self.now, "it would wake at once, for ever"
-        wake_at, again = node.wake_at or float("inf"), node.step(self.now, [])
+        node, now = member.node, member.time_at(self.now)
+        self._do(member, node.step(now, events))
+        assert node.wake_at is None or node.wake_at > now, "it would wake at once, for ever"
+        wake_at, again = node.wake_at or float("inf"), node.step(now, [])
         assert not again, f"not done in one step: {again}"
         assert wake_at <= (node.wake_at or float("inf")), "it would have slept for too long"
         self.check()
