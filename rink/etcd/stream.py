@@ -240,6 +240,10 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
                 self._heard_at = time.monotonic()
         except grpc.RpcError as error:
             fault = read_fault(error, has_user=self._transport.tokens.can_refresh)
+            # What gRPC raises is the call itself. With its traceback it would be in a cycle, so
+            # that the garbage collector of the exiting interpreter finalizes it: that takes a lock
+            # which a thread that the exit has killed may hold, and the process hangs.
+            error.__traceback__ = None
             raise BrokenError(fault.words) from error
         raise BrokenError("the server ended the stream")
 

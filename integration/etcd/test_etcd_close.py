@@ -1,0 +1,66 @@
+"""What a client leaves behind: nothing that could hold up the end of the process."""
+
+import gc
+import threading
+import weakref
+
+import pytest
+from etcd_support import Seen, eventually, put
+
+from rink.etcd.connections import Connection
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """A weak reference to each stream's call; the garbage collector does not run meanwhile."""
+    made, opened = Connection.stream, []
+
+    def stream(*args):
+        answers = made(*args)
+        opened.append(weakref.ref(answers))
+        return answers
+
+    monkeypatch.setattr(Connection, "stream", stream)
+    gc.collect()
+    gc.disable()
+    yield opened
+    gc.enable()
+
+
+def begin(client, key):
+    """One watch and one keepalive stream, both in use."""
+    seen, answers = Seen(), Seen()
+    client.watch(key, b"", client.range(key).header.revision + 1, seen.deliver)
+    alive = client.keepalives(answers.deliver)
+    alive.send(client.grant(60).lease)
+    answers.wait(lambda s: s.items)
+    put(client, key)
+    seen.wait_events(1)
+
+
+def test_no_call_is_left_for_the_garbage_collector_of_an_exiting_process(
+    node, clients, prefix, calls
+):
+    """gRPC's finalizer takes a lock that a thread which the exit has killed may hold for ever."""
+    client = clients(node.endpoint)
+    begin(client, prefix.encode())
+    client.close()
+    assert len(calls) == 2
+    assert [call() for call in calls] == [None, None]
+
+
+def test_no_call_that_broke_is_left_for_the_garbage_collector(node, clients, prefix, calls):
+    client = clients(node.endpoint)
+    begin(client, prefix.encode())
+    node.kill()
+    eventually(lambda: not any(call() for call in calls))
+    node.start()
+    eventually(lambda: len(calls) >= 4)
+
+
+def test_every_thread_of_a_closed_client_ends(node, clients, prefix):
+    before = set(threading.enumerate())
+    client = clients(node.endpoint)
+    begin(client, prefix.encode())
+    client.close()
+    eventually(lambda: set(threading.enumerate()) <= before)
