@@ -19,12 +19,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from rink.core import drains
+from rink.core import drains, grants
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.chronicle import Chronicle
 from rink.core.claims import Gate, Obstacles, closed
-from rink.core.draft import no_room, without_room
 from rink.core.effects import Effect, Level
 from rink.core.events import Event
 from rink.core.foresight import Foresight, seen
@@ -343,7 +342,9 @@ class Node:
     # ── grants ───────────────────────────────────────────────────────────────────────────────
 
     def _publish(self) -> None:
-        because = self._closed_because()
+        because = grants.why_closed(
+            self.name, self.living, self.tenure, self.writer, self.view, self.share
+        )
         share = None if because else self.share
         version = self._followed
         token = self.chronicle.token_base + self.view.revision if version else 0
@@ -355,43 +356,11 @@ class Node:
         self.table.gate = Gate(share, self._obstacles, token, number, because, ranks)
         self._look_for_grants = True
 
-    def _closed_because(self) -> str:
-        """Return which part of R2 forbids every grant, or an empty string."""
-        writer, newest = self.writer, self.view.newest
-        found = self.view.members.get(self.name)
-        if not self.living.serves:
-            return f"the member is {self.living.state.value}"
-        if not self.tenure.is_alive:
-            return "the session is lost; it joins anew"
-        if newest is None:
-            return "no version has been proclaimed yet"
-        if newest.version is None:
-            return f"version {newest.number} {newest.problem}"
-        if self.share is None:
-            text = f"version {newest.number} does not rank this member"
-            return f"{text}: {no_room()}" if self.name in without_room(self.view) else f"{text} yet"
-        if not writer.is_settled or writer.known is None:
-            return "the own record is being written"
-        if writer.known.shares[:1] != (self.share,):
-            return "the own record does not claim the newest share yet"
-        if found is None or found.mod_revision != writer.compare:
-            return "the own record has not come back through the watch yet"
-        return ""
-
     def _grant(self, now: float) -> None:
-        gate = self.table.gate
-        if gate.share is None or not self._look_for_grants:
-            return
-        self._look_for_grants = False
-        for role in list(self.table.waits):
-            if (
-                failed := self.placement.failure(role, gate.share.scheme, gate.share.size)
-            ) is not None:
-                for handle in self.table.refuse(role, failed):
-                    self.out.do(do.Refuse(handle))
-            elif self._has(gate.share, role) and not gate.obstacle(role, self.placement):
-                for handle in self.table.grant(role, now):
-                    self.out.do(do.Grant(handle))
+        if self.table.gate.share is not None and self._look_for_grants:
+            self._look_for_grants = False
+            for effect in grants.grant(self.table, self.placement, now):
+                self.out.do(effect)
 
     # ── for everybody ────────────────────────────────────────────────────────────────────────
 

@@ -295,9 +295,7 @@ class Engine:
                     changed = bool(effects or events) or gate is not self.table.gate
                     placement.trim(roles)
                     break
-                if (
-                    turn > 1
-                ):  # callers that go on adding roles must not keep the engine from its step
+                if turn > 1:  # callers that go on adding roles must not keep it from its step
                     self.table.gate = closed("the group is changing")
             for role, scheme, size in missing:
                 placement.rank(role, scheme, size, bounded=False)

@@ -1,0 +1,57 @@
+"""When this member may grant at all (R2), and the grants to whoever waits.
+
+What stands between a role and a grant here beside other members' claims (`rink.core.claims`): the
+own life, lease, record and rank, of which each closes the gate for every role.
+"""
+
+from __future__ import annotations
+
+from rink.core import effects as do
+from rink.core.draft import no_room, without_room
+from rink.core.effects import Effect
+from rink.core.holds import Table
+from rink.core.life import Living
+from rink.core.placement import Placement
+from rink.core.tenure import Tenure
+from rink.core.values import Share
+from rink.core.view import View
+from rink.core.writer import Writer
+
+
+def why_closed(
+    name: str, living: Living, tenure: Tenure, writer: Writer, view: View, share: Share | None
+) -> str:
+    """Return which part of R2 forbids every grant, or an empty string."""
+    newest, found = view.newest, view.members.get(name)
+    if not living.serves:
+        return f"the member is {living.state.value}"
+    if not tenure.is_alive:
+        return "the session is lost; it joins anew"
+    if newest is None:
+        return "no version has been proclaimed yet"
+    if newest.version is None:
+        return f"version {newest.number} {newest.problem}"
+    if share is None:
+        text = f"version {newest.number} does not rank this member"
+        return f"{text}: {no_room()}" if name in without_room(view) else f"{text} yet"
+    if not writer.is_settled or writer.known is None:
+        return "the own record is being written"
+    if writer.known.shares[:1] != (share,):
+        return "the own record does not claim the newest share yet"
+    if found is None or found.mod_revision != writer.compare:
+        return "the own record has not come back through the watch yet"
+    return ""
+
+
+def grant(table: Table, placement: Placement, now: float) -> list[Effect]:
+    """Give every role that is waited for and free, and refuse those that no scheme can place."""
+    gate, effects = table.gate, list[Effect]()
+    if gate.share is None:
+        return effects
+    for role in list(table.waits):
+        failed = placement.failure(role, gate.share.scheme, gate.share.size)
+        if failed is not None:
+            effects += [do.Refuse(handle) for handle in table.refuse(role, failed)]
+        elif gate.is_mine(role, placement) and not gate.obstacle(role, placement):
+            effects += [do.Grant(handle) for handle in table.grant(role, now)]
+    return effects

@@ -1,0 +1,207 @@
+"""R2: what one member is granted, and when."""
+
+import pytest
+from attrs import evolve
+from world import ROLES, role_of
+
+from rink.core import effects as do
+from rink.core import events as ev
+from rink.core.codec import encode
+from rink.core.machines import Write
+from rink.core.placement import Placement
+from rink.core.values import Version
+
+
+def test_a_member_alone_is_granted_everything_within_its_join(world):
+    member = world.add("a")
+    assert member.joined
+    assert member.node.is_settled
+    assert world.holders(ROLES) == dict.fromkeys(ROLES, "a")
+    assert member.ranks == [0]
+    assert member.made(do.LeadershipChanged) == [do.LeadershipChanged(True)]
+
+
+def test_nothing_is_granted_before_the_own_record_comes_back_through_the_watch(world):
+    world.add("a", held=["events"])
+    world.carry(world.members["a"], "events")
+    world.run()
+    assert world.node("a").writer.is_settled
+    assert world.get("a", "x") is None
+    world.let("a")
+    assert world.get("a", "x")
+
+
+def test_nothing_is_granted_while_a_write_is_unanswered(pair):
+    pair.hold("b", "answers")
+    pair.leave("a")
+    role = role_of(1, 2)
+    assert pair.node("b").writer.state is Write.SENT
+    assert pair.get("b", role) is None
+    pair.let("b")
+    assert pair.get("b", role)
+
+
+def test_a_role_is_granted_only_when_no_other_record_claims_it(pair):
+    world = pair
+    role = role_of(0, 2)
+    world.members["a"].lets_go = False
+    held = world.get("a", role)
+    wait = world.want("b", role)
+    world.leave("a")
+    world.sleep(0.1)
+    assert world.ranks == ["b"]
+    assert wait.hold is None
+    assert "a: has not let go of it yet" in world.node("b").table.gate.obstacle(role, Placement())
+    world.release("a", held)
+    assert wait.hold.token > held.token
+    assert "a" not in world.members
+
+
+def test_a_role_lost_and_regained_waits_for_the_handle_of_the_first_grant(pair):
+    world = pair
+    role = role_of(1, 2)
+    world.expire(world.kill("b"))
+    assert world.ranks == ["a"]
+    world.members["a"].lets_go = False
+    first = world.get("a", role)
+    world.add("b", rebalance_delay=0.0)
+    world.sleep(1.0)
+    assert world.ranks == ["a", "b"]
+    assert first.lost_at is not None
+    world.expire(world.kill("b"))
+    assert world.ranks == ["a"]
+    wait = world.want("a", role)
+    assert world.get("a", role) is None
+    assert wait.hold is None
+    assert first.lost_at is not None
+    world.release("a", first)
+    assert wait.hold is not first
+
+
+def test_a_role_given_back_before_its_loss_was_seen_is_never_lost(pair):
+    world = pair
+    role = role_of(0, 2)
+    hold = world.get("a", role)
+    world.hold("a", "events")
+    for number, ranks in [(3, ("b",)), (4, ("a", "b"))]:
+        version = Version(number, ranks, "jump")
+        world.etcd.put(f"versions/{number:016d}", encode(version))
+    world.run()
+    assert world.want("b", role).hold is None
+    changes = tuple(c for r, cs in world.etcd.log if r > world.members["a"].seen for c in cs)
+    world.members["a"].seen = world.etcd.revision
+    world.tell("a", ev.Changed(world.etcd.revision, changes))
+    world.let("a")
+    assert hold.lost_at is None
+    assert world.get("a", role) is hold
+
+
+def test_a_thousand_waiters_are_granted_in_one_step(world):
+    roles = [f"job-{index}" for index in range(1000)]
+    member = world.add("a", held=["answers"])
+    waits = [world.want("a", role) for role in roles[:20]]
+    world.let("a")
+    assert all(wait.hold for wait in waits)
+    assert len(member.made(do.WriteRecord)) == 2
+
+
+def test_get_role_asks_nothing_of_etcd(pair):
+    before = len(pair.etcd.writes)
+    pair.holders(ROLES)
+    pair.run()
+    assert len(pair.etcd.writes) == before
+
+
+def pin(world, role="", to="", **pins):
+    """Proclaim the next version by hand, with no other pins than these."""
+    version = world.version
+    number = version.number + 1
+    pins |= {role: to} if to else {}
+    after = evolve(version, number=number, pins=pins, because=("by hand",))
+    world.etcd.put(f"versions/{number:016d}", encode(after))
+
+
+def test_nothing_is_granted_by_a_view_from_before_the_own_write(pair):
+    """Of two claimants each must look at a view that has its own claim in it, or neither sees both."""
+    world = pair
+    role = role_of(1, 2)
+    world.hold("a", "requests")
+    pin(world, role, "a")
+    world.run()
+    assert world.record("b").shares[0].taken == {role}
+    world.hold("a", "events")
+    world.hold("b", "requests")
+    pin(world, role)
+    world.run()
+    world.hold("b", "events")
+    world.let("a", "requests")
+    assert world.node("a").writer.is_settled
+    assert world.get("a", role) is None
+    world.let("b", "requests")
+    assert world.node("b").writer.is_settled
+    assert world.get("b", role) is None
+    world.let("a")
+    world.let("b")
+    assert world.holders([role]) == {role: "b"}
+
+
+@pytest.mark.parametrize("reads", [False, True], ids=["", "reads"])
+def test_a_role_regained_while_the_write_that_gave_it_up_is_unanswered_is_not_granted(pair, reads):
+    """R1: that write may be applied much later; a read that does not find it settles nothing."""
+    world = pair
+    role, a = role_of(0, 2), world.members["a"]
+    assert world.get("a", role)
+    world.hold("a", "requests")
+    world.hold("b", "events")
+    pin(world, role, "b")
+    world.run()
+    world.sleep(0.01)
+    world.lose("a")
+    assert a.node.writer.state is Write.OWED
+    pin(world, role)
+    a.listed = a.listed and not reads
+    world.run()
+    world.hold("a", "events")
+    assert world.get("a", role) is None
+    world.thaw()
+    assert role not in world.record("a").draining
+    pin(world, role, "b")
+    world.let("b")
+    assert world.get("b", role)
+    world.let("a")
+    world.sleep(1.0)
+    assert world.holders([role]) == {role: "b"}
+
+
+def test_nothing_is_granted_by_a_version_that_the_own_record_does_not_say_yet(pair):
+    """While its write waits for holders to let go, a member claims nothing that is new to it."""
+    world = pair
+    lost, gained = role_of(0, 2), role_of(1, 2)
+    world.members["a"].lets_go = False
+    hold = world.get("a", lost)
+    pin(world, **{lost: "b", gained: "a"})
+    world.run()
+    assert gained in world.record("b").shares[0].taken
+    assert hold.lost_at == world.now
+    assert world.get("a", gained) is None
+    world.sleep(0.01)
+    assert world.record("a").draining == (lost,)
+    assert world.get("a", gained)
+
+
+@pytest.mark.parametrize("limit", [65_536, 1])
+def test_roles_lost_to_several_versions_are_all_claimed_until_each_is_released(world, limit):
+    member = world.add("a", rebalance_delay=0.0, draining_limit_bytes=limit)
+    member.lets_go = False
+    world.holders(ROLES)
+    for name in "bcd":
+        world.add(name, rebalance_delay=0.0)
+        world.sleep(0.1)
+    assert world.ranks == list("abcd")
+    assert len(world.record("a").shares) == (1 if limit > 1 else 4)
+    for name in "bcd":
+        for role in ROLES:
+            world.want(name, role)
+    assert not any(world.node(name).table.held for name in "bcd")
+    world.let_go("a")
+    assert world.holders(ROLES).keys() == set(ROLES)
