@@ -52,6 +52,11 @@ class Job:
         return Total(len(part), len(part) - len(departed), sum(departed))
 
 
+def carrier_role(carrier: str) -> str:
+    """The role of keeping a carrier's line on the board: held for as long as it is ours."""
+    return f"carrier/{carrier}"
+
+
 Totals = dict[tuple[str, int], Total]  # by carrier and month
 
 

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from flights_demo.data import ALL_YEAR, CHUNK, Job
+import rink
+from flights_demo.data import ALL_YEAR, CHUNK, Job, carrier_role
 from flights_demo.display import LiveDisplay, PlainDisplay
 from flights_demo.events import Event, EventLog, Tail
 from flights_demo.scene import Scene
@@ -74,6 +75,7 @@ class Demo:
         self.events = EventLog(self.events_directory, "onlooker")
         self.tail = Tail(self.events_directory)
         self.history: list[Event] = []
+        self.carriers = {job.carrier for job in jobs.values()}
         self.counted = 0.0
         self.scene = Scene(jobs=len(jobs), began=time.monotonic())
         self.processes: dict[str, Process] = {}
@@ -95,7 +97,7 @@ class Demo:
         self.phase("start")
         for slot in range(1, PROCESSORS + 1):
             self.start_process(slot, 1)
-        self.wait_for(self.all_ranked, "three ranked processors")
+        self.wait_for(self.is_settled, "three ranked processors")
 
     def deploy(self) -> None:
         """Replace every process by a new one that is started first, as a surge deploy does."""
@@ -107,7 +109,7 @@ class Demo:
             self.terminate(old)
             self.wait_for(lambda old=old: old.popen.poll() is not None, f"{old.name} to leave")
             self.note("gone", target=old.name)
-            self.wait_for(self.all_ranked, f"{new.name} to take {old.name}'s rank")
+            self.wait_for(self.is_settled, f"{new.name} to take {old.name}'s rank")
             self.pause(0.5)
         self.phase("after the deploy")
 
@@ -129,7 +131,7 @@ class Demo:
         os.kill(victim.popen.pid, signal.SIGCONT)
         seen = self.scene.members[victim.name]
         self.wait_for(lambda: seen.last is not working, f"{victim.name}'s belated write")
-        self.wait_for(self.all_ranked, f"{victim.name} to be ranked again")
+        self.wait_for(self.is_settled, f"{victim.name} to be ranked again")
 
     def kill(self) -> None:
         self.work_until(0.25, delivery=3)
@@ -140,7 +142,7 @@ class Demo:
         victim.popen.wait()
         self.note("killed", target=victim.name)
         self.start_process(victim.slot, victim.generation + 1)
-        self.wait_for(self.all_ranked, f"{victim.name}'s rank to be taken")
+        self.wait_for(self.is_settled, f"{victim.name}'s rank to be taken")
 
     def finish(self) -> None:
         self.phase("the rest of the work")
@@ -237,8 +239,21 @@ class Demo:
             self.pause(self.random.uniform(0.005, 0.03))
         raise DemoError(f"{victim.name} was never seen in the middle of a job")
 
-    def all_ranked(self) -> bool:
-        return sorted(self.scene.ranks) == sorted(one.name for one in self.slots.values())
+    def is_settled(self) -> bool:
+        """Whether those that run are ranked and hold the long-held roles of their ranks: no more.
+
+        That all are ranked is not enough: a move that is still under way would count for what
+        comes next.
+        """
+        ranks = self.scene.ranks
+        if sorted(ranks) != sorted(one.name for one in self.slots.values()):
+            return False
+        owners = {one: ranks[rink.rank_of(carrier_role(one), len(ranks))] for one in self.carriers}
+        return all(
+            member.carriers == {carrier for carrier in owners if owners[carrier] == member.name}
+            for member in self.scene.members.values()
+            if not member.is_over
+        )
 
     def state(self, process: Process) -> str:
         return self.scene.members[process.name].state

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import rink
-from flights_demo.data import CHUNK, Job, make_jobs, read_flights
+from flights_demo.data import CHUNK, Job, carrier_role, make_jobs, read_flights
 from flights_demo.events import EventLog
 from flights_demo.store import StaleWrite, Store
 
@@ -90,10 +90,6 @@ class Processor:
                 ranks=list(version.ranks),
                 because=[str(cause) for cause in version.because],
             )
-
-
-def carrier_role(carrier: str) -> str:
-    return f"carrier/{carrier}"
 
 
 def stop_when_orphaned(stopping: threading.Event) -> None:
