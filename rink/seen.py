@@ -38,6 +38,7 @@ class MemberStatus:
     ttl: int | None = None
     schemes: tuple[str, ...] = ()
     incarnation: str = ""
+    leads_by: Mapping[str, float | None] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -170,6 +171,7 @@ def _member(member: Member, rank: int | None) -> MemberStatus:
         ttl=record.ttl,
         schemes=record.schemes,
         incarnation=record.incarnation,
+        leads_by=record.leads_by,
     )
 
 
@@ -257,10 +259,13 @@ def some(names: tuple[str, ...], between: str = ", ") -> str:
 def _differences(members: tuple[MemberStatus, ...]) -> dict[str, dict[str, tuple[str, ...]]]:
     """Return the settings that are not the same everywhere: value -> members, commonest first."""
     found: dict[str, dict[str, tuple[str, ...]]] = {}
-    for setting in ("ttl", "rebalance_delay", "schemes"):
+    lead_by = {setting: None for member in members for setting in member.leads_by}
+    for setting in ("ttl", "rebalance_delay", "schemes", *lead_by):
         who: dict[str, list[str]] = {}
         for member in members:
-            if member.ttl is not None:  # its record can be read
+            if setting in member.leads_by:
+                who.setdefault(_text(member.leads_by[setting]), []).append(member.name)
+            elif setting not in lead_by and member.ttl is not None:  # its record can be read
                 who.setdefault(_text(getattr(member, setting)), []).append(member.name)
         if len(who) > 1:
             by_count = sorted(who.items(), key=lambda item: -len(item[1]))
@@ -269,4 +274,6 @@ def _differences(members: tuple[MemberStatus, ...]) -> dict[str, dict[str, tuple
 
 
 def _text(value: Any) -> str:
+    if value is None:
+        return "none"
     return ", ".join(value) if isinstance(value, tuple) else f"{value:g}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import threading
 from types import TracebackType
@@ -15,10 +16,13 @@ from rink.engine.calls import Calls
 from rink.engine.clock import SYSTEM, Clock
 from rink.engine.engine import Engine, Listeners, mark_forked
 from rink.engine.lessor import Lessor
-from rink.errors import ClosedError, ConfigError, ForkedProcessError, UsageError
+from rink.errors import ClosedError, ConfigError, ForkedProcessError, RinkError, UsageError
 from rink.etcd.api import Etcd
 from rink.etcd.client import Client
+from rink.etcd.versions import advice
 from rink.settings import check_endpoints, check_prefix, check_seconds, check_ttl
+
+log = logging.getLogger("rink")
 
 EXIT_BOUND_S = 5.0
 """How long leaving may take when the interpreter exits with sessions open."""
@@ -101,11 +105,26 @@ class BaseSession:
                 listeners=listeners,
                 group=group,
             )
+            if not self._engines:
+                self._calls.submit(self._look_at_version)
             self._engines = [one for one in self._engines if not one.left.is_set()]
             self._engines.append(engine)
             _joined.add(self)
         engine.start()
         return engine
+
+    def _look_at_version(self) -> None:
+        """Warn, once per process and version, of an etcd that can break a promise of Rink's."""
+        if not isinstance(self.etcd, Client):
+            return
+        try:
+            version = self.etcd.version()
+        except RinkError:
+            return  # whoever joins is told of it
+        text = advice(version)
+        if text is not None and text not in _advised:
+            _advised.add(text)
+            log.warning("rink: %s", text)
 
     def _begin_close(
         self,
@@ -212,6 +231,8 @@ def _client(
         clock=clock.now,
     )
 
+
+_advised: set[str] = set()
 
 # Sessions that have joined a group and are not closed: user code may hold no more than a role.
 _joined: set[BaseSession] = set()

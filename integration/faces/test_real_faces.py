@@ -185,6 +185,21 @@ def test_a_server_that_the_given_authority_did_not_sign_fails_the_join(tmp_path,
         works(node.endpoint, ca=str(right.ca), prefix=prefix)
 
 
+def test_an_etcd_with_known_faults_is_warned_of_once_per_process(
+    join, etcd_url, caplog, monkeypatch
+):
+    """Pitfall 5: what a lease is worth depends on the server."""
+    monkeypatch.setattr(rink.session, "_advised", set())
+    text = "etcd 3.5.1 has known faults that can break a promise of Rink's"
+    monkeypatch.setattr(rink.session, "advice", lambda version: f"{text}; it is {version}")
+    a = join("a")
+    until(a, lambda: text in caplog.text)
+    join("b").wait_settled(LONG_S)
+    with Client([etcd_url]) as client:
+        assert f"it is {client.version()}" in caplog.text
+    assert caplog.text.count(text) == 1
+
+
 CLUTTER = {
     "members/garbage": b"\x00 no JSON",
     "members/list": b"[]",

@@ -337,6 +337,7 @@ class Node:
             address=settings.address,
             labels=settings.labels,
             joined=settings.joined,
+            leads_by=settings.leads_by,
         )
 
     # ── grants ───────────────────────────────────────────────────────────────────────────────

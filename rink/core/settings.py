@@ -43,3 +43,10 @@ class MemberSettings:
     address: str = ""
     joined: str = ""
     draining_limit_bytes: int = 65_536
+
+    @property
+    def leads_by(self) -> dict[str, float | None]:
+        """The settings that count only while this member leads, by name."""
+        values = attrs.asdict(self.ranking)
+        del values["rebalance_delay"]  # the waiting member's own
+        return values

@@ -50,7 +50,11 @@ class Share:
 
 @attrs.frozen
 class Record:
-    """What a member says under its own key; only that member writes it (R1)."""
+    """What a member says under its own key; only that member writes it (R1).
+
+    `leads_by` is the settings that count only while it leads: for people, who should know of
+    members that differ before one of them leads.
+    """
 
     incarnation: str
     ttl: int
@@ -63,6 +67,7 @@ class Record:
     address: str = ""
     labels: Mapping[str, str] = attrs.field(factory=dict, hash=False)
     joined: str = ""
+    leads_by: Mapping[str, float | None] = attrs.field(factory=dict, hash=False)
 
 
 @attrs.frozen

@@ -71,6 +71,7 @@ def test_json_has_every_key_and_plain_values(town, run_json):
         "ttl": 60,
         "schemes": ["jump"],
         "incarnation": "incarnation-of-a",
+        "leads_by": {},
     }
 
 
@@ -159,6 +160,19 @@ def test_settings_that_differ_are_named_with_who_has_which(town, run, run_json):
         "schemes": {"jump": ["a", "c"], "balanced:8, jump": ["b"]},
     }
     assert "ttl 60 (a, c); 30 (b)" in run("status", "orders").stdout
+
+
+def test_members_that_would_lead_by_other_settings_are_named_before_they_lead(town, run, run_json):
+    usual = {"initial_delay": 2.0, "leave_delay": 0.0, "stagger": None}
+    town.record("a", leads_by=usual)
+    town.record("b", leads_by={**usual, "leave_delay": 30.0})
+    town.record("c", leads_by={**usual, "stagger": 1})
+    town.record("old")  # by a Rink that did not say
+    assert run_json("status", "orders")["settings_differ"] == {
+        "leave_delay": {"0": ["a", "c"], "30": ["b"]},
+        "stagger": {"none": ["a", "b"], "1": ["c"]},
+    }
+    assert "stagger none (a, b); 1 (c)" in run("status", "orders").stdout
 
 
 def test_what_cannot_be_read_is_named_and_claims_everything(town, run, run_json):

@@ -43,6 +43,7 @@ RECORDS = st.builds(
     address=NAMES,
     labels=st.dictionaries(NAMES, NAMES, max_size=3),
     joined=NAMES,
+    leads_by=st.dictionaries(NAMES, st.none() | st.floats(0, 1e6), max_size=3),
 )
 VERSIONS = st.builds(
     Version,

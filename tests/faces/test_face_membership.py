@@ -260,3 +260,11 @@ def test_an_etcd_that_does_not_answer_fails_the_join(world):
     assert engine_of(member).left.wait(LONG_S)
     with pytest.raises(rink.ClosedError):
         member.get_role("x")
+
+
+def test_the_status_names_members_that_would_lead_by_other_settings(world):
+    a, b = world.join("a"), world.join("b", leave_delay=30.0)
+    until(a, lambda: a.status().settings_differ)
+    assert a.status().settings_differ == {"leave_delay": {"0": ("a",), "30": ("b",)}}
+    b.leave()
+    until(a, lambda: not a.status().settings_differ)
