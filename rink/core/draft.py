@@ -10,7 +10,7 @@ import json
 
 import attrs
 
-from rink.core import codec, ranks
+from rink.core import ranks
 from rink.core.chronicle import Chronicle
 from rink.core.ranks import Candidate, Plan, Settings, Situation, Upcoming
 from rink.core.values import Phase, Request, Version, Wish
@@ -35,16 +35,6 @@ class Draft:
     version: Version | None
     requests: tuple[str, ...] = ()
     upcoming: Upcoming | None = None
-
-    @property
-    def bytes(self) -> int:
-        """How large the version would be in etcd."""
-        return 0 if self.version is None else len(codec.encode(self.version))
-
-    @property
-    def fits(self) -> bool:
-        """Whether it is small enough to be proclaimed."""
-        return self.bytes <= VERSION_LIMIT_BYTES
 
 
 def draft(
@@ -82,28 +72,25 @@ def draft(
     return Draft(version, tuple(wishes.answered), plan.upcoming)
 
 
-def waiting(view: View) -> list[str]:
-    """Return the live members without a rank, oldest first."""
-    ranked = set(view.version.ranks) if view.version else set()
-    return [member.name for member in view.by_age if member.name not in ranked]
-
-
 def without_room(view: View) -> frozenset[str]:
     """Return who waits and cannot be ranked, as the version would grow too large (R4).
 
-    It follows from the view alone, so that each of them can say so itself.
+    It follows from the view alone, so that each of them can say so itself. A rank whose member is
+    gone makes room; one whose member leaves may have to be served on for a while (`stagger`).
     """
-    active = {m.name for m in view.by_age if m.record and m.record.phase is Phase.ACTIVE}
-    ranked = view.version.ranks if view.version else ()
+    live = {member.name for member in view.by_age}
+    ranked = set(view.version.ranks) if view.version else set()
     room = VERSION_LIMIT_BYTES - BECAUSE_LIMIT_BYTES - FIELDS_LIMIT_BYTES
     room -= view.newest.bytes if view.newest else 0
-    room += sum(_bytes_of(name) for name in ranked if name not in active)
+    room += sum(_bytes_of(name) for name in ranked if name not in live)
     found = set()
-    for name in waiting(view):
-        takes = _bytes_of(name) + len(",")
-        if name in active and takes > room:
-            found.add(name)
-        elif name in active:
+    for member in view.by_age:
+        if member.record is None or member.name in ranked:
+            continue
+        takes = _bytes_of(member.name) + len(",")
+        if takes > room:
+            found.add(member.name)
+        else:
             room -= takes
     return frozenset(found)
 

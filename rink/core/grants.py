@@ -46,8 +46,7 @@ def why_closed(
 def grant(table: Table, placement: Placement, now: float) -> list[Effect]:
     """Give every role that is waited for and free, and refuse those that no scheme can place."""
     gate, effects = table.gate, list[Effect]()
-    if gate.share is None:
-        return effects
+    assert gate.share is not None, "a gate without a share lets nothing through"
     for role in list(table.waits):
         failed = placement.failure(role, gate.share.scheme, gate.share.size)
         if failed is not None:

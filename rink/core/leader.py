@@ -12,7 +12,7 @@ import attrs
 
 from rink.core.backoff import backoff
 from rink.core.chronicle import Chronicle
-from rink.core.draft import draft, no_room, waiting, without_room
+from rink.core.draft import draft, no_room, without_room
 from rink.core.effects import Effect, Level, Proclaim, Prune, Report
 from rink.core.events import ProclaimAnswered
 from rink.core.ranks import Settings, Upcoming
@@ -83,13 +83,10 @@ class Leader:
         self.answered_number, self.refused_at = 0, -math.inf
         left_out = without_room(view)
         drafted = draft(me.name, view, chronicle, settled, now, self.settings, left_out)
-        if not drafted.fits:  # it was too large before: it may only shrink
-            left_out = frozenset(waiting(view))
-            drafted = draft(me.name, view, chronicle, settled, now, self.settings, left_out)
         effects = self._report(left_out, view)
         if drafted.version is None:
             effects += self._prune(view)
-        elif drafted.fits:
+        else:
             self.proclaiming = drafted.version.number
             after = view.newest.mod_revision if view.newest else 0
             effects.append(Proclaim(drafted.version, me.create_revision, after, drafted.requests))
