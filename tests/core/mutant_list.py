@@ -278,6 +278,13 @@ ABOUT_OVERLAP = [
         "node",
     ),
     core(
+        "a lease is taken before the last one is revoked",
+        "machines",
+        "        LeaseEvent.DISOWN: Lease.REVOKING,\n    },\n    # Every role",
+        "        LeaseEvent.DISOWN: Lease.NONE,\n    },\n    # Every role",
+        "session",
+    ),
+    core(
         "a dead record is removed at once",
         "janitor",
         "if since is not None and now >= since + _ttl(member):",

@@ -204,6 +204,7 @@ def test_a_role_that_a_custom_scheme_fails_for_costs_no_other_role(world, monkey
     world.sleep(0.1)
     assert world.version.scheme == scheme
     assert world.holders(["poison", "even", "odd"]) == {"even": "a", "odd": "b"}
+    assert "not this one" in str(world.want("a", "poison").refused)  # nobody waits in vain
     world.expire(world.kill("b"))
     assert world.holders(["poison", "even", "odd"]) == {"even": "a", "odd": "a"}
 
