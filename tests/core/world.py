@@ -312,6 +312,7 @@ class World:
                 case (
                     do.Report()
                     | do.Lose()
+                    | do.Refuse()
                     | do.KeepLease()
                     | do.DropLease()
                     | do.LeadershipChanged()
