@@ -68,6 +68,8 @@ def obstacle(node: Node, role: str) -> str:
     if role in node.table.lost:
         return f"{node.name}: an earlier grant of it, which was lost, is not released here yet"
     version = node.view.version
+    if version and role not in node.placement.ranks(version.scheme, len(version.ranks)):
+        return "it has just been asked for"  # the next step places it: not under the lock (R2)
     owner = owner_of(version, role, node.placement.rank) if version else None
     if owner != node.name:
         return f"{owner}: owns it in version {gate.version}"
