@@ -374,7 +374,7 @@ class RoleSet:
     def __init__(self, rink: Rink, names: list[str]) -> None:
         self._rink = rink
         self._names = names
-        self._changes: asyncio.Queue[Change | None] = asyncio.Queue()
+        self._changes: asyncio.Queue[Change[Role] | None] = asyncio.Queue()
         self._tracker: Tracker[Role] | None = None
         self._engine: Engine | None = None
 
@@ -408,7 +408,7 @@ class RoleSet:
         if getattr(self, "_tracker", None) is not None:
             self._tracker.drop()  # type: ignore[union-attr]
 
-    async def __aiter__(self) -> AsyncIterator[Change]:
+    async def __aiter__(self) -> AsyncIterator[Change[Role]]:
         if self._tracker is None:
             raise ClosedError("iterate a RoleSet inside its `async with`")
         self._refuse_fork()

@@ -42,7 +42,8 @@ class BaseRink(Generic[R, S]):
         scheme: how roles are mapped to ranks: "jump", "balanced:P", a registered one, or a list of
             those, best first.
         stagger: how many ranks one version may add, or take from members that leave by plan.
-        join_timeout: seconds until joining gives up; None: as long as it takes.
+        join_timeout: seconds until a join that waits for its name gives up; None: as long as it
+            takes. Where etcd has not answered yet, the first request that fails ends the join.
         leave_timeout: seconds that leaving waits for another member to take over.
         labels: free text for people, in the record.
         on_leader_change: called with True or False when this member begins or ceases to lead.
@@ -303,7 +304,10 @@ class BaseRink(Generic[R, S]):
             raise self._closed()
         raise RoleTimeout(
             f"role {name!r} of group {self.group!r} was not granted to {self.name!r} within "
-            f"{timeout} s: {because}"
+            f"{timeout} s: {because}",
+            role=name,
+            group=self.group,
+            member=self.name,
         )
 
     def _begin_leave(

@@ -173,7 +173,7 @@ class RoleSet:
     def __init__(self, rink: Rink, names: list[str]) -> None:
         self._rink = rink
         self._names = names
-        self._changes: queue.SimpleQueue[Change | None] = queue.SimpleQueue()
+        self._changes: queue.SimpleQueue[Change[Role] | None] = queue.SimpleQueue()
         self._tracker: Tracker[Role] | None = None
         self._engine: Engine | None = None
 
@@ -212,7 +212,7 @@ class RoleSet:
         if getattr(self, "_tracker", None) is not None:
             self._tracker.drop()  # type: ignore[union-attr]
 
-    def __iter__(self) -> Iterator[Change]:
+    def __iter__(self) -> Iterator[Change[Role]]:
         if self._tracker is None or self._engine is None:
             raise ClosedError("iterate a RoleSet inside its `with`")
         self._refuse_fork()

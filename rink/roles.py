@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import Generic, NoReturn, Self, TypeVar
 
 import attrs
 
@@ -69,7 +69,13 @@ class BaseRole:
         if not self.is_held:
             why = "released here" if self._released else self._hold.lost_because
             why = why or "the session's deadline has passed"
-            raise RoleLost(f"role {self.name!r} (token {self.token}) is not held any more: {why}")
+            raise RoleLost(
+                f"role {self.name!r} (token {self.token}) is not held any more: {why}",
+                role=self.name,
+                group=self._engine.group,
+                member=self._engine.node.name,
+                token=self.token,
+            )
 
     def release(self) -> None:
         """Let go of this handle; releasing twice does nothing, and so does a forked child."""
@@ -172,11 +178,14 @@ class Role(BaseRole):
             self.release()
 
 
-@attrs.frozen
-class Change:
-    """One change of a `RoleSet`: a role was gained, or lost."""
+R_co = TypeVar("R_co", bound=BaseRole, covariant=True)
 
-    role: BaseRole
+
+@attrs.frozen
+class Change(Generic[R_co]):
+    """One change of a `RoleSet`: a role, of that face, was gained, or lost."""
+
+    role: R_co
     gained: bool
 
     @property

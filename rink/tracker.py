@@ -27,7 +27,7 @@ class Tracker(Generic[R]):
         engine: Engine,
         role_class: type[R],
         names: list[str],
-        tell: Callable[[Change | None], None],
+        tell: Callable[[Change[R] | None], None],
     ) -> None:
         self.held: dict[str, R] = {}
         self._is_followed = False

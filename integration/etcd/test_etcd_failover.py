@@ -202,6 +202,7 @@ def test_unreachable_endpoints_end_within_the_timeout(clients):
         assert time.monotonic() - begin < 1.2
         assert "http://127.0.0.1:1: " in str(caught.value)
         assert "http://127.0.0.1:2: " in str(caught.value)
+        assert set(caught.value.endpoints) == {"http://127.0.0.1:1", "http://127.0.0.1:2"}
     assert "txn" not in client.calls
 
 

@@ -63,8 +63,9 @@ def uses(client, prefix):
 def refused(client, match):
     """EtcdTls, and in time."""
     begin = time.monotonic()
-    with pytest.raises(EtcdTls, match=match):
+    with pytest.raises(EtcdTls, match=match) as caught:
         client.range(b"k")
+    assert caught.value.endpoints
     with pytest.raises(EtcdTls, match=match):
         put(client, b"k")
     assert time.monotonic() - begin < 4.0

@@ -115,9 +115,11 @@ class Living:
         if writer.taken_by is not None:
             return MemberNameTaken(
                 f"{text}: {describe(writer.taken_by)} has its name; end that process, or join "
-                "under another name"
+                "under another name",
+                member=self.name,
             )
-        return JoinError(f"{text}; last: {out.last_error or 'no answer from etcd yet'}")
+        text = f"{text}; last: {out.last_error or 'no answer from etcd yet'}"
+        return JoinError(text, member=self.name)
 
     def request_failed(self, error: Exception, writer: Writer, out: Outbox) -> None:
         """Give the join up, unless etcd has been there: the name has been seen taken."""

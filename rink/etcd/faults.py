@@ -102,13 +102,13 @@ def refusal(code: grpc.StatusCode, words: str, doing: str, where: str) -> EtcdEr
     lower = words.lower()
     message = f"etcd at {where} refused {doing}: {words}"
     if "has been compacted" in lower:
-        return EtcdCompacted(message)
+        return EtcdCompacted(message, endpoints=[where])
     auth_codes = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
     if code in auth_codes or any(text in lower for text in (*_AUTH, *_STALE_TOKEN)):
-        return EtcdAuth(f"{message}{_auth_advice(lower)}")
+        return EtcdAuth(f"{message}{_auth_advice(lower)}", endpoints=[where])
     if "database space exceeded" in lower:
         message += " (compact, defragment and disarm the alarm; see etcd's --quota-backend-bytes)"
-    return EtcdError(message)
+    return EtcdError(message, endpoints=[where])
 
 
 def _auth_advice(lower: str) -> str:

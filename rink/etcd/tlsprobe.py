@@ -59,12 +59,17 @@ def _shake_hands(sock: socket.socket, endpoint: Endpoint, tls: TlsSettings) -> N
     except ssl.SSLCertVerificationError as error:
         raise EtcdTls(
             f"the certificate of {endpoint.url} was refused: {error.verify_message} "
-            "(check ca=, and that the certificate names this host)"
+            "(check ca=, and that the certificate names this host)",
+            endpoints=[endpoint.url],
         ) from error
     except ConnectionError as error:
-        raise EtcdTls(f"TLS with {endpoint.url} failed: {_HUNG_UP}") from error
+        raise _failed(endpoint, _HUNG_UP) from error
     except ssl.SSLError as error:
-        raise EtcdTls(f"TLS with {endpoint.url} failed: {_advice(error)}") from error
+        raise _failed(endpoint, _advice(error)) from error
+
+
+def _failed(endpoint: Endpoint, why: str) -> EtcdTls:
+    return EtcdTls(f"TLS with {endpoint.url} failed: {why}", endpoints=[endpoint.url])
 
 
 def _advice(error: ssl.SSLError) -> str:
@@ -92,4 +97,5 @@ def _expect_no_tls(sock: socket.socket, endpoint: Endpoint) -> None:
         # An alert is spoken by TLS servers only; anything else is a server of plain http.
         if "ALERT" not in (error.reason or "").upper():
             return
-    raise EtcdTls(f"{endpoint.url} speaks TLS: use https://, with ca=")
+    text = f"{endpoint.url} speaks TLS: use https://, with ca="
+    raise EtcdTls(text, endpoints=[endpoint.url])

@@ -179,7 +179,8 @@ class Transport:
                 for connection in self.ring.in_order():
                     connection.find_tls_trouble(deadline)
                 if said and all(is_about_tls(words) for words in said.values()):
-                    raise EtcdTls(f"TLS failed for {want.doing}: {_list(said)}")
+                    text = f"TLS failed for {want.doing}: {_list(said)}"
+                    raise EtcdTls(text, endpoints=list(said))
             pause = backoff.next()
             if time.monotonic() + pause >= deadline:
                 raise self._unavailable(want, timeout, said, perhaps=False)
@@ -203,7 +204,8 @@ class Transport:
             else "Does etcd run there, and has it a quorum?"
         )
         return EtcdUnavailable(
-            f"etcd did not answer {want.doing} within {timeout:g} s ({_list(said)}). {advice}"
+            f"etcd did not answer {want.doing} within {timeout:g} s ({_list(said)}). {advice}",
+            endpoints=list(said),
         )
 
     # ---------------------------------------------------------------- one endpoint

@@ -21,8 +21,11 @@ def test_an_awaited_role_is_held_with_a_token(world):
         assert 0 < role.token <= member.status().revision
         role.raise_if_lost()
     assert not role.is_held
-    with pytest.raises(rink.RoleLost, match="released here"):
+    with pytest.raises(rink.RoleLost, match="released here") as caught:
         role.raise_if_lost()
+    error = caught.value
+    assert (error.role, error.group, error.member) == ("leader", "g", member.name)
+    assert error.token == role.token
 
 
 def test_a_role_is_got_where_it_is_mine_and_else_none(world):
@@ -50,6 +53,8 @@ def test_a_wait_that_times_out_names_who_is_in_the_way(world):
         a.await_role(owned_by(1, 2), 0.05)
     assert isinstance(caught.value, TimeoutError)
     assert isinstance(caught.value, rink.RinkError)
+    error = caught.value
+    assert (error.role, error.group, error.member) == (owned_by(1, 2), "g", "a")
 
 
 def test_a_wait_behind_a_holder_that_does_not_let_go_names_it(world):

@@ -80,7 +80,7 @@ def roles(r: rink.Rink) -> None:
         assert_type(mine, rink.RoleSet)
         assert_type(mine.held, Mapping[str, rink.Role])
         for change in mine:
-            assert_type(change, rink.Change)
+            assert_type(change, rink.Change[rink.Role])
             assert_type(change.gained, bool)
             assert_type(change.lost, bool)
             assert_type(change.role.token, int)
@@ -106,7 +106,7 @@ async def on_asyncio() -> None:
         async with r.roles(["a", "b"]) as mine:
             assert_type(mine.held, Mapping[str, rink.aio.Role])
             async for change in mine:
-                assert_type(change, rink.aio.Change)
+                assert_type(change, rink.aio.Change[rink.aio.Role])
         assert_type(await r.wait_settled(), bool)
         assert_type(r.versions(), AsyncIterator[rink.aio.Version])
         assert_type(r.status(), rink.aio.Status)
