@@ -2,17 +2,21 @@
 
 What cannot be read is never an exception here: it becomes an entry that says so, because a member
 must be able to go on living beside it. A record of an unknown format claims everything; a version
-of one stops all grants (R4).
+of one stops all grants (R4). What is only for people makes nothing unreadable: of `labels` and
+`leads_by`, whatever this Rink does not know is passed over, like a field that it does not know.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import cattrs
+from cattrs.gen import make_dict_structure_fn, override
 
 from rink.core import keys
 from rink.core.values import (
@@ -51,6 +55,27 @@ def _names(value: Any, _: Any = None) -> tuple[str, ...]:
     return tuple(_strict(name, str) for name in _strict(value, list))
 
 
+def _label(value: Any) -> str:
+    return str(_strict(value, str))
+
+
+def _setting(value: Any) -> float | None:
+    return None if value is None else float(_strict(value, float))
+
+
+def _for_people(known: Callable[[Any], Any]) -> Callable[[Any, Any], dict[str, Any]]:
+    """Return how to read a mapping of names that only people look at: what is odd is left out."""
+
+    def structure(value: Any, _: Any) -> dict[str, Any]:
+        found = {}
+        for name, one in value.items() if isinstance(value, dict) else ():
+            with contextlib.suppress(TypeError, ValueError, OverflowError):
+                found[_label(name)] = known(one)
+        return found
+
+    return structure
+
+
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
@@ -62,6 +87,15 @@ _converter.register_structure_hook_func(
     lambda kind: kind == frozenset[str], lambda value, _: frozenset(_names(value))
 )
 _converter.register_structure_hook_func(lambda kind: kind == tuple[str, ...], _names)
+_converter.register_structure_hook(
+    Record,
+    make_dict_structure_fn(
+        Record,
+        _converter,
+        labels=override(struct_hook=_for_people(_label)),
+        leads_by=override(struct_hook=_for_people(_setting)),
+    ),
+)
 _converter.register_unstructure_hook(
     Share,
     lambda share: {
