@@ -12,8 +12,9 @@ import attrs
 
 from rink.core import ranks
 from rink.core.chronicle import Chronicle
+from rink.core.codec import encode
 from rink.core.ranks import Candidate, Plan, Settings, Situation, Upcoming
-from rink.core.values import Phase, Request, Version, Wish
+from rink.core.values import Member, Phase, Request, Version, Wish
 from rink.core.view import View
 
 VERSION_LIMIT_BYTES = 1_000_000
@@ -22,6 +23,9 @@ VERSION_LIMIT_BYTES = 1_000_000
 BECAUSE_LIMIT_BYTES = 50_000
 FIELDS_LIMIT_BYTES = 30_000
 """What a version takes beside ranks, pins and causes: two names, a time, punctuation."""
+
+NAMES_LIMIT_BYTES = 100_000
+"""What pins leave free for members yet to come: a name more must not fail for an operator's wish."""
 
 WISHES_AT_ONCE = 100
 """How many requests one version answers: each is deleted with it, and etcd refuses a transaction of
@@ -46,14 +50,34 @@ def draft(
     settings: Settings,
     left_out: frozenset[str] = frozenset(),
 ) -> Draft:
-    """Draft the next version, as if whoever is `left_out` was not there."""
+    """Draft the next version, as if whoever is `left_out` was not there.
+
+    A rank whose member is gone counts as room, but `leave_delay` may keep it while newcomers take
+    lower ones. Where that makes a version too large, it is drafted without counting on such ranks.
+    """
+    drafted = _draft(by, view, chronicle, settled, now, settings, left_out)
+    if drafted.version is None or len(encode(drafted.version)) <= VERSION_LIMIT_BYTES:
+        return drafted
+    left_out |= without_room(view, freed=False)
+    return _draft(by, view, chronicle, settled, now, settings, left_out)
+
+
+def _draft(
+    by: str,
+    view: View,
+    chronicle: Chronicle,
+    settled: bool,
+    now: float,
+    settings: Settings,
+    left_out: frozenset[str],
+) -> Draft:
     current = view.version
     scheme = _scheme(view, current)
     plan = ranks.plan(_situation(view, chronicle, scheme, settled, left_out), now, settings)
     if current is not None and scheme != current.scheme:
         # One more version, with the ranks as they are; what the new scheme asks of them comes next.
         plan = Plan(current.ranks, (f"scheme {current.scheme} -> {scheme}",))
-    room = VERSION_LIMIT_BYTES - BECAUSE_LIMIT_BYTES - FIELDS_LIMIT_BYTES - _bytes_of(plan.ranks)
+    room = _for_ranks_and_pins() - _bytes_of(plan.ranks) - NAMES_LIMIT_BYTES
     wishes = _Wishes(dict(current.pins) if current else {}, chronicle.token_base, room)
     if current is not None and current.ranks:
         wishes.grant(view)
@@ -72,27 +96,39 @@ def draft(
     return Draft(version, tuple(wishes.answered), plan.upcoming)
 
 
-def without_room(view: View) -> frozenset[str]:
+def without_room(view: View, freed: bool = True) -> frozenset[str]:
     """Return who waits and cannot be ranked, as the version would grow too large (R4).
 
     It follows from the view alone, so that each of them can say so itself. A rank whose member is
-    gone makes room; one whose member leaves may have to be served on for a while (`stagger`).
+    gone makes room, if `freed`; one whose member leaves may have to be served on for a while
+    (`stagger`). Whoever could not be ranked anyway takes no room.
     """
     live = {member.name for member in view.by_age}
-    ranked = set(view.version.ranks) if view.version else set()
-    room = VERSION_LIMIT_BYTES - BECAUSE_LIMIT_BYTES - FIELDS_LIMIT_BYTES
-    room -= view.newest.bytes if view.newest else 0
-    room += sum(_bytes_of(name) for name in ranked if name not in live)
+    ranks, pins = (view.version.ranks, view.version.pins) if view.version else ((), {})
+    ranked = set(ranks)
+    room = _for_ranks_and_pins() - _bytes_of(ranks) - _bytes_of(dict(pins))
+    if freed:
+        room += sum(_bytes_of_one(name) for name in ranks if name not in live)
+    scheme = _scheme(view, view.version)
     found = set()
     for member in view.by_age:
-        if member.record is None or member.name in ranked:
+        if member.name in ranked or not _is_usable(member, scheme):
             continue
-        takes = _bytes_of(member.name) + len(",")
+        takes = _bytes_of_one(member.name)
         if takes > room:
             found.add(member.name)
         else:
             room -= takes
     return frozenset(found)
+
+
+def _is_usable(member: Member, scheme: str) -> bool:
+    record = member.record
+    return record is not None and record.phase is Phase.ACTIVE and scheme in record.schemes
+
+
+def _for_ranks_and_pins() -> int:
+    return VERSION_LIMIT_BYTES - BECAUSE_LIMIT_BYTES - FIELDS_LIMIT_BYTES
 
 
 def no_room() -> str:
@@ -162,12 +198,14 @@ def _scheme(view: View, current: Version | None) -> str:
 class _Wishes:
     """Pins and token base as operators wish them; each wish is answered, if only by a refusal.
 
-    `room` is how many bytes pins may take: a wish for more must not keep ranks from changing.
+    `room` is how many bytes pins may take: a wish for more must not keep ranks from changing. The
+    bytes are counted along, as to write all pins out for each wish takes a second per hundred.
     """
 
     pins: dict[str, str]
     token_base: int
     room: int
+    bytes: int = 0
     because: list[str] = attrs.field(factory=list)
     answered: list[str] = attrs.field(factory=list)
 
@@ -175,23 +213,40 @@ class _Wishes:
         """Carry out the requests that can be read, oldest first; what is left comes next."""
         oldest = sorted(view.requests.values(), key=lambda asked: (asked.mod_revision, asked.id))
         wishes = [(asked.id, asked.request) for asked in oldest if asked.request is not None]
+        self.bytes = _bytes_of(self.pins) if wishes else 0
         for request_id, request in wishes[:WISHES_AT_ONCE]:
             self.answered.append(request_id)
             self.because.append(self._grant(request))
 
     def _grant(self, request: Request) -> str:
         if request.wish is Wish.PIN and request.role and request.member:
-            if _bytes_of({**self.pins, request.role: request.member}) > self.room:
+            grows_by = self._takes(request.role, request.member) - self._taken(request.role)
+            if grows_by > 0 and self.bytes + grows_by > self.room:
                 return f"refused to pin {request.role}: the version would be too large"
+            self.bytes += grows_by
             self.pins[request.role] = request.member
             return f"pinned {request.role} to {request.member}"
-        if request.wish is Wish.UNPIN and self.pins.pop(request.role, None) is not None:
+        if request.wish is Wish.UNPIN and request.role in self.pins:
+            self.bytes -= self._taken(request.role)
+            del self.pins[request.role]
             return f"unpinned {request.role}"
         if request.wish is Wish.TOKEN_BASE and request.token_base > self.token_base:
             before, self.token_base = self.token_base, request.token_base
             return f"token base {before} -> {request.token_base}"
         return f"request {request.wish.value} changed nothing"
 
+    def _taken(self, role: str) -> int:
+        return self._takes(role, self.pins[role]) if role in self.pins else 0
+
+    @staticmethod
+    def _takes(role: str, member: str) -> int:
+        return _bytes_of_one(role) + _bytes_of_one(member)
+
 
 def _bytes_of(value: object) -> int:
-    return len(json.dumps(value, ensure_ascii=False).encode())
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+def _bytes_of_one(name: str) -> int:
+    """How many bytes a name takes among others: with what divides it from the next."""
+    return _bytes_of(name) + len(",")

@@ -403,6 +403,20 @@ ABOUT_LIVENESS = [
         "draft",
     ),
     core(
+        "ranks of the gone count as room, whoever gets it",
+        "draft",
+        "without_room(view, freed=False)",
+        "without_room(view)",
+        "draft",
+    ),
+    core(
+        "pins may take all the room",
+        "draft",
+        "_bytes_of(plan.ranks) - NAMES_LIMIT_BYTES",
+        "_bytes_of(plan.ranks)",
+        "draft",
+    ),
+    core(
         "a version that leaves the share as it is costs a write",
         "writer",
         "self.known != attrs.evolve(desired, version=self.known.version)",

@@ -5,9 +5,9 @@ from world import KEYS, ROLES, World, role_of
 
 from rink.core.chronicle import Chronicle
 from rink.core.codec import encode
-from rink.core.draft import VERSION_LIMIT_BYTES, draft
+from rink.core.draft import VERSION_LIMIT_BYTES, draft, without_room
 from rink.core.ranks import STARTED, Settings
-from rink.core.values import Member, Record, Request, Version, Wish
+from rink.core.values import Member, Phase, Proclaimed, Record, Request, Version, Wish
 from rink.core.view import View
 from rink.status import obstacle
 
@@ -130,14 +130,19 @@ def test_more_wishes_than_a_transaction_has_operations_are_granted_in_turn(pair)
 
 @pytest.fixture
 def narrow(pair, monkeypatch):
-    """Versions may take 1,000 bytes; the two members there are take 150 of them."""
-    monkeypatch.setattr("rink.core.draft.VERSION_LIMIT_BYTES", 1000)
-    monkeypatch.setattr("rink.core.draft.BECAUSE_LIMIT_BYTES", 300)
-    monkeypatch.setattr("rink.core.draft.FIELDS_LIMIT_BYTES", 200)
+    """Versions may take 1,000 bytes, names and pins 500 of them, pins 400."""
+    limit(monkeypatch, 1000)
     return pair
 
 
-LONG = "c" * 400
+def limit(monkeypatch, version):
+    monkeypatch.setattr("rink.core.draft.VERSION_LIMIT_BYTES", version)
+    monkeypatch.setattr("rink.core.draft.BECAUSE_LIMIT_BYTES", 300)
+    monkeypatch.setattr("rink.core.draft.FIELDS_LIMIT_BYTES", 200)
+    monkeypatch.setattr("rink.core.draft.NAMES_LIMIT_BYTES", 100)
+
+
+LONG = "c" * 490
 
 
 def test_who_has_no_room_in_a_version_is_not_ranked_and_everybody_else_is(narrow):
@@ -177,9 +182,7 @@ def test_who_has_no_room_takes_the_rank_of_a_member_that_makes_room(world, monke
     for name in ("a", "b" * 400):
         world.add(name, rebalance_delay=0.0)
     world.sleep(0.1)
-    monkeypatch.setattr("rink.core.draft.VERSION_LIMIT_BYTES", 1500)
-    monkeypatch.setattr("rink.core.draft.BECAUSE_LIMIT_BYTES", 300)
-    monkeypatch.setattr("rink.core.draft.FIELDS_LIMIT_BYTES", 200)
+    limit(monkeypatch, 1350)
     world.add(LONG, rebalance_delay=0.0)
     world.sleep(0.1)
     assert world.ranks == ["a", "b" * 400]
@@ -196,6 +199,71 @@ def test_a_version_too_large_already_ranks_nobody_new_and_still_lets_members_go(
     assert world.ranks == ["a", "b"]
     world.expire(world.kill("b"))
     assert world.ranks == ["a"]
+
+
+def test_causes_and_fields_of_the_newest_version_take_no_room_twice(narrow):
+    """They have their reserve already, and do not stay."""
+    assert narrow.etcd.entry(KEYS.version(narrow.version.number)).bytes > 120
+    narrow.add("c" * 450, rebalance_delay=0.0)
+    narrow.sleep(0.1)
+    assert narrow.ranks == ["a", "b", "c" * 450]
+
+
+@pytest.mark.parametrize("odd", [{"schemes": ("balanced:8",)}, {"phase": Phase.LEAVING}])
+def test_whoever_cannot_be_ranked_anyway_takes_no_room(narrow, odd):
+    narrow.etcd.leases.add(77)
+    narrow.etcd.put(f"members/{'o' * 300}", encode(Record("i", 60, **odd)), 77)
+    narrow.add("d" * 250, rebalance_delay=0.0)
+    narrow.sleep(0.1)
+    assert narrow.ranks == ["a", "b", "d" * 250]
+
+
+def test_a_full_set_of_pins_leaves_room_for_a_newcomer_and_for_whoever_replaces_a_dead_one(narrow):
+    world = narrow
+    ask(world, "u", *(Request(Wish.PIN, f"r{index:02}", "b") for index in range(99)))
+    world.run()
+    world.sleep(0.1)
+    assert 30 < len(world.version.pins) < 40
+    world.add("c" * 40, rebalance_delay=0.0)
+    world.add("d" * 40, rebalance_delay=60.0)
+    world.sleep(1.0)
+    assert world.ranks == ["a", "b", "c" * 40]
+    world.expire(world.kill("b"))
+    assert world.ranks == ["a", "d" * 40, "c" * 40]
+    ask(world, "v", Request(Wish.PIN, "r00", "a"), Request(Wish.PIN, "more", "a"))
+    world.run()
+    assert world.version.pins["r00"] == "a"
+    assert "more" not in world.version.pins
+
+
+def test_the_bytes_of_pins_are_counted_as_they_change(narrow):
+    pins = [Request(Wish.PIN, name * 120, "b") for name in "xyz"]
+    ask(narrow, "u", *pins, Request(Wish.PIN, "z" * 120, "c"), Request(Wish.PIN, "w" * 120, "b"))
+    narrow.run()
+    assert [name[0] for name in narrow.version.pins] == ["x", "y", "z"]
+    unpin = [Request(Wish.UNPIN, name * 120) for name in "xz"]
+    ask(narrow, "v", *unpin, Request(Wish.PIN, "v" * 240, "b"), Request(Wish.PIN, "more", "b"))
+    narrow.run()
+    assert [name[0] for name in narrow.version.pins] == ["y", "v", "m"]
+
+
+def test_ranks_that_are_kept_for_the_gone_make_no_version_too_large():
+    """Newcomers take the lowest ranks, and the others of the gone stay for their `leave_delay`."""
+    long = "x" * 8000
+    old = [f"small{index}" for index in range(110)] + [f"{index}{long}" for index in range(110)]
+    new = [bound(f"new{index}{long}", 500 + index, rebalance_delay=0.0) for index in range(110)]
+    version, chronicle = Version(1, ("a", *old), "jump"), Chronicle()
+    ranked = []
+    for now in (0.0, 1.0, 30.0):
+        newest = Proclaimed(version.number, version, 400, len(encode(version)))
+        view = View.listed(1000 + version.number, [bound("a", 1), *new, newest])
+        chronicle.note(view, now)
+        settings = Settings(leave_delay=30.0)
+        drafted = draft("a", view, chronicle, True, now, settings, without_room(view))
+        version = drafted.version or version
+        assert len(encode(version)) <= VERSION_LIMIT_BYTES
+        ranked.append(sum(name.startswith("new") for name in version.ranks))
+    assert 0 < ranked[0] == ranked[1] < 110 == ranked[2]
 
 
 def test_ten_thousand_members_fit_into_a_version():
