@@ -118,7 +118,8 @@ def plan(situation: Situation, now: float, settings: Settings) -> Plan:
     placed = {*ranks, *delayed}
     turns = [f"{name!r}, which leaves," for name in ranks if name in held_back]
     turns += [f"member {member.name!r}" for member in waiting if member.name not in placed]
-    upcoming = _first([*reserved, *delayed.values()], turns, settings)
+    # Whoever's delay ends before the last version has settled waits for its turn then as well.
+    upcoming = _first(reserved if turns else [*reserved, *delayed.values()], turns, settings)
     return Plan(tuple(ranks), tuple(because), upcoming)
 
 

@@ -396,6 +396,13 @@ ABOUT_LIVENESS = [
         "upcoming",
     ),
     core(
+        "a delay that ends before a turn comes hides the turn",
+        "ranks",
+        "reserved if turns else [*reserved, *delayed.values()]",
+        "[*reserved, *delayed.values()]",
+        "upcoming",
+    ),
+    core(
         "every wish is answered by one version",
         "draft",
         "in wishes[:WISHES_AT_ONCE]:",

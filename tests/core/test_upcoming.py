@@ -103,6 +103,34 @@ def test_whoever_waits_for_its_turn_is_named_with_the_stagger_and_no_time(world)
     assert upcoming(world) == (None, "")
 
 
+def test_a_turn_comes_before_a_delay_that_ends_before_the_version_has_settled(world):
+    """The end of that delay would change nothing."""
+    staggered(world, "a", "b", "c")
+    world.hold("b", *KINDS)
+    for name in "de":
+        world.add(name, rebalance_delay=0.0)
+    world.add("f", rebalance_delay=30.0)
+    world.sleep(5.0)
+    assert world.ranks == ["a", "b", "c", "d"]
+    text = "member 'e' waits until the last version has settled: stagger of 1"
+    assert upcoming(world) == (None, text)
+    world.sleep(30.0)
+    assert upcoming(world) == (None, text)
+    world.let("b")
+    world.sleep(1.0)
+    assert world.ranks == ["a", "b", "c", "d", "e", "f"]
+
+
+def test_while_a_version_settles_and_nobody_waits_for_a_turn_a_delay_is_named(world):
+    staggered(world, "a", "b")
+    world.hold("b", *KINDS)
+    world.add("c", rebalance_delay=0.0)
+    world.add("d", rebalance_delay=30.0)
+    world.sleep(5.0)
+    assert world.ranks == ["a", "b", "c"]
+    assert upcoming(world) == (25.0, "member 'd' waits for its rebalance_delay of 30 s")
+
+
 def test_a_leaver_that_waits_for_its_turn_is_named_with_the_stagger(world):
     staggered(world, "a", "b", "c")
     world.hold("b", *KINDS)
