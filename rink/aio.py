@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Itera
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from rink.core import events as ev
 from rink.core.holds import Handle
 from rink.core.keys import check_name
 from rink.core.schemes import SchemeFailed, UnknownScheme, rank_of
@@ -153,7 +152,7 @@ class Role(BaseRole):
 
     async def __aenter__(self) -> Self:
         self._body = _Body(self._signal())
-        self._engine.enter_body()
+        self._enter()
         return self
 
     async def __aexit__(
@@ -162,7 +161,6 @@ class Role(BaseRole):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        self._engine.exit_body()
         self.release()
         return self._body.end(kind)
 
@@ -211,13 +209,14 @@ class Rink(BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documented by its ba
             MemberNameTaken: another live member has this name, and had it for `join_timeout`.
             UsageError: this Rink was joined before.
         """
-        engine = self._open()
+        self._refuse_second_join()
         try:
+            engine = self._open()
             await _wait(engine.joined)
-        except BaseException:  # cancelled: leave no live lease behind
-            engine.post(ev.LeaveAsked(release_within=0.0))
+            self._joined(engine)
+        except BaseException:  # cancelled, too, at any step
+            self._give_up_join()
             raise
-        self._joined(engine)
         return self
 
     async def leave(self, keep_rank: bool = False) -> None:
@@ -389,12 +388,10 @@ class RoleSet:
         tell = _in_loop(self._changes.put_nowait)
         self._tracker = Tracker(self._engine, Role, self._names, tell)
         self._tracker.start()
-        self._engine.enter_body()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._tracker is not None and self._engine is not None:
-            self._engine.exit_body()
+        if self._tracker is not None:
             self._tracker.close()
         self._changes.put_nowait(None)
 

@@ -242,14 +242,23 @@ class BaseRink(Generic[R, S]):
 
     # ── waiting: what the faces share ────────────────────────────────────────────────────────
 
-    def _open(self) -> Engine:
+    def _refuse_second_join(self) -> None:
         if self._opened is not None:
             raise UsageError(
                 f"group {self.group!r} was joined before with this Rink; make a new one"
             )
-        self._opened = self._session.open_engine(self.group, self._settings, self._listeners)
+
+    def _open(self) -> Engine:
+        self._opened = self._session.make_engine(self.group, self._settings, self._listeners)
         self._table = self._opened.table
+        self._session.start_engine(self._opened)
         return self._opened
+
+    def _give_up_join(self) -> None:
+        """Leave no live lease behind, however far the join had come."""
+        if self._opened is not None:
+            self._opened.abandon()
+            self._opened.post(ev.LeaveAsked(release_within=0.0))
 
     def _joined(self, engine: Engine) -> None:
         if engine.join_error is not None:

@@ -65,8 +65,9 @@ class ThreadSupervisor(Supervisor):
         with self._lock:
             if self._thread is None:
                 name = f"rink-role-{self._name}"
-                self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name=name, daemon=True)
+                thread.start()
+                self._thread = thread
 
     def is_here(self) -> bool:
         """Whether this very thread is the function's."""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from rink.core import events as ev
 from rink.core.holds import Handle
 from rink.core.keys import check_name
 from rink.core.values import Version
@@ -41,13 +40,14 @@ class Rink(BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documented by its 
             UsageError: this Rink was joined before.
         """
         warn_in_event_loop("Rink.join()")
-        engine = self._open()
+        self._refuse_second_join()
         try:
+            engine = self._open()
             engine.joined.wait()
-        except BaseException:  # Ctrl-C: leave no live lease behind
-            engine.post(ev.LeaveAsked(release_within=0.0))
+            self._joined(engine)
+        except BaseException:  # Ctrl-C, too, at any step
+            self._give_up_join()
             raise
-        self._joined(engine)
         return self
 
     def leave(self, keep_rank: bool = False) -> None:
@@ -188,7 +188,6 @@ class RoleSet:
         self._tracker = Tracker(self._engine, Role, self._names, self._changes.put)
         try:
             self._tracker.start()
-            self._engine.enter_body()
         except BaseException:  # Ctrl-C: nothing may go on being wanted
             self._tracker.close()
             raise
@@ -196,8 +195,7 @@ class RoleSet:
 
     def __exit__(self, *_: object) -> None:
         try:
-            if self._tracker is not None and self._engine is not None:
-                self._engine.exit_body()
+            if self._tracker is not None:
                 self._tracker.close()
         finally:
             self._changes.put(None)

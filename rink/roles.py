@@ -9,7 +9,7 @@ from typing import Generic, NoReturn, Self, TypeVar
 import attrs
 
 from rink.core.holds import Handle, Hold
-from rink.engine.engine import Engine
+from rink.engine.engine import Engine, caller
 from rink.engine.signals import Signal
 from rink.errors import ForkedProcessError, RoleLost, UsageError
 
@@ -93,6 +93,12 @@ class BaseRole:
                 engine.nudge()
         self._is_done = True
 
+    def _enter(self) -> None:
+        """Begin the body of a `with`: leaving from inside it cannot wait for its end (R10)."""
+        self._refuse_fork()
+        self._engine.refuse_interrupted("with role")
+        self._handle.inside = caller()
+
     def _drop(self) -> None:
         """Release by message, for finalizers: they may run under any lock."""
         if not self._is_done and not self._engine.forked:
@@ -107,10 +113,9 @@ class BaseRole:
         with self._engine.lock:
             if hold.signal is None:
                 hold.signal = Signal(self._engine.clock)
-            is_lost = hold.lost_at is not None
+                if hold.lost_at is not None:  # told before, to nobody; a set one has no callbacks
+                    hold.signal.set()
             signal: Signal = hold.signal
-        if is_lost:
-            signal.set()
         return signal
 
     def _refuse_fork(self) -> None:
@@ -120,6 +125,8 @@ class BaseRole:
             )
 
     def __repr__(self) -> str:
+        if self._handle.hold is None:
+            return f"<{type(self).__name__} {self.name!r} waits>"
         state = "released" if self._released else "lost" if self._hold.lost_at else "held"
         return f"<{type(self).__name__} {self.name!r} token={self.token} {state}>"
 
@@ -162,8 +169,7 @@ class Role(BaseRole):
         return self._signal()
 
     def __enter__(self) -> Self:
-        self._refuse_fork()
-        self._engine.enter_body()
+        self._enter()
         return self
 
     def __exit__(
@@ -172,10 +178,7 @@ class Role(BaseRole):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
-            self._engine.exit_body()
-        finally:
-            self.release()
+        self.release()
 
 
 R_co = TypeVar("R_co", bound=BaseRole, covariant=True)

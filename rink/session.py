@@ -14,9 +14,16 @@ from rink.core.keys import Keys
 from rink.core.node import MemberSettings
 from rink.engine.calls import Calls
 from rink.engine.clock import SYSTEM, Clock
-from rink.engine.engine import Engine, Listeners, mark_forked
+from rink.engine.engine import Engine, Listeners, is_owned, mark_forked
 from rink.engine.lessor import Lessor
-from rink.errors import ClosedError, ConfigError, ForkedProcessError, RinkError, UsageError
+from rink.errors import (
+    ClosedError,
+    ConfigError,
+    ForkedProcessError,
+    RinkError,
+    UsageError,
+    WrongThreadError,
+)
 from rink.etcd.api import Etcd
 from rink.etcd.client import Client
 from rink.etcd.versions import advice
@@ -76,7 +83,7 @@ class BaseSession:
         self._calls = Calls(clock)
         self._lessor = Lessor(self.etcd, clock)
         self._engines: list[Engine] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # its owner can be asked for: a signal handler may come
         self._closed = False
         self._is_ended = False
         self._pid = os.getpid()
@@ -89,29 +96,39 @@ class BaseSession:
         joined = [one for one in self._engines if one.failure or not one.left.is_set()]
         return not self._closed and all(now < engine.table.deadline for engine in joined)
 
-    def open_engine(self, group: str, settings: MemberSettings, listeners: Listeners) -> Engine:
-        """Start the engine of one group; for the faces."""
+    def make_engine(self, group: str, settings: MemberSettings, listeners: Listeners) -> Engine:
+        """Make the engine of one group, to be started; for the faces."""
         self._refuse_fork()
+        return Engine(
+            self.etcd,
+            Keys.of(self.prefix, group),
+            settings,
+            clock=self.clock,
+            calls=self._calls,
+            lessor=self._lessor,
+            listeners=listeners,
+            group=group,
+        )
+
+    def start_engine(self, engine: Engine) -> None:
+        """Start an engine; closing the session will leave its group. For the faces."""
+        try:
+            self._add(engine)
+            engine.start()
+        except BaseException:  # Ctrl-C too: nobody may wait for an engine that never began
+            engine.abandon()
+            raise
+
+    def _add(self, engine: Engine) -> None:
+        self._refuse_interrupted()
         with self._lock:
             if self._closed:
                 raise ClosedError("the session has been closed; open a new one")
-            engine = Engine(
-                self.etcd,
-                Keys.of(self.prefix, group),
-                settings,
-                clock=self.clock,
-                calls=self._calls,
-                lessor=self._lessor,
-                listeners=listeners,
-                group=group,
-            )
             if not self._engines:
                 self._calls.submit(self._look_at_version)
             self._engines = [one for one in self._engines if not one.left.is_set()]
             self._engines.append(engine)
             _joined.add(self)
-        engine.start()
-        return engine
 
     def _look_at_version(self) -> None:
         """Warn, once per process and version, of an etcd that can break a promise of Rink's."""
@@ -133,6 +150,7 @@ class BaseSession:
         ends_by: type[BaseException] | None = None,
     ) -> list[Engine]:
         """Have every group left; returns the engines to wait for."""
+        self._refuse_interrupted()
         for engine in self._engines:
             engine.refuse_own_thread("close()")
         with self._lock:
@@ -164,6 +182,14 @@ class BaseSession:
     def _is_over(self) -> bool:
         """Whether there is nothing to close: it has been, or is the parent process's."""
         return os.getpid() != self._pid or self._is_ended
+
+    def _refuse_interrupted(self) -> None:
+        """Raise where a signal handler would find the session half changed."""
+        if is_owned(self._lock):
+            raise WrongThreadError(
+                "a signal handler called join() or close() in the midst of another such call of "
+                "this session. In a handler set an event, or raise SystemExit, and close there"
+            )
 
     def _refuse_fork(self) -> None:
         if os.getpid() != self._pid:

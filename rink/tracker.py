@@ -8,7 +8,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from rink.core.holds import Handle
-from rink.engine.engine import Engine
+from rink.engine.engine import Engine, caller
 from rink.engine.signals import Signal
 from rink.roles import BaseRole, Change, warn_unreleased
 
@@ -29,6 +29,7 @@ class Tracker(Generic[R]):
         names: list[str],
         tell: Callable[[Change[R] | None], None],
     ) -> None:
+        self._inside = caller()  # of the body of the RoleSet's `with`
         self.held: dict[str, R] = {}
         self._is_followed = False
         self._engine = engine
@@ -49,7 +50,7 @@ class Tracker(Generic[R]):
 
     def _want(self, names: Iterable[str]) -> None:
         engine = self._engine
-        handles = [Handle(name, Signal(engine.clock)) for name in names]
+        handles = [Handle(name, Signal(engine.clock), self._inside) for name in names]
         for handle in handles:
             role = self._wanted[handle.role] = self._role_class(engine, handle)
             handle.signal.then(partial(self._when_granted, role, handle))
@@ -92,11 +93,18 @@ class Tracker(Generic[R]):
         self._forget()
 
     def drop(self) -> None:
-        """As `close`, from a finalizer, for what is not closed: by message, nothing is locked."""
+        """As `close`, from a finalizer, for what is not closed: by message, nothing is locked.
+
+        So the engine's thread may be in the midst of moving a role from one dict to the next: it
+        looks at `_closed` once more after that.
+        """
+        if self._engine.forked:
+            return
         self._closed = True
         roles = self._roles()
         for role in roles:
             role._drop()  # noqa: SLF001 - a friend of the handle
+        self._engine.left.forget(self._end)
         self._forget()
         if roles:
             warn_unreleased("a RoleSet")
@@ -116,8 +124,11 @@ class Tracker(Generic[R]):
         with self._lock:
             if self._closed:
                 return  # close() has let go of it
-            del self._wanted[role.name]
             self.held[role.name] = role
+            self._wanted.pop(role.name, None)
+        if self._closed:
+            role.release()
+            return
         self._tell(Change(role, gained=True))
         role._signal().then(partial(self._when_lost, role))  # noqa: SLF001 - a friend of the handle
 
@@ -125,9 +136,12 @@ class Tracker(Generic[R]):
         with self._lock:
             if self._closed:
                 return
-            del self.held[role.name]
             self._lost[role.name] = role
+            self.held.pop(role.name, None)
             is_followed = self._is_followed
+        if self._closed:
+            role.release()
+            return
         self._tell(Change(role, gained=False))
         if not is_followed:
             self.done(role)

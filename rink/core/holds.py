@@ -27,12 +27,14 @@ class Handle:
     It exists before anything is counted for it, so that letting go of it undoes whatever was done,
     however little that was: a signal handler may raise between any two steps on a user's thread.
 
-    `signal` is whatever the face wants set when a wait is over; the core only carries it. `refused`
-    says why nobody can ever be granted the role.
+    `signal` is whatever the face wants set when a wait is over, and `inside` who is in the body of
+    a `with` of it; the core only carries them. `refused` says why nobody can ever be granted the
+    role.
     """
 
     role: str
     signal: Any = None
+    inside: object = None
     hold: Hold | None = None
     refused: Exception | None = None
 
@@ -100,7 +102,7 @@ class Table:
         """Let go of a handle, whether it waits, has a hold or has neither; twice does nothing.
 
         Returns:
-            Whether the engine must hear of it: the role was lost, and this was its last handle.
+            Whether the engine must hear of it: the role was lost, and no handle of it is left.
         """
         self._withdraw(handle)
         hold = handle.hold
@@ -109,12 +111,10 @@ class Table:
         hold.handles.discard(handle)
         if hold.handles:
             return False
-        if self.held.get(hold.role) is hold:
-            del self.held[hold.role]
-        elif self.lost.get(hold.role) is hold:
-            del self.lost[hold.role]
-            return True
-        return False
+        for holds in (self.held, self.lost):
+            if holds.get(hold.role) is hold:
+                del holds[hold.role]
+        return hold.lost_at is not None
 
     def _withdraw(self, handle: Handle) -> None:
         waiting = self.waits.get(handle.role)
@@ -161,6 +161,11 @@ class Table:
     def draining(self) -> list[Hold]:
         """Lost roles whose handles are not released and whose claim has not been given up."""
         return [hold for hold in self.lost.values() if not hold.given_up]
+
+    def is_inside(self, who: object) -> bool:
+        """Whether this one is in the body of a role that is held or drains."""
+        holds = [*self.held.values(), *self.lost.values()]
+        return any(handle.inside == who for hold in holds for handle in hold.handles)
 
     @property
     def roles(self) -> set[str]:

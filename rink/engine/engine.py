@@ -19,7 +19,6 @@ import itertools
 import logging
 import threading
 import weakref
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -105,7 +104,6 @@ class Engine:
         self._mailbox: Mailbox[_Message] = clock.mailbox()
         self._ticks_answered = 0
         self._pairs: frozenset[tuple[str, int]] = frozenset()
-        self._bodies: Counter[object] = Counter()
         self._follower = Follower(etcd, keys, calls, clock, self.post)
         self._requests = Requests(etcd, keys, settings.name, calls, clock, self.post)
         self._thread = threading.Thread(target=self._run, name=f"rink-engine-{group}", daemon=True)
@@ -116,6 +114,12 @@ class Engine:
         if self._listeners != Listeners():
             self.callbacks.start()
         self._thread.start()
+
+    def abandon(self) -> None:
+        """Be over where the thread could not be started: nobody may wait for what never ends."""
+        if self._thread.ident is None:
+            self.left.set()
+            self._end_join()
 
     def post(self, event: Event) -> None:
         """Tell the engine something."""
@@ -157,7 +161,7 @@ class Engine:
 
     def is_interrupted(self) -> bool:
         """Whether this thread holds the lock already: a signal handler runs in the midst of a call."""
-        return self.lock._is_owned()  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001
+        return is_owned(self.lock)
 
     def refuse_interrupted(self, what: str) -> None:
         """Raise where a signal handler would find what it interrupted half done, or wait for it."""
@@ -167,27 +171,14 @@ class Engine:
                 f"{self.group!r}. In a handler set an event, or raise SystemExit, and leave there"
             )
 
-    def enter_body(self) -> None:
-        """Note that the caller is inside a role's own body."""
-        self.refuse_interrupted("with role")
-        with self.lock:
-            self._bodies[_caller()] += 1
-
-    def exit_body(self) -> None:
-        """Note that the caller has left a role's body."""
-        if self.forked:
-            return  # the parent may have held the lock when it forked
-        with self.lock:
-            self._bodies[_caller()] -= 1
-            self._bodies += Counter()  # drops what is zero
-
     def release_within(self, ends_by: type[BaseException] | None = None) -> float | None:
         """How long leaving may wait for handles: bounded inside a role's own body (R10).
 
         Bounded, too, at the end of a `with` that Ctrl-C or sys.exit() ends: the traceback keeps the
         frames that it passed through, and they may keep handles.
         """
-        inside = self._bodies[_caller()] > 0
+        with self.lock:
+            inside = self.table.is_inside(caller())
         ends = ends_by is not None and issubclass(ends_by, KeyboardInterrupt | SystemExit)
         return self.node.settings.leave_timeout if inside or ends else None
 
@@ -242,13 +233,16 @@ class Engine:
             self._follower.close()
             self._mailbox.close()
             self.left.set()
-            if not self.joined.is_set():
-                text = f"group {self.group!r} was left before it had been joined"
-                self.join_error = self.join_error or ClosedError(text)
-                self.joined.set()
+            self._end_join()
             self._end_waits()
             self.callbacks.close()
             self._tell_subscribers()
+
+    def _end_join(self) -> None:
+        if not self.joined.is_set():
+            text = f"group {self.group!r} was left before it had been joined"
+            self.join_error = self.join_error or ClosedError(text)
+            self.joined.set()
 
     def _wake_at(self) -> float | None:
         wakes = [at for at in (self.node.wake_at, self._follower.wake_at) if at is not None]
@@ -287,18 +281,25 @@ class Engine:
             with self.lock:
                 roles = self.table.roles
                 missing = foreseen.missing(roles, placement)
+                unplaced = set[str]()
+                if turn > 1 and missing:  # callers that go on asking must not keep it from its step
+                    served = self.table.held.keys() | self.table.lost.keys()
+                    unplaced = {role for role, _, _ in missing} - served
+                    missing = foreseen.missing(served, placement)
                 if not missing:
                     gate = self.table.gate
-                    effects = self.node.step(self.clock.now(), events)
+                    effects = self._step_without(unplaced, events)
                     granted = [one.handle for one in effects if isinstance(one, do.Grant)]
                     self.tell_granted(handle.hold for handle in granted)
                     changed = bool(effects or events) or gate is not self.table.gate
                     placement.trim(roles)
                     break
-                if turn > 1:  # callers that go on adding roles must not keep it from its step
+                if turn > 1:  # nor may those that take roles
                     self.table.gate = closed("the group is changing")
             for role, scheme, size in missing:
                 placement.rank(role, scheme, size, bounded=False)
+        if unplaced:
+            self.nudge()  # they are placed and looked at next
         if foreseen.pairs != self._pairs:
             self._pairs = foreseen.pairs
             placement.forget_all_but(foreseen.pairs)
@@ -307,6 +308,15 @@ class Engine:
             self._end_waits()
         if changed:
             self._tell_subscribers()
+
+    def _step_without(self, unplaced: set[str], events: list[Event]) -> list[Effect]:
+        """Step as if nobody waited for roles that no scheme has placed yet; with the lock held."""
+        waits = self.table.waits
+        aside = {role: waits.pop(role) for role in unplaced & waits.keys()}
+        try:
+            return self.node.step(self.clock.now(), events)
+        finally:
+            waits.update(aside)
 
     def _end_waits(self) -> None:
         """Nothing will be granted any more: wake whoever waits, with nothing in hand."""
@@ -384,8 +394,13 @@ class Engine:
                     self._requests.carry_out(effect)
 
 
-def _caller() -> object:
-    """Who calls: the asyncio task where there is one, else the thread."""
+def is_owned(lock: threading.RLock) -> bool:
+    """Whether this very thread holds the lock."""
+    return lock._is_owned()  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001
+
+
+def caller() -> object:
+    """Return who calls: the asyncio task where there is one, else the thread."""
     try:
         return asyncio.current_task() or threading.get_ident()
     except RuntimeError:

@@ -5,9 +5,9 @@ One signal serves both faces: a thread waits on it, an event loop has itself cal
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-import threading
 from collections.abc import Callable
 
 from rink.engine.clock import Clock
@@ -17,14 +17,17 @@ log = logging.getLogger("rink")
 
 
 class Signal:
-    """Set once, for ever. Safe from any thread; callbacks must be short and must not block."""
+    """Set once, for ever. Safe from any thread; callbacks must be short and must not block.
 
-    __slots__ = ("_callbacks", "_clock", "_is_set", "_lock", "_pid")
+    There is no lock, so that a signal handler or a finalizer may use one in the midst of another
+    call: lists are changed in single steps, and whoever pops a callback calls it.
+    """
+
+    __slots__ = ("_callbacks", "_clock", "_is_set", "_pid")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._is_set = False
-        self._lock = threading.RLock()  # a signal handler may wait on what it interrupted
         self._pid = os.getpid()
         self._callbacks: list[Callable[[], None]] = []
 
@@ -35,10 +38,12 @@ class Signal:
 
     def set(self) -> None:
         """Let it have happened."""
-        with self._lock:
-            self._is_set = True
-            callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
+        self._is_set = True
+        while self._callbacks:
+            try:
+                callback = self._callbacks.pop(0)
+            except IndexError:  # another thread was faster
+                return
             try:
                 callback()
             except Exception:  # one that raises must not keep others from hearing
@@ -47,17 +52,14 @@ class Signal:
     def then(self, callback: Callable[[], None]) -> None:
         """Call back once it has happened; at once where it has already."""
         self._refuse_fork()
-        with self._lock:
-            if not self._is_set:
-                self._callbacks.append(callback)
-                return
-        callback()
+        self._callbacks.append(callback)
+        if self._is_set:  # looked at only now: whoever sets it meanwhile has seen the callback
+            self.set()
 
     def forget(self, callback: Callable[[], None]) -> None:
         """Call that back no more."""
-        with self._lock:
-            if callback in self._callbacks:
-                self._callbacks.remove(callback)
+        with contextlib.suppress(ValueError):
+            self._callbacks.remove(callback)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait on this thread, for `timeout` seconds at most; whether it has happened."""

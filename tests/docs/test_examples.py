@@ -108,7 +108,7 @@ def public(kind):
     ("what", "names"),
     [
         ("rink", set(rink.__all__)),
-        ("Session", public(rink.Session) - {"open_engine"}),  # for the faces
+        ("Session", public(rink.Session) - {"make_engine", "start_engine"}),  # for the faces
         ("Rink", public(rink.Rink)),
         ("Role", public(rink.Role)),
         ("RoleSet", public(rink.RoleSet)),

@@ -246,6 +246,13 @@ class World:
         self.cluster.close()
 
 
+def records(world, group="g"):
+    """The names of the records that lie in etcd."""
+    root = f"rink/{group}/members/".encode()
+    found = world.cluster.client().range(root, root[:-1] + b"0").kvs
+    return {kv.key.removeprefix(root).decode() for kv in found}
+
+
 def raw(adapted: Any) -> Any:
     """The object of the face itself."""
     return adapted.raw if isinstance(adapted, _Adapter) else adapted

@@ -1,6 +1,7 @@
 """What only the blocking face has: the threads it blocks, callbacks among them."""
 
 import asyncio
+import gc
 import queue
 import threading
 import warnings
@@ -10,6 +11,8 @@ from faces_support import LONG_S, engine_of, owned_by, until, within
 
 import rink
 from rink import face as face_module
+from rink.core.holds import Handle
+from rink.tracker import Tracker
 
 
 def test_a_blocking_call_from_a_callback_is_refused(blocking):
@@ -248,3 +251,68 @@ def test_an_engine_that_hangs_loses_its_roles_before_another_member_has_them(blo
     role.release()
     until(b, lambda: b.rank == 1)
     b.await_role(owned_by(1, 2), LONG_S).release()
+
+
+def test_a_join_whose_thread_cannot_start_says_so_and_keeps_nobody(blocking, monkeypatch):
+    session = blocking.session()
+    start = threading.Thread.start
+
+    def refuse(thread):
+        if thread.name.startswith("rink-engine"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        member = blocking.make("a", session=session)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            member.join()
+    with within(LONG_S):
+        member.leave()
+        blocking.make("b", session=session).join().leave()
+        session.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*garbage-collected:ResourceWarning")
+@pytest.mark.parametrize("moves", ["wanted", "held"])
+def test_a_role_set_that_is_collected_while_a_role_moves_lets_go_of_it(blocking, moves):
+    """The finalizer locks nothing: it may come between two steps of the engine's thread."""
+    a = blocking.join("a")
+    name = owned_by(1, 2)
+    roles = a.roles([name]).__enter__()
+    tracker = roles._tracker
+
+    class Dropping(dict):
+        def __setitem__(self, key, value):
+            tracker.drop()
+            super().__setitem__(key, value)
+
+    if moves == "held":
+        until(a, lambda: roles.held)
+        tracker._lost = Dropping()
+        b = blocking.join("b")
+        b.await_role(name, LONG_S).release()
+    else:
+        tracker.close()
+        tracker = Tracker(engine_of(a), rink.Role, [name], lambda _: None)
+        tracker.held = Dropping()
+        tracker.start()
+    until(a, lambda: tracker._closed and not engine_of(a).table.roles)
+
+
+@pytest.mark.filterwarnings("ignore:.*garbage-collected:ResourceWarning")
+def test_role_sets_that_are_dropped_leave_nothing_behind(blocking):
+    a = blocking.join("a")
+    waiting = len(engine_of(a).left._callbacks)
+    for _ in range(5):
+        a.roles(["x"]).__enter__()
+        gc.collect()
+    until(a, lambda: not engine_of(a).table.roles)
+    assert len(engine_of(a).left._callbacks) == waiting
+
+
+def test_a_role_that_waits_can_be_written_out(blocking):
+    a = blocking.join("a")
+    role = rink.Role(engine_of(a), Handle("x"))
+    assert repr(role) == "<Role 'x' waits>"
+    role.release()

@@ -3,17 +3,10 @@
 import pickle
 
 import pytest
-from faces_support import LONG_S, engine_of, owned_by, raw, until, within
+from faces_support import LONG_S, engine_of, owned_by, raw, records, until, within
 
 import rink
 from rink.testing.memory import MemoryCluster
-
-
-def records(world, group="g"):
-    """The names of the records that lie in etcd."""
-    root = f"rink/{group}/members/".encode()
-    found = world.cluster.client().range(root, root[:-1] + b"0").kvs
-    return {kv.key.removeprefix(root).decode() for kv in found}
 
 
 def test_a_join_makes_a_record_and_a_leave_takes_it_away(world):

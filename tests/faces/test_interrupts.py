@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from faces_support import LONG_S, engine_of, owned_by, until, within
+from faces_support import LONG_S, engine_of, owned_by, records, until, within
 
 import rink
 
@@ -101,6 +101,11 @@ def await_what_is_anothers(member, _mine, foreign):
         member.await_role(foreign, 0.0).release()
 
 
+def wait_for_the_loss(member, mine, _foreign):
+    with member.get_role(mine) as role:
+        role.lost.wait(0.001)
+
+
 def follow_two(member, mine, foreign):
     with member.roles([mine, foreign]) as roles:
         dict(roles.held)
@@ -112,6 +117,7 @@ CALLS = [
     get_what_is_anothers,
     await_what_is_free,
     await_what_is_anothers,
+    wait_for_the_loss,
     follow_two,
 ]
 
@@ -135,7 +141,9 @@ def test_an_exception_at_any_step_leaves_no_handle_and_no_wait(blocking, call):
         if table.roles:
             gc.collect()
             until(member, lambda: not table.roles)
-        assert engine_of(member).failure is None
+        engine = engine_of(member)
+        assert engine.failure is None
+        assert engine.release_within() is None, "it still counts as inside a role's body"
     assert step > 0, "nothing was interrupted"
     with within(LONG_S):
         member.leave()
@@ -178,3 +186,43 @@ def test_a_handler_that_calls_rink_in_the_midst_of_a_call_is_refused_and_never_h
     if call is not get_what_is_anothers and sys.version_info < (3, 13):
         # The other call is the short way, which takes no lock; 3.13 tells of fewer steps.
         assert any("a signal handler called it in the midst of another call" in a for a in answers)
+
+
+def test_an_exception_at_any_step_of_a_join_leaves_no_member_and_no_wait(blocking):
+    for step in itertools.count():
+        session = blocking.session()
+        member = blocking.make("a", session=session)
+        try:
+            with Interrupter(step):
+                member.join()
+        except KeyboardInterrupt:
+            with within(LONG_S):
+                member.leave()
+                session.close()
+            assert not records(blocking)
+        else:
+            break
+    assert step > 20
+    member.leave()
+
+
+def test_a_handler_may_leave_in_the_midst_of_a_wait_for_the_loss(blocking):
+    answers = []
+
+    def handler():
+        try:
+            member.leave()
+        except rink.WrongThreadError:
+            answers.append("refused")
+        else:
+            answers.append("left")
+
+    for step in range(0, 1000, 3):
+        member = blocking.make("a", leave_timeout=0.02).join()
+        before = len(answers)
+        with within(LONG_S), member.await_role("x", LONG_S) as role, Interrupter(step, handler):
+            role.lost.wait(0.001)
+        member.leave()
+        if len(answers) == before:
+            break
+    assert set(answers) == {"left", "refused"}
