@@ -437,6 +437,13 @@ ABOUT_LIVENESS = [
         "()",
         ("engine/test_engine_schemes",),
     ),
+    Mutant(
+        "a step waits until every wait is placed",
+        "rink/engine/engine.py",
+        "if turn > 1 and missing:",
+        "if False:",
+        ("engine/test_engine_schemes",),
+    ),
     core(
         "a full memory of ranks is begun anew by whoever fills it",
         "placement",

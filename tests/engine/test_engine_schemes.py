@@ -32,6 +32,9 @@ class Spy:
         self.asked.append((role, size))
         if any(engine.is_interrupted() for engine in self.engines):
             self.under_a_lock.append((role, size))
+        return self.place(role, size)
+
+    def place(self, role, size):
         return len(role) % size
 
 
@@ -138,3 +141,37 @@ def test_the_status_asks_no_scheme_for_a_role_that_no_step_has_placed_yet(time, 
     assert b.owns("xyz")
     assert spy.under_a_lock == []
     engine.drop(waits)
+
+
+def test_waits_that_go_on_being_added_keep_the_engine_from_no_step(time, spy):
+    """With a slow scheme there is always one more that is not placed yet: it is looked at next."""
+    a = join(time, spy, "a")
+    engine, flood, steps = a._opened, [], []
+    step, place = engine.node.step, spy.place
+
+    def add():
+        if len(flood) < 300:
+            flood.append(Handle(f"job-{len(flood)}", Signal(time.clock)))
+            with engine.lock:
+                engine.table.want(flood[-1])
+
+    def counted(*what):
+        steps.append(len(flood))
+        return step(*what)
+
+    def flooding(role, size):
+        add()
+        return place(role, size)
+
+    engine.node.step, spy.place = counted, flooding
+    add()
+    engine.nudge()
+    time.advance(1.0)
+    held, waiting = [handle.hold for handle in flood], a.status().waiting_for
+    for handle in flood:
+        engine.drop(handle)
+    assert len(held) == 300
+    assert steps[0] < 10
+    assert all(held)
+    assert not waiting
+    assert spy.under_a_lock == []
