@@ -276,4 +276,6 @@ def _differences(members: tuple[MemberStatus, ...]) -> dict[str, dict[str, tuple
 def _text(value: Any) -> str:
     if value is None:
         return "none"
-    return ", ".join(value) if isinstance(value, tuple) else f"{value:g}"
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    return repr(float(value)).removesuffix(".0")  # to the last digit, as values that differ must

@@ -175,6 +175,16 @@ def test_members_that_would_lead_by_other_settings_are_named_before_they_lead(to
     assert "stagger none (a, b); 1 (c)" in run("status", "orders").stdout
 
 
+def test_settings_that_differ_in_a_late_digit_are_told_apart(town, run_json):
+    town.record("a", ttl=86400, rebalance_delay=86400.5)
+    town.record("b", ttl=86400, rebalance_delay=86400.25)
+    town.record("c", ttl=12345678, rebalance_delay=86400.5)
+    assert run_json("status", "orders")["settings_differ"] == {
+        "ttl": {"86400": ["a", "b"], "12345678": ["c"]},
+        "rebalance_delay": {"86400.5": ["a", "c"], "86400.25": ["b"]},
+    }
+
+
 def test_what_cannot_be_read_is_named_and_claims_everything(town, run, run_json):
     town.settled("a")
     town.record("b")
