@@ -15,6 +15,8 @@ ROOT = Path(__file__).parents[2]
 BEGIN = """
 import atexit, gc, os, signal, sys, threading, time, traceback
 begin = time.monotonic()
+# Whoever runs the tests in the background of a shell without job control has SIGINT ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def records(group="g"):
     root = f"rink/{group}/members/".encode()
