@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -46,7 +46,7 @@ from rink.on_role import TaskSupervisor
 from rink.roles import BaseRole, Change
 from rink.session import BaseSession
 from rink.status import MemberStatus, Status
-from rink.tracker import Tracker
+from rink.tracker import BaseRoleSet, Tracker
 
 # All that `rink` has, so that one import serves; only what waits is of another class here.
 __all__ = [
@@ -267,13 +267,14 @@ class Rink(BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documented by its ba
         return AwaitedRole(self, name, timeout)
 
     async def _acquire(self, name: str, timeout: float | None) -> Role:
-        signal = Signal(self._engine.clock)
+        engine = self._engine
+        signal = Signal(engine.clock)
         handle = Handle(name, signal)
-        role = Role(self._engine, handle)
+        role = Role(engine, handle)
         try:
-            if not self._begin_wait(handle, timeout):
+            if not self._begin_wait(engine, handle, timeout):
                 await _wait(signal, timeout)
-                self._end_wait(handle, timeout)
+                self._end_wait(engine, handle, timeout)
         except BaseException:  # cancelled: withdraw, or let go of what was granted meanwhile
             role.release()
             raise
@@ -362,7 +363,7 @@ class AwaitedRole:
         return await self._role.__aexit__(kind, error, trace)
 
 
-class RoleSet:
+class RoleSet(BaseRoleSet[Role]):
     """Roles that are held as far as they are mine; an async context manager and iterator.
 
     `held` maps names to roles at this moment. Iterate to be told of each change: a role that was
@@ -371,17 +372,10 @@ class RoleSet:
     """
 
     def __init__(self, rink: Rink, names: list[str]) -> None:
+        super().__init__()
         self._rink = rink
         self._names = names
         self._changes: asyncio.Queue[Change[Role] | None] = asyncio.Queue()
-        self._tracker: Tracker[Role] | None = None
-        self._engine: Engine | None = None
-
-    @property
-    def held(self) -> Mapping[str, Role]:
-        """The roles held now, by name."""
-        self._refuse_fork()
-        return dict(self._tracker.held) if self._tracker else {}
 
     async def __aenter__(self) -> Self:
         self._engine = self._rink._engine  # noqa: SLF001 - of one face
@@ -394,16 +388,6 @@ class RoleSet:
         if self._tracker is not None:
             self._tracker.close()
         self._changes.put_nowait(None)
-
-    def _refuse_fork(self) -> None:
-        if self._engine is not None and self._engine.forked:
-            raise ForkedProcessError(
-                "this RoleSet belongs to the parent process; join in this process instead"
-            )
-
-    def __del__(self) -> None:
-        if getattr(self, "_tracker", None) is not None:
-            self._tracker.drop()  # type: ignore[union-attr]
 
     async def __aiter__(self) -> AsyncIterator[Change[Role]]:
         if self._tracker is None:

@@ -122,9 +122,9 @@ class BaseRink(Generic[R, S]):
             share, engine = gate.share, self._opened
             if rank != share.rank and name not in share.gained and engine and not engine.forked:
                 return None  # known to be another member's: the short way, a million times a second
-        handle = Handle(name)
-        role = self._role_class(self._ready(name), handle)
-        if self._take(handle):
+        engine, handle = self._ready(name), Handle(name)
+        role = self._role_class(engine, handle)
+        if self._take(engine, handle):
             return role
         role.release()
         return None
@@ -148,10 +148,9 @@ class BaseRink(Generic[R, S]):
         version = engine.node.view.version
         return None if version is None else owner_of(version, name, engine.node.placement.rank)
 
-    def _take(self, handle: Handle, *, is_awaited: bool = False) -> bool:
+    def _take(self, engine: Engine, handle: Handle, *, is_awaited: bool = False) -> bool:
         """R2 on the caller's thread: compute outside the lock, then check and register under it."""
-        engine, name = self._engine, handle.role
-        table, placement = self._table, engine.node.placement
+        name, table, placement = handle.role, engine.table, engine.node.placement
         while True:
             gate = table.gate
             is_free = gate.is_mine(name, placement) and not gate.obstacle(name, placement)
@@ -285,13 +284,12 @@ class BaseRink(Generic[R, S]):
         what = f"{len(drains)} roles to be released: {drains[:5]}" if drains else f"etcd ({state})"
         return f"{self.name!r} still leaves group {self.group!r}; it waits for {what}"
 
-    def _begin_wait(self, handle: Handle, timeout: float | None) -> bool:
+    def _begin_wait(self, engine: Engine, handle: Handle, timeout: float | None) -> bool:
         """Take the role if it is mine and free, else have the handle wait; whether it was taken."""
         if timeout is not None:
             check_seconds("timeout", timeout)
-        if self._take(handle, is_awaited=True):
+        if self._take(engine, handle, is_awaited=True):
             return True
-        engine = self._engine
         with engine.lock:
             living = engine.node.living
             if engine.left.is_set() or not (living.serves or living.wants_lease):
@@ -300,9 +298,9 @@ class BaseRink(Generic[R, S]):
         engine.nudge()
         return False
 
-    def _end_wait(self, handle: Handle, timeout: float | None) -> None:
+    def _end_wait(self, engine: Engine, handle: Handle, timeout: float | None) -> None:
         """Raise what a wait that is over ended with, unless it was a grant."""
-        engine, name = self._engine, handle.role
+        name = handle.role
         with engine.lock:
             if handle.hold is not None:
                 return

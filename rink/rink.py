@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import queue
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -13,11 +13,11 @@ from rink.core.keys import check_name
 from rink.core.values import Version
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
-from rink.errors import ClosedError, ForkedProcessError
+from rink.errors import ClosedError
 from rink.face import REPORT_EVERY_S, BaseRink, Subscription, new_versions, warn_in_event_loop
 from rink.on_role import ThreadSupervisor
 from rink.roles import Change, Role
-from rink.tracker import Tracker
+from rink.tracker import BaseRoleSet, Tracker
 
 log = logging.getLogger("rink")
 
@@ -105,9 +105,9 @@ class Rink(BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documented by its 
         handle = Handle(name, signal)
         role = Role(engine, handle)
         try:
-            if not self._begin_wait(handle, timeout):
+            if not self._begin_wait(engine, handle, timeout):
                 signal.wait(timeout)
-                self._end_wait(handle, timeout)
+                self._end_wait(engine, handle, timeout)
         except BaseException:  # Ctrl-C, at any time: withdraw, or let go of what was granted
             role.release()
             raise
@@ -162,7 +162,7 @@ class Rink(BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documented by its 
                 changes.wait(None)
 
 
-class RoleSet:
+class RoleSet(BaseRoleSet[Role]):
     """Roles that are held as far as they are mine; a context manager, and an iterator of changes.
 
     `held` maps names to roles at this moment. Iterate to be told of each change: a role that was
@@ -171,17 +171,10 @@ class RoleSet:
     """
 
     def __init__(self, rink: Rink, names: list[str]) -> None:
+        super().__init__()
         self._rink = rink
         self._names = names
         self._changes: queue.SimpleQueue[Change[Role] | None] = queue.SimpleQueue()
-        self._tracker: Tracker[Role] | None = None
-        self._engine: Engine | None = None
-
-    @property
-    def held(self) -> Mapping[str, Role]:
-        """The roles held now, by name."""
-        self._refuse_fork()
-        return dict(self._tracker.held) if self._tracker else {}
 
     def __enter__(self) -> Self:
         self._engine = self._rink._engine  # noqa: SLF001 - a part of the same face
@@ -199,16 +192,6 @@ class RoleSet:
                 self._tracker.close()
         finally:
             self._changes.put(None)
-
-    def _refuse_fork(self) -> None:
-        if self._engine is not None and self._engine.forked:
-            raise ForkedProcessError(
-                "this RoleSet belongs to the parent process; join in this process instead"
-            )
-
-    def __del__(self) -> None:
-        if getattr(self, "_tracker", None) is not None:
-            self._tracker.drop()  # type: ignore[union-attr]
 
     def __iter__(self) -> Iterator[Change[Role]]:
         if self._tracker is None or self._engine is None:

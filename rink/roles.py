@@ -82,15 +82,15 @@ class BaseRole:
         engine = self._engine
         if self._is_done or engine.forked:
             return
+        if engine.is_interrupted():
+            self._drop()
+            return
         # A signal handler may raise between any two of these: what is left, __del__ has done.
         self._released = True
-        if engine.is_interrupted():
-            engine.drop(self._handle)
-        else:
-            with engine.lock:
-                must_tell = engine.table.release(self._handle)
-            if must_tell:
-                engine.nudge()
+        with engine.lock:
+            must_tell = engine.table.release(self._handle)
+        if must_tell:
+            engine.nudge()
         self._is_done = True
 
     def _enter(self) -> None:
@@ -100,7 +100,7 @@ class BaseRole:
         self._handle.inside = caller()
 
     def _drop(self) -> None:
-        """Release by message, for finalizers: they may run under any lock."""
+        """Release by message, for finalizers and signal handlers: they may run under any lock."""
         if not self._is_done and not self._engine.forked:
             self._released = self._is_done = True
             self._engine.drop(self._handle)

@@ -14,11 +14,9 @@ import attrs
 from rink.core import schemes
 from rink.core.leader import is_settled
 from rink.core.placement import Placement
+from rink.core.record import some
 from rink.core.values import Member, Request, Share, Version, Wish
 from rink.core.view import View, shares_of
-
-NAMED = 5
-"""How many names of a list are written out in a sentence."""
 
 
 @attrs.frozen
@@ -248,12 +246,6 @@ def wish_text(request: Request) -> str:
             return f"unpin {request.role}"
         case Wish.TOKEN_BASE:
             return f"raise the token base to {request.token_base}"
-
-
-def some(names: tuple[str, ...], between: str = ", ") -> str:
-    """Write out a few names and count the rest."""
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return between.join(names[:NAMED]) + more
 
 
 def _differences(members: tuple[MemberStatus, ...]) -> dict[str, dict[str, tuple[str, ...]]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Generic, TypeVar
 
 from rink.core.holds import Handle
 from rink.engine.engine import Engine, caller
 from rink.engine.signals import Signal
+from rink.errors import ForkedProcessError
 from rink.roles import BaseRole, Change, warn_unreleased
 
 R = TypeVar("R", bound=BaseRole)
@@ -145,3 +146,28 @@ class Tracker(Generic[R]):
         self._tell(Change(role, gained=False))
         if not is_followed:
             self.done(role)
+
+
+class BaseRoleSet(Generic[R]):
+    """What a `RoleSet` is on both faces; its `with` makes the tracker, and closes it."""
+
+    def __init__(self) -> None:
+        self._tracker: Tracker[R] | None = None
+        self._engine: Engine | None = None
+
+    @property
+    def held(self) -> Mapping[str, R]:
+        """The roles held now, by name."""
+        self._refuse_fork()
+        return dict(self._tracker.held) if self._tracker else {}
+
+    def _refuse_fork(self) -> None:
+        if self._engine is not None and self._engine.forked:
+            raise ForkedProcessError(
+                "this RoleSet belongs to the parent process; join in this process instead"
+            )
+
+    def __del__(self) -> None:
+        tracker = getattr(self, "_tracker", None)  # none where a signal handler raised before
+        if tracker is not None:
+            tracker.drop()

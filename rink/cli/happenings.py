@@ -11,9 +11,10 @@ from typing import Any
 import attrs
 
 from rink.cli import history
+from rink.core.record import some
 from rink.core.values import Member, Phase
 from rink.core.view import View
-from rink.seen import problems_of, some, wish_text
+from rink.seen import problems_of, wish_text
 
 
 @attrs.frozen

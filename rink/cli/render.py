@@ -17,7 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from rink.cli.history import Step
-from rink.seen import GroupStatus, MemberStatus, some
+from rink.core.record import some
+from rink.seen import GroupStatus, MemberStatus
 
 PIPE_WIDTH = 160
 """Columns where there is no terminal to ask; tables take no more than they need."""

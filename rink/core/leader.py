@@ -16,14 +16,12 @@ from rink.core.draft import draft, no_room, without_room
 from rink.core.effects import Effect, Level, Proclaim, Prune, Report
 from rink.core.events import ProclaimAnswered
 from rink.core.ranks import Settings, Upcoming
+from rink.core.record import some
 from rink.core.values import Member, Proclaimed, Share
 from rink.core.view import View
 
 KEPT_VERSIONS = 100
 KEPT_BYTES = 1_000_000
-NAMED = 5
-"""How many of those that are not ranked are named in one line."""
-
 PRUNED_AT_ONCE = 10
 """Versions are pruned in tens, so that pruning is not one more write per version."""
 
@@ -100,9 +98,8 @@ class Leader:
         if not new:
             return []
         number = view.newest.number if view.newest else 0
-        names = ", ".join(repr(name[:40]) for name in sorted(new)[:NAMED])
-        more = f" and {len(new) - NAMED} more" if len(new) > NAMED else ""
-        text = f"version {number} does not rank {names}{more}: {no_room()}"
+        names = some([repr(name[:40]) for name in sorted(new)])
+        text = f"version {number} does not rank {names}: {no_room()}"
         return [Report(Level.ERROR, text)]
 
     def _prune(self, view: View) -> list[Effect]:

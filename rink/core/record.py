@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rink.core.holds import Hold
 from rink.core.placement import Placement
 from rink.core.values import Member, Share
+
+NAMED = 5
+"""How many names of a list are written out in a sentence."""
 
 
 def claims_of(
@@ -40,3 +43,9 @@ def describe(member: Member) -> str:
     where = f" at {member.record.address}" if member.record.address else ""
     which = f"incarnation {member.record.incarnation[:8]}, lease {member.lease:x}"
     return f"the record members/{member.name} ({which}{since}{where})"
+
+
+def some(names: Sequence[str], between: str = ", ") -> str:
+    """Write out a few names for a message, and count the rest."""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return between.join(names[:NAMED]) + more

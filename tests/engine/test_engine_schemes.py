@@ -109,7 +109,7 @@ def test_a_memory_of_ranks_that_is_full_costs_no_call_under_the_lock(time, spy, 
     a, b = join(time, spy, "a"), join(time, spy, "b")
     roles = [one.await_role(f"{n:06d}" + "x" * n, 9.0) for n, one in enumerate((a, b))]
     waits = Handle(roles[1].name, Signal(time.clock))
-    assert not a._begin_wait(waits, None)
+    assert not a._begin_wait(a._opened, waits, None)
     time.settle()
     for index in range(50):
         a.owns(f"job-{index}")
