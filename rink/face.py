@@ -122,7 +122,10 @@ class BaseRink(Generic[R, S]):
             share, engine = gate.share, self._opened
             if rank != share.rank and name not in share.gained and engine and not engine.forked:
                 return None  # known to be another member's: the short way, a million times a second
-        engine, handle = self._ready(name), Handle(name)
+        engine = self._ready(name)
+        if rank is None and gate.is_anothers(name, engine.node.placement):
+            return None
+        handle = Handle(name)
         role = self._role_class(engine, handle)
         if self._take(engine, handle):
             return role
@@ -156,11 +159,10 @@ class BaseRink(Generic[R, S]):
             is_free = gate.is_mine(name, placement) and not gate.obstacle(name, placement)
             with engine.lock:
                 now = engine.clock.now()
-                hold = table.join(handle, now)
-                if hold is None and is_free:
-                    hold = table.take(gate, handle, now)
-                    if hold is not None and is_awaited:
-                        engine.tell_granted([hold])  # with the lock held: before its loss is
+                is_new = is_awaited and name not in table.held
+                hold = table.take(gate, handle, now) if is_free else table.join(handle, now)
+                if hold is not None and is_new:
+                    engine.tell_granted([hold])  # with the lock held: before its loss is
                 if hold is not None or table.gate is gate:
                     break
         if hold is None and gate.share is None and engine.left.is_set():
@@ -186,7 +188,8 @@ class BaseRink(Generic[R, S]):
                 f"group {self.group!r} was joined by the parent process: join in this process, "
                 "with a session of its own"
             )
-        engine.refuse_interrupted(f"a call of group {self.group!r}")
+        if engine.is_interrupted():
+            engine.refuse_interrupted(f"a call of group {self.group!r}")
         return engine
 
     def _closed(self) -> ClosedError:

@@ -14,7 +14,7 @@ from rink.core.keys import Keys
 from rink.core.node import MemberSettings
 from rink.engine.calls import Calls
 from rink.engine.clock import SYSTEM, Clock
-from rink.engine.engine import Engine, Listeners, is_owned, mark_forked
+from rink.engine.engine import Engine, Listeners, mark_forked, owns
 from rink.engine.lessor import Lessor
 from rink.errors import (
     ClosedError,
@@ -185,7 +185,7 @@ class BaseSession:
 
     def _refuse_interrupted(self) -> None:
         """Raise where a signal handler would find the session half changed."""
-        if is_owned(self._lock):
+        if owns(self._lock)():
             raise WrongThreadError(
                 "a signal handler called join() or close() in the midst of another such call of "
                 "this session. In a handler set an event, or raise SystemExit, and close there"

@@ -85,7 +85,20 @@ class Gate:
     def is_mine(self, role: str, placement: Placement) -> bool:
         """Whether the role lies in the share; the scheme may be called: hold no lock."""
         share = self.share
-        return share is not None and share.has(role, placement.rank(role, share.scheme, share.size))
+        if share is None:
+            return False
+        rank = self.ranks.get(role)  # most often it is known
+        if rank is None:
+            rank = placement.rank(role, share.scheme, share.size)
+        return share.has(role, rank)
+
+    def is_anothers(self, role: str, placement: Placement) -> bool:
+        """Whether the role lies in another's share; false, too, where no scheme can say. As above."""
+        share = self.share
+        if share is None:
+            return False
+        rank = placement.rank(role, share.scheme, share.size)
+        return rank is not None and not share.has(role, rank)
 
     def obstacle(self, role: str, placement: Placement) -> str:
         """Return why a role of the share cannot be granted now, or an empty string."""

@@ -104,22 +104,22 @@ class Table:
         Returns:
             Whether the engine must hear of it: the role was lost, and no handle of it is left.
         """
-        self._withdraw(handle)
+        if handle.role in self.waits:
+            self._withdraw(handle)
         hold = handle.hold
         if hold is None:
             return False
         hold.handles.discard(handle)
         if hold.handles:
             return False
-        for holds in (self.held, self.lost):
-            if holds.get(hold.role) is hold:
-                del holds[hold.role]
+        if self.held.get(hold.role) is hold:
+            del self.held[hold.role]
+        elif self.lost.get(hold.role) is hold:
+            del self.lost[hold.role]
         return hold.lost_at is not None
 
     def _withdraw(self, handle: Handle) -> None:
-        waiting = self.waits.get(handle.role)
-        if waiting is None:
-            return
+        waiting = self.waits[handle.role]
         if handle in waiting:
             waiting.remove(handle)
         if not waiting:

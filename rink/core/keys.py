@@ -28,6 +28,8 @@ def check_name(what: str, name: object) -> str:
         what: what the name is of, for the message: "group", "member" or "role".
         name: any non-empty string that UTF-8 can carry, up to 8 kB when percent-encoded.
     """
+    if isinstance(name, str) and name.isascii() and 0 < len(name) <= NAME_LIMIT_BYTES // 3:
+        return name  # most names: however it is encoded, it is not too long
     if not isinstance(name, str):
         raise ConfigError(f"{what} name must be a str, not {type(name).__name__}: {name!r}")
     if not name:

@@ -11,7 +11,7 @@ function cannot take must not cost a member all it has.
 from __future__ import annotations
 
 from rink.core import schemes
-from rink.core.schemes import SchemeFailed
+from rink.core.schemes import SchemeFailed, UnknownScheme
 
 REMEMBERED = 1 << 20
 """How many roles are remembered per (scheme, size); callers add no more to a memory that is full.
@@ -19,6 +19,8 @@ REMEMBERED = 1 << 20
 Only the engine begins one anew, by `trim`, between its steps: a role that it has placed for a step
 must not be forgotten in the midst of it, since the step would then call the scheme.
 """
+
+_UNKNOWN = -1  # where a rank is not remembered: no rank is negative
 
 
 class Placement:
@@ -43,17 +45,16 @@ class Placement:
         Unless `bounded`, it is remembered in any case: for roles that a step will ask for.
         """
         ranks = self.ranks(scheme, size)
-        try:
-            return ranks[role]
-        except KeyError:
-            pass
-        if not self.can_follow(scheme):
-            return None  # not remembered: it may be registered later
-        rank: int | None = None
+        rank = ranks.get(role, _UNKNOWN)
+        if rank != _UNKNOWN:
+            return rank
         try:
             rank = schemes.find(scheme).rank(role, size)
+        except UnknownScheme:
+            return None  # not remembered: it may be registered later
         except SchemeFailed as error:
             self.failed[scheme] = error
+            rank = None
         if not bounded or len(ranks) < REMEMBERED:
             ranks[role] = rank
         return rank

@@ -10,6 +10,7 @@ import queue
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -61,11 +62,10 @@ class Clock(Protocol):
 class SystemClock:
     """Real time. CLOCK_BOOTTIME counts while the machine is suspended, as etcd's clock does."""
 
-    _clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-    def now(self) -> float:
-        """Return seconds since the machine was booted."""
-        return time.clock_gettime(self._clock)
+    # Seconds since the machine was booted; every grant asks, so there is no Python in between.
+    now = staticmethod(
+        partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+    )
 
     def wall(self, ahead: float = 0.0) -> str:
         """Return the wall-clock time, ISO 8601 in UTC."""

@@ -88,7 +88,9 @@ class Engine:
     ) -> None:
         self.node = Node(settings)
         self.table = self.node.table
-        self.lock = threading.RLock()  # its owner can be asked for: see is_interrupted()
+        self.lock = threading.RLock()
+        # Whether this thread holds the lock already: a signal handler runs in the midst of a call.
+        self.is_interrupted = owns(self.lock)
         self.clock = clock
         self.group = group
         self.joined = Signal(clock)
@@ -158,10 +160,6 @@ class Engine:
                 f"{what} blocks and was called from a callback of group {self.group!r}: it would "
                 "wait for itself. Do it on a thread of your own"
             )
-
-    def is_interrupted(self) -> bool:
-        """Whether this thread holds the lock already: a signal handler runs in the midst of a call."""
-        return is_owned(self.lock)
 
     def refuse_interrupted(self, what: str) -> None:
         """Raise where a signal handler would find what it interrupted half done, or wait for it."""
@@ -394,9 +392,9 @@ class Engine:
                     self._requests.carry_out(effect)
 
 
-def is_owned(lock: threading.RLock) -> bool:
-    """Whether this very thread holds the lock."""
-    return lock._is_owned()  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001
+def owns(lock: threading.RLock) -> Callable[[], bool]:
+    """Return a function that tells whether the very thread it is called on holds the lock."""
+    return lock._is_owned  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001
 
 
 def caller() -> object:

@@ -71,10 +71,22 @@ def test_a_gate_lets_through_what_lies_in_its_share_and_is_free():
     gate = Gate(A, obstacles(shares=(Share(0, 1, "jump"),)), 7, 2, "", {})
     assert gate.is_mine(IN_A, PLACES)
     assert not gate.is_mine(IN_B, PLACES)
+    assert gate.is_anothers(IN_B, PLACES)
+    assert not gate.is_anothers(IN_A, PLACES)
     assert gate.obstacle(IN_A, PLACES) == "b: still claims it, as rank 0 of 1"
+
+
+def test_a_role_that_cannot_be_placed_is_neither_mine_nor_known_to_be_anothers():
+    places = Placement()
+    ranks = places.ranks("jump", 2)
+    ranks["poison"] = None
+    gate = Gate(A, Obstacles(), 7, 2, "", ranks)
+    assert not gate.is_mine("poison", places)
+    assert not gate.is_anothers("poison", places)
 
 
 def test_a_closed_gate_says_why_and_lets_nothing_through():
     gate = closed("the session is lost")
     assert not gate.is_mine("x", PLACES)
+    assert not gate.is_anothers("x", PLACES)
     assert gate.obstacle("x", PLACES) == "the session is lost"

@@ -27,7 +27,7 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("name", [*ODD, "x" * 1000])
+@pytest.mark.parametrize("name", [*ODD, "x" * 8192, "/" * 2730, "é" * 1365])
 def test_a_name_comes_back_from_its_segment(name):
     segment = keys.encode(keys.check_name("role", name))
     assert keys.decode(segment) == name
@@ -72,6 +72,7 @@ def test_a_segment_that_no_name_is_encoded_as_gives_none(segment):
         (None, "must be a str"),
         ("\ud800", "not valid unicode"),
         ("x" * 8193, "the limit is 8192"),
+        ("/" * 2731, "takes 8193 bytes"),
         ("é" * 2000, "takes 12000 bytes"),
     ],
 )
