@@ -32,6 +32,10 @@ unit: $(READY) ## the fast tests (no server, no sleep)
 integration: $(READY) ## the tests on a real etcd, which they start and stop
 	$(PY) -m pytest integration
 
+.PHONY: faults
+faults: $(READY) ## faults on real servers and processes, and the table of what they did
+	$(PY) -m pytest integration/faults
+
 .PHONY: coverage
 coverage: $(READY) ## branch coverage of the core and the engine, by the fast tests, above its floors
 	.ci/coverage

@@ -4,13 +4,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from members import Worker
 
 from rink.testing import local_etcd
+from rink.testing.history import History
 
 sys.path.insert(0, str(Path(__file__).parent))
-pytest.register_assert_rewrite("real_support")
-
-from real_support import History, Worker  # noqa: E402 - needs the path above
 
 
 @pytest.fixture

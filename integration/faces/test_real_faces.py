@@ -8,7 +8,7 @@ import time
 
 import pytest
 import trustme
-from real_support import LONG_S, QUICK
+from members import LONG_S, QUICK
 
 import rink
 from rink import aio

@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from real_support import LONG_S, QUICK, problems
+from members import LONG_S, QUICK, settle
 from test_real_faces import owned_by, until
 
 import rink
@@ -139,7 +139,7 @@ def test_on_a_node_without_a_quorum_nothing_is_held_beyond_the_deadline(
     members = [
         start(name, endpoints, roles=names, session={"ttl": ttl, "margin": margin}) for name in "ab"
     ]
-    history.settle(members, names)
+    settle(history, members, names)
     for node in others:
         node.freeze()
     frozen_at = SYSTEM.now()
@@ -147,16 +147,15 @@ def test_on_a_node_without_a_quorum_nothing_is_held_beyond_the_deadline(
     # A leader renews leases for up to two election timeouts more, until it notices; whoever is
     # elected elsewhere meanwhile grants all leases as much again.
     last_answer = frozen_at + (2.0 if which == "leader" else 0.0)
-    said = [event["at"] for event in history.events if event["what"] == "let go"]
-    assert max(said) < last_answer + ttl
-    assert not [e for e in history.events if e["what"] == "gained" and e["at"] > frozen_at]
+    assert max(gap.begin for gap in history.judge().gaps) < last_answer + ttl
+    assert history.judge().gains(since=frozen_at) == {}
     own.freeze()
     for node in others:
         node.thaw()
     history.wait(lambda h: len(h.holders) == len(names))
     for member in members:
         member.leave()
-    assert problems(history) == []
+    assert history.judge().problems == []
 
 
 @pytest.mark.slow

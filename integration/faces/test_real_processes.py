@@ -1,10 +1,9 @@
 """Members in processes of their own on a real etcd: planned leaves, crashes, freezes, deploys."""
 
-import signal
 import statistics
 
 import pytest
-from real_support import LONG_S, problems
+from members import LONG_S, settle
 
 import rink
 from rink.core.schemes import rank_of
@@ -26,13 +25,13 @@ def test_a_planned_leave_hands_every_role_over_in_milliseconds(start, history):
         since = SYSTEM.now()
         leaver.leave()
         history.wait(lambda h, name=name: list(h.holders.values()) == [name] * 20)
-        slowest.append(history.gaps(since)[-1])
-        assert set(history.moves(since).values()) == {1}
+        slowest.append(history.judge().longest_gap(since))
+        assert set(history.judge().gains(since).values()) == {1}
         leaver = heir
     print("FIGURE handover_of_20_ms", [round(1000 * gap, 1) for gap in slowest])
     assert statistics.median(slowest) < 0.05  # 5 ms on a quiet machine
     leaver.leave()
-    assert problems(history) == []
+    assert history.judge().problems == []
 
 
 def test_a_killed_holder_is_replaced_within_its_ttl(start, history):
@@ -43,11 +42,11 @@ def test_a_killed_holder_is_replaced_within_its_ttl(start, history):
     b.wait("joined")
     killed_at = a.kill()
     history.wait(lambda h: set(h.holders.values()) == {"b"} and len(h.holders) == 20)
-    took = max(e["at"] for e in history.events if e["what"] == "gained") - killed_at
+    took = max(grant.at for grant in history.judge().grants) - killed_at
     print("FIGURE takeover_s", round(took, 2))
     assert took < ttl + 1.5
     b.leave()
-    assert problems(history) == []
+    assert history.judge().problems == []
 
 
 def test_a_holder_frozen_past_its_ttl_knows_it_at_once_when_it_thaws(start, history):
@@ -58,24 +57,23 @@ def test_a_holder_frozen_past_its_ttl_knows_it_at_once_when_it_thaws(start, hist
     b.wait("joined")
     a.say("take")
     assert len(a.wait("taken")["roles"]) == 20
-    frozen_at = a.signal(signal.SIGSTOP)
-    history.add({"at": frozen_at, "what": "ended", "who": "a"})  # its user code cannot run
+    frozen_at = a.freeze()
     history.wait(lambda h: set(h.holders.values()) == {"b"} and len(h.holders) == 20)
     a.say("held")  # lies in the pipe: the first thing that its main thread does
-    thawed_at = a.signal(signal.SIGCONT)
+    thawed_at = a.thaw()
     answer = a.wait("held")
     assert answer["roles"] == []
     assert answer["lost"] == dict.fromkeys(ROLES, True)
     assert answer["at"] - thawed_at < 1.0
-    gained = [e for e in history.events if e["what"] == "gained" and e["who"] == "b"]
-    theirs = {e["role"]: e["token"] for e in gained}
-    for event in history.events:
-        if event["what"] == "gained" and event["who"] == "a" and event["at"] < frozen_at:
-            assert event["token"] < theirs[event["role"]]
-    # It says `let go` of what its freeze had ended already; all else is in order.
-    assert all("which it did not hold" in text for text in problems(history))
+    grants = history.judge().grants
+    theirs = {grant.role: grant.token for grant in grants if grant.who == "b"}
+    mine = [grant for grant in grants if grant.who == "a" and grant.at < frozen_at]
+    assert len(mine) == len(theirs) == 20
+    for grant in mine:
+        assert grant.token < theirs[grant.role]
     a.leave()
     b.leave()
+    assert history.judge().problems == []
 
 
 @pytest.mark.slow
@@ -86,7 +84,7 @@ def test_a_surge_deploy_moves_each_role_exactly_once(start, history):
     for name in names:
         old.append(start(name, roles=roles, session={"ttl": 10}, rebalance_delay=0.3))
         old[-1].wait("joined")
-    history.settle(old, roles)
+    settle(history, old, roles)
     number = old[0].ask("rank")["version"]
     since = SYSTEM.now()
     for index, leaver in enumerate(old):
@@ -99,9 +97,9 @@ def test_a_surge_deploy_moves_each_role_exactly_once(start, history):
             lambda h, gone=leaver.name: len(h.holders) == 200 and gone not in h.holders.values()
         )
     assert {who.split("-")[0] for who in history.holders.values()} == {"new"}
-    assert history.moves(since) == dict.fromkeys(roles, 1)
-    assert problems(history) == []
-    gaps = history.gaps(since)
+    assert history.judge().gains(since) == dict.fromkeys(roles, 1)
+    assert history.judge().problems == []
+    gaps = sorted(gap.seconds for gap in history.judge().gaps if gap.begin > since)
     print("FIGURE deploy_gap_ms_p50", round(1000 * gaps[100], 1))
     print("FIGURE deploy_gap_ms_max", round(1000 * gaps[-1], 1))
     assert new.ask("rank")["version"] == number + 5
@@ -110,7 +108,7 @@ def test_a_surge_deploy_moves_each_role_exactly_once(start, history):
 def test_a_planned_restart_under_the_same_name_moves_nothing(start, history):
     settings = {"roles": ROLES, "leave_delay": 30.0}
     a, b = start("a", **settings), start("b", **settings)
-    history.settle([a, b], ROLES)
+    settle(history, [a, b], ROLES)
     before = history.holders
     b.say("keep")
     b.wait("left")
@@ -126,7 +124,7 @@ def test_a_planned_restart_under_the_same_name_moves_nothing(start, history):
     }
     again.leave()
     a.leave()
-    assert problems(history) == []
+    assert history.judge().problems == []
 
 
 def b_rank(holders):
@@ -147,4 +145,4 @@ def test_two_live_processes_of_one_name_do_not_both_join(start, history):
     history.wait(lambda h: len(h.holders) == 20)
     assert SYSTEM.now() - killed_at < 5 + 2.5
     third.leave()
-    assert problems(history) == []
+    assert history.judge().problems == []

@@ -1,0 +1,118 @@
+"""The table of faults: one row per scenario, shown at the end of a run, and written as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import attrs
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from rink.testing.history import Judgement
+
+
+@attrs.frozen(kw_only=True)
+class Row:
+    """What one fault did to a group.
+
+    Attributes:
+        fault: what was done to it.
+        servers: what the members spoke with.
+        grants: how often a role was gained, by the fault and in its wake.
+        moves: how often by another member than before.
+        overlaps: roles held twice.
+        early: roles held twice because etcd ended a lease before its holder's deadline.
+        stale_accepted: writes that a later holder's should have barred.
+        stale_refused: writes that one did bar.
+        versions: how many were proclaimed, by the fault and in its wake.
+        longest_gap: seconds that nobody held a role, of those that somebody held before.
+        bound: what that must stay below; None where it is the fault itself that sets it.
+    """
+
+    fault: str
+    servers: str
+    grants: int
+    moves: int
+    overlaps: int
+    early: int
+    stale_accepted: int
+    stale_refused: int
+    versions: int | None
+    longest_gap: float
+    bound: float | None
+
+    @classmethod
+    def of(
+        cls,
+        fault: str,
+        servers: str,
+        judgement: Judgement,
+        since: float,
+        *,
+        versions: int | None = None,
+        bound: float | None = None,
+    ) -> Row:
+        """The row of a judged history; the fault began at `since`."""
+        return cls(
+            fault=fault,
+            servers=servers,
+            grants=sum(judgement.gains(since).values()),
+            moves=sum(judgement.moves(since).values()),
+            overlaps=len(judgement.overlaps),
+            early=len(judgement.early),
+            stale_accepted=len(judgement.stale),
+            stale_refused=judgement.refused,
+            versions=versions,
+            longest_gap=judgement.longest_gap(since),
+            bound=bound,
+        )
+
+
+_HEADS = {
+    "fault": "fault",
+    "servers": "servers",
+    "grants": "grants",
+    "moves": "moves",
+    "overlaps": "overlaps",
+    "early": "(early)",
+    "stale_accepted": "stale ok",
+    "stale_refused": "refused",
+    "versions": "versions",
+    "longest_gap": "gap s",
+    "bound": "bound",
+}
+
+
+def shown(rows: list[Row], width: int) -> str:
+    """The rows as a table for people."""
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        title="Faults",
+        caption="(early): overlaps where etcd had ended the holder's lease before its time; "
+        "stale ok, refused: late writes that the fenced resource took, and did not take; "
+        "gap: the longest time that nobody held a role",
+    )
+    for name, head in _HEADS.items():
+        is_text = name in {"fault", "servers"}
+        table.add_column(
+            head, justify="left" if is_text else "right", no_wrap=not is_text, overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*(_cell(getattr(row, name)) for name in _HEADS))
+    console = Console(width=max(width, 120))
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get()
+
+
+def _cell(value: float | str | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def write(rows: list[Row], path: Path) -> None:
+    """The rows as JSON."""
+    path.write_text(json.dumps([attrs.asdict(row) for row in rows], indent=1) + "\n")

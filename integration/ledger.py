@@ -1,0 +1,88 @@
+"""A resource that checks fencing tokens, for all members of a test: the README's SQL, on SQLite.
+
+It is served on a socket by the process of the test, so that what was accepted, and in which order,
+is known from the resource itself; and a member that is frozen in the middle of a write keeps no
+lock from the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+from rink.engine.clock import SYSTEM
+from rink.testing.history import Event, History
+
+FENCED = """
+INSERT INTO totals (job, token, total) VALUES (:role, :token, 1)
+ON CONFLICT (job) DO UPDATE SET token = excluded.token, total = totals.total + 1
+WHERE totals.token <= excluded.token
+"""
+
+
+class Ledger:
+    """The resource, open until `close`.
+
+    Args:
+        history: where each write goes, accepted or refused.
+        folder: for the socket.
+
+    Attributes:
+        path: of the socket. It takes lines of JSON: who, role, token, until; and answers each.
+    """
+
+    def __init__(self, history: History, folder: Path) -> None:
+        self._history = history
+        self._lock = threading.Lock()
+        self._rows = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        self._rows.execute("CREATE TABLE totals (job TEXT PRIMARY KEY, token BIGINT, total BIGINT)")
+        self.path = str(folder / "ledger")
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(self.path)
+        self._listener.listen()
+        self._ends: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self._begin(self._accept)
+
+    def write(self, who: str, role: str, token: int, until: float | None) -> bool:
+        """Whether the write was accepted."""
+        with self._lock:
+            changed = self._rows.execute(FENCED, {"role": role, "token": token}).rowcount
+            what = "accepted" if changed else "refused"
+            self._history.add(Event(what, who, SYSTEM.now(), role, token, until))
+        return bool(changed)
+
+    def close(self) -> None:
+        """End it; its members have ended."""
+        for end in (self._listener, *self._ends):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(10)
+            assert not thread.is_alive()
+        for end in (self._listener, *self._ends):
+            end.close()
+        self._rows.close()
+
+    def _begin(self, target: Any, *args: Any) -> None:
+        thread = threading.Thread(target=target, args=args, name="ledger", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):  # it was closed
+            while True:
+                end, _ = self._listener.accept()
+                self._ends.append(end)
+                self._begin(self._serve, end)
+
+    def _serve(self, end: socket.socket) -> None:
+        with contextlib.suppress(OSError), end.makefile("rw") as lines:
+            for line in lines:
+                with contextlib.suppress(json.JSONDecodeError):  # cut short by SIGKILL
+                    print(json.dumps(self.write(**json.loads(line))), file=lines, flush=True)

@@ -1,0 +1,116 @@
+"""A member in a process of its own, which says what happens to it as lines of JSON.
+
+Started by `members.Worker`. Its first argument is JSON; commands come as lines on stdin:
+`held` (what does is_held say at this moment), `rank`, `members`, `leave`, `keep` (leave, keeping the rank).
+A role counts as held from the line `gained` to the line `let go`, which is said before it is
+released: what user code would do between the two.
+
+Where there is a ledger, a few of the roles that are held write to it all the time. Their writes
+are a little late and check nothing, as a job's may be: whether one still counts is for the ledger
+to say, by its token.
+"""
+
+import json
+import socket
+import sys
+import threading
+
+import rink
+from rink.engine.clock import SYSTEM
+
+WRITE_EVERY_S = 0.03
+WRITING = 4
+"""So many roles write."""
+
+lock = threading.Lock()
+held = {}  # role -> token
+
+
+def say(what, **more):
+    with lock:
+        print(json.dumps({"at": SYSTEM.now(), "what": what, **more}), flush=True)
+
+
+def follow(roles):
+    for change in roles:
+        role = change.role
+        if change.gained:
+            say("gained", role=role.name, token=role.token)
+            held[role.name] = role.token
+        else:
+            held.pop(role.name, None)
+            say("let go", role=role.name, token=role.token)
+
+
+def write(path, name, member, done):
+    """What was held is written a moment later; after a thaw, what was held before the freeze."""
+    with socket.socket(socket.AF_UNIX) as ledger, ledger.makefile("rw") as lines:
+        ledger.connect(path)
+        while not done.is_set():
+            writes = sorted(held.copy().items())[:WRITING]
+            left = member.session_remaining
+            until = SYSTEM.now() + left if 0 < left < float("inf") else None
+            done.wait(WRITE_EVERY_S)
+            for role, token in writes:
+                print(
+                    json.dumps({"who": name, "role": role, "token": token, "until": until}),
+                    file=lines,
+                    flush=True,
+                )
+                lines.readline()
+
+
+def main():
+    given = json.loads(sys.argv[1])
+    session = rink.Session(given["endpoints"], prefix=given["prefix"], **given["session"])
+    member = rink.Rink(session, "g", name=given["name"], **given["member"])
+    try:
+        member.join()
+    except rink.RinkError as error:
+        say("failed", error=type(error).__name__, text=str(error))
+        return
+    say("joined")
+    done = threading.Event()
+    with member.roles(given["roles"]) as roles:
+        threads = [threading.Thread(target=follow, args=(roles,))]
+        if given["ledger"]:
+            writer = (given["ledger"], given["name"], member, done)
+            threads.append(threading.Thread(target=write, args=writer))
+        for thread in threads:
+            thread.start()
+        serve(member, session, roles)
+        member.leave()
+        done.set()
+        for thread in threads:
+            thread.join()
+    say("left")
+    session.close()
+
+
+def serve(member, session, roles):
+    """Answer until it is to leave."""
+    handles = {}
+    for line in sys.stdin:
+        match line.strip():
+            case "take":  # handles of our own, to ask after a thaw
+                handles = {name: member.get_role(name) for name in roles.held}
+                say("taken", roles=sorted(handles))
+            case "held":
+                kept = [name for name, role in handles.items() if role.is_held]
+                lost = {n: r.lost.wait(5.0) for n, r in handles.items()} if not kept else {}
+                say("held", roles=kept, lost=lost, live=session.is_live)
+                for role in handles.values():
+                    role.release()
+                handles = {}
+            case "rank":
+                say("rank", rank=member.rank, version=member.version.number)
+            case "members":
+                say("members", names=[one.name for one in member.members])
+            case "keep":
+                member.leave(keep_rank=True)
+                return
+            case "leave":
+                return
+
+
+main()

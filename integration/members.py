@@ -1,0 +1,185 @@
+"""Members in processes of their own: started, frozen, killed, and heard.
+
+What they say of their roles goes into a `rink.testing.history.History`; the rest is waited for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from rink.core.schemes import rank_of
+from rink.engine.clock import SYSTEM
+from rink.testing.history import Event, History
+
+ROOT = Path(__file__).parents[1]
+LONG_S = 30.0
+QUICK = {"rebalance_delay": 0.0, "initial_delay": 0.0}
+
+
+class Worker:
+    """One process with one member.
+
+    Args:
+        history: where it tells what it gains and lets go of.
+        name: the member's.
+        endpoints: for the session.
+        prefix: for the session.
+        roles: what it follows.
+        session: more settings of its session.
+        ledger: the socket of a `ledger.Ledger` that it writes to, with its tokens.
+        command: what to start it with, such as `ip netns exec name`.
+        settings: of the member.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        name: str,
+        endpoints: Any,
+        prefix: str,
+        *,
+        roles: list[str] | tuple[str, ...] = (),
+        session: dict[str, Any] | None = None,
+        ledger: str | None = None,
+        command: tuple[str, ...] = (),
+        **settings: Any,
+    ):
+        given = {
+            "name": name,
+            "endpoints": endpoints,
+            "prefix": prefix,
+            "roles": list(roles),
+            "session": session or {"ttl": 5},
+            "ledger": ledger,
+            "member": {**QUICK, **settings},
+        }
+        self.name = name
+        self.history = history
+        script = str(Path(__file__).with_name("member_process.py"))
+        self.process = subprocess.Popen(
+            [*command, sys.executable, "-X", "faulthandler", script, json.dumps(given)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        self._said: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._errors = ""
+        self._threads = [threading.Thread(target=run) for run in (self._read, self._read_errors)]
+        for thread in self._threads:
+            thread.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with contextlib.suppress(json.JSONDecodeError):  # a line cut short by SIGKILL
+                said = {"who": self.name, **json.loads(line)}
+                if said["what"] in {"gained", "let go"}:
+                    self.history.add(Event(**said))
+                self._said.put(said)
+        self._said.put(None)
+
+    def _read_errors(self) -> None:
+        assert self.process.stderr is not None
+        self._errors = self.process.stderr.read()
+
+    def wait(self, what: str, timeout: float = LONG_S, **fields: Any) -> dict[str, Any]:
+        """The next thing of this kind that it says."""
+        end = SYSTEM.now() + timeout
+        while True:
+            said = self._said.get(timeout=max(0.001, end - SYSTEM.now()))
+            assert said is not None, f"{self.name} ended: {self._errors}"
+            if said["what"] == what and fields.items() <= said.items():
+                return said
+
+    def say(self, command: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(command + "\n")
+        self.process.stdin.flush()
+
+    def ask(self, command: str) -> dict[str, Any]:
+        self.say(command)
+        return self.wait(command)
+
+    def leave(self) -> None:
+        self.say("leave")
+        self.wait("left")
+        self.ends()
+
+    def ends(self) -> None:
+        """The process ends by itself, and well; what its threads are at is shown where it does not."""
+        try:
+            code = self.process.wait(LONG_S)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)  # faulthandler writes every thread's stack
+            code = self.process.wait(LONG_S)
+        self._threads[1].join(LONG_S)
+        assert code == 0, f"{self.name} ended with {code}:\n{self._errors}"
+
+    def freeze(self) -> float:
+        """Keep it from running; the time from which it does not."""
+        self.process.send_signal(signal.SIGSTOP)
+        state = Path(f"/proc/{self.process.pid}/stat")
+        while state.read_text().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.001)
+        at = SYSTEM.now()
+        self.history.add(Event("frozen", self.name, at))
+        return at
+
+    def thaw(self) -> float:
+        """Let it go on; the time from which it does."""
+        at = SYSTEM.now()
+        self.history.add(Event("thawed", self.name, at))
+        self.process.send_signal(signal.SIGCONT)
+        return at
+
+    def kill(self) -> float:
+        """End it at once; the time by which it has ended."""
+        self.process.kill()
+        self.process.wait(LONG_S)
+        at = SYSTEM.now()
+        self._threads[0].join()
+        self.history.add(Event("ended", self.name, at))
+        return at
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for thread in self._threads:
+            thread.join()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+
+
+def settle(history: History, workers: list[Worker], roles: list[str]) -> None:
+    """Wait until these members have every rank and hold the roles of it: nothing moves now.
+
+    That all roles are held, by all of them, is not enough: what a newcomer has gained may be
+    read here before what is still to move to it has been let go of.
+    """
+
+    def is_settled() -> bool:
+        ranks = {worker.ask("rank")["rank"]: worker.name for worker in workers}
+        return set(ranks) == set(range(len(workers))) and history.holders == {
+            role: ranks[rank_of(role, len(workers))] for role in roles
+        }
+
+    history.wait(lambda h: set(h.holders.values()) == {one.name for one in workers})
+    end = SYSTEM.now() + LONG_S
+    while not is_settled():
+        assert SYSTEM.now() < end, history.events[-10:]

@@ -1,0 +1,400 @@
+"""What members say happened, and whether it is what Rink promises.
+
+Put a process under load, break something, and have each member say when it gained a role and when
+it let go. `judge` then finds what must not be, and counts what may be:
+
+    history = History()
+    history.add(Event("gained", "one", at=1.0, role="leader", token=7))
+    ...
+    judgement = history.judge()
+    assert judgement.problems == []
+    assert judgement.longest_gap() < 5.0
+
+All times are of one clock, so of one machine; take one that counts suspend (`CLOCK_BOOTTIME`). A
+member holds a role from `gained` to `let go`: say the first when the handle is there, and the second
+when its work has stopped, before the handle is released. Nothing here knows etcd, threads or the
+library: a history is judged for what was said in it.
+"""
+
+from __future__ import annotations
+
+import enum
+import heapq
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+import attrs
+
+
+class What(enum.StrEnum):
+    """What an event tells."""
+
+    GAINED = "gained"
+    LET_GO = "let go"
+    ENDED = "ended"
+    """Its process is dead: nothing that it held is held any more."""
+    FROZEN = "frozen"
+    """Its process does not run: nothing is done under its roles."""
+    THAWED = "thawed"
+    """It runs again, and goes on with the roles that nobody has gained meanwhile."""
+    LEASE_ENDED = "lease ended"
+    """etcd ended its lease; `token` is the revision that its record was deleted in."""
+    ACCEPTED = "accepted"
+    """A resource took its write."""
+    REFUSED = "refused"
+    """A resource refused its write, because of the token."""
+
+
+_WRITES = {What.ACCEPTED, What.REFUSED}
+_OBSERVED = {What.ENDED, What.FROZEN, What.THAWED}
+# What happens at one instant happens in this order: a hand-over without any gap is no overlap.
+_AT_ONCE = {What.GAINED: 1, What.THAWED: 2}
+
+
+@attrs.frozen
+class Event:
+    """One thing that happened.
+
+    Attributes:
+        what: which thing.
+        who: the member.
+        at: when, in seconds.
+        role: the role, where it is about one.
+        token: the fencing token of the grant; where a lease ended, the revision.
+        until: the member's own deadline, as it knew it then; None says nothing of it.
+    """
+
+    what: What = attrs.field(converter=What)
+    who: str
+    at: float
+    role: str = ""
+    token: int = 0
+    until: float | None = None
+
+
+@attrs.frozen
+class Overlap:
+    """Two members held a role at once, from `begin` to `end` (None: to the end of the history)."""
+
+    role: str
+    holder: str
+    taker: str
+    begin: float
+    end: float | None = None
+
+    def __str__(self) -> str:
+        end = "the end" if self.end is None else f"{self.end - self.begin:.3f} s later"
+        return f"{self.taker} gained {self.role} while {self.holder} held it, until {end}"
+
+
+@attrs.frozen
+class Gap:
+    """Nobody held a role, from `begin` to `end`; `is_open` where nobody ever did again."""
+
+    role: str
+    begin: float
+    end: float
+    is_open: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """How long."""
+        return self.end - self.begin
+
+
+@attrs.frozen(kw_only=True)
+class Judgement:
+    """What `judge` found.
+
+    Attributes:
+        overlaps: roles held by two members at once, those of `early` apart.
+        early: overlaps where etcd had ended the lease of a holder before the holder's own deadline.
+            No client can exclude them; the token is what is left.
+        tokens: grants whose token was not greater than that of an earlier holder.
+        stale: writes that were accepted, and must not have been: under a lower token than one
+            accepted before, or of an earlier grant than one accepted before.
+        disorder: what members said that does not fit together.
+        accepted: how many writes were accepted.
+        refused: how many were refused, rightly.
+        grants: every `gained`, in order.
+        gaps: the times when nobody held a role, after it was held first, by when they began.
+        holders: who held which role in the end; where two did, the later one.
+    """
+
+    overlaps: tuple[Overlap, ...]
+    early: tuple[Overlap, ...]
+    tokens: tuple[str, ...]
+    stale: tuple[str, ...]
+    disorder: tuple[str, ...]
+    accepted: int
+    refused: int
+    grants: tuple[Event, ...]
+    gaps: tuple[Gap, ...]
+    holders: dict[str, str]
+
+    @property
+    def problems(self) -> list[str]:
+        """All that Rink forbids, in words; `early` and gaps are not among it."""
+        return [*map(str, self.overlaps), *self.tokens, *self.stale, *self.disorder]
+
+    def gains(self, since: float = 0.0) -> dict[str, int]:
+        """How often each role was gained since then, by whomever."""
+        return Counter(grant.role for grant in self.grants if grant.at > since)
+
+    def moves(self, since: float = 0.0) -> dict[str, int]:
+        """How often each role was gained since then by another member than the last one."""
+        moves: Counter[str] = Counter()
+        last: dict[str, str] = {}
+        for grant in self.grants:
+            if last.setdefault(grant.role, grant.who) != grant.who and grant.at > since:
+                moves[grant.role] += 1
+            last[grant.role] = grant.who
+        return moves
+
+    def longest_gap(self, since: float = 0.0) -> float:
+        """The longest time that nobody held a role, of the gaps that ended since then; 0 for none."""
+        return max((gap.seconds for gap in self.gaps if gap.end > since), default=0.0)
+
+    def not_held(self, roles: Iterable[str]) -> list[str]:
+        """Which of these roles nobody held in the end."""
+        return [role for role in roles if role not in self.holders]
+
+
+def judge(events: Iterable[Event]) -> Judgement:
+    """Judge a history.
+
+    Args:
+        events: in any order, but for two things: what one member says stands in the order in which
+            it said it, and writes in the order in which the resource met them.
+    """
+    events = list(events)
+    walk = _Walk(events)
+    for event in in_order(events):
+        walk.take(event)
+    return walk.end()
+
+
+def in_order(events: Iterable[Event]) -> Iterator[Event]:
+    """The events by time, what one member said in the order in which it said it."""
+    streams: dict[object, list[tuple[float, int, Event]]] = {}
+    for event in events:
+        # What is seen of a process from outside is another stream than what it says itself.
+        source = None if event.what in _WRITES else (event.who, event.what in _OBSERVED)
+        stream = streams.setdefault(source, [])
+        at = max(event.at, stream[-1][0]) if stream else event.at
+        stream.append((at, _AT_ONCE.get(event.what, 0), event))
+    for _, _, event in heapq.merge(*streams.values(), key=lambda entry: entry[:2]):
+        yield event
+
+
+class _Walk:
+    """One pass over a history in order."""
+
+    def __init__(self, events: list[Event]) -> None:
+        self._lease_ends = [event for event in events if event.what is What.LEASE_ENDED]
+        self._held: dict[str, dict[str, Event]] = {}  # role -> holder -> its grant
+        self._stopped: dict[tuple[str, str], Event] = {}  # role, holder -> grant of a frozen one
+        self._newest: dict[str, Event] = {}
+        self._until: dict[str, float] = {}
+        self._overlaps: list[tuple[Overlap, bool]] = []
+        self._free: dict[str, float] = {}
+        self._gaps: list[Gap] = []
+        self._grants: list[Event] = []
+        self._order: dict[tuple[str, str, int], int] = {}  # role, holder, token -> which grant
+        self._written: dict[str, tuple[int, Event]] = {}
+        self._tokens: list[str] = []
+        self._stale: list[str] = []
+        self._disorder: list[str] = []
+        self._counts: Counter[What] = Counter()
+        self._now = 0.0
+
+    def take(self, event: Event) -> None:
+        self._now = max(self._now, event.at)
+        self._counts[event.what] += 1
+        match event.what:
+            case What.GAINED:
+                self._gained(event)
+            case What.LET_GO:
+                self._let_go(event)
+            case What.ENDED | What.FROZEN:
+                self._stop(event)
+            case What.THAWED:
+                self._thawed(event)
+            case What.ACCEPTED | What.REFUSED:
+                self._wrote(event)
+            case What.LEASE_ENDED:
+                pass
+        if event.until is not None:
+            self._until[event.who] = event.until
+
+    def _gained(self, event: Event) -> None:
+        role, who, last = event.role, event.who, self._newest.get(event.role)
+        holders = self._held.setdefault(role, {})
+        for other, grant in holders.items():
+            if other == who:
+                self._disorder.append(f"{who} gained {role} twice")
+            else:
+                overlap = Overlap(role, other, who, event.at)
+                self._overlaps.append((overlap, self._is_early(grant, event)))
+        if last and (event.token < last.token or (event.token == last.token and who != last.who)):
+            self._tokens.append(
+                f"{who} has token {event.token} of {role}, after {last.who} had {last.token}"
+            )
+        self._newest[role] = event
+        self._order[role, who, event.token] = len(self._grants)
+        self._grants.append(event)
+        self._stopped.pop((role, who), None)
+        self._hold(event, event.at)
+
+    def _is_early(self, grant: Event, taker: Event) -> bool:
+        """The server had ended the holder's lease before the taker's view, and its deadline."""
+        return self._until.get(grant.who, 0.0) > taker.at and any(
+            end.who == grant.who and grant.token < end.token <= taker.token
+            for end in self._lease_ends
+        )
+
+    def _hold(self, grant: Event, at: float) -> None:
+        self._held.setdefault(grant.role, {})[grant.who] = grant
+        if grant.role in self._free:
+            self._gaps.append(Gap(grant.role, self._free.pop(grant.role), at))
+
+    def _unhold(self, grant: Event, at: float) -> None:
+        holders = self._held[grant.role]
+        del holders[grant.who]
+        if not holders:
+            self._free[grant.role] = at
+        for index, (overlap, early) in enumerate(self._overlaps):
+            between = (overlap.holder, overlap.taker)
+            if overlap.end is None and overlap.role == grant.role and grant.who in between:
+                self._overlaps[index] = attrs.evolve(overlap, end=at), early
+
+    def _let_go(self, event: Event) -> None:
+        grant = self._held.get(event.role, {}).get(event.who)
+        stopped = self._stopped.get((event.role, event.who))
+        if grant and grant.token == event.token:
+            self._unhold(grant, event.at)
+        elif stopped and stopped.token == event.token:
+            del self._stopped[event.role, event.who]  # its freeze had ended the hold already
+        else:
+            self._disorder.append(
+                f"{event.who} let go of {event.role} ({event.token}), which it did not hold"
+            )
+
+    def _stop(self, event: Event) -> None:
+        who = event.who
+        for grant in [holders[who] for holders in self._held.values() if who in holders]:
+            self._unhold(grant, event.at)
+            self._stopped[grant.role, who] = grant
+        if event.what is What.ENDED:
+            self._stopped = {key: one for key, one in self._stopped.items() if key[1] != who}
+
+    def _thawed(self, event: Event) -> None:
+        for key, grant in list(self._stopped.items()):
+            if key[1] == event.who and self._newest[grant.role] is grant:
+                del self._stopped[key]
+                self._hold(grant, event.at)
+
+    def _wrote(self, event: Event) -> None:
+        grant = self._order.get((event.role, event.who, event.token))
+        said = f"{event.who} wrote {event.role} with token {event.token}"
+        if grant is None:
+            self._disorder.append(f"{said}, which it was not granted")
+            return
+        before = self._written.get(event.role)
+        is_stale = before is not None and (
+            event.token < before[1].token or (grant < before[0] and event.who != before[1].who)
+        )
+        if event.what is What.REFUSED:
+            if not is_stale:
+                self._disorder.append(f"{said}, and was refused though nobody later had written")
+        elif is_stale and before is not None:
+            self._stale.append(f"{said} after {before[1].who} had with {before[1].token}")
+        else:
+            self._written[event.role] = grant, event
+
+    def end(self) -> Judgement:
+        gaps = [*self._gaps, *(Gap(role, at, self._now, True) for role, at in self._free.items())]
+        return Judgement(
+            overlaps=tuple(overlap for overlap, early in self._overlaps if not early),
+            early=tuple(overlap for overlap, early in self._overlaps if early),
+            tokens=tuple(self._tokens),
+            stale=tuple(self._stale),
+            disorder=tuple(self._disorder),
+            accepted=self._counts[What.ACCEPTED],
+            refused=self._counts[What.REFUSED],
+            grants=tuple(self._grants),
+            gaps=tuple(sorted(gaps, key=lambda gap: gap.begin)),
+            holders={role: list(who)[-1] for role, who in self._held.items() if who},
+        )
+
+
+class History:
+    """Collects events while they happen. May be added to from any thread.
+
+    Args:
+        events: what it begins with.
+    """
+
+    def __init__(self, events: Iterable[Event] = ()) -> None:
+        self._changed = threading.Condition()
+        self._said: list[Event] = []
+        self._writes: list[Event] = []  # apart: they are many, and change no holder
+        for event in events:
+            self.add(event)
+
+    def add(self, event: Event) -> None:
+        """Add one event."""
+        if event.what in _WRITES:
+            self._writes.append(event)
+            return
+        with self._changed:
+            self._said.append(event)
+            self._changed.notify_all()
+
+    @property
+    def events(self) -> list[Event]:
+        """All but the writes, by time."""
+        with self._changed:
+            said = list(self._said)
+        return list(in_order(said))
+
+    @property
+    def holders(self) -> dict[str, str]:
+        """Who holds which role now, as far as was said."""
+        with self._changed:
+            said = list(self._said)
+        return judge(said).holders
+
+    def judge(self) -> Judgement:
+        """Judge what was added so far."""
+        with self._changed:
+            return judge([*self._said, *self._writes])
+
+    def wait(self, happens: Callable[[History], bool], timeout: float = 30.0) -> None:
+        """Wait until something is true of the history.
+
+        Args:
+            happens: asked with the history, again after each change.
+            timeout: seconds.
+
+        Raises:
+            TimeoutError: it did not come true; shows the last events.
+        """
+        end = time.monotonic() + timeout
+        while True:
+            known = len(self._said)
+            begin = time.monotonic()
+            if happens(self):
+                return
+            # A long history takes its time to be asked, and is asked for a quarter of it at most.
+            pause = 3 * (time.monotonic() - begin)
+            if not self._wait_for_more(known, pause, end):
+                raise TimeoutError(f"not within {timeout:g} s, after {self.events[-10:]}")
+
+    def _wait_for_more(self, known: int, pause: float, end: float) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: False, pause)
+            left = max(0.0, end - time.monotonic())
+            return self._changed.wait_for(lambda: len(self._said) > known, left)

@@ -1,0 +1,278 @@
+"""The checker itself: it finds each kind of bad history, and nothing in a good one."""
+
+import random
+import threading
+
+import pytest
+
+from rink.testing.history import Event, Gap, History, in_order, judge
+
+
+def events(*told):
+    """Each is (at, who, what, role, token, until), the last ones as needed."""
+    keys = ("at", "who", "what", "role", "token", "until")
+    return [Event(**dict(zip(keys, one, strict=False))) for one in told]
+
+
+def problems(*told):
+    return judge(events(*told)).problems
+
+
+GOOD = [
+    (1.0, "a", "gained", "x", 5),
+    (1.5, "b", "gained", "y", 5),
+    (2.0, "a", "let go", "x", 5),
+    (2.1, "b", "gained", "x", 7),
+    (3.0, "b", "ended"),
+    (4.0, "a", "gained", "x", 9),
+    (4.0, "a", "gained", "y", 9),
+    (5.0, "a", "let go", "x", 9),
+    (5.1, "a", "gained", "x", 9),
+]
+A, B = (1.0, "a", "gained", "x", 5), (3.0, "b", "gained", "x", 7)
+"""b takes the role from a, which has or has not let go of it meanwhile."""
+A_LETS_GO = (2.0, "a", "let go", "x", 5)
+
+
+def test_a_good_history_has_no_problems():
+    judgement = judge(events(*GOOD))
+    assert judgement.problems == []
+    assert judgement.early == ()
+    assert judgement.holders == {"x": "a", "y": "a"}
+
+
+def test_an_empty_history_has_no_problems():
+    judgement = judge([])
+    assert judgement.problems == []
+    assert judgement.longest_gap() == 0
+    assert judgement.not_held(["x"]) == ["x"]
+
+
+def test_in_which_order_members_are_heard_does_not_matter():
+    told = events(*GOOD)
+    for seed in range(20):
+        mixed, queues = [], {}
+        for event in told:
+            queues.setdefault((event.who, event.what == "ended"), []).append(event)
+        while any(queues.values()):
+            mixed.append(
+                random.Random(f"{seed}{len(mixed)}").choice([*filter(None, queues.values())]).pop(0)
+            )
+        assert judge(mixed).problems == []
+        assert judge(mixed).holders == {"x": "a", "y": "a"}
+
+
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        ([A, B], "b gained x while a held it, until the end"),
+        ([A, B, (3.5, "a", "let go", "x", 5)], "while a held it, until 0.500 s later"),
+        ([A, B, (3.5, "a", "ended")], "while a held it, until 0.500 s later"),
+        ([A, (2.999, "b", "gained", "x", 7), (3.0, "a", "let go", "x", 5)], "until 0.001 s later"),
+        ([A, (2.0, "b", "ended"), B], "while a held it"),
+        ([A, (1.5, "a", "frozen"), (2.0, "a", "thawed"), B], "while a held it"),
+        ([A, (2.0, "a", "gained", "x", 7)], "a gained x twice"),
+        ([A, A_LETS_GO, (3.0, "b", "gained", "x", 5)], "b has token 5 of x, after a had 5"),
+        ([A, A_LETS_GO, (3.0, "b", "gained", "x", 4)], "b has token 4 of x, after a had 5"),
+        ([A, A_LETS_GO, (3.0, "a", "gained", "x", 4)], "a has token 4 of x, after a had 5"),
+        ([A, (1.5, "a", "ended"), (3.0, "a", "gained", "x", 4)], "after a had 5"),
+        ([A_LETS_GO], "a let go of x (5), which it did not hold"),
+        ([A, A_LETS_GO, A_LETS_GO], "which it did not hold"),
+        ([A, (2.0, "a", "let go", "x", 6)], "a let go of x (6), which it did not hold"),
+        ([A, (2.0, "b", "let go", "x", 5)], "b let go of x (5), which it did not hold"),
+        ([A, (1.5, "a", "ended"), A_LETS_GO], "which it did not hold"),
+        ([A, (1.5, "a", "frozen"), (1.6, "a", "ended"), A_LETS_GO], "which it did not hold"),
+        ([A, (2.0, "a", "accepted", "x", 6)], "a wrote x with token 6, which it was not granted"),
+        ([A, (2.0, "b", "accepted", "x", 5)], "b wrote x with token 5, which it was not granted"),
+        ([A, (2.0, "a", "refused", "x", 5)], "was refused though nobody later had written"),
+        (
+            [A, A_LETS_GO, B, (3.1, "b", "accepted", "x", 7), (3.2, "a", "accepted", "x", 5)],
+            "a wrote x with token 5 after b had with 7",
+        ),
+    ],
+)
+def test_a_bad_history_is_found(bad, says):
+    [problem] = problems(*bad)
+    assert says in problem
+
+
+def test_a_late_write_under_a_token_that_had_not_risen_is_found():
+    """A fence on the token alone takes it: both have the same."""
+    told = [A, A_LETS_GO, (3.0, "b", "gained", "x", 5)]
+    told += [(3.1, "b", "accepted", "x", 5), (3.2, "a", "accepted", "x", 5)]
+    assert [says.split(",")[0] for says in problems(*told)] == [
+        "b has token 5 of x",
+        "a wrote x with token 5 after b had with 5",
+    ]
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        [A, (3.0, "a", "let go", "x", 5), B],
+        [B, A, (3.0, "a", "let go", "x", 5)],
+        [A, B, (3.0, "a", "ended")],
+        [A, B, (3.0, "a", "frozen")],
+        [A, (1.0, "a", "let go", "x", 5), (1.0, "a", "gained", "x", 5)],
+        [A, A_LETS_GO, (2.5, "a", "gained", "x", 5)],
+        [A, A_LETS_GO, (2.5, "a", "gained", "x", 6)],
+        [A, (1.5, "b", "gained", "y", 4)],
+        [A, (1.5, "a", "ended"), (2.0, "a", "gained", "x", 6)],
+        [A, (1.5, "a", "frozen"), B, (4.0, "a", "thawed"), (4.1, "a", "let go", "x", 5)],
+        [A, (1.5, "a", "frozen"), (1.9, "a", "thawed"), A_LETS_GO, B],
+        [A, (1.5, "a", "frozen"), (1.9, "a", "thawed"), (1.95, "a", "ended"), B],
+        [A, (1.5, "a", "frozen"), B, (3.1, "a", "thawed"), (3.2, "a", "ended")],
+        [A, (2.0, "a", "accepted", "x", 5), A_LETS_GO, B],
+        [A, A_LETS_GO, (2.5, "a", "accepted", "x", 5), B],
+        [A, A_LETS_GO, B, (3.1, "b", "accepted", "x", 7), (3.2, "a", "refused", "x", 5)],
+        [A, A_LETS_GO, B, (3.1, "a", "accepted", "x", 5), (3.2, "b", "accepted", "x", 7)],
+    ],
+    ids=[
+        "a hand-over at one instant",
+        "a hand-over at one instant, heard the other way round",
+        "a death at the instant of the next grant",
+        "a freeze at the instant of the next grant",
+        "let go and gained at one instant by one member",
+        "gained again with the same token",
+        "gained again with a later token",
+        "a lower token of another role",
+        "gained again after a restart",
+        "let go after a thaw, another had gained it",
+        "thawed in time, and handed over",
+        "thawed in time, and killed",
+        "thawed too late, and killed",
+        "a write of the holder",
+        "a write after letting go, that nobody has followed",
+        "a late write is refused",
+        "a late write before the next holder has written: no resource can know",
+    ],
+)
+def test_what_is_no_problem_is_not_reported(good):
+    assert problems(*good) == []
+
+
+EARLY = [(1.0, "a", "gained", "x", 5), (2.5, "a", "accepted", "x", 5, 9.0)]
+
+
+@pytest.mark.parametrize(
+    ("more", "is_early"),
+    [
+        ([(0, "a", "lease ended", "", 6)], True),
+        ([(0, "a", "lease ended", "", 7)], True),
+        ([], False),
+        ([(0, "a", "lease ended", "", 8)], False),
+        ([(0, "a", "lease ended", "", 5)], False),
+        ([(0, "b", "lease ended", "", 6)], False),
+        ([(0, "a", "lease ended", "", 6), (2.6, "a", "accepted", "x", 5, 2.9)], False),
+        ([(0, "a", "lease ended", "", 6), (3.1, "a", "accepted", "x", 5, 2.9)], True),
+    ],
+    ids=[
+        "the lease ended before",
+        "the grant is of the very view in which it ended",
+        "the lease had not ended",
+        "it ended after the grant",
+        "it was an earlier lease",
+        "it was another member's",
+        "the holder's deadline was over",
+        "the holder learned it later",
+    ],
+)
+def test_an_overlap_counts_as_early_only_where_the_server_is_to_blame(more, is_early):
+    judgement = judge(events(*EARLY, *more, B, (3.2, "a", "let go", "x", 5)))
+    [overlap] = judgement.early if is_early else judgement.overlaps
+    assert (overlap.holder, overlap.taker, overlap.begin, overlap.end) == ("a", "b", 3.0, 3.2)
+    assert len(judgement.early) + len(judgement.overlaps) == 1
+    assert judgement.problems == ([] if is_early else [str(overlap)])
+
+
+def test_where_a_holder_never_told_its_deadline_the_server_is_not_to_blame():
+    judgement = judge(events(A, (0, "a", "lease ended", "", 6), B))
+    assert (len(judgement.overlaps), judgement.early) == (1, ())
+
+
+def test_of_three_at_once_each_pair_is_told():
+    told = [A, B, (3.5, "c", "gained", "x", 9), (4.0, "a", "let go", "x", 5)]
+    assert [says.split(",")[0] for says in problems(*told)] == [
+        "b gained x while a held it",
+        "c gained x while a held it",
+        "c gained x while b held it",
+    ]
+
+
+def test_holders_moves_and_gaps_are_read_from_a_history():
+    judgement = judge(events(*GOOD))
+    assert [grant.at for grant in judgement.grants] == [1.0, 1.5, 2.1, 4.0, 4.0, 5.1]
+    assert judgement.gains() == {"x": 4, "y": 2}
+    assert judgement.gains(since=4.5) == {"x": 1}
+    assert judgement.moves() == {"x": 2, "y": 1}  # a role that comes back has not moved
+    assert judgement.moves(since=2.5) == {"x": 1, "y": 1}
+    assert [(gap.role, gap.begin, gap.end) for gap in judgement.gaps] == [
+        ("x", 2.0, 2.1),
+        ("x", 3.0, 4.0),
+        ("y", 3.0, 4.0),
+        ("x", 5.0, 5.1),
+    ]
+    assert judgement.longest_gap() == 1.0
+    assert judgement.longest_gap(since=4.5) == pytest.approx(0.1)
+    assert judgement.not_held(["x", "y", "z"]) == ["z"]
+
+
+def test_a_role_that_nobody_has_again_is_a_gap_to_the_end_of_the_history():
+    judgement = judge(events(A, A_LETS_GO, (7.0, "b", "gained", "y", 7)))
+    assert judgement.gaps == (Gap("x", 2.0, 7.0, True),)
+    assert judgement.not_held(["x", "y"]) == ["x"]
+    assert judgement.longest_gap() == 5.0
+
+
+def test_a_frozen_holder_does_nothing_and_goes_on_when_it_thaws():
+    judgement = judge(events(A, (2.0, "a", "frozen"), (4.0, "a", "thawed")))
+    assert judgement.gaps == (Gap("x", 2.0, 4.0),)
+    assert judgement.holders == {"x": "a"}
+    assert judge(events(A, (2.0, "a", "frozen"))).holders == {}
+
+
+def test_writes_are_counted():
+    told = [A, (2.0, "a", "accepted", "x", 5), A_LETS_GO, B, (3.1, "b", "accepted", "x", 7)]
+    judgement = judge(events(*told, (3.2, "a", "refused", "x", 5)))
+    assert (judgement.accepted, judgement.refused) == (2, 1)
+
+
+def test_writes_stay_in_the_order_in_which_the_resource_met_them():
+    """Its clock may be read by several threads, one of them late."""
+    told = [A, A_LETS_GO, B, (3.2, "a", "accepted", "x", 5), (3.1, "b", "accepted", "x", 7)]
+    assert problems(*told) == []
+
+
+def test_what_one_member_said_stays_in_order_where_its_clock_stands_still():
+    told = events(
+        (1, "a", "gained", "x", 5), (1, "a", "let go", "x", 5), (1, "a", "gained", "x", 6)
+    )
+    assert list(in_order(told)) == told
+
+
+def test_what_an_event_tells_must_be_known():
+    with pytest.raises(ValueError, match="lost"):
+        Event("lost", "a", 1.0)
+
+
+def test_a_history_is_collected_from_several_threads():
+    history = History(events(A))
+
+    def tell(number):
+        history.add(Event("gained", f"m{number}", 1.0, role=f"r{number}", token=3))
+        history.add(Event("accepted", f"m{number}", 1.5, role=f"r{number}", token=3))
+
+    threads = [threading.Thread(target=tell, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    history.wait(lambda h: len(h.holders) == 21)
+    for thread in threads:
+        thread.join()
+    assert history.judge().problems == []
+    assert history.judge().accepted == 20
+    assert len(history.events) == 21  # all but the writes
+
+
+def test_a_wait_for_what_does_not_happen_ends_and_shows_the_last_events():
+    with pytest.raises(TimeoutError, match="'x'"):
+        History(events(A)).wait(lambda h: not h.holders, timeout=0.01)
