@@ -37,7 +37,7 @@ faults: $(READY) ## faults on real servers and processes, and the table of what 
 	$(PY) -m pytest integration/faults
 
 .PHONY: coverage
-coverage: $(READY) ## branch coverage of the core and the engine, by the fast tests, above its floors
+coverage: $(READY) ## branch coverage by the fast tests: 100 % of the core, the rest shown
 	.ci/coverage
 
 .PHONY: golden
