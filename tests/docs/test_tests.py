@@ -1,6 +1,7 @@
 """What `tests/README.md` says of the tests is so."""
 
 import re
+from pathlib import Path
 
 import pytest
 from docs_support import ROOT, anchors, links
@@ -13,6 +14,12 @@ ROWS = {
     if re.match(r"\| \d+ \|", line)
     and (cells := [cell.strip() for cell in line.strip("| ").split(" | ")])
 }
+
+PAUSES = re.compile(
+    r"\btime\.sleep\("
+    r"|\basyncio\.sleep\((?!0\)|LONG_S\))"  # 0 lets the others run; LONG_S is cut short
+    r"|\bEvent\(\)\.wait\([^)]"  # nobody else can set this one
+)
 
 LATER = "comes? with the (streams|sidecar)"
 
@@ -36,6 +43,24 @@ def test_every_test_that_is_named_exists():
 @pytest.mark.parametrize("number", ROWS)
 def test_every_row_names_a_test_or_what_it_comes_with(number):
     assert re.search(r"`test_\w+`", ROWS[number]) or re.search(LATER, ROWS[number], re.IGNORECASE)
+
+
+def test_no_fast_test_sleeps():
+    """Nor does a script within one: what happens is waited for, or time is virtual."""
+    found = [
+        f"{path.relative_to(ROOT)}: {pause[0]}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for pause in PAUSES.finditer(path.read_text(encoding="utf-8"))
+        if path != Path(__file__)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "pause", ["time.sleep(1)", "await asyncio.sleep(0.1)", "threading.Event().wait(2)"]
+)
+def test_a_pause_is_found(pause):
+    assert PAUSES.search(pause)
 
 
 def test_every_folder_is_named():

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 BEGIN = """
-import atexit, gc, os, signal, sys, threading, time, traceback
+import atexit, gc, os, select, signal, sys, threading, time, traceback
 begin = time.monotonic()
 # Whoever runs the tests in the background of a shell without job control has SIGINT ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -32,6 +32,7 @@ def at_exit():
 
 parent = os.getpid()
 import rink
+from rink.engine.clock import SystemClock
 from rink.face import Subscription
 from rink.testing.memory import MemoryCluster
 
@@ -45,14 +46,23 @@ def member(name="a", joins=True, **settings):
     made = rink.Rink(session(), "g", **given)
     return made.join() if joins else made
 
+main_waits, wait = threading.Event(), SystemClock.wait
+
+def noted_wait(clock, event, timeout):
+    if threading.current_thread() is threading.main_thread():
+        main_waits.set()
+    return wait(clock, event, timeout)
+
+SystemClock.wait = noted_wait
+
 def interrupt_when(r, happens):
+    # Once this is so, and the main thread waits in a call of Rink's that begins after this one.
+    main_waits.clear()
     def run():
-        while r._opened is None:
-            time.sleep(0.01)
+        main_waits.wait()
         with Subscription(r._opened) as steps:
             while not happens():
-                steps.wait(0.05)
-        time.sleep(0.1)  # the main thread is about to wait
+                steps.wait(None)
         os.kill(os.getpid(), signal.SIGINT)
     threading.Thread(target=run, daemon=True).start()
 
@@ -71,16 +81,12 @@ def fork(body):
             sys.stdout.flush()
             sys.stderr.flush()
         sys.exit(code)
-    end = time.monotonic() + 15
-    while time.monotonic() < end:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            assert status == 0, status
-            return
-        time.sleep(0.01)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    raise AssertionError("the child hangs")
+    ended, _, _ = select.select([os.pidfd_open(pid)], [], [], 30)
+    if not ended:
+        os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    assert ended, "the child hangs"
+    assert status == 0, status
 
 def refused(call, error=rink.ForkedProcessError):
     begin = time.monotonic()
@@ -225,7 +231,7 @@ def test_the_exit_leaves_every_group(end):
     "hold",
     [
         "role = a.await_role('x', 10); del a",
-        "threading.Thread(target=lambda: a.on_role('y')(lambda role: time.sleep(60))).start()",
+        "threading.Thread(target=lambda: a.on_role('y')(lambda role: threading.Event().wait())).start()",
     ],
 )
 def test_the_exit_leaves_within_a_bound_where_a_role_is_never_released(hold):
