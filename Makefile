@@ -48,6 +48,11 @@ golden: ## remake the ranks that Go computes and the tests compare ours with (ne
 evenness: $(READY) ## how evenly the schemes spread jobs, and how fast
 	$(PY) bench/evenness.py
 
+.PHONY: bench
+bench: $(READY) ## how fast, beside its limits and its peers (make bench BENCH="--quick --only handover")
+	$(PY) -m pip install --quiet --disable-pip-version-check --group bench
+	$(PY) bench/run.py $(BENCH)
+
 .PHONY: demo
 demo: $(READY) ## the main job: 336,776 flights shared by three processors through deploy, freeze and kill
 	$(PY) examples/flights.py

@@ -1,0 +1,110 @@
+"""Where the parts run: an etcd of the bench's own, and the processes that use it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+from child import Child, cpu_seconds
+
+from rink.testing import EtcdNode, local_etcd
+
+_prefixes = itertools.count(1)
+
+
+@attrs.define
+class Arena:
+    """What a part is given.
+
+    `progress(text, done, of)` shows how far it is.
+    """
+
+    etcd: EtcdNode
+    quick: bool
+    progress: Callable[[str, int, int], None]
+
+    def pick(self, full: Any, quick: Any) -> Any:
+        return quick if self.quick else full
+
+    def prefix(self) -> str:
+        """A key range that no other measurement uses."""
+        return f"bench-{next(_prefixes)}/"
+
+    def member(self, prefix: str, *, ttl: float = 60, trace: bool = False) -> Child:
+        """A process for members."""
+        given = {
+            "endpoint": self.etcd.endpoint,
+            "prefix": prefix,
+            "ttl": ttl,
+            "trace": trace,
+        }
+        return Child("member.py", json.dumps(given))
+
+    def probe(self, *, options: bool = False) -> Child:
+        """A process without Rink; `options`: with the settings that Rink gives its channels."""
+        given = {"endpoint": self.etcd.endpoint, "options": options}
+        return Child("probe.py", json.dumps(given))
+
+    def metrics(self) -> Metrics:
+        return Metrics.read(self.etcd)
+
+    def etcd_cpu(self) -> float:
+        pid = self.etcd.pid
+        return cpu_seconds(pid) if pid is not None else 0.0
+
+    def folder(self) -> str:
+        """Where etcd's data lies, and on what."""
+        path = self.etcd.log_path
+        if path is None:
+            return "unknown"
+        return f"{path.parent.parent.parent} ({filesystem(path)})"
+
+
+@attrs.frozen
+class Metrics:
+    """What etcd counts of itself."""
+
+    values: dict[str, float]
+
+    @classmethod
+    def read(cls, etcd: EtcdNode) -> Metrics:
+        found = re.findall(
+            r"^([a-z_]+(?:\{[^}]*\})?) ([0-9.e+]+)$", etcd._get("/metrics"), re.MULTILINE
+        )
+        return cls({name: float(value) for name, value in found})
+
+    def total(self, name: str, *labels: str) -> float:
+        """The sum of a counter over all its labels, or over those that contain these texts."""
+        return sum(
+            value
+            for key, value in self.values.items()
+            if key.split("{")[0] == name and all(label in key for label in labels)
+        )
+
+    def since(self, before: Metrics, name: str, *labels: str) -> float:
+        return self.total(name, *labels) - before.total(name, *labels)
+
+
+@contextlib.contextmanager
+def etcd(quick: bool, progress: Callable[[str, int, int], None]) -> Iterator[Arena]:
+    """Run an etcd for as long as the `with` lasts: in memory, as it is a fair limit for all."""
+    os.environ.pop("RINK_TEST_ETCD", None)  # one that others use too would measure them
+    with local_etcd() as node:
+        yield Arena(node, quick, progress)
+
+
+def filesystem(path: Path) -> str:
+    """The kind of file system that a path lies on."""
+    best, kind = "", "unknown"
+    for line in Path("/proc/mounts").read_text().splitlines():
+        _, point, found, *_ = line.split()
+        if str(path).startswith(point) and len(point) > len(best):
+            best, kind = point, found
+    return kind

@@ -1,0 +1,126 @@
+"""A process that the bench starts and talks with: one JSON object a line, each way.
+
+`Child` is the bench's end; `serve` is what the process itself runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+LONG_S = 120.0
+PATH = os.pathsep.join(filter(None, [str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH")]))
+
+
+def now() -> float:
+    """Seconds on a clock that all processes of the machine share."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+def cpu_seconds(pid: int) -> float:
+    """What CPU time all threads of a process have used, to the nanosecond, read from outside."""
+    return time.clock_gettime((~pid << 3) | 2)  # as clock_getcpuclockid(3) does
+
+
+class Child:
+    """One process. Its answers are read on a thread, so that a hung one costs a timeout only."""
+
+    def __init__(self, command: list[str] | str, *arguments: str) -> None:
+        if isinstance(command, str):
+            command = [sys.executable, str(HERE / command)]
+        self.process = subprocess.Popen(
+            [*command, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": PATH},
+            start_new_session=True,  # Ctrl-C is for the bench, which then ends its children
+        )
+        self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+        _children.append(self)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            try:
+                self._answers.put(json.loads(line))
+            except ValueError:
+                print(line, end="", file=sys.stderr)  # a warning of somebody's library
+        self._answers.put(None)
+
+    def tell(self, do: str, **more: Any) -> None:
+        """Have it do something; its answer is asked for with `answer`."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"do": do, **more}) + "\n")
+        self.process.stdin.flush()
+
+    def answer(self, timeout: float = LONG_S) -> dict[str, Any]:
+        try:
+            found = self._answers.get(timeout=timeout)
+        except queue.Empty:
+            raise RuntimeError(f"no answer within {timeout} s: {self.process.args}") from None
+        if found is None:
+            raise RuntimeError(f"ended with {self.process.wait(5)}: {self.process.args}")
+        if "error" in found:
+            raise RuntimeError(f"{self.process.args}: {found['error']}")
+        return found
+
+    def ask(self, do: str, **more: Any) -> dict[str, Any]:
+        self.tell(do, **more)
+        return self.answer()
+
+    def kill(self) -> float:
+        """SIGKILL; returns the time just after it was sent."""
+        self.process.kill()
+        at = now()
+        self.process.wait()
+        return at
+
+    def close(self) -> None:
+        """End it: by the end of its input, or by force where it does not end soon."""
+        if self.process.poll() is None:
+            assert self.process.stdin is not None
+            self.process.stdin.close()
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        if self in _children:
+            _children.remove(self)
+
+
+_children: list[Child] = []
+
+
+def close_all() -> None:
+    """End every process that is still there."""
+    for child in _children:
+        child.close()
+
+
+def serve(commands: dict[str, Callable[..., dict[str, Any] | None]]) -> None:
+    """Answer commands until the input ends."""
+    for line in sys.stdin:
+        asked = json.loads(line)
+        try:
+            answer = commands[asked.pop("do")](**asked) or {}
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()

@@ -1,0 +1,200 @@
+"""What a run of the bench comes to: figures, their limits and targets, and how they are shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import attrs
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest of the values that at least this share of them does not exceed (nearest rank)."""
+    if not values:
+        raise ValueError("no values, no percentile")
+    if not 0 <= share <= 1:
+        raise ValueError(f"a share lies between 0 and 1, not {share}")
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+@attrs.frozen
+class Spread:
+    """Several readings of one thing, in short."""
+
+    count: int
+    least: float
+    p50: float
+    p99: float
+    most: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        return cls(
+            len(values),
+            min(values),
+            percentile(values, 0.5),
+            percentile(values, 0.99),
+            max(values),
+        )
+
+
+@attrs.frozen
+class Target:
+    """What the figure is to reach; `says` is how people read it."""
+
+    bound: float
+    at_least: bool
+    says: str
+
+    def is_met(self, value: float) -> bool:
+        return value >= self.bound if self.at_least else value <= self.bound
+
+
+def at_least(bound: float, says: str = "") -> Target:
+    return Target(bound, True, says or f"≥ {bound:,.0f}")
+
+
+def at_most(bound: float, says: str = "") -> Target:
+    return Target(bound, False, says or f"≤ {bound:g}")
+
+
+@attrs.frozen(kw_only=True)
+class Figure:
+    """One thing measured.
+
+    `limit` was measured in the same run, in the same unit: what the machine can do at best.
+    `more` holds what the table has no room for; it goes into the JSON.
+    """
+
+    key: str
+    what: str
+    value: float
+    unit: str
+    limit: float | None = None
+    limit_is: str = ""
+    target: Target | None = None
+    note: str = ""
+    more: dict[str, Any] = attrs.field(factory=dict)
+
+    @property
+    def is_met(self) -> bool | None:
+        return None if self.target is None else self.target.is_met(self.value)
+
+    @property
+    def by_limit(self) -> float | None:
+        """How many times the limit; for a rate, how much of it."""
+        return self.value / self.limit if self.limit else None
+
+
+@attrs.frozen(kw_only=True)
+class PeerFigure:
+    """The same thing measured of another system; `key` is that of the figure it stands beside."""
+
+    peer: str
+    key: str
+    value: float
+    unit: str
+    note: str = ""
+    more: dict[str, Any] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """What one part of the bench has to say."""
+
+    part: str
+    title: str
+    figures: list[Figure] = attrs.field(factory=list)
+    peers: list[PeerFigure] = attrs.field(factory=list)
+    tables: list[Table] = attrs.field(factory=list)
+    notes: list[str] = attrs.field(factory=list)
+    seconds: float = 0.0
+
+
+@attrs.frozen(kw_only=True)
+class Table:
+    """A table of a part's own, such as where the time goes."""
+
+    title: str
+    heads: list[str]
+    rows: list[list[str]]
+
+
+def shown(value: float, unit: str) -> str:
+    """A value for people: three digits or so, and its unit."""
+    digits = 0 if abs(value) >= 100 or value == int(value) else 1 if abs(value) >= 10 else 2
+    if 0 < abs(value) < 0.1:
+        digits = 3
+    glue = "" if unit.startswith(("/", "%")) or not unit else " "
+    return f"{value:,.{digits}f}{glue}{unit}"
+
+
+def rows(outcome: Outcome, beside: Iterable[PeerFigure]) -> tuple[list[str], list[list[str]]]:
+    """One part's figures as text, with a column for each peer that has any of them."""
+    keys = {figure.key for figure in outcome.figures}
+    found = {(one.peer, one.key): one for one in beside if one.key in keys}
+    peers = list(dict.fromkeys(peer for peer, _ in found))
+    heads = ["figure", "measured", "limit", "x limit", "target", "met", *peers]
+    table = []
+    for figure in outcome.figures:
+        ratio = figure.by_limit
+        met = {None: "", True: "yes", False: "NO"}[figure.is_met]
+        row = [
+            figure.what + (f" ({figure.note})" if figure.note else ""),
+            shown(figure.value, figure.unit),
+            "" if figure.limit is None else shown(figure.limit, figure.unit),
+            "" if ratio is None else f"{ratio:.2f}",
+            figure.target.says if figure.target else "",
+            met,
+        ]
+        for peer in peers:
+            one = found.get((peer, figure.key))
+            said = f" ({one.note})" if one and one.note else ""
+            row.append(shown(one.value, one.unit) + said if one else "")
+        table.append(row)
+    return heads, table
+
+
+def limits(outcome: Outcome) -> list[str]:
+    """What the limits of a part's figures are, each said once."""
+    said = [f"{one.limit_is}" for one in outcome.figures if one.limit is not None and one.limit_is]
+    return list(dict.fromkeys(said))
+
+
+def markdown(machine: dict[str, str], outcomes: list[Outcome]) -> str:
+    """The whole run as a page."""
+    lines = ["# What `make bench` measured", ""]
+    lines += [f"- {name}: {value}" for name, value in machine.items()]
+    peers = [one for outcome in outcomes for one in outcome.peers]
+    for outcome in outcomes:
+        lines += ["", f"## {outcome.title}", ""]
+        if outcome.figures:
+            lines += _markdown_table(*rows(outcome, peers))
+        for text in limits(outcome):
+            lines += ["", f"Limit: {text}."]
+        for table in outcome.tables:
+            lines += ["", f"**{table.title}**", "", *_markdown_table(table.heads, table.rows)]
+        for note in outcome.notes:
+            lines += ["", note]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_table(heads: list[str], table: list[list[str]]) -> list[str]:
+    def line(cells: list[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    rule = ["---" if index == 0 else "---:" for index in range(len(heads))]
+    return [line(heads), line(rule), *map(line, table)]
+
+
+def as_json(machine: dict[str, str], outcomes: list[Outcome]) -> dict[str, Any]:
+    """The whole run for programs."""
+    parts = []
+    for outcome in outcomes:
+        part = attrs.asdict(outcome)
+        for row, figure in zip(part["figures"], outcome.figures, strict=True):
+            row |= {"by_limit": figure.by_limit, "is_met": figure.is_met}
+        parts.append(part)
+    return {"machine": machine, "parts": parts}

@@ -1,0 +1,277 @@
+"""A process with members in it, which holds roles and notes when; driven by `child.Child`.
+
+What is timed runs on threads of its own and only appends to a list; everything is written out when
+it is asked for, after the time that counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import speed
+import stages
+from child import now, serve
+
+import rink
+import rink.aio
+
+logging.basicConfig(level=logging.ERROR)  # what a library says of an old etcd is known here
+given = json.loads(sys.argv[1])
+Stamp = tuple[float, str, str]
+
+
+class Blocking:
+    """A member on the blocking face."""
+
+    face = rink
+
+    def __init__(self, session: Any, group: str, name: str, settings: dict[str, Any]) -> None:
+        self.rink = self.face.Rink(session, group, name=name, **settings)
+        self.stamps: list[Stamp] = []
+        self.ends = threading.Event()
+        self.user: Any = None
+
+    def join(self) -> None:
+        self.rink.join()
+
+    def hold(self, names: list[str], how: str) -> None:
+        user = {"one": self._one, "set": self._set}[how]
+        self.user = threading.Thread(target=user, args=(names,), daemon=True)
+        self.user.start()
+
+    def _one(self, names: list[str]) -> None:
+        """One role, as a worker with a stop event holds it."""
+        while not self.ends.is_set():
+            try:
+                role = self.rink.await_role(names[0])
+            except rink.ClosedError:
+                return
+            self.stamps.append((now(), "gained", role.name))
+            role.lost.wait()
+            self.stamps.append((now(), "let go", role.name))
+            role.release()
+
+    def _set(self, names: list[str]) -> None:
+        """Many roles: what is lost is released when the next change is asked for."""
+        with self.rink.roles(names) as roles:
+            for change in roles:
+                what = "gained" if change.gained else "let go"
+                self.stamps.append((now(), what, change.role.name))
+
+    def settled(self, timeout: float) -> bool:
+        return self.rink.wait_settled(timeout)
+
+    def leave(self, keep_rank: bool) -> float:
+        self.ends.set()
+        asked_at = now()
+        self.rink.leave(keep_rank)
+        return asked_at
+
+
+class Asyncio(Blocking):
+    """A member on the asyncio face; all of them on one event loop."""
+
+    face = rink.aio
+
+    def join(self) -> None:
+        run(self.rink.join())
+
+    def hold(self, names: list[str], how: str) -> None:
+        user = {"one": self._one_task, "set": self._set_task}[how]
+        self.user = asyncio.run_coroutine_threadsafe(user(names), loop())
+
+    async def _one_task(self, names: list[str]) -> None:
+        while not self.ends.is_set():
+            try:
+                role = await self.rink.await_role(names[0])
+            except rink.ClosedError:
+                return
+            self.stamps.append((now(), "gained", role.name))
+            await role.lost.wait()
+            self.stamps.append((now(), "let go", role.name))
+            role.release()
+
+    async def _set_task(self, names: list[str]) -> None:
+        async with self.rink.roles(names) as roles:
+            async for change in roles:
+                what = "gained" if change.gained else "let go"
+                self.stamps.append((now(), what, change.role.name))
+
+    def settled(self, timeout: float) -> bool:
+        return run(self.rink.wait_settled(timeout))
+
+    def leave(self, keep_rank: bool) -> float:
+        self.ends.set()
+        asked_at = now()
+        run(self.rink.leave(keep_rank))
+        return asked_at
+
+
+FACES = {"blocking": Blocking, "asyncio": Asyncio}
+members: dict[str, Blocking] = {}
+sessions: list[Any] = []
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def loop() -> asyncio.AbstractEventLoop:
+    global _loop
+    if _loop is None:
+        _loop = asyncio.new_event_loop()
+        threading.Thread(target=_loop.run_forever, daemon=True).start()
+    return _loop
+
+
+def run(coroutine: Any) -> Any:
+    return asyncio.run_coroutine_threadsafe(coroutine, loop()).result()
+
+
+def session(face: str, shared: bool) -> Any:
+    if shared and sessions:
+        return sessions[0]
+    made = FACES[face].face.Session(given["endpoint"], prefix=given["prefix"], ttl=given["ttl"])
+    sessions.append(made)
+    return made
+
+
+def join(
+    group: str,
+    names: list[str],
+    face: str = "blocking",
+    shared: bool = True,
+    settings: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Make members and let them join, all at once."""
+    fresh = [FACES[face](session(face, shared), group, name, settings or {}) for name in names]
+    at = now()
+    with ThreadPoolExecutor(len(fresh)) as pool:
+        list(pool.map(lambda one: one.join(), fresh))
+    members.update(zip(names, fresh, strict=True))
+    return {"asked_at": at, "joined_at": now()}
+
+
+def hold(name: str, roles: int, prefix: str = "role", how: str = "set") -> None:
+    members[name].hold([f"{prefix}-{index}" for index in range(roles)], how)
+
+
+def knows(name: str, other: str) -> None:
+    """Wait until a member has the other in its view."""
+    until(lambda: any(one.name == other for one in members[name].rink.members))
+
+
+def held(name: str, roles: int) -> dict[str, Any]:
+    """Wait until so many roles were gained and not let go of; hand over the notes so far."""
+    stamps = members[name].stamps
+
+    def holds() -> bool:
+        seen = [what for _, what, _ in list(stamps)]
+        return seen.count("gained") - seen.count("let go") >= roles
+
+    until(holds)
+    return stamped(name)
+
+
+def stamped(name: str) -> dict[str, Any]:
+    """The notes so far, and none of them again."""
+    stamps = members[name].stamps
+    taken = stamps[:]
+    del stamps[: len(taken)]
+    return {"stamps": taken}
+
+
+def settled(
+    names: list[str] | None = None, size: int = 0, timeout: float = 100.0
+) -> dict[str, Any]:
+    """Wait until the group is settled at this size, in the view of each of these members."""
+    ends = now() + timeout
+    for name in names or list(members):
+        one = members[name]
+        while not (one.settled(max(0.0, ends - now())) and one.rink.size >= size):
+            if now() > ends:
+                raise TimeoutError(f"{name}: not settled at {size}: {one.rink.status()}")
+            time.sleep(0.005)
+    return {"at": now()}
+
+
+def leave(names: list[str], keep_rank: bool = False, quiet: float = 0.0) -> dict[str, Any]:
+    """Leave; the answer is given a little later, so as not to run beside what is timed."""
+    with ThreadPoolExecutor(len(names)) as pool:
+        asked = list(pool.map(lambda name: members[name].leave(keep_rank), names))
+    left_at = now()
+    time.sleep(quiet)
+    stamps = [stamp for name in names for stamp in members[name].stamps]
+    for name in names:
+        del members[name]
+    return {"asked_at": min(asked), "left_at": left_at, "stamps": stamps}
+
+
+def info(name: str) -> dict[str, Any]:
+    one = members[name].rink
+    number = one.version.number if one.version else 0
+    return {"rank": one.rank, "size": one.size, "version": number}
+
+
+def calls() -> dict[str, Any]:
+    """How many requests all sessions have sent, by name."""
+    total: dict[str, int] = {}
+    for one in sessions:
+        for name, count in one.etcd.calls.items():
+            total[name] = total.get(name, 0) + count
+    return {"calls": total}
+
+
+def get_role(name: str, rounds: int, size: int) -> dict[str, Any]:
+    """The speed of get_role, on this thread, and what requests were sent meanwhile."""
+    gc.collect()
+    before = calls()["calls"]
+    found = speed.get_role(members[name].rink, rounds, size)
+    after = calls()["calls"]
+    sent = {kind: after[kind] - before.get(kind, 0) for kind in after}
+    return {"rates": found, "sent": {kind: count for kind, count in sent.items() if count}}
+
+
+def end() -> None:
+    """End at once: hundreds of members that leave one by one are not what is measured."""
+    os._exit(0)
+
+
+def until(happens: Any) -> None:
+    ends = now() + 100.0
+    while not happens():
+        if now() > ends:
+            raise TimeoutError("it did not happen within 100 s")
+        time.sleep(0.005)
+
+
+if given.get("trace"):
+    stages.install()
+
+serve(
+    {
+        "join": join,
+        "hold": hold,
+        "knows": knows,
+        "held": held,
+        "stamped": stamped,
+        "settled": settled,
+        "leave": leave,
+        "info": info,
+        "calls": calls,
+        "get_role": get_role,
+        "end": end,
+        "stages": lambda: {"stages": stages.take()},
+    }
+)
+for each in sessions:
+    if isinstance(each, rink.aio.Session):
+        run(each.close())
+    else:
+        each.close()

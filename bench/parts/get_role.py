@@ -1,0 +1,76 @@
+"""get_role on one thread: calls a second, beside a bare dict's, and the requests they make: none."""
+
+from __future__ import annotations
+
+import statistics
+
+from arena import Arena
+from figures import Figure, Outcome, at_least, at_most
+
+TITLE = "get_role on one thread"
+ROUNDS = 7
+SIZE = 400_000
+KINDS = {
+    # (what, target): the issue's figures, per second
+    "other": ("known, another member owns it", 1_000_000),
+    "held": ("held here: handle made and released", 300_000),
+    "mine": ("mine and free: granted and let go of", 300_000),
+    "new": ("new names of 12 bytes (half are mine: granted and let go of)", 200_000),
+}
+LIMIT_IS = "`dict.get` of the same names in the same loop, best round"
+
+
+def run(arena: Arena) -> Outcome:
+    prefix = arena.prefix()
+    settings = {"rebalance_delay": 0, "initial_delay": 0}
+    first, second = arena.member(prefix), arena.member(prefix)
+    first.ask("join", group="g", names=["a"], settings=settings)
+    second.ask("join", group="g", names=["b"], settings=settings)
+    for child in (first, second):
+        child.ask("settled", size=2)
+    arena.progress("get_role", 1, 2)
+    before = arena.metrics()
+    found = first.ask(
+        "get_role", name="a", rounds=arena.pick(ROUNDS, 3), size=arena.pick(SIZE, 100_000)
+    )
+    after = arena.metrics()
+    for child in (first, second):
+        child.close()
+    return Outcome(part="get_role", title=TITLE, figures=_figures(found, before, after))
+
+
+def _figures(found, before, after) -> list[Figure]:
+    rates = found["rates"]
+    limit = max(rates["dict"])
+    figures = []
+    for kind, (what, target) in KINDS.items():
+        best, median = max(rates[kind]), statistics.median(rates[kind])
+        figures.append(
+            Figure(
+                key=f"get_role.{kind}",
+                what=what,
+                value=best,
+                unit="/s",
+                limit=limit,
+                limit_is=LIMIT_IS,
+                target=at_least(target, f"≥ {target:,}/s"),
+                note=f"median {median:,.0f}/s",
+                more={"rounds": rates[kind]},
+            )
+        )
+    # Leases and watches go on meanwhile, whatever is asked; nothing else may be sent.
+    sent = {k: n for k, n in found["sent"].items() if k not in {"keepalive", "progress"}}
+    unary = after.since(before, "grpc_server_started_total")
+    revisions = after.since(before, "etcd_debugging_mvcc_current_revision")
+    figures.append(
+        Figure(
+            key="get_role.requests",
+            what="requests to etcd for all of these calls",
+            value=sum(sent.values()) + unary + revisions,
+            unit="",
+            target=at_most(0, "0"),
+            note="counted by the client and by etcd",
+            more={"client": found["sent"], "etcd_calls": unary, "etcd_revisions": revisions},
+        )
+    )
+    return figures

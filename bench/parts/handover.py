@@ -1,0 +1,177 @@
+"""A planned leave between two processes: how long nobody holds a role.
+
+Two processes leave and join by turns. Between two hand-overs the limit is measured, so that
+whatever else the machine does hits both alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from arena import Arena
+from child import Child
+from figures import Figure, Outcome, Spread, at_most
+
+from parts.handover_stages import breakdown
+
+TITLE = "Planned leave between two processes: the time that nobody holds a role"
+WAITS = {"rebalance_delay": 600, "initial_delay": 600}
+PUTS = 6  # before each hand-over
+LIMIT_IS = (
+    "bare gRPC put in one process → event in another, measured between the hand-overs (p50 beside "
+    "p50, p99 beside p99)"
+)
+CASES = [
+    # (roles, how they are held, face, hand-overs, of a quick run)
+    (1, "one", "blocking", 200, 20),
+    (1, "one", "asyncio", 200, 20),
+    (100, "set", "blocking", 20, 3),
+    (1_000, "set", "blocking", 10, 2),
+    (1_000, "set", "asyncio", 10, 2),
+    (10_000, "set", "blocking", 7, 1),
+    (10_000, "set", "asyncio", 7, 1),
+]
+
+
+def run(arena: Arena) -> Outcome:
+    figures: list[Figure] = []
+    putter, watcher = arena.probe(), arena.probe()
+    watcher.ask("watch", prefix="bench-limit/")
+    total = sum(arena.pick(case[3], case[4]) for case in CASES)
+    done = 0
+    for roles, how, face, times, quick_times in CASES:
+        count = arena.pick(times, quick_times)
+        arena.progress(f"{roles:,} roles, {face}", done, total)
+        turns = PingPong(arena, roles, how, face)
+        limits: list[float] = []
+        gaps: list[list[float]] = []
+        spans: list[float] = []
+        for turn in range(count + 1):
+            limit = put_to_event(putter, watcher)
+            gap, span = turns.hand_over()
+            if turn == 0:
+                continue  # the first one warms both processes up
+            limits += limit
+            gaps.append(gap)
+            spans.append(span)
+            arena.progress(f"{roles:,} roles, {face}", done + turn, total)
+        turns.close()
+        done += count
+        figures += _figures(roles, face, gaps, spans, limits)
+    tables = breakdown(arena, PingPong, arena.pick(100, 10))
+    for child in (putter, watcher):
+        child.close()
+    return Outcome(part="handover", title=TITLE, figures=figures, tables=tables)
+
+
+def put_to_event(putter: Child, watcher: Child) -> list[float]:
+    """Seconds from just before a put to its event in the other process."""
+    sent = putter.ask("put", key="bench-limit/x", count=PUTS, pause=0.002)["sent"]
+    events: list[Any] = []
+    while len(events) < PUTS:
+        events += watcher.ask("take")["events"]
+    return [event[0] - at for at, event in zip(sent, events, strict=True)]
+
+
+class PingPong:
+    """Two processes, one of which holds every role; each turn hands them all to the other."""
+
+    def __init__(self, arena: Arena, roles: int, how: str, face: str, *, trace: bool = False):
+        self._roles, self._how, self._face = roles, how, face
+        prefix = arena.prefix()
+        self.holder = arena.member(prefix, trace=trace)
+        self.heir = arena.member(prefix, trace=trace)
+        self._turn = 0
+        self.last = (0.0, 0.0)  # of the last turn: when all was let go of, and all gained
+        self._join(self.holder)
+        self.holder.ask("held", name=self._name, roles=roles)
+
+    @property
+    def _name(self) -> str:
+        return f"m{self._turn}"
+
+    def _join(self, child: Child) -> None:
+        names = [self._name]
+        child.ask("join", group="g", names=names, face=self._face, settings=WAITS)
+        child.ask("hold", name=self._name, roles=self._roles, how=self._how)
+
+    def _wait_seen(self, leaver: str) -> None:
+        """The leaver must know of the heir, or it leaves as the last one does."""
+        self.holder.ask("knows", name=leaver, other=self._name)
+
+    def hand_over(self) -> tuple[list[float], float]:
+        """Hand everything over; the gap of each role, and from the first loss to the last gain."""
+        leaver = self._name
+        self._turn += 1
+        self._join(self.heir)
+        self._wait_seen(leaver)
+        # Both are quiet when it begins, and the answer comes when it is over.
+        quiet = 0.03 if self._roles < 1000 else 0.5
+        left = self.holder.ask("leave", names=[leaver], quiet=quiet)
+        gained = self.heir.ask("held", name=self._name, roles=self._roles)["stamps"]
+        self.holder, self.heir = self.heir, self.holder
+        self.last = max(at for at, _, _ in left["stamps"]), max(at for at, _, _ in gained)
+        return gaps_of(left["stamps"], gained, self._roles)
+
+    def close(self) -> None:
+        for child in (self.holder, self.heir):
+            child.close()
+
+
+def gaps_of(leaver: list[Any], heir: list[Any], roles: int) -> tuple[list[float], float]:
+    """For each role, from `let go` to `gained`; and from the first of those to the last of these."""
+    free = {role: at for at, what, role in leaver if what == "let go"}
+    gained = {role: at for at, what, role in heir if what == "gained"}
+    if len(free) != roles or len(gained) != roles:
+        raise RuntimeError(f"{len(free)} let go of and {len(gained)} gained, of {roles} roles")
+    gaps = [gained[role] - at for role, at in free.items()]
+    if min(gaps) < 0:
+        raise RuntimeError("two members held a role at once: a bug of the library")
+    return gaps, max(gained.values()) - min(free.values())
+
+
+def _figures(roles, face, gaps, spans, limits) -> list[Figure]:
+    limit = Spread.of([1000 * one for one in limits])
+    spread = Spread.of([1000 * gap for turn in gaps for gap in turn])
+    more = {
+        "gaps_ms": [round(1000 * one, 3) for turn in gaps for one in turn] if roles == 1 else []
+    }
+    name = f"{roles:,} role{'s' if roles > 1 else ''}, {face}"
+    key = f"handover.{roles}.{face}"
+    one = roles == 1
+    figures = [
+        Figure(
+            key=f"{key}.p50",
+            what=f"{name}: p50",
+            value=spread.p50,
+            unit="ms",
+            limit=limit.p50,
+            limit_is=LIMIT_IS,
+            target=at_most(3 * limit.p50, "≤ 3 x limit") if one else None,
+            note=f"{len(gaps)} hand-overs",
+            more=more,
+        ),
+        Figure(
+            key=f"{key}.p99",
+            what=f"{name}: p99",
+            value=spread.p99,
+            unit="ms",
+            limit=limit.p50 if one else limit.p99,
+            limit_is=LIMIT_IS,
+            target=at_most(15 * limit.p50, "≤ 15 x limit") if one else None,
+            note=f"most {spread.most:.1f} ms, limit's p99 {limit.p99:.2f} ms" if one else "",
+        ),
+    ]
+    if not one:
+        figures.append(
+            Figure(
+                key=f"{key}.all",
+                what=f"{name}: all of them, first loss → last gain",
+                value=Spread.of([1000 * span for span in spans]).p50,
+                unit="ms",
+                target=at_most(300, "≤ 300 ms") if roles == 10_000 else None,
+                note=f"most {1000 * max(spans):.0f} ms",
+                more={"spans_ms": [round(1000 * span, 2) for span in spans]},
+            )
+        )
+    return figures

@@ -1,0 +1,108 @@
+"""The limits: what etcd and gRPC do without Rink, in a process of its own.
+
+Only the trimmed messages of the library are used, over a channel with gRPC's defaults: no client,
+no retries, no guard. One process puts, another watches, as the hand-over too has two.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+from child import now, serve
+
+from rink.etcd import connections
+from rink.etcd import methods as m
+from rink.etcd.proto import rinketcd_pb2 as pb
+
+given = json.loads(sys.argv[1])
+_OPTIONS = getattr(connections, "_OPTIONS", ()) if given.get("options") else ()
+channel = grpc.insecure_channel(given["endpoint"].removeprefix("http://"), options=_OPTIONS)
+
+
+def unary(method: Any) -> Any:
+    return channel.unary_unary(
+        method.path, request_serializer=method.encode, response_deserializer=method.decode
+    )
+
+
+def stream(method: Any, requests: Iterator[Any]) -> Any:
+    return channel.stream_stream(
+        method.path, request_serializer=method.encode, response_deserializer=method.decode
+    )(requests)
+
+
+PUT = channel.unary_unary(
+    "/etcdserverpb.KV/Put",
+    request_serializer=pb.PutRequest.SerializeToString,
+    response_deserializer=pb.PutResponse.FromString,
+)
+events: list[tuple[float, str, str, int, int]] = []  # when, key, kind, bytes, revision
+
+
+def watch(prefix: str) -> None:
+    """Note each event under a prefix from now on; returns when etcd has begun to watch."""
+    begun = threading.Event()
+    requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    key = prefix.encode()
+    end = key[:-1] + bytes([key[-1] + 1])
+    create = pb.WatchCreateRequest(key=key, range_end=end)
+    requests.put(pb.WatchRequest(create_request=create))
+
+    def read() -> None:
+        for answer in stream(m.WATCH, iter(requests.get, None)):
+            at = now()
+            if answer.created:
+                begun.set()
+            for event in answer.events:
+                kind = "delete" if event.type == pb.Event.DELETE else "put"
+                kv = event.kv
+                size = len(kv.key) + len(kv.value)
+                events.append((at, kv.key.decode(), kind, size, kv.mod_revision))
+
+    threading.Thread(target=read, daemon=True).start()
+    begun.wait(10)
+
+
+def take() -> dict[str, Any]:
+    taken = events[:]
+    del events[: len(taken)]
+    return {"events": taken}
+
+
+def put(key: str, count: int, pause: float = 0.0) -> dict[str, Any]:
+    """Put one after the other; when each was sent, and answered."""
+    sent, answered = [], []
+    for index in range(count):
+        request = pb.PutRequest(key=key.encode(), value=b"%d" % index)
+        sent.append(now())
+        PUT(request)
+        answered.append(now())
+        time.sleep(pause)
+    return {"sent": sent, "answered": answered}
+
+
+def idle(ttl: int) -> dict[str, Any]:
+    """What the least of members would do: a lease renewed every sixth of its TTL, and one watch."""
+    lease = unary(m.GRANT)(pb.LeaseGrantRequest(TTL=ttl)).ID
+    requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    answers = stream(m.KEEPALIVE, iter(requests.get, None))
+
+    def renew() -> None:
+        while True:
+            requests.put(pb.LeaseKeepAliveRequest(ID=lease))
+            next(answers)
+            time.sleep(ttl / 6)
+
+    threading.Thread(target=renew, daemon=True).start()
+    watch(f"probe-{lease}")
+    return {}
+
+
+serve({"watch": watch, "take": take, "put": put, "idle": idle})

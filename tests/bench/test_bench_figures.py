@@ -1,0 +1,139 @@
+"""The bench's own arithmetic: a wrong percentile or a wrong verdict would show nowhere else."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+
+import figures
+from figures import Figure, Outcome, PeerFigure, Spread, Table, at_least, at_most, percentile
+from parts.handover import gaps_of
+from parts.handover_stages import critical_path
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"), [(0, 1), (0.01, 1), (0.5, 50), (0.501, 51), (0.99, 99), (1, 100)]
+)
+def test_a_percentile_is_one_of_the_values(share, expected):
+    assert percentile(range(100, 0, -1), share) == expected
+
+
+def test_a_percentile_of_few_values_is_the_largest():
+    assert percentile([3.0, 1.0, 2.0], 0.99) == 3.0
+    assert percentile([7.0], 0.5) == 7.0
+
+
+def test_a_percentile_of_nothing_or_beyond_is_refused():
+    with pytest.raises(ValueError, match="no values"):
+        percentile([], 0.5)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        percentile([1.0], 50)
+
+
+def test_a_spread():
+    assert Spread.of([4, 1, 3, 2]) == Spread(count=4, least=1, p50=2, p99=4, most=4)
+
+
+def test_targets():
+    assert at_least(300).is_met(300)
+    assert not at_least(300).is_met(299)
+    assert at_most(0.2).is_met(0.2)
+    assert not at_most(0.2).is_met(0.21)
+    assert at_least(1_000_000).says == "≥ 1,000,000"
+
+
+def test_a_figure_knows_its_ratio_and_verdict():
+    figure = Figure(
+        key="a", what="A", value=6, unit="ms", limit=2, target=at_most(6, "≤ 3 x limit")
+    )
+    assert (figure.by_limit, figure.is_met) == (3, True)
+    assert Figure(key="a", what="A", value=6, unit="ms").is_met is None
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "expected"),
+    [
+        (1_234_567.8, "/s", "1,234,568/s"),
+        (12.34, "ms", "12.3 ms"),
+        (2.463, "ms", "2.46 ms"),
+        (0.0421, "% of a core", "0.042% of a core"),
+        (5, "", "5"),
+        (5.0, "", "5"),
+        (0, "", "0"),
+    ],
+)
+def test_values_for_people(value, unit, expected):
+    assert figures.shown(value, unit) == expected
+
+
+@pytest.fixture
+def outcome():
+    return Outcome(
+        part="p",
+        title="P",
+        figures=[
+            Figure(key="a", what="A", value=4, unit="ms", limit=2, limit_is="the least"),
+            Figure(key="b", what="B", value=9, unit="", target=at_most(8), note="n"),
+        ],
+        peers=[PeerFigure(peer="other", key="a", value=100, unit="ms", note="slow")],
+        tables=[Table(title="T", heads=["x", "y"], rows=[["1|2", "3"]])],
+    )
+
+
+def test_a_peer_stands_beside_the_figure_of_its_key(outcome):
+    heads, rows = figures.rows(outcome, outcome.peers)
+    assert heads == ["figure", "measured", "limit", "x limit", "target", "met", "other"]
+    assert rows == [
+        ["A", "4 ms", "2 ms", "2.00", "", "", "100 ms (slow)"],
+        ["B (n)", "9", "", "", "≤ 8", "NO", ""],
+    ]
+
+
+def test_a_peer_of_other_figures_has_no_column(outcome):
+    stranger = PeerFigure(peer="stranger", key="z", value=1, unit="")
+    assert "stranger" not in figures.rows(outcome, [stranger])[0]
+
+
+def test_a_page(outcome):
+    page = figures.markdown({"cores": "2"}, [outcome])
+    assert "- cores: 2\n" in page
+    assert "| A | 4 ms | 2 ms | 2.00 |  |  | 100 ms (slow) |" in page
+    assert "Limit: the least." in page
+    assert "| 1\\|2 | 3 |" in page
+
+
+def test_json_says_the_verdicts(outcome):
+    (part,) = figures.as_json({}, [outcome])["parts"]
+    assert [(one["by_limit"], one["is_met"]) for one in part["figures"]] == [
+        (2, None),
+        (None, False),
+    ]
+
+
+def test_gaps_are_counted_by_role():
+    leaver = [(1.0, "gained", "x"), (5.0, "let go", "x"), (5.5, "let go", "y")]
+    heir = [(6.0, "gained", "y"), (7.0, "gained", "x")]
+    assert gaps_of(leaver, heir, 2) == ([2.0, 0.5], 2.0)
+
+
+def test_a_role_held_twice_or_missing_is_no_figure():
+    with pytest.raises(RuntimeError, match="held a role at once"):
+        gaps_of([(5.0, "let go", "x")], [(4.0, "gained", "x")], 1)
+    with pytest.raises(RuntimeError, match="1 let go of and 0 gained"):
+        gaps_of([(5.0, "let go", "x")], [], 1)
+
+
+def test_the_critical_path_is_read_backwards_from_the_grant():
+    notes = [
+        (1.0, "leaver", "step", "Nudged"),
+        (2.0, "leaver", "asked", "WriteRecord"),
+        (3.0, "leaver", "sent", "txn"),
+        (3.5, "new owner", "delivered", ""),
+        (4.0, "new owner", "delivered", ""),
+        (5.0, "new owner", "step", "Changed"),
+        (6.0, "new owner", "carried out", "Grant"),
+        (9.0, "new owner", "delivered", ""),
+    ]
+    assert critical_path(notes, 0.5, 7.0) == [0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
