@@ -1,0 +1,27 @@
+"""Forked members for the tests that name this module in `pytest_plugins`."""
+
+import pytest
+from faults_members_group import Group
+from faults_members_support import Members
+
+
+@pytest.fixture(scope="session")
+def members():
+    """The zygote that forks them."""
+    members = Members()
+    yield members
+    members.close()
+
+
+@pytest.fixture
+def group_of(members, etcd_url, tmp_path_factory):
+    """Makes groups that follow these roles; all their members are gone in the end."""
+    groups = []
+
+    def group_of(roles, ttl=3, endpoints=etcd_url):
+        groups.append(Group(members, endpoints, tmp_path_factory.mktemp("group"), roles, ttl))
+        return groups[-1]
+
+    yield group_of
+    for group in groups:
+        group.close()

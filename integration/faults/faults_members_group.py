@@ -1,0 +1,120 @@
+"""One group of forked members: what they hold, what they write, and what must become of it."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+from faults_members_support import LONG_S, QUICK, Member, Members
+from ledger import Ledger
+
+from rink.core.schemes import rank_of
+from rink.engine.clock import SYSTEM
+from rink.testing.history import History
+
+
+class Group:
+    """One group under a prefix of its own, with its history and its fenced resource.
+
+    Attributes:
+        alive: the members that should hold all roles together, oldest first.
+    """
+
+    def __init__(
+        self, members: Members, endpoints: Any, folder: Path, roles: list[str], ttl: int
+    ) -> None:
+        self._members = members
+        self._endpoints = endpoints
+        self._started: list[Member] = []
+        self.prefix = f"test-{uuid.uuid4().hex}/"
+        self.roles = roles
+        self.ttl = ttl
+        self.history = History()
+        self.ledger = Ledger(self.history, folder)
+        self.alive: list[Member] = []
+
+    def start(
+        self,
+        name: str,
+        *,
+        by: Members | None = None,
+        arm: Any = None,
+        roles: list[str] | None = None,
+        **settings: Any,
+    ) -> Member:
+        """Start a member; it is called `name#n` in the history, since names may come again.
+
+        Args:
+            name: the member's.
+            by: another zygote than the group's.
+            arm: the killing point, for one that can die at one.
+            roles: what it follows; all of the group where None.
+            settings: of the member.
+        """
+        member = (by or self._members).start(
+            self.history,
+            name,
+            f"{name}#{len(self._started)}",
+            endpoints=self._endpoints,
+            prefix=self.prefix,
+            roles=self.roles if roles is None else roles,
+            session={"ttl": self.ttl},
+            member={**QUICK, **settings},
+            ledger=self.ledger.path,
+            arm=arm,
+        )
+        self._started.append(member)
+        self.alive.append(member)
+        return member
+
+    def joined(self, name: str, **given: Any) -> Member:
+        """Start a member, and wait until it has joined."""
+        member = self.start(name, **given)
+        member.wait("joined")
+        return member
+
+    def settle(self) -> None:
+        """Wait until each of the living holds what the newest version gives it."""
+        for member in self.alive:
+            assert self.is_over(member), f"{member.who} is dead: {member.died}"
+
+    def is_over(self, member: Member) -> bool:
+        """Wait until the living are ranked, and this one has its roles; false where it is dead."""
+        end = SYSTEM.now() + LONG_S
+        while True:
+            status = member.ask_if_alive("status", True)
+            if status is None:
+                return False
+            ranks = status["ranks"]
+            who = {one.name: one.who for one in self.alive}
+            if status["settled"] and sorted(ranks) == sorted(who):
+                break
+            assert SYSTEM.now() < end, f"{member.who} sees {status} and not {who}"
+        its = {r for r in self.roles if ranks[rank_of(r, len(ranks))] == member.name}
+        self.history.wait(
+            lambda history: (
+                member.ended.is_set()
+                or {r for r, holder in history.holders.items() if holder == member.who} == its
+            )
+        )
+        return not member.ended.is_set()
+
+    def wait_for_holders(self, *members: Member, timeout: float = LONG_S) -> float:
+        """Wait until each role is held by one of these, or of the living; by when that was so."""
+        living = {member.who for member in members or self.alive}
+        roles = set(self.roles)
+        self.history.wait(
+            lambda history: (
+                history.holders.keys() == roles and living.issuperset(history.holders.values())
+            ),
+            timeout,
+        )
+        return SYSTEM.now()
+
+    def close(self) -> None:
+        """Kill whoever is left."""
+        for member in self._started:
+            if not member.ended.is_set():
+                member.kill()
+        self.ledger.close()

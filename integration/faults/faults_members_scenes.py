@@ -1,0 +1,150 @@
+"""Small groups in which one member is doomed: joins, proclamations and hand-overs to die in.
+
+A scene brings a group up to the moment before something happens, arms the doomed member, has the
+thing happen, and ends when it is over or the doomed one is dead. Afterwards a replacement starts,
+and the group must be whole again.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+from faults_members_group import Group
+from faults_members_support import Member, Members
+
+TTL_S = 3
+ROLES_PER_GROUP = 6
+
+Doom = tuple[str, int, float]
+"""The killing point: which place, which crossing of it, and how long a request has under way."""
+
+HARMLESS: Doom = ("", 0, 0.0)
+
+
+class Doomed(Group):
+    """A group with a member that dies at a killing point; `seed` decides what comes afterwards."""
+
+    def __init__(
+        self, members: Members, endpoints: Any, folder: Path, scene: str, seed: str, doom: Doom
+    ) -> None:
+        roles = [f"{scene}/{number}" for number in range(ROLES_PER_GROUP)]
+        super().__init__(members, endpoints, folder, roles, TTL_S)
+        self._rng = random.Random(seed)
+        self.doom = doom
+
+    def has(self, *names: str, doomed: str = "") -> list[Member]:
+        """These members have joined, oldest first, and share the roles; one can be armed later."""
+        found = []
+        for name in names:
+            found.append(self.start(name, arm=HARMLESS if name == doomed else None))
+            found[-1].wait("joined")
+        self.settle()
+        return found
+
+    def arm(self, doomed: Member) -> None:
+        """From now on it may die at any moment."""
+        doomed.ask_if_alive("arm", *self.doom)
+
+    def recover(self, doomed: Member) -> float:
+        """Start a replacement, and wait until nothing moves; by when all was held again."""
+        self.alive.remove(doomed)
+        again = self._rng.random() < 0.5
+        self.start(doomed.name if again else "replacement")
+        held_at = self.wait_for_holders()
+        self.settle()
+        self.wait_for_holders()  # a last version may have been under way
+        return held_at
+
+
+# ── joins ────────────────────────────────────────────────────────────────────────────────────
+
+
+def joins_first(group: Doomed) -> Member:
+    """It is the first of a group, and has it for itself."""
+    doomed = group.start("doomed", arm=group.doom)
+    group.is_over(doomed)
+    return doomed
+
+
+def joins(group: Doomed) -> Member:
+    """It joins two others and is given a rank: roles come to it from both."""
+    group.has("first", "second")
+    doomed = group.start("doomed", arm=group.doom)
+    group.is_over(doomed)
+    return doomed
+
+
+# ── proclamations ────────────────────────────────────────────────────────────────────────────
+
+
+def proclaims_growth(group: Doomed) -> Member:
+    """It leads while a third one joins."""
+    doomed, _ = group.has("doomed", "second", doomed="doomed")
+    group.arm(doomed)
+    group.start("third").wait("joined")
+    group.is_over(doomed)
+    return doomed
+
+
+def proclaims_a_leave(group: Doomed) -> Member:
+    """It leads while a third one leaves."""
+    doomed, _, third = group.has("doomed", "second", "third", doomed="doomed")
+    group.arm(doomed)
+    group.alive.remove(third)
+    third.leave()
+    group.is_over(doomed)
+    return doomed
+
+
+# ── hand-overs ───────────────────────────────────────────────────────────────────────────────
+
+
+def leaves(group: Doomed) -> Member:
+    """It leaves by plan; another leads."""
+    _, doomed = group.has("first", "doomed", doomed="doomed")
+    group.arm(doomed)
+    doomed.say("leave")
+    doomed.wait("left", "ended")
+    return doomed
+
+
+def leaves_as_leader(group: Doomed) -> Member:
+    """It leaves by plan, and proclaims its own leave."""
+    doomed, _ = group.has("doomed", "second", doomed="doomed")
+    group.arm(doomed)
+    doomed.say("leave")
+    doomed.wait("left", "ended")
+    return doomed
+
+
+def gives(group: Doomed) -> Member:
+    """It lets go of roles for a newcomer; another leads."""
+    _, doomed = group.has("first", "doomed", doomed="doomed")
+    group.arm(doomed)
+    group.start("third").wait("joined")
+    group.is_over(doomed)
+    return doomed
+
+
+def takes(group: Doomed) -> Member:
+    """It stands by, and is given all that a leaver had."""
+    _, leaver = group.has("first", "leaver")
+    doomed = group.start("doomed", arm=HARMLESS, rebalance_delay=60.0)
+    doomed.wait("joined")
+    while "doomed" not in leaver.ask("status")["members"]:
+        pass  # else it leaves as if there were nobody to wait for it
+    group.arm(doomed)
+    group.alive.remove(leaver)
+    leaver.leave()
+    group.is_over(doomed)
+    return doomed
+
+
+PHASES = {
+    "join": (joins_first, joins),
+    "proclaim": (proclaims_growth, proclaims_a_leave),
+    "hand-over": (leaves, leaves_as_leader, gives, takes),
+}
+SCENES = {scene.__name__: scene for scenes in PHASES.values() for scene in scenes}

@@ -1,0 +1,184 @@
+"""The tests' side of members that a zygote forks: started, told, listened to, killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from rink.engine.clock import SYSTEM
+from rink.testing.history import Event, History, What
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+LONG_S = 30.0
+QUICK = {"rebalance_delay": 0.0, "initial_delay": 0.0}
+
+
+class Members:
+    """One zygote, and one thread that reads what all its members say."""
+
+    def __init__(self, env: dict[str, str] | None = None) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._requests = ours
+        with theirs:
+            self._zygote = subprocess.Popen(
+                [sys.executable, str(HERE / "faults_members_zygote.py"), str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # its members are in its process group
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
+            )
+        self._selector = selectors.DefaultSelector()
+        self._lock = threading.Lock()
+        self._wake, self._wakes = socket.socketpair()
+        self._selector.register(self._wakes, selectors.EVENT_READ)
+        self._open: set[Member] = set()
+        self._new: queue.SimpleQueue[Member | None] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def start(self, history: History, name: str, who: str, **given: Any) -> Member:
+        """Fork a member; `who` is what this very process is called in the history."""
+        ours, theirs = socket.socketpair()
+        member = Member(history, name, who, ours)
+        spec = json.dumps({"name": name, "who": who, **given}).encode()
+        with theirs, self._lock:
+            socket.send_fds(self._requests, [spec], [theirs.fileno()])
+        self._new.put(member)
+        self._wake.send(b"x")
+        return member
+
+    def _read(self) -> None:
+        while True:
+            for key, _ in self._selector.select():
+                if key.data is None:
+                    key.fileobj.recv(4096)
+                    while not self._new.empty():
+                        member = self._new.get()
+                        if member is None:
+                            return
+                        self._open.add(member)
+                        self._selector.register(member.wire, selectors.EVENT_READ, member)
+                elif not key.data.read():
+                    self._selector.unregister(key.fileobj)
+                    self._open.discard(key.data)
+                    key.data.wire.close()
+
+    def close(self) -> None:
+        """Kill every member and the zygote."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._zygote.pid, signal.SIGKILL)
+        self._zygote.wait()
+        self._new.put(None)
+        self._wake.send(b"x")
+        self._reader.join(LONG_S)
+        self._selector.close()
+        ours = [self._requests, self._wake, self._wakes]
+        for one in [*ours, *(member.wire for member in self._open)]:
+            one.close()
+
+
+class Member:
+    """One member's process; everything it says goes to its history as well."""
+
+    def __init__(self, history: History, name: str, who: str, wire: socket.socket) -> None:
+        self.history = history
+        self.name = name
+        self.who = who
+        self.wire = wire
+        self.pid = 0
+        self.died: dict[str, Any] | None = None  # what it said when it died at a killing point
+        self.left: dict[str, Any] | None = None  # what it said when it had left
+        self.logged: list[str] = []
+        self.ended = threading.Event()
+        self._frozen_at: float | None = None
+        self._rest = b""
+        self._said: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+
+    def read(self) -> bool:
+        """Take what it said; false where it is gone. Called by the one thread that reads."""
+        try:
+            data = self.wire.recv(1 << 16)
+        except ConnectionResetError:  # it died with commands unread
+            data = b""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._take({"who": self.who, **json.loads(line)})
+        if not data:
+            at = self.died["at"] if self.died else SYSTEM.now()
+            self.history.add(Event(What.ENDED, self.who, at))
+            self._said.put(None)
+            self.ended.set()
+        return bool(data)
+
+    def _take(self, event: dict[str, Any]) -> None:
+        match event["what"]:
+            case "gained" | "let go" as what:
+                role, token = event["role"], event["token"]
+                self.history.add(Event(what, self.who, event["at"], role, token))
+            case "began":
+                self.pid = event["pid"]
+            case "dying":
+                self.died = event
+            case "left":
+                self.left = event
+            case "log":
+                self.logged.append(event["text"])
+        self._said.put(event)
+
+    def say(self, command: str, *arguments: Any) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError, OSError):  # it is dead
+            self.wire.sendall(json.dumps([command, *arguments]).encode() + b"\n")
+
+    def wait(self, *what: str, timeout: float = LONG_S) -> dict[str, Any]:
+        """The next thing of these kinds that it says; `ended` is one too."""
+        end = SYSTEM.now() + timeout
+        while True:
+            try:
+                event = self._said.get(timeout=max(0.001, end - SYSTEM.now()))
+            except queue.Empty:
+                raise AssertionError(f"{self.who} has not said {what} in {timeout} s") from None
+            if event is None:
+                self._said.put(None)
+                assert "ended" in what, f"{self.who} ended, and did not say {what}"
+                return {"what": "ended"}
+            if event["what"] in what:
+                return event
+
+    def ask(self, command: str, *arguments: Any) -> dict[str, Any]:
+        self.say(command, *arguments)
+        return self.wait(command)
+
+    def ask_if_alive(self, command: str, *arguments: Any) -> dict[str, Any] | None:
+        """Ask one that may be dead; None where it is."""
+        self.say(command, *arguments)
+        answer = self.wait(command, "ended")
+        return answer if answer["what"] == command else None
+
+    def leave(self) -> None:
+        self.say("leave")
+        self.wait("left")
+        assert self.ended.wait(LONG_S)
+
+    def signal(self, number: int) -> float:
+        """Send a signal; the time just after it."""
+        if not self.pid:
+            self.wait("began")
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+        return SYSTEM.now()
+
+    def kill(self) -> float:
+        at = self.signal(signal.SIGKILL)
+        assert self.ended.wait(LONG_S)
+        return at

@@ -1,0 +1,202 @@
+"""A member in a process that a zygote has forked: the body of the child.
+
+It talks JSON lines over one socket. What it is started with is `given`: where etcd is, who it is,
+which roles it wants, and the killing point that it dies at. Commands are lists, [name, *arguments]:
+each is a method of `Worker`, and its answer is a line of the same name.
+A role counts as held from the line `gained` to the line `let go`, said before it is released.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import resource
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import faults_killing
+
+import rink
+from rink.engine.clock import SYSTEM
+
+
+class Wire:
+    """Lines of JSON to the test; safe from any thread."""
+
+    def __init__(self, wire: socket.socket) -> None:
+        self._socket = wire
+        self._lock = threading.Lock()
+
+    def say(self, what: str, **more: Any) -> None:
+        with self._lock:  # the time is read inside: what one process said is in order
+            line = json.dumps({"at": SYSTEM.now(), "what": what, **more})
+            self._socket.sendall(line.encode() + b"\n")
+
+    def lines(self):
+        with self._socket.makefile("r") as lines:
+            for line in lines:
+                yield json.loads(line)
+
+
+class _Log(logging.Handler):
+    def __init__(self, wire: Wire) -> None:
+        super().__init__()
+        self._wire = wire
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._wire.say("log", level=record.levelname, text=record.getMessage())
+
+
+class Ledger:
+    """The worker's end of the fenced resource that the test serves."""
+
+    def __init__(self, path: str, who: str, member: rink.Rink) -> None:
+        self._who = who
+        self._member = member
+        self._lock = threading.Lock()
+        with socket.socket(socket.AF_UNIX) as end:
+            end.connect(path)
+            self._lines = end.makefile("rw")
+
+    def write(self, role: str, token: int, midway: Callable[[], None] = lambda: None) -> bool:
+        """Whether the write was accepted."""
+        left = self._member.session_remaining
+        until = SYSTEM.now() + left if left < math.inf else None
+        line = {"who": self._who, "role": role, "token": token, "until": until}
+        with self._lock:
+            print(json.dumps(line), file=self._lines, flush=True)
+            midway()
+            return bool(json.loads(self._lines.readline()))
+
+
+class Worker:
+    """One member and its user code."""
+
+    def __init__(self, given: dict[str, Any], wire: Wire) -> None:
+        self.given = given
+        self.say = wire.say
+        self.who = given["who"]
+        self.killer = faults_killing.Killer(wire.say)
+        self.handles: dict[str, rink.Role] = {}
+        self.ledger: Ledger | None = None
+
+    def run(self, commands) -> None:
+        given = self.given
+        if given.get("arm") is not None:
+            faults_killing.install(self.killer)
+            self.killer.arm(*given["arm"])
+        self.session = rink.Session(given["endpoints"], prefix=given["prefix"], **given["session"])
+        self.member = rink.Rink(self.session, "g", name=given["name"], **given["member"])
+        try:
+            self.member.join()
+        except rink.RinkError as error:
+            self.say("failed", error=type(error).__name__, text=str(error))
+            return
+        self.say("joined", name=self.member.name)
+        if given.get("ledger"):
+            self.ledger = Ledger(given["ledger"], self.who, self.member)
+        with self.member.roles(given["roles"]) as self.roles:
+            following = threading.Thread(target=self._follow, name="user")
+            following.start()
+            for name, *arguments in commands:
+                answer = getattr(self, name)(*arguments)
+                if answer is not None:
+                    self.say(name, **answer)
+                if name == "leave":
+                    break
+            self.member.leave()
+            following.join()
+        self.session.close()
+        self.say("left", counts=self.killer.counts)
+
+    def _follow(self) -> None:
+        """User code: it writes to a fenced resource while it holds a role."""
+        cross = self.killer.cross
+        for change in self.roles:
+            role = change.role
+            if change.gained:
+                cross("gained")
+                self.say("gained", role=role.name, token=role.token)
+                if self.ledger is not None:
+                    cross("writing")
+                    self.ledger.write(role.name, role.token, lambda: cross("midway"))
+                    cross("written")
+            else:
+                cross("lost")
+                self.say("let go", role=role.name, token=role.token)
+                cross("let go")
+
+    # ── commands ─────────────────────────────────────────────────────────────────────────────
+
+    def arm(self, place: str, nth: int, pause: float) -> dict[str, Any]:
+        self.killer.arm(place, nth, pause)
+        return {}
+
+    def counts(self) -> dict[str, Any]:
+        return {"counts": self.killer.counts}
+
+    def status(self, wait: bool = False) -> dict[str, Any]:
+        """What it sees; first waits a moment for the group to be settled where that is asked."""
+        if wait:
+            self.member.wait_settled(1.0)
+        status = self.member.status()
+        return {
+            "settled": status.settled,
+            "rank": status.rank,
+            "ranks": status.ranks,
+            "version": status.version,
+            "members": [one.name for one in status.members],
+            "leads": self.member.is_leader,
+            "held": sorted(status.held),
+            "waiting_for": dict(status.waiting_for),
+            "draining": status.draining,
+            "last_error": status.last_error,
+            "live": self.session.is_live,
+            "remaining": status.session_remaining,
+            "calls": dict(self.session.etcd.calls),
+        }
+
+    def take(self, names: list[str]) -> dict[str, Any]:
+        """Hold on to roles, beside what the user code above does."""
+        found = {name: self.member.get_role(name) for name in names}
+        self.handles |= {name: role for name, role in found.items() if role is not None}
+        return {"taken": {name: role.token for name, role in self.handles.items()}}
+
+    def held(self) -> dict[str, Any]:
+        """What `is_held` says of them at this very moment, and whether their loss has been told."""
+        return {"held": [name for name, role in self.handles.items() if role.is_held]}
+
+    def lost(self, timeout: float) -> dict[str, Any]:
+        return {"lost": [n for n, role in self.handles.items() if role.lost.wait(timeout)]}
+
+    def write(self) -> dict[str, Any]:
+        """Write with every handle, as user code does that has not looked at `is_held`."""
+        assert self.ledger is not None
+        wrote = {n: self.ledger.write(n, r.token) for n, r in self.handles.items()}
+        return {"accepted": [n for n, ok in wrote.items() if ok]}
+
+    def release(self) -> dict[str, Any]:
+        for role in self.handles.values():
+            role.release()
+        self.handles = {}
+        return {}
+
+    def usage(self) -> dict[str, Any]:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        return {"max_rss_kb": used.ru_maxrss, "cpu_s": used.ru_utime + used.ru_stime}
+
+    def leave(self, keep_rank: bool = False) -> None:
+        self.member.leave(keep_rank=keep_rank)
+
+
+def run(given: dict[str, Any], connection: socket.socket) -> None:
+    """Be the member until it has left; then the process ends."""
+    wire = Wire(connection)
+    logging.getLogger("rink").addHandler(_Log(wire))
+    logging.getLogger("rink").propagate = False
+    wire.say("began", pid=os.getpid())
+    Worker(given, wire).run(wire.lines())
