@@ -40,6 +40,7 @@ class Group:
         *,
         by: Members | None = None,
         arm: Any = None,
+        shift: int = 0,
         roles: list[str] | None = None,
         **settings: Any,
     ) -> Member:
@@ -49,6 +50,7 @@ class Group:
             name: the member's.
             by: another zygote than the group's.
             arm: the killing point, for one that can die at one.
+            shift: by how many seconds its wall clock is wrong.
             roles: what it follows; all of the group where None.
             settings: of the member.
         """
@@ -63,6 +65,7 @@ class Group:
             member={**QUICK, **settings},
             ledger=self.ledger.path,
             arm=arm,
+            shift=shift,
         )
         self._started.append(member)
         self.alive.append(member)
@@ -73,6 +76,16 @@ class Group:
         member = self.start(name, **given)
         member.wait("joined")
         return member
+
+    def leave(self, member: Member) -> None:
+        """Have one leave by plan."""
+        self.alive.remove(member)
+        member.leave()
+
+    def kill(self, member: Member) -> float:
+        """Kill one; when."""
+        self.alive.remove(member)
+        return member.kill()
 
     def settle(self) -> None:
         """Wait until each of the living holds what the newest version gives it."""

@@ -92,8 +92,7 @@ def proclaims_a_leave(group: Doomed) -> Member:
     """It leads while a third one leaves."""
     doomed, _, third = group.has("doomed", "second", "third", doomed="doomed")
     group.arm(doomed)
-    group.alive.remove(third)
-    third.leave()
+    group.leave(third)
     group.is_over(doomed)
     return doomed
 
@@ -133,11 +132,9 @@ def takes(group: Doomed) -> Member:
     _, leaver = group.has("first", "leaver")
     doomed = group.start("doomed", arm=HARMLESS, rebalance_delay=60.0)
     doomed.wait("joined")
-    while "doomed" not in leaver.ask("status")["members"]:
-        pass  # else it leaves as if there were nobody to wait for it
+    leaver.until_it_sees(doomed)
     group.arm(doomed)
-    group.alive.remove(leaver)
-    leaver.leave()
+    group.leave(leaver)
     group.is_over(doomed)
     return doomed
 

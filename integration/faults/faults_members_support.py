@@ -12,6 +12,8 @@ import socket
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,14 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 LONG_S = 30.0
 QUICK = {"rebalance_delay": 0.0, "initial_delay": 0.0}
+
+
+def until(happens: Callable[[], bool], timeout: float = LONG_S) -> None:
+    """Look now and then whether something has come about that nobody tells of."""
+    end = SYSTEM.now() + timeout
+    while not happens():
+        assert SYSTEM.now() < end, "it did not come about"
+        time.sleep(0.02)
 
 
 class Members:
@@ -59,14 +69,16 @@ class Members:
         return member
 
     def _read(self) -> None:
-        while True:
+        closing = False
+        while self._open or not closing:
             for key, _ in self._selector.select():
                 if key.data is None:
                     key.fileobj.recv(4096)
                     while not self._new.empty():
                         member = self._new.get()
                         if member is None:
-                            return
+                            closing = True  # all are dead: what they said last is still read
+                            continue
                         self._open.add(member)
                         self._selector.register(member.wire, selectors.EVENT_READ, member)
                 elif not key.data.read():
@@ -83,8 +95,7 @@ class Members:
         self._wake.send(b"x")
         self._reader.join(LONG_S)
         self._selector.close()
-        ours = [self._requests, self._wake, self._wakes]
-        for one in [*ours, *(member.wire for member in self._open)]:
+        for one in (self._requests, self._wake, self._wakes):
             one.close()
 
 
@@ -165,6 +176,11 @@ class Member:
         answer = self.wait(command, "ended")
         return answer if answer["what"] == command else None
 
+    def until_it_sees(self, *others: Member) -> None:
+        """Wait until these are in its view; else it leaves as if there were nobody to wait for it."""
+        while not {one.name for one in others} <= set(self.ask("status")["members"]):
+            pass
+
     def leave(self) -> None:
         self.say("leave")
         self.wait("left")
@@ -177,6 +193,23 @@ class Member:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
         return SYSTEM.now()
+
+    def freeze(self) -> float:
+        """Keep it from running; the time from which it does not."""
+        self.signal(signal.SIGSTOP)
+        state = Path(f"/proc/{self.pid}/stat")
+        while state.read_text().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.001)
+        at = SYSTEM.now()
+        self.history.add(Event(What.FROZEN, self.who, at))
+        return at
+
+    def thaw(self) -> float:
+        """Let it go on; the time from which it does."""
+        at = SYSTEM.now()
+        self.history.add(Event(What.THAWED, self.who, at))
+        self.signal(signal.SIGCONT)
+        return at
 
     def kill(self) -> float:
         at = self.signal(signal.SIGKILL)

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 import faults_killing
+import faults_members_clock
 
 import rink
 from rink.engine.clock import SYSTEM
@@ -86,6 +87,8 @@ class Worker:
 
     def run(self, commands) -> None:
         given = self.given
+        if given.get("shift"):
+            self.shift(given["shift"])
         if given.get("arm") is not None:
             faults_killing.install(self.killer)
             self.killer.arm(*given["arm"])
@@ -185,12 +188,21 @@ class Worker:
         self.handles = {}
         return {}
 
+    def shift(self, seconds: int) -> dict[str, Any]:
+        """Set the wall clock of this process wrong."""
+        return {"how": faults_members_clock.shift(seconds), "wall": SYSTEM.wall()}
+
     def usage(self) -> dict[str, Any]:
         used = resource.getrusage(resource.RUSAGE_SELF)
         return {"max_rss_kb": used.ru_maxrss, "cpu_s": used.ru_utime + used.ru_stime}
 
     def leave(self, keep_rank: bool = False) -> None:
         self.member.leave(keep_rank=keep_rank)
+
+    def begin_to_leave(self) -> dict[str, Any]:
+        """Leave, and go on answering: what is held on to can be looked at, and let go."""
+        threading.Thread(target=self.member.leave, name="leaves").start()
+        return {}
 
 
 def run(given: dict[str, Any], connection: socket.socket) -> None:

@@ -1,0 +1,250 @@
+"""Members are struck: frozen, with a wrong wall clock, in a crash loop, two under one name."""
+
+import concurrent.futures
+import random
+import time
+from datetime import UTC, datetime, timedelta
+
+import grpc
+import pytest
+from faults_members_clock import preload
+from faults_members_group import Group
+from faults_members_support import LONG_S, Members, until
+from table import Row
+
+import rink
+from rink.core.schemes import rank_of
+from rink.engine.clock import SYSTEM
+from rink.etcd.proto import rinketcd_pb2 as pb
+from rink.testing import local_etcd
+
+pytest_plugins = ["faults_members_fixtures"]
+pytestmark = pytest.mark.slow
+
+TTL_S = 3
+TAKEN_OVER_S = TTL_S + 1.5
+HEADROOM_S = 2.0  # two cores may be busy with more than this
+SERVERS = "1 node"
+
+
+def version_of(member):
+    return member.ask("status")["version"]
+
+
+# ── frozen ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_holder_frozen_past_its_ttl_knows_it_at_once_when_it_thaws(group_of, record):
+    """And its next fenced write is refused, though it has looked at nothing before it."""
+    roles = [f"role-{number}" for number in range(20)]
+    group = group_of(roles, TTL_S)
+    frozen = group.joined("frozen")
+    group.settle()
+    heir = group.joined("heir", rebalance_delay=60.0)
+    assert len(frozen.ask("take", roles)["taken"]) == 20
+    assert sorted(frozen.ask("write")["accepted"]) == sorted(roles)
+    frozen_at = frozen.freeze()
+    taken_at = group.wait_for_holders(heir)
+    until(lambda: group.history.judge().accepted == 3 * 20)  # the heir has written as well
+    for command in ("write", "held"):
+        frozen.say(command)  # they lie in its socket: the first things that it does
+    frozen.say("lost", 5.0)
+    thawed_at = frozen.thaw()
+    assert frozen.wait("write")["accepted"] == []
+    held = frozen.wait("held")
+    lost = frozen.wait("lost")
+    assert held["held"] == []
+    assert sorted(lost["lost"]) == sorted(roles)
+    assert lost["at"] - thawed_at < 1.0
+    assert taken_at - frozen_at < TAKEN_OVER_S + HEADROOM_S
+    frozen.ask("release")
+    group.settle()  # it has joined anew, and shares the roles with the heir
+    judgement = group.history.judge()
+    assert judgement.problems == []
+    assert judgement.refused == 20
+    record(
+        Row.of(
+            "member frozen past its TTL, and thawed",
+            SERVERS,
+            judgement,
+            frozen_at,
+            bound=TAKEN_OVER_S + HEADROOM_S,
+        )
+    )
+
+
+# ── a wrong wall clock ───────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def wrong(tmp_path):
+    """Forks members whose wall clock can be set wrong."""
+    members = Members(preload(tmp_path))
+    yield members
+    members.close()
+
+
+def test_a_wall_clock_an_hour_off_changes_no_delay_and_no_hand_over(group_of, wrong, record):
+    """It is the leader's, which measures all delays; and it jumps while the leader runs."""
+    hours = {"ahead": 3600, "behind": -3600}
+    groups = {which: group_of([f"{which}/{n}" for n in range(12)], TTL_S) for which in hours}
+    with concurrent.futures.ThreadPoolExecutor(len(hours)) as pool:
+        runs = [pool.submit(_live_by, groups[one], wrong, hours[one]) for one in hours]
+        began_at = [run.result() for run in runs]
+    for (which, group), at in zip(groups.items(), began_at, strict=True):
+        judgement = group.history.judge()
+        assert judgement.problems == []
+        assert judgement.refused == 0
+        row = Row.of(
+            f"leader's wall clock an hour {which}, then {'behind' if hours[which] > 0 else 'ahead'}",
+            SERVERS,
+            judgement,
+            at,
+            versions=version_of(group.alive[0]) - 1,
+            bound=TAKEN_OVER_S + 1.0 + HEADROOM_S,
+        )
+        record(row)
+        assert row.longest_gap < row.bound
+
+
+def _live_by(group: Group, wrong: Members, seconds: int) -> float:
+    """Growth, a planned leave, a jump of the clock and two crashes; when the first began."""
+    leader = group.joined("wrong", by=wrong, shift=seconds, leave_delay=1.0)
+    group.settle()
+    said = leader.ask("shift", seconds)
+    off = datetime.fromisoformat(said["wall"]) - datetime.now(UTC)
+    assert abs(off - timedelta(seconds=seconds)) < timedelta(minutes=1)
+    print("FIGURE wall clock set", said["how"], "to", said["wall"])
+    began_at = SYSTEM.now()
+
+    second = group.joined("second", rebalance_delay=1.0)
+    group.settle()
+    first = next(one for one in group.history.judge().grants if one.who == second.who)
+    assert 1.0 <= first.at - began_at < 1.0 + HEADROOM_S
+
+    third = group.joined("third", rebalance_delay=60.0)
+    second.until_it_sees(third)
+    left_at = SYSTEM.now()
+    group.leave(second)
+    group.settle()
+    assert (
+        group.history.judge().longest_gap(left_at) < HEADROOM_S
+    )  # milliseconds on a quiet machine
+
+    number, jumped_at = version_of(leader), SYSTEM.now()
+    leader.ask("shift", -seconds)
+    time.sleep(TTL_S + 0.5)
+    assert group.history.judge().gains(jumped_at) == {}
+    assert version_of(leader) == number
+
+    killed_at = group.kill(third)
+    took = group.wait_for_holders(leader) - killed_at  # nobody waits, so its leave_delay counts
+    assert TTL_S * 5 / 6 - 0.1 + 1.0 <= took < TAKEN_OVER_S + 1.0 + HEADROOM_S
+
+    fourth = group.joined("fourth", rebalance_delay=60.0)
+    killed_at = group.kill(leader)
+    took = group.wait_for_holders(fourth) - killed_at
+    assert took < TAKEN_OVER_S + HEADROOM_S
+    return began_at
+
+
+# ── a crash loop ─────────────────────────────────────────────────────────────────────────────
+
+
+def leases_of(node):
+    """How many leases an etcd has."""
+    with grpc.insecure_channel(node.endpoint.partition("://")[2]) as channel:
+        ask = channel.unary_unary("/etcdserverpb.Lease/LeaseLeases")
+        # As in the answer to a range, field 2 is what was found, and the rest does not matter.
+        return len(pb.RangeResponse.FromString(ask(b"", timeout=LONG_S)).kvs)
+
+
+def test_a_crash_looping_member_moves_nobody_elses_roles(group_of, record):
+    """A newcomer under old and new names; and one that had a rank, which moves once."""
+    roles = [f"role-{number}" for number in range(40)]
+    ttl, loops = 2, 14
+    newcomer = [f"new-{turn}" if turn % 2 else "new" for turn in range(loops)]
+    with local_etcd(fsync=False) as node, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        cases = [
+            ("a newcomer in a crash loop", newcomer, 2, 0),
+            ("a ranked member in a crash loop", ["last"] * (loops // 2), 3, 1),
+        ]
+        groups = [group_of(roles, ttl, node.endpoint) for _ in cases]
+        runs = [pool.submit(_loop, *one) for one in zip(groups, cases, strict=True)]
+        most = 0
+        while not all(run.done() for run in runs):
+            most = max(most, leases_of(node))
+            time.sleep(0.1)
+        for run, (fault, names, _, _) in zip(runs, cases, strict=True):
+            row, seconds = run.result()
+            print("FIGURE", fault, len(names), "kills in", round(seconds, 1), "s")
+            record(row)
+        time.sleep(ttl + 1.5)
+        print("FIGURE leases: at most", most, "in the end", leases_of(node))
+        assert leases_of(node) == 4
+        assert most <= 4 + 1 + len(newcomer)
+        for group in groups:
+            assert sorted(group.alive[0].ask("status")["members"]) == ["first", "second"]
+            group.close()
+
+
+def _loop(group, case):
+    """Start and kill, at any moment of its life, with a rebalance delay longer than all of it."""
+    fault, names, size, versions = case
+    rng = random.Random(fault)
+    for name in ("first", "second", "last")[:size]:
+        group.joined(name)
+    group.settle()
+    first = group.alive[0]
+    its = {role for role in group.roles if size == 3 and rank_of(role, size) == 2}
+    number, began_at = version_of(first), SYSTEM.now()
+    if size == 3:
+        group.kill(group.alive[2])
+    for name in names:
+        looper = group.start(name, rebalance_delay=60.0)
+        if rng.random() < 0.5:
+            looper.wait("joined", timeout=group.ttl + 1.5 + HEADROOM_S)
+            time.sleep(rng.uniform(0.0, 0.2))
+        else:
+            time.sleep(rng.uniform(0.0, 0.5))
+        group.kill(looper)
+    seconds = SYSTEM.now() - began_at
+    group.wait_for_holders()
+    judgement = group.history.judge()
+    assert judgement.problems == []
+    assert judgement.gains(began_at).keys() <= its
+    bound = group.ttl + 1.5 + HEADROOM_S
+    proclaimed = version_of(first) - number
+    row = Row.of(fault, SERVERS, judgement, began_at, versions=proclaimed, bound=bound)
+    assert proclaimed <= versions
+    assert row.longest_gap < bound
+    return row, seconds
+
+
+# ── two under one name ───────────────────────────────────────────────────────────────────────
+
+
+def test_two_live_processes_of_one_name_do_not_both_join(group_of, record):
+    roles = [f"role-{number}" for number in range(20)]
+    group = group_of(roles, TTL_S)
+    first = group.joined("same")
+    group.settle()
+    began_at = SYSTEM.now()
+    second = group.start("same", join_timeout=2.0)
+    failed = second.wait("failed")
+    assert failed["error"] == "MemberNameTaken"
+    assert issubclass(rink.MemberNameTaken, rink.JoinError)
+    assert 2.0 <= failed["at"] - began_at < 2.0 + HEADROOM_S
+    assert any("'same' waits to join" in text for text in second.logged), second.logged
+    third = group.start("same", join_timeout=LONG_S)
+    until(lambda: any("waits to join" in text for text in third.logged))
+    assert group.history.judge().gains(began_at) == {}
+    killed_at = first.kill()  # the pod that crashed and came back
+    joined = third.wait("joined")
+    held_at = group.wait_for_holders(third)
+    assert joined["at"] - killed_at < TAKEN_OVER_S + HEADROOM_S
+    assert held_at - killed_at < TAKEN_OVER_S + HEADROOM_S
+    judgement = group.history.judge()
+    assert judgement.problems == []
+    bound = TAKEN_OVER_S + HEADROOM_S
+    record(Row.of("two live processes of one name", SERVERS, judgement, began_at, bound=bound))
