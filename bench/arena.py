@@ -105,6 +105,6 @@ def filesystem(path: Path) -> str:
     best, kind = "", "unknown"
     for line in Path("/proc/mounts").read_text().splitlines():
         _, point, found, *_ = line.split()
-        if str(path).startswith(point) and len(point) > len(best):
+        if path.is_relative_to(point) and len(point) > len(best):
             best, kind = point, found
     return kind

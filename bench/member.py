@@ -228,6 +228,11 @@ def calls() -> dict[str, Any]:
     return {"calls": total}
 
 
+def threads() -> dict[str, Any]:
+    """The names of Python's threads, by the system's numbers of them."""
+    return {"threads": {str(one.native_id): one.name for one in threading.enumerate()}}
+
+
 def get_role(name: str, rounds: int, size: int) -> dict[str, Any]:
     """The speed of get_role, on this thread, and what requests were sent meanwhile."""
     gc.collect()
@@ -265,6 +270,7 @@ serve(
         "leave": leave,
         "info": info,
         "calls": calls,
+        "threads": threads,
         "get_role": get_role,
         "end": end,
         "stages": lambda: {"stages": stages.take()},

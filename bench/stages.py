@@ -45,12 +45,20 @@ def _noted(what: str, method: Any) -> Any:
 
 
 def _about(arguments: tuple[Any, ...]) -> str:
-    """What kind of thing it was called with: the effect, the request's name, the effects."""
+    """What kind of thing it was called with: effects or events, the request's name, the changes."""
+    found = arguments[-1] if arguments and isinstance(arguments[0], int) else None
+    if found is not None:  # what a watch delivers, with the number of its round
+        return ", ".join(map(_change, getattr(found, "events", ())))
     first = arguments[0] if arguments else None
     if isinstance(first, list):
-        return ",".join(type(one).__name__ for one in first[:20])
+        return ", ".join(type(one).__name__ for one in first[:20])
     name = getattr(first, "name", None)
     return name if isinstance(name, str) else type(first).__name__
+
+
+def _change(event: Any) -> str:
+    what, name = event.kv.key.decode().split("/")[-2:]
+    return f"{'deletion' if event.deleted else 'put'} of {what}/{name.lstrip('0')}"
 
 
 def take() -> list[tuple[float, str, str]]:

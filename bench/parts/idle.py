@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import statistics
 import time
+from pathlib import Path
 
+import attrs
 from arena import Arena
 from child import Child, cpu_seconds, now
-from figures import Figure, Outcome, at_most
+from figures import Figure, Outcome, Table, at_most
 
-TITLE = "An idle member (ttl 60 s, the default; a group of three, one role held by each)"
+TITLE = "An idle member (ttl 60 s, the default; three members, which share 20 roles)"
 MEMBERS = 3
+PROBES = 2
+ROLES = 20
 LIMIT_IS = "a process with one bare gRPC keepalive stream and one bare watch, idle for as long"
 
 
@@ -20,18 +24,22 @@ def run(arena: Arena) -> Outcome:
     members = {f"m{i}": arena.member(prefix) for i in range(MEMBERS)}
     for name, child in members.items():
         child.ask("join", group="g", names=[name], settings=settings)
-        child.ask("hold", name=name, roles=20)
+        child.ask("hold", name=name, roles=ROLES)
     for child in members.values():
         child.ask("settled", size=MEMBERS)
-    bare, same = [arena.probe() for _ in range(2)], [arena.probe(options=True) for _ in range(2)]
+    bare = [arena.probe() for _ in range(PROBES)]
+    same = [arena.probe(options=True) for _ in range(PROBES)]
     for child in (*bare, *same):
         child.ask("idle", ttl=60)
     time.sleep(3)  # what starting has left to do is done
     calls = {name: child.ask("calls")["calls"] for name, child in members.items()}
+    names = members["m0"].ask("threads")["threads"]
     time.sleep(0.5)
+    threads = Threads(members["m0"].pid, names)
     seconds = arena.pick(60, 10)
     groups = {"members": list(members.values()), "bare": bare, "same": same}
     used = _used(arena, groups, seconds)
+    table = threads.table()
     sent: dict[str, float] = {}
     for name, child in members.items():
         for kind, count in child.ask("calls")["calls"].items():
@@ -39,7 +47,8 @@ def run(arena: Arena) -> Outcome:
             sent[kind] = sent.get(kind, 0) + more * 60 / (seconds + 0.5) / MEMBERS
     for child in (*members.values(), *bare, *same):
         child.close()
-    return Outcome(part="idle", title=TITLE, figures=_figures(used, sent, seconds))
+    figures = _figures(used, sent, seconds)
+    return Outcome(part="idle", title=TITLE, figures=figures, tables=[table])
 
 
 def _used(arena: Arena, groups: dict[str, list[Child]], seconds: int) -> dict[str, list[float]]:
@@ -59,7 +68,57 @@ def _used(arena: Arena, groups: dict[str, list[Child]], seconds: int) -> dict[st
     }
 
 
-def _figures(used, sent, seconds) -> list[Figure]:
+@attrs.frozen
+class Thread:
+    """What one thread has used: seconds of CPU, and how often it went to sleep."""
+
+    name: str
+    cpu: float
+    waits: int
+
+
+class Threads:
+    """The threads of a process, and what they use from now on."""
+
+    def __init__(self, pid: int, names: dict[str, str]) -> None:
+        self._pid = pid
+        self._names = names
+        self._began = now()
+        self._before = self._read()
+
+    def _read(self) -> dict[str, Thread]:
+        found = {}
+        for task in Path(f"/proc/{self._pid}/task").iterdir():
+            status = dict(
+                line.split(":", 1) for line in (task / "status").read_text().splitlines()
+            )
+            found[task.name] = Thread(
+                self._names.get(task.name) or f"gRPC's {status['Name'].strip()}",
+                int((task / "schedstat").read_text().split()[0]) / 1e9,
+                int(status["voluntary_ctxt_switches"]),
+            )
+        return found
+
+    def table(self) -> Table:
+        took = now() - self._began
+        cpu: dict[str, float] = {}
+        waits: dict[str, float] = {}
+        for tid, thread in self._read().items():
+            before = self._before.get(tid, Thread("", 0, 0))
+            cpu[thread.name] = cpu.get(thread.name, 0) + thread.cpu - before.cpu
+            waits[thread.name] = waits.get(thread.name, 0) + thread.waits - before.waits
+        rows = [
+            [name, f"{100 * used / took:.3f}", f"{waits[name] / took:.1f}"]
+            for name, used in sorted(cpu.items(), key=lambda item: -item[1])
+            if waits[name]
+        ]
+        title = "Which of its threads: one member (those of one name together)"
+        return Table(title=title, heads=["thread", "% of a core", "wakes a second"], rows=rows)
+
+
+def _figures(
+    used: dict[str, list[float]], sent: dict[str, float], seconds: int
+) -> list[Figure]:
     sent = {kind: round(rate, 1) for kind, rate in sent.items() if rate}
     bare, same = statistics.mean(used["bare"]), statistics.mean(used["same"])
     return [

@@ -59,8 +59,9 @@ class Group:
 
     def one_replaced(self) -> Cost:
         """One that waits takes the rank of one that leaves; its joining is not counted here."""
+        time.sleep(START["rebalance_delay"])  # until then newcomers are ranked soon
         self._join("heir", WAITS)
-        time.sleep(START["rebalance_delay"])
+        time.sleep(1)
 
         def replace() -> None:
             self._leave("m001")

@@ -1,0 +1,63 @@
+"""What the parts of the bench make of what they have read."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+
+from arena import Metrics, filesystem
+from parts import deploy, writes
+from peers import partitioner
+
+
+def test_revisions_are_told_apart():
+    events = [
+        (0.0, "p/g/members/new", "put", 1, 1),
+        (0.1, "p/g/members/b", "put", 1, 2),
+        (0.2, "p/g/versions/0000000000000002", "put", 1, 3),
+        (0.3, "p/g/members/new", "put", 1, 4),
+        (0.4, "p/g/members/b", "put", 1, 5),
+        (0.5, "p/g/members/a", "put", 1, 6),
+        (0.6, "p/g/members/b", "delete", 1, 7),
+    ]
+    assert writes._kinds(events) == dict.fromkeys(writes.KINDS, 1)
+
+
+def test_moves_and_gaps_of_a_deploy():
+    stamps = [
+        (1.0, "let go", "x"),
+        (1.5, "gained", "x"),
+        (2.0, "let go", "y"),
+        (2.25, "gained", "y"),
+        (3.0, "let go", "x"),
+        (3.125, "gained", "x"),
+    ]
+    moves, versions, gap = deploy._figures(stamps, 3)
+    assert (moves.value, moves.is_met) == (2, False)
+    assert (versions.value, versions.is_met) == (3, True)
+    assert (gap.value, gap.more["gaps_ms"]) == (500, [125, 250, 500])
+
+
+def test_whatever_is_let_go_of_counts_until_somebody_has_it():
+    stamps = [
+        (1.0, "let go", "before"),
+        (5.0, "let go", "x"),
+        (5.5, "let go", "y"),
+        (6.0, "gained", "y"),
+        (7.0, "gained", "x"),
+        (7.5, "gained", "new"),
+    ]
+    assert partitioner._gaps(stamps, since=2.0) == ([0.5, 2.0], 2.0)
+
+
+def test_metrics_are_summed_over_their_labels():
+    before = Metrics({'calls{method="a"}': 1, 'calls{method="b"}': 2, "calls_more": 100})
+    after = Metrics({'calls{method="a"}': 4, 'calls{method="b"}': 3, "calls_more": 200})
+    assert after.total("calls") == 7
+    assert after.total("calls", 'method="a"') == 4
+    assert after.since(before, "calls") == 4
+
+
+def test_the_kind_of_a_file_system():
+    assert filesystem(Path("/proc/self")) == "proc"
+    assert filesystem(Path("/proc-like-name")) != "proc"
