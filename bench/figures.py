@@ -7,6 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
+import cattrs
+
+DISTURBED = 0.05
+"""How much of the machine others may use before figures are doubted."""
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -101,6 +105,15 @@ class PeerFigure:
 
 
 @attrs.frozen(kw_only=True)
+class Table:
+    """A table of a part's own, such as where the time goes."""
+
+    title: str
+    heads: list[str]
+    rows: list[list[str]]
+
+
+@attrs.frozen(kw_only=True)
 class Outcome:
     """What one part of the bench has to say."""
 
@@ -110,16 +123,9 @@ class Outcome:
     peers: list[PeerFigure] = attrs.field(factory=list)
     tables: list[Table] = attrs.field(factory=list)
     notes: list[str] = attrs.field(factory=list)
+    when: str = ""  # date and commit
     seconds: float = 0.0
-
-
-@attrs.frozen(kw_only=True)
-class Table:
-    """A table of a part's own, such as where the time goes."""
-
-    title: str
-    heads: list[str]
-    rows: list[list[str]]
+    others: float = 0.0  # how much of the machine other processes used meanwhile
 
 
 def shown(value: float, unit: str) -> str:
@@ -159,8 +165,19 @@ def rows(outcome: Outcome, beside: Iterable[PeerFigure]) -> tuple[list[str], lis
 
 def limits(outcome: Outcome) -> list[str]:
     """What the limits of a part's figures are, each said once."""
-    said = [f"{one.limit_is}" for one in outcome.figures if one.limit is not None and one.limit_is]
+    said = [f"Limit: {one.limit_is}." for one in outcome.figures if one.limit_is]
     return list(dict.fromkeys(said))
+
+
+def remarks(outcome: Outcome) -> list[str]:
+    """What is to be said below a part's tables."""
+    said = list(outcome.notes)
+    if outcome.when:
+        text = f"Measured {outcome.when}, in {outcome.seconds:.0f} s"
+        text += f"; other processes used {outcome.others:.0%} of the machine meanwhile"
+        is_disturbed = outcome.others >= DISTURBED
+        said.append(text + (": alone, times would be shorter." if is_disturbed else "."))
+    return said
 
 
 def markdown(machine: dict[str, str], outcomes: list[Outcome]) -> str:
@@ -173,10 +190,10 @@ def markdown(machine: dict[str, str], outcomes: list[Outcome]) -> str:
         if outcome.figures:
             lines += _markdown_table(*rows(outcome, peers))
         for text in limits(outcome):
-            lines += ["", f"Limit: {text}."]
+            lines += ["", text]
         for table in outcome.tables:
             lines += ["", f"**{table.title}**", "", *_markdown_table(table.heads, table.rows)]
-        for note in outcome.notes:
+        for note in remarks(outcome):
             lines += ["", note]
     return "\n".join(lines) + "\n"
 
@@ -198,3 +215,8 @@ def as_json(machine: dict[str, str], outcomes: list[Outcome]) -> dict[str, Any]:
             row |= {"by_limit": figure.by_limit, "is_met": figure.is_met}
         parts.append(part)
     return {"machine": machine, "parts": parts}
+
+
+def from_json(saved: dict[str, Any]) -> list[Outcome]:
+    """The outcomes of a run that was saved."""
+    return [cattrs.structure(part, Outcome) for part in saved["parts"]]

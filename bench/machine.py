@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 import subprocess
+import time
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -21,14 +23,43 @@ def describe(arena: Arena) -> dict[str, str]:
     etcd = client.version()
     client.close()
     return {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "commit": commit(),
         "machine": f"{os.cpu_count()} cores, {processor()}, {memory()}, {platform.platform()}",
         "python": f"{platform.python_implementation()} {platform.python_version()}, "
         f"grpcio {version('grpcio')}, protobuf {version('protobuf')}",
         "etcd": f"{etcd}, one node, data in {arena.folder()}",
-        "load before": " ".join(f"{one:.2f}" for one in os.getloadavg()),
     }
+
+
+def when() -> str:
+    """Now, and what code is measured."""
+    return f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC at commit {commit()}"
+
+
+class Neighbours:
+    """How much of the machine other processes use: figures taken beside them are not worth much."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._busy = _busy_seconds() - _own_seconds()
+
+    def share(self) -> float:
+        """Since the beginning, of all cores; ask when every process of our own has ended."""
+        took = (time.monotonic() - self._began) * (os.cpu_count() or 1)
+        return max(0.0, (_busy_seconds() - _own_seconds() - self._busy) / took)
+
+
+def _busy_seconds() -> float:
+    """CPU time that the whole machine has used: all but idle and waiting for disks."""
+    name, *ticks = Path("/proc/stat").read_text().splitlines()[0].split()
+    assert name == "cpu"
+    user, nice, system, _, _, irq, softirq, steal = map(int, ticks[:8])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def _own_seconds() -> float:
+    """CPU time of this process and of all its children that have ended, etcd among them."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def commit() -> str:

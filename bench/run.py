@@ -9,8 +9,10 @@ import sys
 import time
 import traceback
 from pathlib import Path
+from typing import Any
 
 import arena
+import attrs
 import child
 import figures
 import machine
@@ -28,48 +30,57 @@ def main() -> int:
     console = Console()
     if not console.is_terminal:
         console.width = 160
-    outcomes = []
-    about = {}
-    failed = False
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        refresh_per_second=1,  # it runs beside what is measured
-    ) as progress:
-        for name in asked.only:
-            task = progress.add_task(name, total=1)
-
-            def show(text: str, done: int, of: int, name: str = name, task: int = task) -> None:
-                progress.update(task, description=f"{name}: {text}", completed=done, total=of)
-
-            # Each part has an etcd of its own: none pays for what another has left behind.
-            with arena.etcd(asked.quick, show) as place:
-                about = about or machine.describe(place)
-                began = time.monotonic()
-                try:
-                    outcome = importlib.import_module(f"parts.{name}").run(place)
-                except Exception:
-                    failed = True
-                    text = traceback.format_exc()
-                    outcome = Outcome(part=name, title=f"{name}: failed", notes=[text])
-                    progress.console.print(text)
-                finally:
-                    child.close_all()
-            seconds = round(time.monotonic() - began, 1)
-            outcomes.append(figures.attrs.evolve(outcome, seconds=seconds))
-            progress.update(task, description=name, completed=1, total=1)
-    about["took"] = f"{sum(one.seconds for one in outcomes):.0f} s"
-    if asked.quick:
-        about["quick"] = "yes: few repetitions, so only a look"
+    about, outcomes = saved(asked.saved) if asked.saved else measure(asked, console)
     show_all(console, about, outcomes)
     if asked.json:
         asked.json.write_text(json.dumps(figures.as_json(about, outcomes), indent=1))
     if asked.markdown:
         asked.markdown.write_text(figures.markdown(about, outcomes))
-    return 1 if failed else 0
+    return 0 if all(one.figures for one in outcomes) else 1
+
+
+def saved(files: list[Path]) -> tuple[dict[str, str], list[Outcome]]:
+    """Runs that were saved; of a part that several of them have, the last one counts."""
+    found: dict[str, Outcome] = {}
+    about: dict[str, str] = {}
+    for file in files:
+        run = json.loads(file.read_text())
+        about |= run["machine"]
+        found |= {one.part: one for one in figures.from_json(run)}
+    return about, [found[name] for name in PARTS if name in found]
+
+
+def measure(asked: argparse.Namespace, console: Console) -> tuple[dict[str, str], list[Outcome]]:
+    """Run the parts; one that fails is shown as failed, and the others go on."""
+    outcomes = []
+    about: dict[str, str] = {}
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    # Drawn once a second: it runs beside what is measured.
+    with Progress(*columns, TimeElapsedColumn(), console=console, refresh_per_second=1) as progress:
+        for name in asked.only:
+            task = progress.add_task(name, total=1)
+
+            def show(text: str, done: int, of: int, name: str = name, task: Any = task) -> None:
+                progress.update(task, description=f"{name}: {text}", completed=done, total=of)
+
+            when, began, neighbours = machine.when(), time.monotonic(), machine.Neighbours()
+            # Each part has an etcd of its own: none pays for what another has left behind.
+            with arena.etcd(asked.quick, show) as place:
+                about = about or machine.describe(place)
+                try:
+                    outcome = importlib.import_module(f"parts.{name}").run(place)
+                except Exception:
+                    text = traceback.format_exc()
+                    outcome = Outcome(part=name, title=f"{name}: failed", notes=[text])
+                    progress.console.print(text, markup=False)
+                finally:
+                    child.close_all()
+            seconds, others = round(time.monotonic() - began, 1), round(neighbours.share(), 3)
+            when += " (quick: a look, no figures)" if asked.quick else ""
+            outcome = attrs.evolve(outcome, when=when, seconds=seconds, others=others)
+            outcomes.append(outcome)
+            progress.update(task, description=name, completed=1, total=1)
+    return about, outcomes
 
 
 def arguments() -> argparse.Namespace:
@@ -91,6 +102,14 @@ def arguments() -> argparse.Namespace:
         metavar="FILE",
         help=f"write the tables as a page ({RESULTS.name} beside this file, if none is named)",
     )
+    parser.add_argument(
+        "--from",
+        dest="saved",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="measure nothing: show runs that --json has saved",
+    )
     asked = parser.parse_args()
     unknown = set(asked.only) - set(PARTS)
     if unknown:
@@ -110,10 +129,10 @@ def show_all(console: Console, about: dict[str, str], outcomes: list[Outcome]) -
         else:
             console.print(f"[bold]{outcome.title}[/]")
         for text in figures.limits(outcome):
-            console.print(f"limit: {text}", style="dim", highlight=False)
+            console.print(text, style="dim", highlight=False)
         for table in outcome.tables:
             console.print(_table(table.title, table.heads, table.rows, []))
-        for note in outcome.notes:
+        for note in figures.remarks(outcome):
             console.print(note, style="dim", highlight=False, markup=False)
 
 

@@ -18,8 +18,8 @@ TITLE = "Planned leave between two processes: the time that nobody holds a role"
 WAITS = {"rebalance_delay": 600, "initial_delay": 600}
 PUTS = 6  # before each hand-over
 LIMIT_IS = (
-    "bare gRPC put in one process → event in another, measured between the hand-overs (p50 beside "
-    "p50, p99 beside p99)"
+    "bare gRPC put in one process → event in another, measured between the hand-overs: its p50 (its "
+    "p99 beside the p99 of many roles)"
 )
 CASES = [
     # (roles, how they are held, face, hand-overs, of a quick run)

@@ -89,9 +89,7 @@ class Threads:
     def _read(self) -> dict[str, Thread]:
         found = {}
         for task in Path(f"/proc/{self._pid}/task").iterdir():
-            status = dict(
-                line.split(":", 1) for line in (task / "status").read_text().splitlines()
-            )
+            status = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
             found[task.name] = Thread(
                 self._names.get(task.name) or f"gRPC's {status['Name'].strip()}",
                 int((task / "schedstat").read_text().split()[0]) / 1e9,
@@ -116,9 +114,7 @@ class Threads:
         return Table(title=title, heads=["thread", "% of a core", "wakes a second"], rows=rows)
 
 
-def _figures(
-    used: dict[str, list[float]], sent: dict[str, float], seconds: int
-) -> list[Figure]:
+def _figures(used: dict[str, list[float]], sent: dict[str, float], seconds: int) -> list[Figure]:
     sent = {kind: round(rate, 1) for kind, rate in sent.items() if rate}
     bare, same = statistics.mean(used["bare"]), statistics.mean(used["same"])
     return [

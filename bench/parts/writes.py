@@ -36,7 +36,15 @@ def run(arena: Arena) -> Outcome:
                 value=puts,
                 unit="",
                 target=at_most(4, "≤ 4"),
-                note=f"{sum(kinds.values())} with joining (a record) and the end (its deletion)",
+                note="leaving, version, claim, release",
+            )
+        )
+        figures.append(
+            Figure(
+                key=f"writes.{roles}.all",
+                what=f"{roles:,} roles: all revisions, from the newcomer's join to the leaver's end",
+                value=sum(kinds.values()),
+                unit="",
                 more={"kinds": kinds, "requests": calls},
             )
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -69,7 +70,7 @@ def build(folder: Path) -> tuple[Path, str]:
             timeout=600,
         )
         if ran.returncode:
-            said = " ".join(ran.stderr.split())[-300:]
+            said = " ".join(re.sub(r"https?://\S+", "", ran.stderr).split())[-200:]
             raise NotToBeHadError(
                 f"`go {' '.join(arguments)}` failed: {said} ({FROM}=/path/to/a/checkout builds "
                 "with that, without the module proxy)"
@@ -199,10 +200,9 @@ def _writes(arena: Arena, program: Path) -> list[PeerFigure]:
         found.append(
             PeerFigure(
                 peer=PEER,
-                key=f"writes.{roles}",
+                key=f"writes.{roles}.all",
                 value=after.since(before, "etcd_debugging_mvcc_current_revision"),
                 unit="",
-                note="join to gone",
                 more={"requests": requests},
             )
         )

@@ -127,9 +127,7 @@ def _writes(arena: Arena, server: zookeeper.ZooKeeper, roles: int) -> PeerFigure
     after, _ = server.counts()
     for child in members.values():
         child.close()
-    return PeerFigure(
-        peer=PEER, key=f"writes.{roles}", value=after - before, unit="", note="join to gone"
-    )
+    return PeerFigure(peer=PEER, key=f"writes.{roles}.all", value=after - before, unit="")
 
 
 def _settling(arena: Arena, server: zookeeper.ZooKeeper) -> PeerFigure:

@@ -1,8 +1,10 @@
 """The bench's own arithmetic: a wrong percentile or a wrong verdict would show nowhere else."""
 
+import json
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
@@ -110,6 +112,19 @@ def test_json_says_the_verdicts(outcome):
         (2, None),
         (None, False),
     ]
+
+
+def test_a_saved_run_reads_as_it_was(outcome):
+    saved = json.loads(json.dumps(figures.as_json({}, [outcome])))
+    assert figures.from_json(saved) == [outcome]
+
+
+def test_whether_others_used_the_machine_is_said(outcome):
+    quiet = attrs.evolve(outcome, when="today", others=0.04)
+    assert figures.remarks(outcome) == []
+    assert figures.remarks(quiet)[-1].endswith("used 4% of the machine meanwhile.")
+    loud = attrs.evolve(quiet, others=0.5)
+    assert figures.remarks(loud)[-1].endswith(": alone, times would be shorter.")
 
 
 def test_gaps_are_counted_by_role():
