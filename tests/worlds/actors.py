@@ -1,0 +1,322 @@
+"""A member of a small world: the real `Node` and its user code, one snapshot per state.
+
+What a member does depends on nothing but its own state and what reaches it, so each step is done
+once: `Actors.act` remembers it. A state is kept as a pickle, which is quick to copy and keeps who is
+who (a `Gate` is asked for by identity). Two states are one if their fingerprints are equal.
+
+**Time.** Every member has a clock of its own, since no rule compares two. It moves only when an
+alarm rings or the deadline is noticed. A fingerprint has no readings: only which moments have
+passed, and in which order the others will come. This is exact as long as whatever may ring in a
+world is far apart: gathering (1 ms), retries (0.05 to 2 s), then nothing below `FAR_S`.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import attrs
+
+from rink.core import effects as do
+from rink.core import events as ev
+from rink.core.holds import Handle, Hold
+from rink.core.machines import Life, Write
+from rink.core.node import MemberSettings, Node
+
+FAR_S = 8.0
+"""Alarms that are further away ring only in the calm after a world: retries are at most 2 s away."""
+
+NEVER_S = 1_000_000
+"""A TTL that no number of alarms uses up: a deadline is noticed by a move of its own."""
+
+IDLE_EFFECTS = (do.Report, do.Lose, do.Refuse, do.KeepLease, do.DropLease)
+IDLE_EFFECTS += (do.LeadershipChanged, do.RankChanged, do.Joined, do.JoinFailed, do.Left, do.Grant)
+
+
+@attrs.define(eq=False)
+class Actor:
+    """One member in one state.
+
+    `handles` is what its user code has, waits for or works under: what the world believes, whatever
+    the member's own table says. `gates` are what callers computed with and have not used yet.
+    """
+
+    node: Node
+    roles: tuple[str, ...]
+    now: float = 0.0
+    nudged: bool = False
+    handles: list[Handle] = attrs.field(factory=list)
+    gates: dict[str, Any] = attrs.field(factory=dict)
+
+    # ── what may happen to it ────────────────────────────────────────────────────────────────
+
+    def start(self) -> list:
+        """Its user code waits for every role, and it begins to join."""
+        for role in self.roles:
+            self._want(role)
+        return self.step([])
+
+    def _want(self, role: str) -> None:
+        handle = Handle(role)
+        self.handles.append(handle)
+        self.node.table.want(handle)
+
+    def step(self, events: list) -> list:
+        """What the engine does with all that lies in its mailbox."""
+        events = [self._by_own_clock(event) for event in events]
+        effects = self.node.step(self.now, events)
+        wake_at = self.node.wake_at
+        assert wake_at is None or wake_at > self.now, "it would wake at once, for ever"
+        again = self.node.step(self.now, [])
+        assert not again, f"not done in one step: {again}"
+        assert (wake_at or 0) <= (self.node.wake_at or float("inf")), "it would sleep for too long"
+        return effects
+
+    def _by_own_clock(self, event: ev.Event) -> ev.Event:
+        if isinstance(event, ev.LeaseGranted):
+            return attrs.evolve(event, sent_at=self.now)
+        return event
+
+    def nudge(self) -> list:
+        """The engine hears that something under the lock has changed."""
+        self.nudged = False
+        return self.step([ev.Nudged()])
+
+    def alarm(self) -> list:
+        """Time passes until the member wants to step."""
+        assert self.node.wake_at is not None
+        self.now = max(self.now, self.node.wake_at)
+        return self.step([])
+
+    def rest(self, seconds: float) -> list:
+        """Time passes without faults: keepalives are answered, and the member wakes in time."""
+        effects = []
+        tenure, until = self.node.tenure, self.now + seconds
+        self.now = max(self.now, until - 1.0)
+        if tenure.is_held:
+            effects += self.renew()
+        self.now = until
+        if self.node.wake_at is not None and self.node.wake_at <= self.now:
+            effects += self.step([])
+        return effects
+
+    def expire(self) -> list:
+        """The session's thread notices that the deadline has passed."""
+        self.now = max(self.now, self.node.tenure.deadline)
+        self.nudged = True
+        return self.node.expire(self.now)
+
+    def renew(self) -> list:
+        """A keepalive is answered."""
+        effects, revived = self.node.renew(self.now, self.node.tenure.lease, self.now)
+        self.nudged |= revived
+        return effects
+
+    def release(self, role: str) -> list:
+        """User code lets go of a role, and waits for it again."""
+        for handle in [one for one in self.handles if one.role == role and one.hold is not None]:
+            self.node.table.release(handle)
+            self.handles.remove(handle)
+        if not any(handle.role == role for handle in self.handles):
+            self._want(role)
+        self.nudged = True
+        return []
+
+    def look(self, role: str) -> list:
+        """`get_role`, up to its lock: what is computed on the caller's thread."""
+        gate, placement = self.node.table.gate, self.node.placement
+        free = gate.is_mine(role, placement) and not gate.obstacle(role, placement)
+        self.gates[role] = gate if free else None
+        return []
+
+    def take(self, role: str) -> list:
+        """The rest of `get_role`, under the lock."""
+        gate, handle = self.gates.pop(role), Handle(role)
+        table = self.node.table
+        if gate is not None and table.take(gate, handle, self.now):
+            self.handles.append(handle)
+        else:
+            table.release(handle)
+        return []
+
+    # ── what it looks like from outside ──────────────────────────────────────────────────────
+
+    def holds(self) -> list[Hold]:
+        """The roles that its user code works on, but for those whose claim was given up (R10)."""
+        holds = dict.fromkeys(handle.hold for handle in self.handles if handle.hold is not None)
+        return [hold for hold in holds if not hold.given_up]
+
+
+@attrs.frozen
+class Work:
+    """A role that user code works on, by a grant under a lease."""
+
+    role: str
+    token: int
+    lease: int
+
+
+@attrs.frozen
+class Facts:
+    """What the world asks about a member's state."""
+
+    alarm_in: float | None
+    nudged: bool
+    holds: tuple[Work, ...]
+    to_release: tuple[str, ...]
+    held: tuple[str, ...]
+    looked: tuple[str, ...]
+    lease: int
+    is_alive: bool
+    is_suspect: bool
+    is_known: bool
+    life: Life
+    is_settled: bool
+    waits: tuple[str, ...]
+    version: int
+
+
+def facts(actor: Actor) -> Facts:
+    """Derive them, once per state."""
+    node, tenure, holds = actor.node, actor.node.tenure, actor.holds()
+    return Facts(
+        alarm_in=None if node.wake_at is None else node.wake_at - actor.now,
+        nudged=actor.nudged,
+        holds=tuple(Work(hold.role, hold.token, hold.signal) for hold in holds),
+        to_release=tuple(sorted({hold.role for hold in holds if hold.lost_at is not None})),
+        held=tuple(sorted({hold.role for hold in holds if hold.lost_at is None})),
+        looked=tuple(sorted(actor.gates)),
+        lease=tenure.lease if tenure.is_known else 0,
+        is_alive=tenure.is_alive,
+        is_suspect=tenure.is_held and not tenure.is_alive,
+        is_known=tenure.is_known,
+        life=node.living.state,
+        is_settled=node.is_settled and node.writer.state is Write.SETTLED,
+        waits=tuple(sorted({one.role for one in actor.handles if one.hold is None})),
+        version=node.view.newest.number if node.view.newest else 0,
+    )
+
+
+# ── fingerprints ─────────────────────────────────────────────────────────────────────────────────
+
+_PASSED_OVER = {
+    "upcoming", "failures", "settings", "lost_because", "reported", "taken_by_report", "left_out",
+    "_saw_name_taken", "_report_at", "pruned_below", "margin", "join_timeout", "leave_timeout",
+}  # fmt: skip
+"""Derived, said only to people, constant, or how long a retry waits, which no order depends on."""
+
+
+def _walk(value: Any, out: list) -> None:
+    """Write a value out, flat; a float is a moment."""
+    if isinstance(value, dict):
+        out.append(len(value))
+        for key in sorted(value, key=repr):
+            out.append(key)
+            _walk(value[key], out)
+    elif isinstance(value, (set, list)):
+        out.append(len(value))
+        out.extend(sorted(value, key=repr))
+    elif attrs.has(type(value)) and type(value).__hash__ is None:
+        for field in attrs.fields(type(value)):
+            if field.name not in _PASSED_OVER:
+                _walk(getattr(value, field.name), out)
+    else:
+        out.append(value)
+
+
+def _walk_table(actor: Actor, out: list) -> None:
+    table = actor.node.table
+    for holds in (table.held, table.lost):
+        for role in sorted(holds):
+            hold = holds[role]
+            out += (role, hold.token, hold.share, len(hold.handles), hold.given_up, hold.signal)
+            out += (hold.version, None if hold.lost_at is None else hold.lost_at)
+        out.append(len(holds))
+    out += sorted((role, len(handles)) for role, handles in table.waits.items())
+    out += sorted((one.role, one.hold.token if one.hold else 0) for one in actor.handles)
+    for gate in (table.gate, *(actor.gates[role] for role in sorted(actor.gates))):
+        if gate is None:
+            out.append("not free")
+        else:
+            out += (gate.share, gate.token, gate.version, gate.closed_because)
+            out += (gate is table.gate, gate.obstacles.to(actor.roles[0], actor.node.placement))
+    out += sorted(actor.gates)
+
+
+def fingerprint(actor: Actor) -> tuple:
+    """Return what tells a state from others."""
+    node, out = actor.node, [actor.nudged]
+    for part in (node.living, node.tenure, node.writer, node.chronicle, node.leader, node.janitor):
+        _walk(part, out)
+    view = node.view
+    out.append(view.revision)
+    for entries in (view.members, view.versions, view.requests):
+        out.extend(entries[key] for key in sorted(entries))
+        out.append(len(entries))
+    out += (node.share, node.leads, node._followed and node._followed.number)
+    out += (node._gather_until, node._look_for_grants)
+    _walk_table(actor, out)
+    ahead = sorted({x for x in out if type(x) is float and actor.now < x < float("inf")})
+    order = {moment: index for index, moment in enumerate(ahead)}
+    return tuple(
+        (order.get(x, "ever" if x == float("inf") else "past") if type(x) is float else x)
+        for x in out
+    )
+
+
+# ── all states of one member ─────────────────────────────────────────────────────────────────────
+
+
+@attrs.define(eq=False)
+class Actors:
+    """The states that one member of a world has been in, and what leads from one to another."""
+
+    name: str
+    settings: dict[str, Any]
+    roles: tuple[str, ...]
+    things: list[Any]
+    facts: list[Facts] = attrs.field(factory=list)
+    _pickles: list[bytes] = attrs.field(factory=list)
+    _ids: dict[tuple, int] = attrs.field(factory=dict)
+    _done: dict[tuple, tuple[int, tuple]] = attrs.field(factory=dict)
+
+    def born(self) -> tuple[int, tuple]:
+        """Return the state of a process that has just been started, and what it asks for."""
+        given = {"ttl": NEVER_S, "margin": NEVER_S / 10, **self.settings}
+        actor = Actor(Node(MemberSettings(self.name, **given)), self.roles)
+        return self._keep(actor, actor.start())
+
+    def wake(self, state: int) -> Actor:
+        """Return a member in that state."""
+        actor: Actor = pickle.loads(self._pickles[state])
+        return actor
+
+    def act(self, state: int, what: str, *given: Any) -> tuple[int, tuple]:
+        """Do something to a member in a state; its next state, and what it asks for.
+
+        The events of a step are given by their numbers in `things`.
+        """
+        key = (state, what, given)
+        done = self._done.get(key)
+        if done is None:
+            actor = self.wake(state)
+            if what == "step":
+                effects = actor.step([self.things[number] for number in given])
+            else:
+                effects = getattr(actor, what)(*given)
+            done = self._done[key] = self._keep(actor, effects)
+        return done
+
+    def _keep(self, actor: Actor, effects: list) -> tuple[int, tuple]:
+        for hold in (handle.hold for handle in actor.handles):
+            if (
+                hold is not None and hold.signal is None
+            ):  # which the core only carries: here, the lease it was granted under
+                hold.signal = actor.node.tenure.lease
+        print_ = fingerprint(actor)
+        state = self._ids.get(print_)
+        if state is None:
+            state = self._ids[print_] = len(self._pickles)
+            self._pickles.append(pickle.dumps(actor, pickle.HIGHEST_PROTOCOL))
+            self.facts.append(facts(actor))
+        return state, tuple(effect for effect in effects if not isinstance(effect, IDLE_EFFECTS))

@@ -1,0 +1,276 @@
+"""Goes through a whole world, breadth first, and tells the shortest way to what is broken.
+
+Each state that is met is checked, and then left to itself without faults (`Calm`): the group must
+settle, and every wait of an owner must end.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections import deque
+from collections.abc import Callable
+
+import attrs
+from moves import moves
+from rules import BrokenRuleError, check_state
+from spec import Spec
+from states import DEAD, One, State, with_one, without
+from universe import Universe
+
+from rink.core.machines import Life
+
+PATIENCE = 500
+"""How many moves a world without faults may take to settle."""
+
+EVERY = 20_000
+
+
+@attrs.frozen
+class Result:
+    """What going through a world gave."""
+
+    name: str
+    states: int
+    moves: int
+    seconds: float
+    steps: int
+    broken: str = ""
+    trace: tuple[str, ...] = ()
+    is_whole: bool = True
+
+
+class Codes:
+    """States as flat tuples of small numbers: a tenth of the memory, and quick to look up."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple, int] = {}
+        self._parts: list[tuple] = []
+
+    def of(self, state: State) -> tuple[int, ...]:
+        """Return the code of a state."""
+        part = self._number
+        etcd, members, late, tokens, script, purse = state
+        return (etcd, script, part(late), part(tokens), part(purse), *map(part, members))
+
+    def state(self, code: tuple[int, ...]) -> State:
+        """Return the state of a code."""
+        etcd, script, late, tokens, purse, *ones = code
+        parts = self._parts
+        members = tuple(parts[one] for one in ones)
+        return State(etcd, members, parts[late], parts[tokens], script, parts[purse])
+
+    def _number(self, part: tuple) -> int:
+        number = self._numbers.setdefault(part, len(self._parts))
+        if number == len(self._parts):
+            self._parts.append(part)
+        return number
+
+
+class Calm:
+    """What happens once faults stop: everything arrives, user code lets go, time passes."""
+
+    def __init__(self, universe: Universe, codes: Codes) -> None:
+        self._universe = universe
+        self._codes = codes
+        self._good: set[tuple[int, ...]] = set()
+
+    def check(self, state: State) -> None:
+        """Let a state be, and see everybody come to rest."""
+        path = []
+        while (code := self._codes.of(state)) not in self._good:
+            path.append(code)
+            if len(path) > PATIENCE:
+                raise BrokenRuleError(f"a wait does not end: {self._why_not(state)}")
+            after = self.next(state)
+            if after is None:
+                break
+            check_state(self._universe, after)
+            state = after
+        self._good.update(path)
+
+    def settle(self, state: State) -> State:
+        """Return the state in which everybody has come to rest."""
+        for _ in range(PATIENCE):
+            after = self.next(state)
+            if after is None:
+                return state
+            state = after
+        raise BrokenRuleError(f"a wait does not end: {self._why_not(state)}")
+
+    def next(self, state: State) -> State | None:
+        """Return what comes next, None where all waits have ended."""
+        if state.late:
+            (index, request), rest = state.late[0], state._replace(late=state.late[1:])
+            return self._universe.serve(rest, index, request)[0]
+        for index, one in enumerate(state.members):
+            after = self._message(state, index, one) or self._own_move(state, index, one)
+            if after is not None:
+                return after
+        return self._end_orphan(state) or self._pass_time(state)
+
+    def _message(self, state: State, index: int, one: One) -> State | None:
+        universe = self._universe
+        if one.requests:
+            request = one.requests[0]
+            rest = with_one(state, index, one._replace(requests=one.requests[1:]))
+            served, answer = universe.serve(rest, index, request)
+            return universe.answer(served, index, answer)
+        if one.state == DEAD:
+            return None
+        if one.answers:
+            rest = with_one(state, index, one._replace(answers=without(one.answers, 0)))
+            return universe.act(rest, index, "step", one.answers[0])
+        if one.changes is None:
+            return universe.list(state, index)
+        return universe.see(state, index, len(one.changes)) if one.changes else None
+
+    def _own_move(self, state: State, index: int, one: One) -> State | None:
+        if one.state == DEAD:
+            return None
+        universe, facts = self._universe, self._universe.actors[index].facts[one.state]
+        leases = universe.stores.contents[state.etcd].leases
+        if facts.is_known and facts.lease not in leases:
+            return universe.told(state, index)
+        if facts.is_suspect:
+            return universe.act(state, index, "renew")
+        for role in facts.to_release:
+            return universe.act(state, index, "release", role)
+        for role in facts.looked:
+            return universe.act(state, index, "take", role)
+        return universe.act(state, index, "nudge") if facts.nudged else None
+
+    def _end_orphan(self, state: State) -> State | None:
+        universe = self._universe
+        contents = universe.stores.contents[state.etcd]
+        for index, name in enumerate(universe.spec.members):
+            found = contents.records.get(name)
+            if found is not None and universe.is_orphan(state, index, found.lease):
+                done = universe.stores.end_lease(state.etcd, found.lease)
+                return universe.changed(state, done)[0]
+        return None
+
+    def _pass_time(self, state: State) -> State | None:
+        if not self._why_not(state):
+            return None
+        universe, alarms = self._universe, []
+        living = [index for index, one in enumerate(state.members) if one.state != DEAD]
+        for index in living:
+            alarm_in = universe.actors[index].facts[state.members[index].state].alarm_in
+            if alarm_in is not None:
+                alarms.append(alarm_in)
+        if not alarms:
+            raise BrokenRuleError(f"nobody would ever wake again: {self._why_not(state)}")
+        for index in living:
+            state = universe.act(state, index, "rest", max(0.0, min(alarms)))
+        return state
+
+    def _why_not(self, state: State) -> str:
+        """Return what has not come to rest yet, or an empty string."""
+        universe, serving = self._universe, []
+        for index, one in enumerate(state.members):
+            name = universe.spec.members[index]
+            if one.state == DEAD:
+                continue
+            facts = universe.actors[index].facts[one.state]
+            if facts.life is Life.LEFT:
+                continue
+            if facts.life is not Life.ACTIVE:
+                return f"{name} is {facts.life.value}"
+            if not universe.covers(state, index, facts.lease):
+                return f"{name} has no record"
+            if not facts.is_settled:
+                return f"{name} sees no settled group"
+            serving.append(name)
+            for role in facts.waits:
+                if universe.owner(state, role) == name:
+                    return f"{name} waits for {role}, which it owns"
+        version = universe.stores.contents[state.etcd].version
+        ranked = sorted(version.ranks) if version else []
+        if not universe.spec.has_outsider and serving and ranked != sorted(serving):
+            return f"{serving} are there, and {ranked} are ranked"
+        return ""
+
+
+@attrs.define(eq=False)
+class Exploration:
+    """The way through one world."""
+
+    universe: Universe
+    codes: Codes = attrs.field(factory=Codes)
+    calm: Calm = attrs.field(init=False)
+    came_from: dict[tuple, tuple[tuple, str] | None] = attrs.field(factory=dict)
+    moves: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        self.calm = Calm(self.universe, self.codes)
+
+    def begin(self) -> State:
+        """Return the settled state that a world begins in."""
+        universe, spec = self.universe, self.universe.spec
+        state = universe.empty()
+        if spec.has_outsider:
+            state, _ = universe.changed(state, universe.stores.proclaim(state.etcd, spec.begin))
+        for index, name in enumerate(spec.members):
+            if name not in spec.late_joiners:
+                state = self.calm.settle(universe.start(state, index))
+        for index, name in enumerate(spec.members):
+            if name in spec.late_joiners:
+                state = universe.start(state, index)
+        return state
+
+    def go(self, most: int, progress: Callable[[int, int], None] | None = None) -> Result:
+        """Meet every state, or as many as `most`; stops at the first that breaks a rule."""
+        began = time.perf_counter()
+        gc.disable()  # millions of tuples, none in a cycle: looking for one takes half of the time
+        code = self.codes.of(self.begin())
+        self.came_from[code] = None
+        todo = deque([code])
+        broken, trace, label = "", (), ""
+        try:
+            while todo and len(self.came_from) < most:
+                code, label = todo.popleft(), "and then"
+                state = self.codes.state(code)
+                self.calm.check(state)
+                if self._is_far_enough(state):
+                    continue
+                for label, after in moves(self.universe, state):
+                    self.moves += 1
+                    next_code = self.codes.of(after)
+                    if next_code not in self.came_from:
+                        self.came_from[next_code] = code, label
+                        check_state(self.universe, after)
+                        todo.append(next_code)
+                        if progress is not None and not len(self.came_from) % EVERY:
+                            progress(len(self.came_from), len(todo))
+        except (AssertionError, LookupError) as error:
+            broken = f"{type(error).__name__}: {error}"
+            trace = (*self.way_to(code), f"(last: {label})")
+        finally:
+            gc.enable()
+        seconds = time.perf_counter() - began
+        steps = sum(len(actors.facts) for actors in self.universe.actors)
+        name = self.universe.spec.name
+        return Result(
+            name, len(self.came_from), self.moves, seconds, steps, broken, trace, not todo
+        )
+
+    def _is_far_enough(self, state: State) -> bool:
+        """Whether the members have proclaimed as many versions as this world goes through."""
+        most = self.universe.spec.versions
+        return most > 0 and self.universe.stores.contents[state.etcd].number >= most
+
+    def way_to(self, code: tuple) -> tuple[str, ...]:
+        """Return what happened, from the beginning."""
+        labels = []
+        while (came := self.came_from[code]) is not None:
+            code, label = came
+            labels.append(label)
+        return tuple(reversed(labels))
+
+
+def explore(
+    spec: Spec, most: int = 10_000_000, progress: Callable[[int, int], None] | None = None
+) -> Result:
+    """Go through a world."""
+    return Exploration(Universe(spec)).go(most, progress)

@@ -1,0 +1,151 @@
+"""What may happen next in a small world: at any time, in any order.
+
+* a change reaches a member; an answer reaches it; a release, or an alarm, makes it step
+* a request is carried out; it is lost, and then carried out at any later time, or never; its answer
+  is lost
+* a deadline is noticed; a keepalive is answered after it; etcd ends a lease, early too; it is told so
+* user code lets go of what was lost, or never does; computes with a gate, and takes by it later
+* a member is killed, and its name started again; it lists anew; its record is deleted by hand; it
+  leaves
+* where an outsider leads: the next version of a script is proclaimed
+
+Faults are paid for out of the state's purse. Labels tell the story to people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from actors import FAR_S
+from states import DEAD, State, pay, with_one, without
+from universe import Universe
+
+from rink.core import events as ev
+from rink.core.machines import Life
+
+Moves = Iterator[tuple[str, State]]
+
+LEAVES = {
+    "leave": ev.LeaveAsked(),
+    "keep rank": ev.LeaveAsked(keep_rank=True),
+    "stop": ev.LeaveAsked(release_within=0.0),
+}
+
+
+def moves(universe: Universe, state: State) -> Moves:
+    """Yield everything that may happen next, and the state that it leads to."""
+    for index, one in enumerate(state.members):
+        if one.state != DEAD:
+            yield from _messages(universe, state, index)
+            yield from _own_moves(universe, state, index)
+        yield from _requests(universe, state, index)
+        if universe.spec.is_victim(universe.spec.members[index]):
+            yield from _faults(universe, state, index)
+    yield from _late_requests(universe, state)
+    yield from _leases_and_records(universe, state)
+    if state.script < len(universe.spec.script):
+        ranks = universe.spec.script[state.script]
+        after, _ = universe.changed(state, universe.stores.proclaim(state.etcd, ranks))
+        yield f"the outsider proclaims {ranks}", after._replace(script=state.script + 1)
+
+
+def _messages(universe: Universe, state: State, index: int) -> Moves:
+    one, name = state.members[index], universe.spec.members[index]
+    if one.changes is None:
+        yield f"{name} lists", universe.list(state, index)
+    elif one.changes:
+        yield f"{name} sees a change", universe.see(state, index, 1)
+    for at, answer in enumerate(one.answers):
+        rest = one._replace(answers=without(one.answers, at))
+        heard = universe.act(with_one(state, index, rest), index, "step", answer)
+        yield f"{name} hears {_called(universe, answer)}", heard
+        if universe.spec.batches and one.changes:
+            rest = with_one(state, index, rest._replace(changes=()))
+            for batch in ((answer, *one.changes), (*one.changes, answer)):
+                both = universe.act(rest, index, "step", *batch)
+                yield f"{name} hears and sees all in one step", both
+
+
+def _own_moves(universe: Universe, state: State, index: int) -> Moves:
+    one, name = state.members[index], universe.spec.members[index]
+    facts = universe.actors[index].facts[one.state]
+    if facts.nudged:
+        yield f"{name} steps", universe.act(state, index, "nudge")
+    elif facts.alarm_in is not None and facts.alarm_in < FAR_S:
+        yield f"{name} wakes", universe.act(state, index, "alarm")
+    if name not in universe.spec.clings:
+        for role in facts.to_release:
+            yield f"{name} lets go of {role}", universe.act(state, index, "release", role)
+    for role in facts.looked:
+        yield f"{name} takes {role}", universe.act(state, index, "take", role)
+    leases = universe.stores.contents[state.etcd].leases
+    if facts.is_suspect and facts.lease in leases:
+        yield f"{name} is renewed", universe.act(state, index, "renew")
+    if facts.is_known and facts.lease not in leases:
+        yield f"{name} is told of TTL 0", universe.told(state, index)
+
+
+def _requests(universe: Universe, state: State, index: int) -> Moves:
+    one = state.members[index]
+    for at, request in enumerate(one.requests):
+        called = f"{universe.spec.members[index]}'s {_called(universe, request)}"
+        rest = with_one(state, index, one._replace(requests=without(one.requests, at)))
+        served, answer = universe.serve(rest, index, request)
+        yield f"{called} is carried out", universe.answer(served, index, answer)
+        lost = universe.unanswered(request)
+        if lost is None or one.state == DEAD:
+            continue
+        if paid := pay(served, "lose answer"):
+            yield f"the answer to {called} is lost", universe.answer(paid, index, lost)
+        if paid := pay(rest, "lose request"):
+            late = paid._replace(late=tuple(sorted((*paid.late, (index, request)))))
+            yield f"{called} is lost", universe.answer(late, index, lost)
+
+
+def _late_requests(universe: Universe, state: State) -> Moves:
+    for at, (index, request) in enumerate(state.late):
+        rest = state._replace(late=without(state.late, at))
+        called = f"{universe.spec.members[index]}'s {_called(universe, request)}"
+        yield f"{called} is carried out after all", universe.serve(rest, index, request)[0]
+
+
+def _leases_and_records(universe: Universe, state: State) -> Moves:
+    stores, names = universe.stores, universe.spec.members
+    for name, found in stores.contents[state.etcd].records.items():
+        if name not in names:
+            continue
+        is_victim = universe.spec.is_victim(name)
+        is_orphan = universe.is_orphan(state, names.index(name), found.lease)
+        if paid := state if is_orphan else is_victim and pay(state, "end lease"):
+            after, _ = universe.changed(paid, stores.end_lease(state.etcd, found.lease))
+            yield f"etcd ends the lease of {name}", after
+        if paid := is_victim and pay(state, "delete"):
+            after, _ = universe.changed(paid, stores.delete(state.etcd, name))
+            yield f"somebody deletes the record of {name}", after
+
+
+def _faults(universe: Universe, state: State, index: int) -> Moves:
+    one, name = state.members[index], universe.spec.members[index]
+    if one.state == DEAD:
+        if paid := pay(state, "restart"):
+            yield f"{name} is started", universe.start(paid, index)
+        return
+    facts = universe.actors[index].facts[one.state]
+    if paid := pay(state, "kill"):
+        yield f"{name} is killed", universe.kill(paid, index)
+    if paid := facts.is_alive and pay(state, "expire"):
+        yield f"{name} notices its deadline", universe.act(paid, index, "expire")
+    if paid := one.changes and pay(state, "relist"):
+        yield f"{name} lists anew", universe.list(paid, index)
+    for fault, how in LEAVES.items():
+        if paid := facts.life is Life.ACTIVE and pay(state, fault):
+            yield f"{name} is to {fault}", universe.act(paid, index, "step", universe.number(how))
+    for role in universe.spec.roles:
+        if paid := role not in facts.looked and pay(state, "look"):
+            yield f"{name} looks for {role}", universe.act(paid, index, "look", role)
+            if role in facts.held:
+                yield f"{name} releases {role}", universe.act(paid, index, "release", role)
+
+
+def _called(universe: Universe, number: int) -> str:
+    return type(universe.things[number]).__name__

@@ -1,0 +1,76 @@
+"""What must never be, in any state of any small world."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from states import DEAD, State
+
+from rink.core.placement import Placement
+
+if TYPE_CHECKING:
+    from actors import Work
+    from stores import Contents
+    from universe import Universe
+
+RANK = Placement().rank
+
+
+class BrokenRuleError(AssertionError):
+    """A rule is broken in a state."""
+
+
+def check_state(universe: Universe, state: State) -> None:
+    """No role has two holders whose leases live, and the record of each claims it."""
+    holders: dict[str, str] = {}
+    for index, one in enumerate(state.members):
+        if one.state == DEAD:
+            continue
+        name = universe.spec.members[index]
+        for hold in universe.actors[index].facts[one.state].holds:
+            if universe.covers(state, index, hold.lease):
+                if hold.role in holders:
+                    both = f"by {holders[hold.role]} and by {name}"
+                    raise BrokenRuleError(f"{hold.role} is held {both}")
+                holders[hold.role] = name
+                _check_claim(universe.stores.contents[state.etcd], name, hold.role)
+
+
+def _check_claim(contents: Contents, name: str, role: str) -> None:
+    """R3: every role with an unreleased handle lies in the record."""
+    record = contents.records[name].record
+    is_in_share = any(
+        share.has(role, RANK(role, share.scheme, share.size)) for share in record.shares
+    )
+    if role not in record.draining and not is_in_share:
+        raise BrokenRuleError(f"{name} works on {role}, and its record does not claim it")
+
+
+def check_grant(universe: Universe, state: State, index: int, hold: Work) -> None:
+    """Tokens rise from member to member, and those who rejoined are waited for.
+
+    A grant is by a view of revision `token`. Somebody who had its record back by then must have let
+    go of the role, even of what it was granted under an earlier lease (R7).
+    """
+    names, role = universe.spec.members, hold.role
+    lease, token = state.tokens[universe.spec.roles.index(role)]
+    if hold.lease != lease and hold.token <= token:
+        raise BrokenRuleError(f"{role}: token {hold.token} of {names[index]} after {token}")
+    for other, one in enumerate(state.members):
+        found = universe.stores.contents[state.etcd].records.get(names[other])
+        if other == index or one.state == DEAD or found is None or found.created > hold.token:
+            continue
+        for work in universe.actors[other].facts[one.state].holds:
+            if work.role == role and work.lease != found.lease:
+                text = (
+                    f"{role} is granted to {names[index]}; {names[other]}, which rejoined, has it"
+                )
+                raise BrokenRuleError(text)
+
+
+def check_versions(before: Contents, after: Contents) -> None:
+    """Versions follow each other by one, and rank nobody twice, from 0 on without a gap."""
+    if after.number not in (before.number, before.number + 1):
+        raise BrokenRuleError(f"version {after.number} follows {before.number}")
+    if after.number and after.version is None:
+        raise BrokenRuleError(f"version {after.number} cannot be read")  # who is ranked twice, say

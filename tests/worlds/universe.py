@@ -1,0 +1,170 @@
+"""A small world as a whole: its members, its etcd, and what one thing that happens does to it.
+
+A `State` has numbers only; the members and the etcd behind them are in `actors` and `stores`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import rules
+from actors import Actors
+from small_etcd import unanswered
+from spec import FAULTS, Spec
+from states import DEAD, One, State, with_one
+from stores import Stores
+
+from rink.core import events as ev
+from rink.core.placement import Placement
+from rink.core.view import owner_of
+
+RANK = Placement().rank
+
+
+@attrs.define(eq=False)
+class Universe:
+    """A world's states, as far as they have been met."""
+
+    spec: Spec
+    stores: Stores = attrs.field(factory=Stores)
+    things: list[Any] = attrs.field(factory=list)
+    actors: list[Actors] = attrs.field(init=False)
+    _numbers: dict[Any, int] = attrs.field(factory=dict)
+    _lost: dict[int, Any] = attrs.field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        spec = self.spec
+        self.actors = [
+            Actors(name, spec.settings, spec.roles, self.things) for name in spec.members
+        ]
+
+    def number(self, thing: Any) -> int:
+        """Return the number of an event or a request."""
+        found = self._numbers.get(thing)
+        if found is None:
+            found = self._numbers[thing] = len(self.things)
+            self.things.append(thing)
+        return found
+
+    # ── beginning ────────────────────────────────────────────────────────────────────────────
+
+    def empty(self) -> State:
+        """Return the world before anybody has joined."""
+        spec = self.spec
+        etcd = self.stores.with_outsider() if spec.has_outsider else self.stores.empty()
+        purse = tuple(spec.purse.get(fault, 0) for fault in FAULTS)
+        nobody = tuple(One(DEAD, None, (), ()) for _ in spec.members)
+        tokens = tuple((DEAD, 0) for _ in spec.roles)
+        return State(etcd, nobody, (), tokens, 0, purse)
+
+    def start(self, state: State, index: int) -> State:
+        """Start a member's process."""
+        number, effects = self.actors[index].born()
+        one = One(number, None, self._numbered(effects), ())
+        return with_one(state, index, one)
+
+    # ── one thing happens ────────────────────────────────────────────────────────────────────
+
+    def act(self, state: State, index: int, what: str, *given: Any) -> State:
+        """Have something happen to a member; its requests are on their way after it."""
+        one = state.members[index]
+        number, effects = self.actors[index].act(one.state, what, *given)
+        requests = one.requests + self._numbered(effects) if effects else one.requests
+        after = with_one(state, index, one._replace(state=number, requests=requests))
+        return self._note_grants(state, after, index)
+
+    def _numbered(self, effects: tuple) -> tuple[int, ...]:
+        return tuple(self.number(effect) for effect in effects)
+
+    def changed(self, state: State, done: tuple) -> tuple[State, Any]:
+        """Take over what was done to etcd; its changes are on their way to everybody."""
+        etcd, answer, changes = done
+        if changes:
+            numbers = tuple(self.number(change) for change in changes)
+            members = tuple(
+                one if one.changes is None else one._replace(changes=one.changes + numbers)
+                for one in state.members
+            )
+            state = state._replace(members=members)
+        contents = self.stores.contents
+        rules.check_versions(contents[state.etcd], contents[etcd])
+        return state._replace(etcd=etcd), answer
+
+    def serve(self, state: State, index: int, request: int) -> tuple[State, Any]:
+        """Carry out a request."""
+        name = self.spec.members[index]
+        done = self.stores.serve(state.etcd, name, request, self.things[request])
+        return self.changed(state, done)
+
+    def list(self, state: State, index: int) -> State:
+        """Have a member list the range (anew); what was on its way to it is overtaken."""
+        listed = self.number(self.stores.listed(state.etcd))
+        one = state.members[index]._replace(changes=())
+        return self.act(with_one(state, index, one), index, "step", listed)
+
+    def see(self, state: State, index: int, count: int) -> State:
+        """Have the first few changes reach a member, in one step."""
+        one = state.members[index]
+        assert one.changes is not None
+        seen, rest = one.changes[:count], one.changes[count:]
+        return self.act(with_one(state, index, one._replace(changes=rest)), index, "step", *seen)
+
+    def told(self, state: State, index: int) -> State:
+        """Have a keepalive be answered by TTL 0."""
+        facts = self.actors[index].facts[state.members[index].state]
+        return self.act(state, index, "step", self.number(ev.LeaseEnded(facts.lease)))
+
+    def answer(self, state: State, index: int, answer: Any) -> State:
+        """Have an answer be on its way to a member, if there is one, and one to hear it."""
+        one = state.members[index]
+        if answer is None or one.state == DEAD:
+            return state
+        answers = (*one.answers, self.number(answer))
+        return with_one(state, index, one._replace(answers=answers))
+
+    def unanswered(self, request: int) -> Any:
+        """Return what a member hears of a request that is not answered: the same each time."""
+        if request not in self._lost:
+            self._lost[request] = unanswered(self.things[request])
+        return self._lost[request]
+
+    def kill(self, state: State, index: int) -> State:
+        """SIGKILL: what it asked for may still be carried out, at any time."""
+        one = state.members[index]
+        late = tuple(sorted((*state.late, *((index, request) for request in one.requests))))
+        return with_one(state._replace(late=late), index, One(DEAD, None, (), ()))
+
+    def _note_grants(self, before: State, after: State, index: int) -> State:
+        number = before.members[index].state
+        facts = self.actors[index].facts
+        had = facts[number].holds if number != DEAD else ()
+        has = facts[after.members[index].state].holds
+        if has == had:
+            return after
+        tokens = list(after.tokens)
+        for hold in has:
+            if hold not in had and self.covers(after, index, hold.lease):
+                rules.check_grant(self, after, index, hold)
+                tokens[self.spec.roles.index(hold.role)] = hold.lease, hold.token
+        return after._replace(tokens=tuple(tokens))
+
+    # ── what is so in a state ────────────────────────────────────────────────────────────────
+
+    def covers(self, state: State, index: int, lease: int) -> bool:
+        """Whether the record under which something was granted still stands.
+
+        What was granted under another is a zombie's: its token is what keeps it out.
+        """
+        found = self.stores.contents[state.etcd].records.get(self.spec.members[index])
+        return found is not None and found.lease == lease
+
+    def is_orphan(self, state: State, index: int, lease: int) -> bool:
+        """Whether nobody renews a lease any more."""
+        one = state.members[index]
+        return one.state == DEAD or self.actors[index].facts[one.state].lease != lease
+
+    def owner(self, state: State, role: str) -> str | None:
+        """Return who owns a role by the newest version in etcd."""
+        version = self.stores.contents[state.etcd].version
+        return owner_of(version, role, RANK) if version else None
