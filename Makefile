@@ -40,6 +40,10 @@ faults: $(READY) ## faults on real servers and processes, and the table of what 
 coverage: $(READY) ## branch coverage by the fast tests: 100 % of the core, the rest shown
 	.ci/coverage
 
+.PHONY: worlds
+worlds: $(READY) ## every interleaving of small worlds, the large ones too (make worlds WORLDS="there back")
+	PYTHONPATH=tests/core $(PY) tests/worlds/run.py $(WORLDS)
+
 .PHONY: golden
 golden: ## remake the ranks that Go computes and the tests compare ours with (needs Go)
 	cd tests/core/golden && go run . ranks.gz

@@ -1,8 +1,7 @@
 """A member of a small world: the real `Node` and its user code, one snapshot per state.
 
 What a member does depends on nothing but its own state and what reaches it, so each step is done
-once: `Actors.act` remembers it. A state is kept as a pickle, which is quick to copy and keeps who is
-who (a `Gate` is asked for by identity). Two states are one if their fingerprints are equal.
+once: `Actors.act` remembers it. Two states are one if their fingerprints are equal.
 
 **Time.** Every member has a clock of its own, since no rule compares two. It moves only when an
 alarm rings or the deadline is noticed. A fingerprint has no readings: only which moments have
@@ -12,10 +11,10 @@ world is far apart: gathering (1 ms), retries (0.05 to 2 s), then nothing below 
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import attrs
+from snapshots import Snapshots
 
 from rink.core import effects as do
 from rink.core import events as ev
@@ -31,6 +30,10 @@ NEVER_S = 1_000_000
 
 IDLE_EFFECTS = (do.Report, do.Lose, do.Refuse, do.KeepLease, do.DropLease)
 IDLE_EFFECTS += (do.LeadershipChanged, do.RankChanged, do.Joined, do.JoinFailed, do.Left, do.Grant)
+
+
+STEPS = ("step", "alarm", "nudge")
+"""What ends in a step, so that nothing may be left to do after it."""
 
 
 @attrs.define(eq=False)
@@ -64,13 +67,15 @@ class Actor:
     def step(self, events: list) -> list:
         """What the engine does with all that lies in its mailbox."""
         events = [self._by_own_clock(event) for event in events]
-        effects = self.node.step(self.now, events)
+        return self.node.step(self.now, events)
+
+    def check(self) -> None:
+        """A step is done at once, and the member wakes in time for the next one."""
         wake_at = self.node.wake_at
         assert wake_at is None or wake_at > self.now, "it would wake at once, for ever"
         again = self.node.step(self.now, [])
         assert not again, f"not done in one step: {again}"
         assert (wake_at or 0) <= (self.node.wake_at or float("inf")), "it would sleep for too long"
-        return effects
 
     def _by_own_clock(self, event: ev.Event) -> ev.Event:
         if isinstance(event, ev.LeaseGranted):
@@ -239,7 +244,8 @@ def _walk_table(actor: Actor, out: list) -> None:
             out.append("not free")
         else:
             out += (gate.share, gate.token, gate.version, gate.closed_because)
-            out += (gate is table.gate, gate.obstacles.to(actor.roles[0], actor.node.placement))
+            out.append(gate is table.gate)
+            out += (gate.obstacles.to(role, actor.node.placement) for role in actor.roles)
     out += sorted(actor.gates)
 
 
@@ -276,19 +282,20 @@ class Actors:
     roles: tuple[str, ...]
     things: list[Any]
     facts: list[Facts] = attrs.field(factory=list)
-    _pickles: list[bytes] = attrs.field(factory=list)
+    _snapshots: Snapshots = attrs.field(factory=Snapshots)
     _ids: dict[tuple, int] = attrs.field(factory=dict)
+    _checked: set[int] = attrs.field(factory=set)
     _done: dict[tuple, tuple[int, tuple]] = attrs.field(factory=dict)
 
     def born(self) -> tuple[int, tuple]:
         """Return the state of a process that has just been started, and what it asks for."""
         given = {"ttl": NEVER_S, "margin": NEVER_S / 10, **self.settings}
         actor = Actor(Node(MemberSettings(self.name, **given)), self.roles)
-        return self._keep(actor, actor.start())
+        return self._keep(actor, actor.start(), is_stepped=True)
 
     def wake(self, state: int) -> Actor:
         """Return a member in that state."""
-        actor: Actor = pickle.loads(self._pickles[state])
+        actor: Actor = self._snapshots.bring_back(state)
         return actor
 
     def act(self, state: int, what: str, *given: Any) -> tuple[int, tuple]:
@@ -304,19 +311,20 @@ class Actors:
                 effects = actor.step([self.things[number] for number in given])
             else:
                 effects = getattr(actor, what)(*given)
-            done = self._done[key] = self._keep(actor, effects)
+            done = self._done[key] = self._keep(actor, effects, what in STEPS)
         return done
 
-    def _keep(self, actor: Actor, effects: list) -> tuple[int, tuple]:
-        for hold in (handle.hold for handle in actor.handles):
-            if (
-                hold is not None and hold.signal is None
-            ):  # which the core only carries: here, the lease it was granted under
-                hold.signal = actor.node.tenure.lease
-        print_ = fingerprint(actor)
-        state = self._ids.get(print_)
+    def _keep(self, actor: Actor, effects: list, is_stepped: bool) -> tuple[int, tuple]:
+        for handle in actor.handles:
+            if handle.hold is not None and handle.hold.signal is None:
+                # The core only carries it: here, the lease that the role was granted under.
+                handle.hold.signal = actor.node.tenure.lease
+        seen = fingerprint(actor)
+        state = self._ids.get(seen)
         if state is None:
-            state = self._ids[print_] = len(self._pickles)
-            self._pickles.append(pickle.dumps(actor, pickle.HIGHEST_PROTOCOL))
+            state = self._ids[seen] = self._snapshots.keep(actor)
             self.facts.append(facts(actor))
+        if is_stepped and state not in self._checked:
+            self._checked.add(state)
+            actor.check()
         return state, tuple(effect for effect in effects if not isinstance(effect, IDLE_EFFECTS))

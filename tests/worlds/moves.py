@@ -86,14 +86,14 @@ def _own_moves(universe: Universe, state: State, index: int) -> Moves:
 
 
 def _requests(universe: Universe, state: State, index: int) -> Moves:
-    one = state.members[index]
+    one, is_victim = state.members[index], universe.spec.is_victim(universe.spec.members[index])
     for at, request in enumerate(one.requests):
         called = f"{universe.spec.members[index]}'s {_called(universe, request)}"
         rest = with_one(state, index, one._replace(requests=without(one.requests, at)))
         served, answer = universe.serve(rest, index, request)
         yield f"{called} is carried out", universe.answer(served, index, answer)
         lost = universe.unanswered(request)
-        if lost is None or one.state == DEAD:
+        if lost is None or one.state == DEAD or not is_victim:
             continue
         if paid := pay(served, "lose answer"):
             yield f"the answer to {called} is lost", universe.answer(paid, index, lost)

@@ -1,0 +1,54 @@
+"""States of a member, kept and brought back: what may change is copied, what is frozen is shared.
+
+A pickle keeps who is who within one state (a `Gate` is asked for by identity); frozen values stay
+the very objects they are, which makes bringing a state back several times as quick.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import Any
+
+from rink.core.claims import Gate, Obstacles
+from rink.core.node import MemberSettings
+from rink.core.placement import Placement
+from rink.core.ranks import Settings
+from rink.core.values import Member, Proclaimed, Record, Share, Version
+from rink.core.view import View
+
+SHARED = (Gate, Obstacles, MemberSettings, Placement, Settings, Member, Proclaimed, Record, Share)
+SHARED += (Version, View)
+"""Frozen, but for a placement, which is a memory of a pure function."""
+
+
+class Snapshots:
+    """States of one member, each under a number."""
+
+    def __init__(self) -> None:
+        self._kept: list[bytes] = []
+        self._shared: list[Any] = []
+        self._numbers: dict[int, int] = {}
+
+    def keep(self, state: Any) -> int:
+        """Keep a state; its number."""
+        file = io.BytesIO()
+        pickler = pickle.Pickler(file, pickle.HIGHEST_PROTOCOL)
+        pickler.persistent_id = self._number  # type: ignore[method-assign]
+        pickler.dump(state)
+        self._kept.append(file.getvalue())
+        return len(self._kept) - 1
+
+    def bring_back(self, number: int) -> Any:
+        """Return a copy of a state."""
+        unpickler = pickle.Unpickler(io.BytesIO(self._kept[number]))
+        unpickler.persistent_load = self._shared.__getitem__  # type: ignore[method-assign]
+        return unpickler.load()
+
+    def _number(self, thing: Any) -> int | None:
+        if not isinstance(thing, SHARED):
+            return None
+        number = self._numbers.setdefault(id(thing), len(self._shared))
+        if number == len(self._shared):
+            self._shared.append(thing)  # kept, so that its id stays its own
+        return number
