@@ -17,6 +17,7 @@ from child import Child, cpu_seconds
 from rink.testing import EtcdNode, local_etcd
 
 _prefixes = itertools.count(1)
+_probes = itertools.count(1)
 
 
 @attrs.define
@@ -49,7 +50,8 @@ class Arena:
 
     def probe(self, *, options: bool = False) -> Child:
         """A process without Rink; `options`: with the settings that Rink gives its channels."""
-        given = {"endpoint": self.etcd.endpoint, "options": options}
+        number = next(_probes)
+        given = {"endpoint": self.etcd.endpoint, "options": options, "number": number}
         return Child("probe.py", json.dumps(given))
 
     def metrics(self) -> Metrics:

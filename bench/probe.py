@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -23,7 +24,12 @@ from rink.etcd.proto import rinketcd_pb2 as pb
 
 given = json.loads(sys.argv[1])
 _OPTIONS = getattr(connections, "_OPTIONS", ()) if given.get("options") else ()
-channel = grpc.insecure_channel(given["endpoint"].removeprefix("http://"), options=_OPTIONS)
+
+
+def connect() -> grpc.Channel:
+    own = ("grpc.use_local_subchannel_pool", 1)  # a connection of its own, as a member has
+    target = given["endpoint"].removeprefix("http://")
+    return grpc.insecure_channel(target, options=(*_OPTIONS, own))
 
 
 def unary(method: Any) -> Any:
@@ -32,31 +38,42 @@ def unary(method: Any) -> Any:
     )
 
 
-def stream(method: Any, requests: Iterator[Any]) -> Any:
-    return channel.stream_stream(
+def stream(method: Any, requests: Iterator[Any], over: grpc.Channel | None = None) -> Any:
+    return (over or channel).stream_stream(
         method.path, request_serializer=method.encode, response_deserializer=method.decode
     )(requests)
 
 
-PUT = channel.unary_unary(
-    "/etcdserverpb.KV/Put",
-    request_serializer=pb.PutRequest.SerializeToString,
-    response_deserializer=pb.PutResponse.FromString,
-)
+def putter(over: grpc.Channel) -> Any:
+    return over.unary_unary(
+        "/etcdserverpb.KV/Put",
+        request_serializer=pb.PutRequest.SerializeToString,
+        response_deserializer=pb.PutResponse.FromString,
+    )
+
+
+channel = connect()
+PUT = putter(channel)
 events: list[tuple[float, str, str, int, int]] = []  # when, key, kind, bytes, revision
 
 
-def watch(prefix: str) -> None:
-    """Note each event under a prefix from now on; returns when etcd has begun to watch."""
-    begun = threading.Event()
+def watching(prefix: str, over: grpc.Channel) -> Iterator[Any]:
+    """The answers of a watch on a prefix; the first one says that etcd has begun."""
     requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
     key = prefix.encode()
     end = key[:-1] + bytes([key[-1] + 1])
     create = pb.WatchCreateRequest(key=key, range_end=end)
     requests.put(pb.WatchRequest(create_request=create))
+    answers: Iterator[Any] = stream(m.WATCH, iter(requests.get, None), over)
+    return answers
+
+
+def watch(prefix: str) -> None:
+    """Note each event under a prefix from now on; returns when etcd has begun to watch."""
+    begun = threading.Event()
 
     def read() -> None:
-        for answer in stream(m.WATCH, iter(requests.get, None)):
+        for answer in watching(prefix, channel):
             at = now()
             if answer.created:
                 begun.set()
@@ -105,4 +122,51 @@ def idle(ttl: int) -> dict[str, Any]:
     return {}
 
 
-serve({"watch": watch, "take": take, "put": put, "idle": idle})
+class Crowd:
+    """As many connections with a watch each as members would have, and one put by each of them."""
+
+    def __init__(self) -> None:
+        self._channels: list[grpc.Channel] = []
+        self._seen: list[int] = []
+
+    def gather(self, prefix: str, count: int) -> None:
+        begun = threading.Barrier(count + 1)
+        self._channels = [connect() for _ in range(count)]
+        self._seen = [0] * count
+        self._prefix = prefix
+        for index in range(count):
+            threading.Thread(target=self._read, args=(index, begun), daemon=True).start()
+        begun.wait(60)
+
+    def _read(self, index: int, begun: threading.Barrier) -> None:
+        for answer in watching(self._prefix, self._channels[index]):
+            if answer.created:
+                begun.wait(60)
+            self._seen[index] += len(answer.events)
+
+    def burst(self, size: int, total: int) -> dict[str, Any]:
+        """Each puts a value of this size; when every watch here had seen all of them."""
+
+        def put_one(over: grpc.Channel) -> None:
+            key = f"{self._prefix}{id(over)}-{given['number']}".encode()
+            putter(over)(pb.PutRequest(key=key, value=b"x" * size))
+
+        began = now()
+        with ThreadPoolExecutor(len(self._channels)) as pool:
+            list(pool.map(put_one, self._channels))
+        while min(self._seen) < total:
+            time.sleep(0.002)
+        return {"asked_at": began, "at": now()}
+
+
+crowd = Crowd()
+serve(
+    {
+        "watch": watch,
+        "take": take,
+        "put": put,
+        "idle": idle,
+        "gather": crowd.gather,
+        "burst": crowd.burst,
+    }
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -12,6 +13,7 @@ from figures import Figure, Outcome, Table
 
 TITLE = "Many members in one group (in four processes, each member with a session of its own)"
 PROCESSES = 4
+RECORD_BYTES = 350
 SIZES = [20, 100, 300]
 START = {"rebalance_delay": 5, "initial_delay": 2}  # the group counts as starting for 5 s
 MORE = {"rebalance_delay": 0, "initial_delay": 0}
@@ -28,6 +30,46 @@ class Cost:
     megabytes: float
     members_cpu: float
     etcd_cpu: float
+
+
+def cost_of(arena: Arena, processes: list[Child], change: Callable[[], float]) -> Cost:
+    """What a change takes, which says when it was over."""
+
+    def cpu() -> float:
+        return sum(cpu_seconds(process.pid) for process in processes)
+
+    metrics, members_cpu, etcd_cpu = arena.metrics(), cpu(), arena.etcd_cpu()
+    began = now()
+    ended = change()
+    time.sleep(0.5)  # what is still under way is part of the cost, not of the time
+    after = arena.metrics()
+    return Cost(
+        seconds=ended - began,
+        revisions=after.since(metrics, "etcd_debugging_mvcc_current_revision"),
+        events=after.since(metrics, "etcd_debugging_mvcc_events_total"),
+        megabytes=after.since(metrics, "etcd_network_client_grpc_sent_bytes_total") / 1e6,
+        members_cpu=cpu() - members_cpu,
+        etcd_cpu=arena.etcd_cpu() - etcd_cpu,
+    )
+
+
+def bare(arena: Arena, size: int) -> Cost:
+    """The limit: as many bare watches, and one bare put of a record's size by each of them."""
+    processes = [arena.probe() for _ in range(PROCESSES)]
+    prefix = arena.prefix()
+    for process in processes:
+        process.ask("gather", prefix=prefix, count=size // PROCESSES)
+
+    def burst() -> float:
+        for process in processes:
+            process.tell("burst", size=RECORD_BYTES, total=size)
+        return max(process.answer()["at"] for process in processes)
+
+    cost = cost_of(arena, processes, burst)
+    for process in processes:
+        process.kill()
+        process.close()
+    return cost
 
 
 class Group:
@@ -87,24 +129,12 @@ class Group:
     def _leave(self, name: str) -> None:
         self._names.pop(name).ask("leave", names=[name])
 
-    def _cpu(self) -> float:
-        return sum(cpu_seconds(process.pid) for process in self._processes)
-
     def _cost(self, change: Any) -> Cost:
-        metrics, cpu, etcd_cpu = self._arena.metrics(), self._cpu(), self._arena.etcd_cpu()
-        began = now()
-        change()
-        ended = self._settled()
-        time.sleep(0.5)  # what is still under way is part of the cost, not of the time
-        after = self._arena.metrics()
-        return Cost(
-            seconds=ended - began,
-            revisions=after.since(metrics, "etcd_debugging_mvcc_current_revision"),
-            events=after.since(metrics, "etcd_debugging_mvcc_events_total"),
-            megabytes=after.since(metrics, "etcd_network_client_grpc_sent_bytes_total") / 1e6,
-            members_cpu=self._cpu() - cpu,
-            etcd_cpu=self._arena.etcd_cpu() - etcd_cpu,
-        )
+        def settled() -> float:
+            change()
+            return self._settled()
+
+        return cost_of(self._arena, self._processes, settled)
 
     def _settled(self) -> float:
         """When the last member saw the group settled at its present size."""
@@ -117,33 +147,48 @@ class Group:
 CHANGES = {
     "start": "all join at once",
     "one_more": "one more joins",
+    "bare": "the limit: as many bare puts, seen by as many bare watches",
     "one_replaced": "one is replaced",
     "one_fewer": "one leaves, nobody waits",
 }
+LIMIT_IS = (
+    "as many bare gRPC watches, each with a connection of its own, and one bare put of a record's "
+    "size by each, until every watch has seen all of them"
+)
 
 
 def run(arena: Arena) -> Outcome:
-    sizes = arena.pick(SIZES, [20, 50])
+    sizes = arena.pick(SIZES, [20, 48])
     costs: dict[tuple[int, str], Cost] = {}
     for done, size in enumerate(sizes):
-        arena.progress(f"{size} members", done, len(sizes))
         group = Group(arena, size)
         for change, text in CHANGES.items():
             arena.progress(f"{size} members: {text}", done, len(sizes))
-            costs[size, change] = getattr(group, change)()
+            if change != "bare":
+                costs[size, change] = getattr(group, change)()
         group.close()
-    figures = [
-        Figure(
-            key=f"scaling.{size}.settled",
-            what=f"{size} members join at once: settled after",
-            value=costs[size, "start"].seconds,
-            unit="s",
-            note="2 s of it are initial_delay",
-            more=attrs.asdict(costs[size, "start"]),
-        )
-        for size in sizes
-    ]
+        costs[size, "bare"] = bare(arena, size)
+    figures = [one for size in sizes for one in _figures(size, costs)]
     return Outcome(part="scaling", title=TITLE, figures=figures, tables=[_table(costs)])
+
+
+def _figures(size: int, costs: dict[tuple[int, str], Cost]) -> list[Figure]:
+    notes = {"start": f"{START['initial_delay']} s of it are initial_delay"}
+    limits = {"one_more": costs[size, "bare"].seconds}
+    return [
+        Figure(
+            key=f"scaling.{size}.{change}",
+            what=f"{size} members: {text}: settled after",
+            value=costs[size, change].seconds,
+            unit="s",
+            limit=limits.get(change),
+            limit_is=LIMIT_IS if change in limits else "",
+            note=notes.get(change, ""),
+            more=attrs.asdict(costs[size, change]),
+        )
+        for change, text in CHANGES.items()
+        if change != "bare"
+    ]
 
 
 def _table(costs: dict[tuple[int, str], Cost]) -> Table:
@@ -151,9 +196,7 @@ def _table(costs: dict[tuple[int, str], Cost]) -> Table:
     heads += ["CPU s members", "CPU s etcd", "CPU ms by member"]
     rows = []
     for change, text in CHANGES.items():
-        for (size, what), cost in costs.items():
-            if what != change:
-                continue
+        for (size, _), cost in sorted(one for one in costs.items() if one[0][1] == change):
             rows.append(
                 [
                     text,
