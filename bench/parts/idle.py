@@ -90,8 +90,11 @@ class Threads:
         found = {}
         for task in Path(f"/proc/{self._pid}/task").iterdir():
             status = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
+            name = self._names.get(task.name) or f"gRPC's {status['Name'].strip()}"
+            if name.startswith("Thread-"):
+                name = "gRPC's threads in Python"  # the library names all of its own
             found[task.name] = Thread(
-                self._names.get(task.name) or f"gRPC's {status['Name'].strip()}",
+                name,
                 int((task / "schedstat").read_text().split()[0]) / 1e9,
                 int(status["voluntary_ctxt_switches"]),
             )
