@@ -11,8 +11,8 @@ import pytest
 from rink.etcd.client import Client
 from rink.testing import local_etcd
 
-sys.path.insert(0, str(Path(__file__).parent))
-pytest.register_assert_rewrite("etcd_support")
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "tests" / "etcd")]
+pytest.register_assert_rewrite("etcd_support", "etcd_scripted")
 
 
 @pytest.fixture

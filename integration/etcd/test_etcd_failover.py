@@ -5,9 +5,9 @@ import time
 
 import grpc
 import pytest
-from etcd_support import ScriptedEtcd, Seen, eventually, header, put, put_until_done
+from etcd_support import Seen, eventually, put, put_until_done
 
-from rink.errors import ClosedError, EtcdClusterChanged, EtcdError, EtcdUnavailable
+from rink.errors import ClosedError, EtcdError, EtcdUnavailable
 from rink.etcd.api import Put
 from rink.etcd.connections import OwnConnection
 from rink.etcd.endpoints import read_endpoints, read_tls
@@ -213,70 +213,6 @@ def test_a_dead_endpoint_in_front_costs_nothing_worth_mention(cluster, clients):
     put(client, b"k", b"v")
     assert time.monotonic() - begin < 1.0
     assert client.calls["txn"] == 1
-
-
-def test_a_txn_is_sent_once_whatever_is_said(clients):
-    """Only a refusal of its token lets it be sent again."""
-    answers = iter([pb.TxnResponse(header=header(2))])
-
-    def txn(_):
-        return next(answers, grpc.StatusCode.UNAVAILABLE)
-
-    with ScriptedEtcd(txn=txn) as one, ScriptedEtcd(txn=txn) as two:
-        client = clients([one.endpoint, two.endpoint], timeout=2.0)
-        put(client, b"k")
-        with pytest.raises(EtcdUnavailable):
-            put(client, b"k")
-        assert len(one.seen["txn"]) == 2
-        assert len(two.seen["txn"]) == 0
-
-
-def test_every_request_and_every_stream_asks_for_a_leader(clients):
-    """A member that has none would be silent, or answer from its own books, otherwise."""
-
-    def watch(request):
-        yield pb.WatchResponse(header=header(), created=True)
-
-    def keepalive(request):
-        yield pb.LeaseKeepAliveResponse(header=header(), ID=request.ID, TTL=9)
-
-    answers = {
-        "txn": lambda _: pb.TxnResponse(header=header()),
-        "grant": lambda _: pb.LeaseGrantResponse(header=header(), ID=1, TTL=9),
-        "time_to_live": lambda _: pb.LeaseTimeToLiveResponse(header=header(), TTL=9),
-    }
-    with ScriptedEtcd(watch=watch, keepalive=keepalive, **answers) as etcd:
-        client, seen = clients(etcd.endpoint), Seen()
-        client.range(b"k")
-        put(client, b"k")
-        client.grant(9)
-        client.time_to_live(1)
-        client.watch(b"k", b"", 1, lambda _: None)
-        client.keepalives(seen.deliver).send(1)
-        seen.wait(lambda s: s.items)
-        eventually(lambda: set(etcd.metadata) == set(etcd.PATHS))
-        for name, sent in etcd.metadata.items():
-            assert [one.get("hasleader") for one in sent] == ["true"] * len(sent), name
-        client.close()
-
-
-@pytest.mark.parametrize(
-    ("later", "what"),
-    [
-        (header(10, cluster_id=2), "cluster"),
-        (header(9), "revision"),
-        (header(11, raft_term=1), "term"),
-    ],
-)
-def test_an_answer_of_another_cluster_or_of_the_past_raises(clients, later, what):
-    answers = [header(10), later, later]
-    with ScriptedEtcd(range=lambda _: pb.RangeResponse(header=answers.pop(0))) as etcd:
-        client = clients(etcd.endpoint)
-        client.range(b"k")
-        with pytest.raises(EtcdClusterChanged, match=what):
-            client.range(b"k")
-        assert client.guard.epoch == 1
-        client.range(b"k")
 
 
 def test_a_refusal_is_no_silence(cluster, clients):

@@ -1,13 +1,11 @@
 """ETCD-CLIENT section 8, rule 4: one stream for all leases, deadlines from the time of sending."""
 
-import logging
 import threading
 import time
 
-from etcd_support import ScriptedEtcd, Seen, eventually, header, put_until_done
+from etcd_support import Seen, eventually, put_until_done
 
 from rink.etcd.client import Client, boot_clock
-from rink.etcd.proto import rinketcd_pb2 as pb
 
 
 def test_rule_4_ttl_0_means_that_the_lease_is_gone(node, clients):
@@ -72,75 +70,6 @@ def test_what_is_asked_while_the_server_is_down_is_sent_once_it_is_back(node, cl
     stream.send(lease)
     seen.wait(lambda s: len(s.items) == 3)
     assert stream._unanswered.oldest_at is None
-
-
-def test_a_late_answer_belongs_to_its_own_request(clients):
-    """The k-th answer is the k-th request's, however late it comes."""
-    go_on = threading.Event()
-
-    def keepalive(request):
-        assert go_on.wait(10)
-        yield pb.LeaseKeepAliveResponse(header=header(), ID=request.ID, TTL=9)
-
-    now = [100.0]
-    with ScriptedEtcd(keepalive=keepalive) as etcd:
-        client, seen = clients(etcd.endpoint, clock=lambda: now[0]), Seen()
-        stream = client.keepalives(seen.deliver)
-        for n in range(3):
-            now[0] = 100.0 + n
-            stream.send(7)
-            # Each is on the stream, so none takes an earlier one's place.
-            eventually(lambda n=n: client.calls.get("keepalive", 0) == 2 + n)
-        now[0] = 105.0
-        go_on.set()
-        seen.wait(lambda s: len(s.items) == 3)
-        assert [one.sent_at for one in seen.items] == [100.0, 101.0, 102.0]
-        client.close()
-
-
-def test_an_answer_of_a_past_raft_term_does_not_count(clients):
-    """A former leader that thaws renews in its own books only."""
-    terms = [5, 4, 5]
-
-    def keepalive(request):
-        yield pb.LeaseKeepAliveResponse(header=header(raft_term=terms.pop(0)), ID=request.ID, TTL=9)
-
-    def ranged(_):
-        return pb.RangeResponse(header=header(raft_term=5))
-
-    with ScriptedEtcd(keepalive=keepalive, range=ranged) as etcd:
-        client, seen = clients(etcd.endpoint), Seen()
-        stream = client.keepalives(seen.deliver)
-        stream.send(1)
-        seen.wait(lambda s: len(s.items) == 1)
-        stream.send(2)
-        # Answered from term 4: not told. The stream is opened again, and asks again.
-        seen.wait(lambda s: len(s.items) == 2)
-        assert [one.lease for one in seen.items] == [1, 2]
-        assert not terms
-        client.close()
-
-
-def test_ttl_0_is_asked_for_twice(clients, caplog):
-    """A leader that lags behind says 0 of a lease that lives: nobody loses a session for that."""
-
-    def keepalive(request):
-        yield pb.LeaseKeepAliveResponse(header=header(), ID=request.ID, TTL=0)
-
-    def time_to_live(request):
-        ttl = 8 if request.ID == 1 else -1
-        return pb.LeaseTimeToLiveResponse(header=header(), ID=request.ID, TTL=ttl)
-
-    with ScriptedEtcd(keepalive=keepalive, time_to_live=time_to_live) as etcd:
-        client, seen = clients(etcd.endpoint), Seen()
-        stream = client.keepalives(seen.deliver)
-        with caplog.at_level(logging.WARNING):
-            stream.send(1)
-            stream.send(2)
-            seen.wait(lambda s: s.items)
-        assert [(one.lease, one.ttl) for one in seen.items] == [(2, 0)]
-        assert "it is not" in caplog.text
-        client.close()
 
 
 def test_send_never_blocks(node):

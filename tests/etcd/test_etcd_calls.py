@@ -1,0 +1,109 @@
+"""Single calls against an etcd that says anything: sent once, with what goes along, and guarded."""
+
+import grpc
+import pytest
+from etcd_scripted import ScriptedEtcd, Seen, header, put
+
+from rink.errors import EtcdClusterChanged, EtcdUnavailable
+from rink.etcd.proto import rinketcd_pb2 as pb
+
+
+def test_a_txn_is_sent_once_whatever_is_said(clients):
+    """Only a refusal of its token lets it be sent again."""
+    answers = iter([pb.TxnResponse(header=header(2))])
+
+    def txn(_):
+        return next(answers, grpc.StatusCode.UNAVAILABLE)
+
+    with ScriptedEtcd(txn=txn) as one, ScriptedEtcd(txn=txn) as two:
+        client = clients(one.endpoint, two.endpoint, timeout=2.0)
+        put(client, b"k")
+        with pytest.raises(EtcdUnavailable):
+            put(client, b"k")
+        assert len(one.seen["txn"]) == 2
+        assert len(two.seen["txn"]) == 0
+
+
+def test_a_txn_goes_over_a_connection_that_has_just_answered(clients):
+    """One that is frozen or without a quorum is found out by a read, and leaves no doubt."""
+
+    def txn(_):
+        return pb.TxnResponse(header=header(2))
+
+    def silent(_):
+        return grpc.StatusCode.UNAVAILABLE
+
+    with ScriptedEtcd(txn=txn, range=silent) as one, ScriptedEtcd(txn=txn) as two:
+        client = clients(one.endpoint, two.endpoint, timeout=10.0)
+        put(client, b"k")
+        put(client, b"k")
+        assert [len(etcd.seen["txn"]) for etcd in (one, two)] == [0, 2]
+        assert [len(etcd.seen["range"]) for etcd in (one, two)] == [1, 1]
+
+
+def test_a_read_without_an_answer_is_asked_elsewhere(clients):
+    def silent(_):
+        return grpc.StatusCode.UNAVAILABLE
+
+    with ScriptedEtcd(range=silent) as one, ScriptedEtcd() as two:
+        client = clients(one.endpoint, two.endpoint, timeout=10.0)
+        client.range(b"k")
+        client.range(b"k")
+        assert [len(etcd.seen["range"]) for etcd in (one, two)] == [1, 2]
+
+
+def test_every_request_and_every_stream_asks_for_a_leader(clients):
+    """A member that has none would be silent, or answer from its own books, otherwise."""
+
+    def watch(request):
+        yield pb.WatchResponse(header=header(), created=True)
+
+    def keepalive(request):
+        yield pb.LeaseKeepAliveResponse(header=header(), ID=request.ID, TTL=9)
+
+    answers = {
+        "txn": lambda _: pb.TxnResponse(header=header()),
+        "grant": lambda _: pb.LeaseGrantResponse(header=header(), ID=1, TTL=9),
+        "time_to_live": lambda _: pb.LeaseTimeToLiveResponse(header=header(), TTL=9),
+    }
+    with ScriptedEtcd(watch=watch, keepalive=keepalive, **answers) as etcd:
+        client, seen = clients(etcd.endpoint), Seen()
+        client.range(b"k")
+        put(client, b"k")
+        client.grant(9)
+        client.time_to_live(1)
+        client.watch(b"k", b"", 1, lambda _: None)
+        client.keepalives(seen.deliver).send(1)
+        seen.wait(lambda s: s.items)
+        etcd.wait(lambda etcd: set(etcd.metadata) == set(etcd.PATHS))
+        for name, sent in etcd.metadata.items():
+            assert [one.get("hasleader") for one in sent] == ["true"] * len(sent), name
+        client.close()
+
+
+@pytest.mark.parametrize(
+    ("later", "what"),
+    [
+        (header(10, cluster_id=2), "cluster"),
+        (header(9), "revision"),
+        (header(11, raft_term=1), "term"),
+    ],
+)
+def test_an_answer_of_another_cluster_or_of_the_past_raises(clients, later, what):
+    answers = [header(10), later, later]
+    with ScriptedEtcd(range=lambda _: pb.RangeResponse(header=answers.pop(0))) as etcd:
+        client = clients(etcd.endpoint)
+        client.range(b"k")
+        with pytest.raises(EtcdClusterChanged, match=what):
+            client.range(b"k")
+        assert client.guard.epoch == 1
+        client.range(b"k")
+
+
+def test_a_bare_token_is_sent_as_metadata(clients):
+    """As call credentials it would be refused without TLS."""
+    with ScriptedEtcd() as etcd:
+        client = clients(etcd.endpoint, user="u", password="p")
+        client._transport.tokens._token = "a-token"
+        client.range(b"k")
+        assert etcd.metadata["range"][0]["token"] == "a-token"

@@ -1,0 +1,224 @@
+"""Watches and keepalives against an etcd that says anything: what no real one does on demand."""
+
+import logging
+
+import pytest
+from etcd_scripted import ScriptedEtcd, Seen, header
+
+from rink.errors import EtcdClusterChanged, EtcdCompacted
+from rink.etcd.proto import rinketcd_pb2 as pb
+
+
+def test_rule_2_progress_answers_are_signs_of_life_only(clients):
+    """A progress answer that overtakes events does not move the place to resume at."""
+
+    def watch(request):
+        if request.HasField("create_request"):
+            yield pb.WatchResponse(header=header(9), created=True)
+            kv = pb.KeyValue(key=b"k", mod_revision=5)
+            yield pb.WatchResponse(header=header(9), events=[pb.Event(kv=kv)])
+            # Events 6 to 9 are still on their way.
+            yield pb.WatchResponse(header=header(9), watch_id=-1)
+            raise RuntimeError("the stream breaks here")
+
+    with ScriptedEtcd(watch=watch, range=lambda _: pb.RangeResponse(header=header(9))) as etcd:
+        client, seen = clients(etcd.endpoint), Seen()
+        client.watch(b"k", b"", 5, seen.deliver)
+        etcd.wait(lambda etcd: len(etcd.seen["watch"]) >= 3)
+        starts = [one.create_request.start_revision for one in etcd.seen["watch"]]
+        client.close()
+    assert starts[:3] == [5, 6, 6]
+    assert seen.revisions == [5]
+
+
+def test_a_watch_says_which_cluster_it_lost(clients):
+    """A node of another cluster behind the same endpoint ends the watch, and every other one."""
+    cluster_id = [1]
+
+    def watch(request):
+        if request.HasField("create_request"):
+            yield pb.WatchResponse(header=header(), created=True)
+        else:
+            yield pb.WatchResponse(header=header(cluster_id=cluster_id[0]), watch_id=-1)
+
+    def ranged(_):
+        return pb.RangeResponse(header=header(cluster_id=cluster_id[0]))
+
+    with ScriptedEtcd(watch=watch, range=ranged) as etcd:
+        client, seen, other = clients(etcd.endpoint), Seen(), Seen()
+        client.watch(b"k", b"", 1, seen.deliver)
+        client.watch(b"l", b"", 1, other.deliver)
+        etcd.wait(lambda etcd: len(etcd.seen["watch"]) >= 2)
+        cluster_id[0] = 2
+        assert isinstance(seen.wait_broken(), EtcdClusterChanged)
+        assert isinstance(other.wait_broken(), EtcdClusterChanged)
+        # What begins afterwards speaks with the cluster as it now is.
+        assert client.range(b"k").header.cluster_id == 2
+        client.close()
+
+
+@pytest.mark.parametrize(("before", "after"), [(7, 3), (5, 6)])
+def test_a_restored_backup_breaks_the_watch(clients, before, after):
+    """The same cluster id at an older revision: than was read, or than the watch has delivered."""
+    revision = [before]
+
+    def watch(request):
+        if request.HasField("create_request"):
+            yield pb.WatchResponse(header=header(7), created=True)
+            kv = pb.KeyValue(key=b"k", mod_revision=7)
+            yield pb.WatchResponse(header=header(7), events=[pb.Event(kv=kv)])
+            revision[0] = after
+            raise RuntimeError("the restore")
+
+    def ranged(_):
+        return pb.RangeResponse(header=header(revision[0]))
+
+    with ScriptedEtcd(watch=watch, range=ranged) as etcd:
+        client, seen = clients(etcd.endpoint), Seen()
+        client.watch(b"k", b"", 7, seen.deliver)
+        assert isinstance(seen.wait_broken(), EtcdClusterChanged)
+        assert "backup" in str(seen.broken)
+        client.close()
+
+
+def test_a_watch_of_what_was_compacted_breaks(clients):
+    """What happened meanwhile cannot be told any more, and is not passed over in silence."""
+
+    def watch(request):
+        yield pb.WatchResponse(header=header(9), canceled=True, compact_revision=8)
+
+    with ScriptedEtcd(watch=watch, range=lambda _: pb.RangeResponse(header=header(9))) as etcd:
+        client, seen = clients(etcd.endpoint), Seen()
+        client.watch(b"k", b"", 5, seen.deliver)
+        assert isinstance(seen.wait_broken(), EtcdCompacted)
+        client.close()
+
+
+def test_a_split_revision_breaks_the_watch(clients):
+    """It was never seen; if it came, half a revision would be delivered as if it were whole."""
+
+    def watch(request):
+        if request.HasField("create_request"):
+            yield pb.WatchResponse(header=header(5), created=True)
+            for key in (b"k", b"l"):
+                kv = pb.KeyValue(key=key, mod_revision=5)
+                yield pb.WatchResponse(header=header(5), events=[pb.Event(kv=kv)])
+
+    ranged = pb.RangeResponse(header=header(5))
+    with ScriptedEtcd(watch=watch, range=lambda _: ranged) as etcd:
+        client, seen = clients(etcd.endpoint), Seen()
+        client.watch(b"k", b"m", 5, seen.deliver)
+        assert "split revision 5" in str(seen.wait_broken())
+        client.close()
+
+
+def test_events_repeated_after_a_resume_are_delivered_once(clients):
+    """As older servers were seen to do."""
+
+    def watch(request):
+        if not request.HasField("create_request"):
+            return
+        yield pb.WatchResponse(header=header(6), created=True)
+        resumed = request.create_request.start_revision > 5
+        for revision in (5, 6) if resumed else (5,):
+            kv = pb.KeyValue(key=b"k", mod_revision=revision)
+            yield pb.WatchResponse(header=header(6), events=[pb.Event(kv=kv)])
+        if not resumed:
+            raise RuntimeError("the stream breaks here")
+
+    ranged = pb.RangeResponse(header=header(6))
+    with ScriptedEtcd(watch=watch, range=lambda _: ranged) as etcd:
+        client, seen = clients(etcd.endpoint), Seen()
+        client.watch(b"k", b"", 5, seen.deliver)
+        assert [event.kv.mod_revision for event in seen.wait_events(2)] == [5, 6]
+        client.close()
+
+
+def renewed(*requests):
+    """The answers to keepalives, in the order of these."""
+    return [pb.LeaseKeepAliveResponse(header=header(), ID=one.ID, TTL=9) for one in requests]
+
+
+def test_a_late_answer_belongs_to_its_own_request(clients):
+    """The k-th answer is the k-th request's, however late it comes."""
+    came, now = [], [100.0]
+
+    def keepalive(request):
+        came.append(request)
+        yield from renewed(*came) if len(came) == 3 else ()
+
+    with ScriptedEtcd(keepalive=keepalive) as etcd:
+        client, seen = clients(etcd.endpoint, clock=lambda: now[0]), Seen()
+        stream = client.keepalives(seen.deliver)
+        for n in range(3):
+            now[0] = 100.0 + n
+            stream.send(7)
+            # Each is on the stream, so none takes an earlier one's place.
+            etcd.wait(lambda etcd, n=n: len(etcd.seen["keepalive"]) == 1 + n)
+        seen.wait(lambda s: len(s.items) == 3)
+        assert [one.sent_at for one in seen.items] == [100.0, 101.0, 102.0]
+        client.close()
+
+
+def test_what_a_broken_stream_left_unanswered_is_asked_again_with_its_first_time(clients):
+    """The server may have renewed the lease at the first asking, and not at the second."""
+    now, broke = [100.0], []
+
+    def keepalive(request):
+        if not broke:
+            broke.append(request)
+            now[0] = 105.0
+            raise RuntimeError("the stream breaks here")
+        yield from renewed(request)
+
+    with ScriptedEtcd(keepalive=keepalive) as etcd:
+        client, seen = clients(etcd.endpoint, clock=lambda: now[0]), Seen()
+        client.keepalives(seen.deliver).send(7)
+        seen.wait(lambda s: s.items)
+        assert [one.sent_at for one in seen.items] == [100.0]
+        client.close()
+
+
+def test_an_answer_of_a_past_raft_term_does_not_count(clients):
+    """A former leader that thaws renews in its own books only."""
+    terms = [5, 4, 5]
+
+    def keepalive(request):
+        yield pb.LeaseKeepAliveResponse(header=header(raft_term=terms.pop(0)), ID=request.ID, TTL=9)
+
+    def ranged(_):
+        return pb.RangeResponse(header=header(raft_term=5))
+
+    with ScriptedEtcd(keepalive=keepalive, range=ranged) as etcd:
+        client, seen = clients(etcd.endpoint), Seen()
+        stream = client.keepalives(seen.deliver)
+        stream.send(1)
+        seen.wait(lambda s: len(s.items) == 1)
+        stream.send(2)
+        # Answered from term 4: not told. The stream is opened again, and asks again.
+        seen.wait(lambda s: len(s.items) == 2)
+        assert [one.lease for one in seen.items] == [1, 2]
+        assert not terms
+        client.close()
+
+
+def test_ttl_0_is_asked_for_twice(clients, caplog):
+    """A leader that lags behind says 0 of a lease that lives: nobody loses a session for that."""
+
+    def keepalive(request):
+        yield pb.LeaseKeepAliveResponse(header=header(), ID=request.ID, TTL=0)
+
+    def time_to_live(request):
+        ttl = 8 if request.ID == 1 else -1
+        return pb.LeaseTimeToLiveResponse(header=header(), ID=request.ID, TTL=ttl)
+
+    with ScriptedEtcd(keepalive=keepalive, time_to_live=time_to_live) as etcd:
+        client, seen = clients(etcd.endpoint), Seen()
+        stream = client.keepalives(seen.deliver)
+        with caplog.at_level(logging.WARNING):
+            stream.send(1)
+            stream.send(2)
+            seen.wait(lambda s: s.items)
+        assert [(one.lease, one.ttl) for one in seen.items] == [(2, 0)]
+        assert "it is not" in caplog.text
+        client.close()
