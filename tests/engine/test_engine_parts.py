@@ -2,11 +2,14 @@
 
 import logging
 import queue
+import runpy
 import sys
 import threading
+import time
 
 import pytest
 
+from rink.engine import clock
 from rink.engine.callbacks import Callbacks
 from rink.engine.calls import IDLE_THREADS, Calls
 from rink.engine.clock import SYSTEM
@@ -36,6 +39,12 @@ def callbacks():
 def test_the_clock_goes_forward_and_the_wall_clock_is_readable():
     assert SYSTEM.now() <= SYSTEM.now()
     assert SYSTEM.wall().endswith("+00:00")
+
+
+def test_the_clock_counts_suspend_and_nobody_sets_it(monkeypatch):
+    """As etcd's own does: a lease goes on ending while the machine sleeps."""
+    monkeypatch.setattr(time, "clock_gettime", lambda which: which)
+    assert runpy.run_path(clock.__file__)["SYSTEM"].now() == time.CLOCK_BOOTTIME
 
 
 def test_a_mailbox_gives_everything_that_lies_in_it_in_order():

@@ -17,8 +17,10 @@ RECORD = Record("incarnation-1", 10)
 
 
 class Time:
+    seconds = 1000.0
+
     def now(self):
-        return 1000.0
+        return self.seconds
 
     def wall(self):
         return "2030-01-01T00:00:00.000+00:00"
@@ -31,10 +33,11 @@ class Inline:
 
 class Setting:
     def __init__(self):
-        self.cluster = MemoryCluster(clock=Time(), pumped=True)
+        self.time = Time()
+        self.cluster = MemoryCluster(clock=self.time, pumped=True)
         self.etcd, self.other = self.cluster.client(), self.cluster.client()
         self.events = []
-        self.requests = Requests(self.etcd, KEYS, "a", Inline(), Time(), self.events.append)
+        self.requests = Requests(self.etcd, KEYS, "a", Inline(), self.time, self.events.append)
 
     def ask(self, effect):
         """Make a request; the events it ended in."""
@@ -66,6 +69,31 @@ def test_a_lease_is_granted_with_the_time_of_asking_and_a_fresh_incarnation(sett
     assert (one.ttl, one.sent_at) == (10, 1000.0)
     assert one.incarnation != two.incarnation
     assert setting.etcd.time_to_live(one.lease) == 10
+
+
+def test_a_lease_counts_from_before_it_was_asked_for(setting, monkeypatch):
+    grant = setting.etcd.grant
+
+    def slow(ttl, **how):
+        setting.time.seconds += 5.0
+        return grant(ttl, **how)
+
+    monkeypatch.setattr(setting.etcd, "grant", slow)
+    [granted] = setting.ask(do.GrantLease(10))
+    assert granted.sent_at == 1000.0
+
+
+def test_a_lease_whose_grant_was_not_answered_is_ended(setting, monkeypatch):
+    grant, asked = setting.etcd.grant, []
+
+    def unanswered(ttl, **how):
+        asked.append(grant(ttl, **how).lease)
+        raise EtcdUnavailable("the answer was lost")
+
+    monkeypatch.setattr(setting.etcd, "grant", unanswered)
+    [failed] = setting.ask(do.GrantLease(10))
+    assert isinstance(failed, ev.LeaseFailed)
+    assert [setting.etcd.time_to_live(lease) for lease in asked] == [-1]
 
 
 def test_a_lease_is_revoked(setting):

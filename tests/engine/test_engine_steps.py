@@ -1,0 +1,83 @@
+"""One step: what it leaves is published in one hold of the lock, and what it wants is done after that."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import rink
+from rink.core.holds import Handle
+from rink.core.schemes import rank_of
+from rink.engine.signals import Signal
+from rink.testing.virtual import virtual_time
+
+
+@pytest.fixture
+def time():
+    with virtual_time() as made:
+        yield made
+
+
+def join(time, name):
+    delays = {"rebalance_delay": 0.0, "initial_delay": 0.0}
+    return rink.Rink(time.session(), "g", name=name, **delays).join()
+
+
+def owned_by(rank, size, count=1):
+    names = [f"r{i}" for i in range(9999) if rank_of(f"r{i}", size) == rank]
+    return names[:count]
+
+
+def test_a_loss_is_told_without_the_lock_and_after_the_gate_it_was_granted_by_is_closed(time):
+    a, (name,) = join(time, "a"), owned_by(1, 2)
+    role, engine = a.await_role(name, 9.0), a._opened
+    gate, seen = engine.table.gate, []
+    role._signal().then(lambda: seen.append((engine.is_interrupted(), engine.table.gate is gate)))
+    join(time, "b")
+    assert role.lost.wait(9.0)
+    assert seen == [(False, False)]
+    role.release()
+
+
+def test_a_thousand_releases_that_come_together_are_taken_in_by_one_step(time):
+    a, names = join(time, "a"), owned_by(1, 2, 1000)
+    roles, engine = [a.await_role(name, 9.0) for name in names], a._opened
+    join(time, "b")
+    assert roles[0].lost.wait(9.0)
+    time.settle()
+    step, steps = engine.node.step, []
+
+    def counted(now, events):
+        steps.append(len(events))
+        return step(now, events)
+
+    engine.node.step = counted
+    with engine.lock:  # with the first of them it waits here, and the others gather
+        for role in roles:
+            engine.drop(role._handle)
+    time.settle()
+    assert sum(steps) >= 1000
+    assert len(steps) < 10
+    for role in roles:
+        role.release()
+
+
+def test_a_handle_is_dropped_by_a_finalizer_without_the_lock(time):
+    """It may run on any thread, and whoever holds the lock may wait for that very thread."""
+    a = join(time, "a")
+    role, engine = a.await_role("x", 9.0), a._opened
+    with ThreadPoolExecutor(1) as pool, engine.lock:
+        pool.submit(engine.drop, role._handle).result(10.0)
+        assert role.name in engine.table.held
+    time.settle()
+    assert role.name not in engine.table.held
+    role.release()
+
+
+def test_whoever_waits_is_woken_when_the_group_is_left(time):
+    a, _ = join(time, "a"), join(time, "b")
+    time.settle()
+    waits = Handle(owned_by(1, 2)[0], Signal(time.clock))
+    assert not a._begin_wait(a._opened, waits, None)
+    a.leave()
+    assert waits.signal.is_set()
+    assert waits.hold is None
