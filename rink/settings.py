@@ -9,13 +9,13 @@ import socket
 from collections.abc import Mapping, Sequence
 
 from rink.core import schemes
+from rink.core.codec import LONGEST_TTL_S
 from rink.core.keys import check_name
 from rink.core.node import MemberSettings
 from rink.core.ranks import Settings
 from rink.errors import ConfigError
 
 SHORTEST_TTL_S = 2
-LONGEST_TTL_S = 9_000_000_000  # etcd refuses more
 LABELS_LIMIT_BYTES = 16_384
 
 

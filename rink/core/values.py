@@ -114,8 +114,8 @@ class Member:
     problem: str = ""
 
     @property
-    def is_ours(self) -> bool:
-        """Whether a member of this or a known-to-be-later Rink wrote it, bound to a lease."""
+    def can_lead(self) -> bool:
+        """Whether it is bound to a lease, and can be read: no other leads."""
         return self.lease != 0 and self.record is not None
 
 

@@ -94,8 +94,8 @@ class View:
 
     @cached_property
     def leader(self) -> Member | None:
-        """The oldest record of a member: etcd's own election rule."""
-        return next((member for member in self.by_age if member.is_ours), None)
+        """The oldest record that can lead: etcd's own election rule."""
+        return next((member for member in self.by_age if member.can_lead), None)
 
     @cached_property
     def problems(self) -> frozenset[tuple[str, str]]:
