@@ -44,6 +44,14 @@ coverage: $(READY) ## branch coverage by the fast tests: 100 % of the core, the 
 worlds: $(READY) ## every interleaving of small worlds, the large ones too (make worlds WORLDS="there back")
 	PYTHONPATH=tests/core $(PY) tests/worlds/run.py $(WORLDS)
 
+.PHONY: mutants
+mutants: $(READY) ## break each rule on purpose, and write which test catches it (make mutants MUTANTS=--walks)
+	$(PY) tests/core/mutants.py --write $(MUTANTS)
+
+.PHONY: sizes
+sizes: $(READY) ## how large files and functions are: median, 90th percentile, the largest
+	$(PY) .ci/sizes
+
 .PHONY: golden
 golden: ## remake the ranks that Go computes and the tests compare ours with (needs Go)
 	cd tests/core/golden && go run . ranks.gz

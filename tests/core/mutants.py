@@ -1,41 +1,72 @@
 """Breaks each rule on purpose and sees that a test fails: `python tests/core/mutants.py [words]`.
 
 Each mutant replaces one piece of the source, in a copy of the tree, and runs the files of tests that
-are to catch it. It prints the table of the README beside; with words, only of mutants whose
-description has one of them; with `--walks`, it also says which the seeded walks find, which takes
-minutes. Exit status 1: one survived, or its old text is not found exactly once any more.
+are to catch it. It prints the table of docs/mutants.md; with words, only of mutants whose description
+has one of them. Other evidence has a column and an option of its own, see `EVIDENCE`: with `--walks`
+it also says which mutants of the core the seeded walks find, which takes minutes. `--write` writes
+the page; columns that were not asked for keep what stands there.
+
+Exit status 1: one survived, or its old text is not found exactly once any more.
 """
 
 from __future__ import annotations
 
 import os
+import queue
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from mutant_list import MUTANTS, Mutant
+from mutant_list import BY_HEADING, MUTANTS, Mutant
 
 ROOT = Path(__file__).parents[2]
-WALKS = ("core/test_walks",)
+PAGE = ROOT / "docs" / "mutants.md"
+
+EVIDENCE = {"walks": ("core/test_walks",)}
+"""Columns beside the named tests, with the files of tests they run: found without being pointed at."""
+
+SURVIVED = "**SURVIVED**"
 NAMED = 2
+TEST_S = 40
 LONGEST_S = 300
 
+HEAD = """# What each broken rule is caught by
 
-def copy_tree(to: Path) -> None:
-    """Copy what tests of the core and the engine need."""
+Each rule is broken on purpose, as one piece of the source replaced by another, and the tests named
+here fail: {count} mutants, of which {survived} survive. Written by `make mutants` from `tests/core/mutant_list.py`;
+do not edit. A test holds every mutant to its place in the source and to its row here.
+
+{columns}
+"""
+SAYS = {
+    "walks": "*walks*: found, too, by the seeded walks of `tests/core/test_walks.py`, without being"
+    " told where to look. Where they find nothing, chance did not lead them there; engine and client"
+    " lie outside of their world.",
+}
+
+Row = tuple[str, dict[str, str]]
+"""What catches a mutant, empty where nothing does; and the cell of each column of evidence."""
+
+
+def copy_tree(to: Path) -> Path:
+    """Copy what the tests need."""
     unwanted = shutil.ignore_patterns("__pycache__")
-    for name in ("rink", "tests/core", "tests/engine"):
+    for name in ("rink", "tests"):
         shutil.copytree(ROOT / name, to / name, ignore=unwanted)
     shutil.copy(ROOT / "pyproject.toml", to)
+    return to
 
 
 def failures(tree: Path, tests: tuple[str, ...], most: int) -> list[str]:
     """Run files of tests; return the names of those that fail, the first few."""
     files = [f"tests/{name}.py" for name in tests]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", f"--maxfail={most}"]
+    command.append(f"--timeout={TEST_S}")  # a test that a mutant hangs has found it
     env = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         run = subprocess.run(
@@ -59,40 +90,116 @@ def failures(tree: Path, tests: tuple[str, ...], most: int) -> list[str]:
     ]
 
 
-def catch(mutant: Mutant, tree: Path, *, walks: bool) -> tuple[str, str]:
-    """Return what catches a mutant, empty where nothing does, and whether the walks do."""
+def catch(mutant: Mutant, tree: Path, evidence: list[str]) -> Row:
+    """Break a rule in a tree, see what fails, and put it right again."""
     path = tree / mutant.file
     text = path.read_text()
     if text.count(mutant.old) != 1:
-        return "", f"its old text is found {text.count(mutant.old)} times"
+        return "", {"walks": f"its old text is found {text.count(mutant.old)} times"}
     path.write_text(text.replace(mutant.old, mutant.new))
     try:
         caught = failures(tree, mutant.tests, NAMED)
-        by_walks = "yes" if walks and failures(tree, WALKS, 1) else ""
+        found = {
+            column: "yes" if mutant.is_of_core and failures(tree, EVIDENCE[column], 1) else ""
+            for column in evidence
+        }
     finally:
         path.write_text(text)
-    return "; ".join(caught), by_walks
+    return "; ".join(caught), found
+
+
+def catch_all(chosen: list[Mutant], trees: list[Path], evidence: list[str]) -> dict[str, Row]:
+    """Break one rule after another, in as many trees at once as there are."""
+    free: queue.SimpleQueue[Path] = queue.SimpleQueue()
+    for tree in trees:
+        free.put(tree)
+
+    def run(mutant: Mutant) -> Row:
+        tree = free.get()
+        try:
+            return catch(mutant, tree, evidence)
+        finally:
+            free.put(tree)
+
+    rows: dict[str, Row] = {}
+    with ThreadPoolExecutor(len(trees)) as pool:
+        for mutant, row in zip(chosen, pool.map(run, chosen), strict=True):
+            rows[mutant.what] = row
+            print(line(mutant.what, row, evidence), flush=True)
+    return rows
+
+
+def line(what: str, row: Row, columns: list[str]) -> str:
+    """One line of the table."""
+    caught, found = row
+    cells = [what, caught or SURVIVED, *(found.get(column, "") for column in columns)]
+    return f"| {' | '.join(cells)} |"
+
+
+def written() -> dict[str, Row]:
+    """The rows that stand in the page."""
+    rows: dict[str, Row] = {}
+    columns: list[str] = []
+    for text in PAGE.read_text(encoding="utf-8").splitlines() if PAGE.exists() else ():
+        cells = [cell.strip() for cell in text.split("|")[1:-1]]
+        if cells[:1] == ["mutant"]:
+            columns = cells[2:]
+        elif cells and not cells[0].startswith("---"):
+            caught = "" if cells[1] == SURVIVED else cells[1]
+            rows[cells[0]] = caught, dict(zip(columns, cells[2:], strict=True))
+    return rows
+
+
+def page(rows: dict[str, Row]) -> str:
+    """The whole page."""
+    columns = list(EVIDENCE)
+    survived = sum(not caught for caught, _ in rows.values())
+    says = "\n".join(SAYS[one] for one in columns)
+    parts = [HEAD.format(count=len(MUTANTS), survived=survived, columns=says)]
+    for heading, mutants in BY_HEADING.items():
+        parts.append(f"## {heading}\n\n{table_head(columns)}")
+        parts += [line(one.what, rows[one.what], columns) for one in mutants]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def table_head(columns: list[str]) -> str:
+    """The head of a table."""
+    names = ["mutant", "caught by", *columns]
+    return f"| {' | '.join(names)} |\n{'|---' * len(names)}|"
+
+
+def write(rows: dict[str, Row]) -> None:
+    """Write the page with these rows; what they have no cell for stays as it was."""
+    before = written()
+    merged = {
+        one.what: (rows[one.what][0], {**before.get(one.what, ("", {}))[1], **rows[one.what][1]})
+        if one.what in rows
+        else before.get(one.what, ("", {}))
+        for one in MUTANTS
+    }
+    PAGE.write_text(page(merged), encoding="utf-8")
 
 
 def main(words: list[str]) -> int:
     """Break what was asked for, rule by rule; the exit status."""
-    walks = "--walks" in words
-    words = [word for word in words if not word.startswith("--")]
-    chosen = [m for m in MUTANTS if not words or any(word in m.what for word in words)]
-    survived = 0
+    evidence = [column for column in EVIDENCE if f"--{column}" in words]
+    names = [word for word in words if not word.startswith("--")]
+    chosen = [m for m in MUTANTS if not names or any(word in m.what for word in names)]
+    begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        tree = Path(folder)
-        copy_tree(tree)
+        trees = [copy_tree(Path(folder, str(index))) for index in range(os.cpu_count() or 1)]
         tests = tuple(dict.fromkeys(name for mutant in chosen for name in mutant.tests))
-        if found := failures(tree, tests, NAMED):
+        if found := failures(trees[0], tests, NAMED):
             print("before anything is broken:", *found)
             return 1
-        print("| mutant | caught by | walks |\n|---|---|---|")
-        for mutant in chosen:
-            caught, by_walks = catch(mutant, tree, walks=walks)
-            survived += not caught
-            print(f"| {mutant.what} | {caught or '**SURVIVED**'} | {by_walks} |", flush=True)
-    print(f"\n{len(chosen)} mutants, {survived} of them survived")
+        print(table_head(evidence))
+        rows = catch_all(chosen, trees, evidence)
+    if "--write" in words:
+        write(rows)
+    survived = sum(not caught for caught, _ in rows.values())
+    seconds = time.monotonic() - begin
+    print(f"\n{len(chosen)} mutants, {survived} of them survived; {seconds:.0f} s")
     return 1 if survived else 0
 
 

@@ -1,29 +1,8 @@
-"""The mutants: each one rule broken, as a piece of source that is replaced by another.
-
-The old text must be found exactly once in its file: `mutants.py` says so where it is not.
-"""
+"""Mutants of the core that let two members hold one role, or let a token not rise."""
 
 from __future__ import annotations
 
-import attrs
-
-
-@attrs.frozen
-class Mutant:
-    """A rule to break, and the files of tests that are to catch it."""
-
-    what: str
-    file: str
-    old: str
-    new: str
-    tests: tuple[str, ...]
-
-
-def core(what: str, module: str, old: str, new: str, *tests: str) -> Mutant:
-    """One in `rink/core`, for tests in `tests/core`."""
-    names = tuple(f"core/test_{name}" for name in tests)
-    return Mutant(what, f"rink/core/{module}.py", old, new, names)
-
+from mutant import Mutant, core
 
 NAMED_BY_THE_DESIGN = [
     core(
@@ -254,6 +233,21 @@ ABOUT_OVERLAP = [
         "node",
     ),
     core(
+        "the gate is published before the write that closes it",
+        "node",
+        "        self._write(now)\n        self._publish()\n",
+        "        self._publish()\n        self._write(now)\n",
+        "grants",
+    ),
+    core(
+        "a new list leaves what is gone in the view",
+        "foresight",
+        "return View.listed(event.revision, event.entries)",
+        "return view.changed(event.revision, event.entries)",
+        "session",
+        "node",
+    ),
+    core(
         "tokens are version numbers",
         "node",
         "token = self.chronicle.token_base + self.view.revision if version else 0",
@@ -298,159 +292,4 @@ ABOUT_OVERLAP = [
         "        if grace is not None and not hold.reported:\n            out.wake",
         "drains",
     ),
-    Mutant(
-        "a late write compares nothing",
-        "rink/engine/requests.py",
-        "            (Compare(key, Target.MOD, effect.compare),),\n",
-        "            (),\n",
-        ("engine/test_engine_faults",),
-    ),
 ]
-
-ABOUT_LIVENESS = [
-    core(
-        "a leader that was refused waits for the view alone",
-        "leader",
-        "if now < self.retry_at and (",
-        "if (",
-        "leader",
-    ),
-    core(
-        "a lease's second end is an event like the first",
-        "node",
-        "if lease == tenure.lease and tenure.is_known:",
-        "if lease == tenure.lease:",
-        "session",
-    ),
-    core(
-        "an own record found under a taken name is not its own",
-        "life",
-        "if found is None or writer.is_mine(found):",
-        "if found is None:",
-        "joining",
-    ),
-    core(
-        "a failed request ends the wait for a name",
-        "life",
-        "if not self._saw_name_taken and writer.taken_by is None:",
-        "if True:",
-        "joining",
-    ),
-    core(
-        "waits are looked at only when the gate changes",
-        "node",
-        "            case ev.Nudged():\n                self._look_for_grants = True\n",
-        "            case ev.Nudged():\n                pass\n",
-        "drains",
-        "seed_behaviours",
-    ),
-    core(
-        "whoever lets go may still grant",
-        "life",
-        "return self.state in (Life.ACTIVE, Life.LEAVING)\n",
-        "return self.state in (Life.ACTIVE, Life.LEAVING, Life.LETTING_GO)\n",
-        "leaving",
-    ),
-    core(
-        "whoever only lets go says it is active",
-        "life",
-        "self.state in (Life.LEAVING, Life.LETTING_GO) and not",
-        "self.state is Life.LEAVING and not",
-        "leaving",
-    ),
-    core(
-        "an old version log is a new start",
-        "chronicle",
-        "        if last is None:\n            return  #",
-        "        if last is None:\n            last = 0  #",
-        "chronicle",
-    ),
-    core(
-        "members back under their old ranks are a new group",
-        "ranks",
-        "starting = not any(name in live for name in situation.ranks)",
-        "starting = situation.was_empty or not any(name in live for name in situation.ranks)",
-        "ranks",
-    ),
-    core(
-        "a new leader begins the delays anew",
-        "node",
-        "            self.leads = leads\n",
-        "            self.leads = leads\n"
-        "            self.chronicle = Chronicle()\n"
-        "            self.chronicle.note(self.view, now)\n",
-        "chronicle",
-    ),
-    core(
-        "stagger does not wait for the last version to settle",
-        "ranks",
-        "limit if settled else 0",
-        "limit",
-        "ranks",
-    ),
-    core(
-        "what came next stays in the status while it is proclaimed",
-        "leader",
-        "        self.upcoming = None\n",
-        "",
-        "upcoming",
-    ),
-    core(
-        "a delay that ends before a turn comes hides the turn",
-        "ranks",
-        "reserved if turns else [*reserved, *delayed.values()]",
-        "[*reserved, *delayed.values()]",
-        "upcoming",
-    ),
-    core(
-        "every wish is answered by one version",
-        "draft",
-        "in wishes[:WISHES_AT_ONCE]:",
-        "in wishes:",
-        "draft",
-    ),
-    core(
-        "ranks of the gone count as room, whoever gets it",
-        "draft",
-        "without_room(view, freed=False)",
-        "without_room(view)",
-        "draft",
-    ),
-    core(
-        "pins may take all the room",
-        "draft",
-        "_bytes_of(plan.ranks) - NAMES_LIMIT_BYTES",
-        "_bytes_of(plan.ranks)",
-        "draft",
-    ),
-    core(
-        "a version that leaves the share as it is costs a write",
-        "writer",
-        "self.known != attrs.evolve(desired, version=self.known.version)",
-        "self.known != desired",
-        "pitfalls",
-    ),
-    Mutant(
-        "pins are placed under the lock",
-        "rink/core/foresight.py",
-        "() if version is followed else version.pins",
-        "()",
-        ("engine/test_engine_schemes",),
-    ),
-    Mutant(
-        "a step waits until every wait is placed",
-        "rink/engine/engine.py",
-        "if turn > 1 and missing:",
-        "if False:",
-        ("engine/test_engine_schemes",),
-    ),
-    core(
-        "a full memory of ranks is begun anew by whoever fills it",
-        "placement",
-        "        if not bounded or len(ranks) < REMEMBERED:\n",
-        "        if bounded and len(ranks) >= REMEMBERED:\n            ranks.clear()\n        if True:\n",
-        "placement",
-    ),
-]
-
-MUTANTS = [*NAMED_BY_THE_DESIGN, *ABOUT_OVERLAP, *ABOUT_LIVENESS]

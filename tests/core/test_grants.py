@@ -41,6 +41,17 @@ def test_nothing_is_granted_while_a_write_is_unanswered(pair):
     assert pair.get("b", role)
 
 
+def test_the_very_step_that_sends_a_write_closes_the_gate(pair):
+    """A caller may come before the next step: what it computed with is published no more (R2)."""
+    node = pair.node("b")
+    gate = node.table.gate
+    assert gate.share is not None
+    effects = node.step(pair.now, [ev.LeaveAsked()])
+    assert [type(effect) for effect in effects] == [do.WriteRecord]
+    assert node.table.gate is not gate
+    assert node.table.gate.share is None
+
+
 def test_a_role_is_granted_only_when_no_other_record_claims_it(pair):
     world = pair
     role = role_of(0, 2)

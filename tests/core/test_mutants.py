@@ -1,22 +1,45 @@
-"""The list of mutants is kept: each still has a place in the source, and a row in the README."""
+"""The list of mutants is kept: each still has a place in the source, and a row in the page."""
 
+import re
 from pathlib import Path
 
+import mutants
 import pytest
 from mutant_list import MUTANTS
 
 ROOT = Path(__file__).parents[2]
-README = (Path(__file__).parent / "README.md").read_text()
+TESTS = {path.stem: path for path in (ROOT / "tests").rglob("test_*.py")}
+ROWS = mutants.written()
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.what)
 def test_a_mutants_old_text_is_found_exactly_once(mutant):
     found = (ROOT / mutant.file).read_text().count(mutant.old)
-    assert found == 1, f"{mutant.file} has changed: bring this mutant up to date in mutant_list.py"
+    assert found == 1, f"{mutant.file} has changed: bring this mutant up to date in its list"
     assert mutant.old != mutant.new
     assert all((ROOT / "tests" / f"{name}.py").exists() for name in mutant.tests)
 
 
-def test_the_readme_has_a_row_for_each_mutant_and_no_other():
-    rows = [line.split("|")[1].strip() for line in README.splitlines() if line.startswith("| ")]
-    assert sorted(row for row in rows if row != "mutant") == sorted(one.what for one in MUTANTS)
+def test_every_mutant_is_another():
+    names = [mutant.what for mutant in MUTANTS]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_the_page_is_what_the_script_writes_of_its_own_rows():
+    """So it has a row for each mutant, under its heading, and no other."""
+    assert list(ROWS) == [mutant.what for mutant in MUTANTS], "run `make mutants`"
+    assert mutants.PAGE.read_text(encoding="utf-8") == mutants.page(ROWS), "run `make mutants`"
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.what)
+def test_every_mutant_is_caught_by_a_test_that_exists(mutant):
+    caught, _ = ROWS[mutant.what]
+    named = re.findall(r"`(\w+)`: ([^;]+)", caught)
+    assert named, "it survived"
+    for file, test in named:
+        names = f"def test_{test.replace(' ', '_')}("
+        assert names in TESTS[f"test_{file}"].read_text(encoding="utf-8"), f"{file}: {test}"
+
+
+def test_every_column_of_evidence_is_explained():
+    assert set(mutants.SAYS) == set(mutants.EVIDENCE)

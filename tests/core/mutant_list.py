@@ -1,0 +1,19 @@
+"""Every mutant, in the order of the table, by the heading that it stands under."""
+
+from __future__ import annotations
+
+from mutant import Mutant
+from mutants_of_engine import ENGINE
+from mutants_of_etcd import ETCD
+from mutants_of_liveness import ABOUT_LIVENESS
+from mutants_of_overlap import ABOUT_OVERLAP, NAMED_BY_THE_DESIGN
+
+BY_HEADING: dict[str, list[Mutant]] = {
+    "The weakenings that the design names": NAMED_BY_THE_DESIGN,
+    "Others about overlap and tokens": ABOUT_OVERLAP,
+    "About liveness and stickiness": ABOUT_LIVENESS,
+    "Of the engine": ENGINE,
+    "Of the etcd client": ETCD,
+}
+
+MUTANTS = [mutant for mutants in BY_HEADING.values() for mutant in mutants]

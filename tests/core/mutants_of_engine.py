@@ -1,0 +1,272 @@
+"""Mutants of the engine: threads, the clock, and what is asked of etcd in which order."""
+
+from __future__ import annotations
+
+from mutant import engine
+
+LEASES = [
+    engine(
+        "a lease is renewed although its engine does not answer",
+        "lessor",
+        "if let.tenant.ticks_answered >= let.ticks_asked:",
+        "if True:",
+        "engine/test_engine_lessor",
+    ),
+    engine(
+        "a tick is answered by whoever asks, not by the engine",
+        "engine",
+        "        self._mailbox.put(_Tick())\n",
+        "        self._ticks_answered += 1\n",
+        "faces/test_blocking_only",
+    ),
+    engine(
+        "the deadline is watched by the engine alone",
+        "lessor",
+        "            let.tenant.expire()\n",
+        "            pass\n",
+        "engine/test_engine_lessor",
+    ),
+    engine(
+        "a lease is renewed once per TTL",
+        "lessor",
+        "RENEWALS_PER_TTL = 6",
+        "RENEWALS_PER_TTL = 1",
+        "engine/test_engine_lessor",
+        "engine/test_engine_faults",
+    ),
+    engine(
+        "that etcd has ended a lease is not told",
+        "lessor",
+        "            let.tenant.ended(answer.lease)\n",
+        "            pass\n",
+        "engine/test_engine_lessor",
+    ),
+    engine(
+        "one engine that fails ends the renewals of all",
+        "lessor",
+        "except Exception:  # one lease",
+        "except ArithmeticError:  # one lease",
+        "engine/test_engine_lessor",
+    ),
+    engine(
+        "a dropped lease goes on being renewed",
+        "lessor",
+        "            self._leases.pop(lease, None)\n",
+        "            pass\n",
+        "engine/test_engine_lessor",
+    ),
+    engine(
+        "an engine that failed keeps its lease",
+        "engine",
+        "            self._lessor.drop(self.node.tenure.lease)\n",
+        "",
+        "faces/test_blocking_only",
+    ),
+    engine(
+        "an engine that failed keeps its roles",
+        "engine",
+        "            for hold in list(self.table.held.values()):\n"
+        "                self.table.lose(hold, self.clock.now(), because)\n",
+        "",
+        "faces/test_blocking_only",
+    ),
+    engine(
+        "the first deadline counts from the answer",
+        "requests",
+        "ev.LeaseGranted(granted.lease, granted.ttl, sent_at,",
+        "ev.LeaseGranted(granted.lease, granted.ttl, self._clock.now(),",
+        "engine/test_engine_requests",
+    ),
+    engine(
+        "a lease whose grant was not answered is left behind",
+        "requests",
+        "            self._calls.submit(lambda: self._forget(lease))\n",
+        "",
+        "engine/test_engine_requests",
+        "engine/test_engine_faults",
+    ),
+    engine(
+        "time stands still while the machine is suspended",
+        "clock",
+        'getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)',
+        "time.CLOCK_MONOTONIC",
+        "engine/test_engine_parts",
+    ),
+    engine(
+        "time is what the wall clock shows",
+        "clock",
+        'partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))',
+        "time.time",
+        "engine/test_engine_parts",
+    ),
+]
+
+REQUESTS = [
+    engine(
+        "a late write compares nothing",
+        "requests",
+        "            (Compare(key, Target.MOD, effect.compare),),\n",
+        "            (),\n",
+        "engine/test_engine_faults",
+    ),
+    engine(
+        "a write without an answer counts as applied",
+        "requests",
+        "return ev.WriteFailed(attempt, error)",
+        "return ev.WriteAnswered(attempt, True, 1)",
+        "engine/test_engine_requests",
+        "engine/test_engine_faults",
+    ),
+    engine(
+        "a request without an answer is made again behind the core's back",
+        "requests",
+        "        except RinkError as error:\n            event = _failed(effect, error)\n",
+        "        except RinkError:\n            event = self._ask(effect)\n",
+        "engine/test_engine_requests",
+    ),
+    engine(
+        "the record that a refused write found is not read",
+        "requests",
+        "found = self._member(result.results[0])",
+        "found = None",
+        "engine/test_engine_requests",
+    ),
+    engine(
+        "a version is proclaimed by whoever has led",
+        "requests",
+        "            Compare(self._own, Target.CREATE, effect.create_revision),\n",
+        "",
+        "engine/test_engine_requests",
+    ),
+    engine(
+        "a version is proclaimed over another of its number",
+        "requests",
+        "            Compare(key, Target.CREATE, 0),\n",
+        "",
+        "engine/test_engine_requests",
+    ),
+    engine(
+        "a version is proclaimed without the one that it was planned from",
+        "requests",
+        "            guards.append(Compare(before, Target.MOD, effect.after))\n",
+        "            pass\n",
+        "engine/test_engine_requests",
+    ),
+    engine(
+        "a dead record is removed without a compare",
+        "requests",
+        "self._etcd.txn((Compare(key, Target.MOD, mod_revision),), (Delete(key),))",
+        "self._etcd.txn((), (Delete(key),))",
+        "engine/test_engine_requests",
+    ),
+    engine(
+        "another history is a request that failed, and no more",
+        "requests",
+        "            self._post(ev.HistoryChanged(str(error)))\n",
+        "",
+        "engine/test_engine_requests",
+    ),
+]
+
+VIEW = [
+    engine(
+        "the watch begins one revision late",
+        "follower",
+        "found.header.revision + 1,",
+        "found.header.revision + 2,",
+        "engine/test_engine_follower",
+    ),
+    engine(
+        "a compaction is not heard of",
+        "follower",
+        "            self.wake_at = self._clock.now()\n            self._say(number, Nudged())\n",
+        "",
+        "engine/test_engine_follower",
+    ),
+    engine(
+        "what an earlier watch still delivers is heard",
+        "follower",
+        "            if number == self._round:\n                self._post(event)\n",
+        "            self._post(event)\n",
+        "engine/test_engine_follower",
+    ),
+    engine(
+        "another history is a list that failed",
+        "follower",
+        "    if isinstance(error, EtcdClusterChanged):\n",
+        "    if False:\n",
+        "engine/test_engine_follower",
+    ),
+    engine(
+        "what broke the view is not mended",
+        "engine",
+        "                self._follower.restart_soon()\n",
+        "                pass\n",
+        "engine/test_engine_faults",
+    ),
+]
+
+THREADS = [
+    engine(
+        "a finalizer changes the table itself",
+        "engine",
+        "        self._mailbox.put(handle)\n",
+        "        with self.lock:\n            self.table.release(handle)\n        self.nudge()\n",
+        "engine/test_engine_steps",
+    ),
+    engine(
+        "an effect is carried out before the step is published",
+        "engine",
+        "                    effects = self._step_without(unplaced, events)\n",
+        "                    before = self.table.gate\n"
+        "                    effects = self._step_without(unplaced, events)\n"
+        "                    after, self.table.gate = self.table.gate, before\n"
+        "                    self._carry_out([one for one in effects if isinstance(one, do.Lose)])\n"
+        "                    self.table.gate = after\n",
+        "engine/test_engine_steps",
+    ),
+    engine(
+        "user code hears of a loss under the lock",
+        "engine",
+        "        self._carry_out(effects)\n        if not (self.node.living",
+        "        with self.lock:\n            self._carry_out(effects)\n        if not (self.node.living",
+        "engine/test_engine_steps",
+    ),
+    engine(
+        "messages are stepped with one by one",
+        "engine",
+        "self._turn(self._mailbox.take(self._wake_at()))",
+        "[self._turn([one]) for one in self._mailbox.take(self._wake_at())] or self._turn([])",
+        "engine/test_engine_steps",
+    ),
+    engine(
+        "whoever waits is not told that the group was left",
+        "engine",
+        "            handle.signal.set()\n\n    def _tell",
+        "            pass\n\n    def _tell",
+        "engine/test_engine_steps",
+    ),
+    engine(
+        "a step waits until every wait is placed",
+        "engine",
+        "if turn > 1 and missing:",
+        "if False:",
+        "engine/test_engine_schemes",
+    ),
+    engine(
+        "a callback that raises ends the worker",
+        "callbacks",
+        "except BaseException:  # sys.exit()",
+        "except ArithmeticError:  # sys.exit()",
+        "engine/test_engine_parts",
+    ),
+    engine(
+        "a request that raises ends its thread",
+        "calls",
+        "        except Exception:\n",
+        "        except LookupError:\n",
+        "engine/test_engine_parts",
+    ),
+]
+
+ENGINE = [*LEASES, *REQUESTS, *VIEW, *THREADS]

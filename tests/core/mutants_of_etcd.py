@@ -1,0 +1,176 @@
+"""Mutants of the etcd client: what is sent twice, believed too soon, or passed over."""
+
+from __future__ import annotations
+
+from mutant import etcd
+
+CALLS = [
+    etcd(
+        "a transaction without an answer is sent again",
+        "transport",
+        "if silence.perhaps_applied and want.once:",
+        "if False:",
+        "calls",
+    ),
+    etcd(
+        "a transaction goes over a connection that has answered nothing",
+        "transport",
+        "if not connection.is_proven:",
+        "if False:",
+        "calls",
+    ),
+    etcd(
+        "every failure counts as never sent",
+        "faults",
+        "never_sent=any(text in lower for text in _NEVER_SENT),",
+        "never_sent=True,",
+        "faults",
+        "calls",
+    ),
+    etcd(
+        "an endpoint that fails is asked first for ever",
+        "connections",
+        "self._first = (self._first + 1) % len(self._connections)",
+        "pass",
+        "small_parts",
+        "calls",
+    ),
+    etcd(
+        "a connection that failed stays proven",
+        "connections",
+        "        connection.is_proven = False\n        with",
+        "        with",
+        "small_parts",
+    ),
+    etcd(
+        "a member without a leader may answer",
+        "transport",
+        '_HAS_LEADER = ("hasleader", "true")',
+        '_HAS_LEADER = ("hasleader", "false")',
+        "calls",
+    ),
+    etcd(
+        "another cluster is taken for the same",
+        "guard",
+        "if cluster_id not in {0, header.cluster_id}:",
+        "if False:",
+        "guard",
+        "calls",
+    ),
+    etcd(
+        "a revision that goes back is believed",
+        "guard",
+        "if revision and header.revision < known.revision:",
+        "if False:",
+        "guard",
+        "calls",
+    ),
+    etcd(
+        "a raft term that goes back is believed",
+        "guard",
+        "if quorum and header.raft_term < known.raft_term:",
+        "if False:",
+        "guard",
+        "calls",
+    ),
+    etcd(
+        "an answer that was overtaken is taken for the past",
+        "guard",
+        "trouble = _trouble(header, known, now",
+        "trouble = _trouble(header, now, now",
+        "guard",
+    ),
+]
+
+KEEPALIVES = [
+    etcd(
+        "the time of a keepalive is taken at its answer",
+        "keepalive",
+        "self._deliver(KeepAliveAnswer(sent.lease, sent.sent_at, answer.TTL))",
+        "self._deliver(KeepAliveAnswer(sent.lease, self._clock(), answer.TTL))",
+        "streams",
+    ),
+    etcd(
+        "an answer belongs to the latest request",
+        "keepalive",
+        "return self._sent.popleft()",
+        "return self._sent.pop()",
+        "unanswered",
+        "streams",
+    ),
+    etcd(
+        "what is asked again has the time of the second asking",
+        "keepalive",
+        "attrs.evolve(request, handed_at=now)",
+        "attrs.evolve(request, handed_at=now, sent_at=self._clock())",
+        "streams",
+    ),
+    etcd(
+        "answers of a past raft term count",
+        "keepalive",
+        "if answer.header.raft_term < guard.known.raft_term:",
+        "if False:",
+        "streams",
+    ),
+    etcd(
+        "TTL 0 is believed at once",
+        "keepalive",
+        "gone = self._is_gone(sent.lease)",
+        "gone = True",
+        "streams",
+    ),
+    etcd(
+        "what was asked of another cluster is asked of this one",
+        "keepalive",
+        "if request.epoch >= epoch]",
+        "]",
+        "unanswered",
+    ),
+]
+
+WATCHES = [
+    etcd(
+        "a watch resumes one revision late",
+        "watch",
+        "self._next = revision + 1",
+        "self._next = revision + 2",
+        "streams",
+    ),
+    etcd(
+        "a watch resumes behind a sign of life",
+        "watch",
+        "if answer.created and not self._next:",
+        "if not answer.events:",
+        "streams",
+    ),
+    etcd(
+        "events that are repeated after a resume are delivered twice",
+        "watch",
+        "if event.kv.mod_revision > self._delivered",
+        "if event.kv.mod_revision",
+        "streams",
+    ),
+    etcd(
+        "a compacted watch is tried again for ever",
+        "watch",
+        "if answer.compact_revision:",
+        "if False:",
+        "streams",
+    ),
+    etcd(
+        "a watch goes on in another history",
+        "watch",
+        "if header is not None and header.revision < self._delivered:",
+        "if False:",
+        "streams",
+    ),
+    etcd(
+        "half a revision is delivered as a whole",
+        "watch",
+        "if first == self._delivered and self._delivered > self._resumed_behind:",
+        "if False:",
+        "streams",
+    ),
+]
+
+ETCD = [*CALLS, *KEEPALIVES, *WATCHES]
