@@ -20,6 +20,9 @@ not drawn does not happen: the core refuses it.
 
 A role is granted only while the life is *active* or *leaving*, the lease *alive* and the record
 *settled*. Joining waits for the record to be settled, revoking for the lease to be none.
+
+A role has no table: in one process it is *held*, and once *lost* stays so until its last handle is
+released (`rink/core/holds.py`).
 """
 
 TEXTS = {
@@ -45,11 +48,16 @@ def page() -> str:
 
 
 def _diagram(table: Table, first: enum.Enum) -> str:
-    lines = ["stateDiagram-v2"]
+    lines = ["stateDiagram-v2", "    direction LR"]
     lines += [f'    state "{state.value}" as {state.name}' for state in table]
     lines.append(f"    [*] --> {first.name}")
     for state, row in table.items():
-        lines += [f"    {state.name} --> {to.name}: {event.value}" for event, to in row.items()]
+        for to in dict.fromkeys(
+            row.values()
+        ):  # one arrow from state to state, whatever moves it on
+            events = [event.value for event, leads_to in row.items() if leads_to is to]
+            label = "<br/>or ".join(event.replace(", ", ",<br/>") for event in events)
+            lines.append(f"    {state.name} --> {to.name}: {label}")
         if not row:
             lines.append(f"    {state.name} --> [*]")
     return "\n".join(lines)

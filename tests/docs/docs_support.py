@@ -21,7 +21,13 @@ import attrs
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
-ALL_PAGES = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+ALL_PAGES = [
+    README,
+    ROOT / "CHANGELOG.md",
+    CONTRIBUTING,
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 _FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _MARK = re.compile(r"<!-- run(?:: *(\w+))? *(?:\n(.*))?-->", re.DOTALL)
