@@ -1,10 +1,10 @@
-"""What `tests/README.md` says of the tests is so."""
+"""What `tests/README.md` and `CONTRIBUTING.md` say of the tests and of the house is so."""
 
 import re
 from pathlib import Path
 
 import pytest
-from docs_support import ROOT, anchors, links
+from docs_support import CONTRIBUTING, ROOT, anchors, links
 
 PAGE = ROOT / "tests" / "README.md"
 
@@ -75,3 +75,23 @@ def test_every_link_leads_somewhere():
         target = (PAGE.parent / path).resolve()
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+def test_every_file_that_a_change_is_sent_to_exists():
+    """A bare name lies in the folder of the path before it."""
+    missing, folder = [], ROOT
+    for word in re.findall(r"`([\w/*]+(?:\.py|/))`", CONTRIBUTING.read_text(encoding="utf-8")):
+        path = ROOT / word if "/" in word else folder / word
+        folder = path if word.endswith("/") else path.parent
+        if word.startswith(("rink/", "tests/")) or "/" not in word:
+            missing += [] if list(path.parent.glob(path.name)) else [word]
+    assert missing == []
+
+
+def test_every_make_target_that_is_named_exists():
+    targets = set(
+        re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    text = CONTRIBUTING.read_text(encoding="utf-8")
+    named = {name for words in re.findall(r"`make ([a-z -]+)`", text) for name in words.split()}
+    assert named - targets == set()
