@@ -149,13 +149,32 @@ def join(
     shared: bool = True,
     settings: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Make members and let them join, all at once."""
-    fresh = [FACES[face](session(face, shared), group, name, settings or {}) for name in names]
+    """Make members and let them join, all at once; who fails tries again, as a supervisor would.
+
+    Hundreds of members in a few processes starve each other, so that etcd seems not to answer. What
+    a failed join has left behind may keep its name until its lease ends, so the next try has another.
+    """
+    failed: list[str] = []
+
+    def join_one(name: str) -> tuple[str, Blocking]:
+        while True:
+            one = FACES[face](session(face, shared), group, name, settings or {})
+            try:
+                one.join()
+            except rink.EtcdUnavailable as error:
+                failed.append(str(error))
+                if len(failed) > len(names):
+                    raise
+                name += "-again"
+            else:
+                return name, one
+
     at = now()
-    with ThreadPoolExecutor(len(fresh)) as pool:
-        list(pool.map(lambda one: one.join(), fresh))
-    members.update(zip(names, fresh, strict=True))
-    return {"asked_at": at, "joined_at": now()}
+    with ThreadPoolExecutor(len(names)) as pool:
+        fresh = list(pool.map(join_one, names))
+    members.update(fresh)
+    joined = [name for name, _ in fresh]
+    return {"asked_at": at, "joined_at": now(), "names": joined, "failed": failed}
 
 
 def hold(name: str, roles: int, prefix: str = "role", how: str = "set") -> None:

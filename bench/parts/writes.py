@@ -19,38 +19,46 @@ KINDS = {
     "others": "put of another member's record",
     "gone": "the leaver's record is deleted with its lease",
 }
+HANDING_OVER = ("leaving", "versions", "claims", "drains", "others")
 
 
 def run(arena: Arena) -> Outcome:
-    figures, counted = [], {}
+    figures = []
+    counted: dict[int, Counter[str]] = {}
     cases = arena.pick([10, 1000, 10_000], [10, 1000])
+    rounds = arena.pick(5, 1)
     for index, roles in enumerate(cases):
-        arena.progress(f"{roles:,} roles", index, len(cases))
-        kinds, calls = _replace(arena, roles)
+        runs = []
+        for turn in range(rounds):
+            arena.progress(f"{roles:,} roles", index * rounds + turn, len(cases) * rounds)
+            runs.append(_replace(arena, roles))
+        # The most of any run: how often the leaver writes depends on how fast its roles are let go.
+        kinds, calls = max(runs, key=lambda run: run[0].total())
         counted[roles] = kinds
-        puts = sum(kinds[kind] for kind in ("leaving", "versions", "claims", "drains", "others"))
+        puts = [sum(one[kind] for kind in HANDING_OVER) for one, _ in runs]
         figures.append(
             Figure(
                 key=f"writes.{roles}",
-                what=f"{roles:,} roles: writes that hand the roles over",
-                value=puts,
+                what=f"{roles:,} roles: writes that hand the roles over, the most of {rounds}",
+                value=max(puts),
                 unit="",
                 target=at_most(4, "≤ 4"),
-                note="leaving, version, claim, release",
+                note=f"the fewest {min(puts)}",
+                more={"runs": puts},
             )
         )
         figures.append(
             Figure(
                 key=f"writes.{roles}.all",
                 what=f"{roles:,} roles: all revisions, from the newcomer's join to the leaver's end",
-                value=sum(kinds.values()),
+                value=kinds.total(),
                 unit="",
                 more={"kinds": kinds, "requests": calls},
             )
         )
     heads = ["revision", *[f"{roles:,} roles" for roles in counted]]
     rows = [[text, *[str(one[kind]) for one in counted.values()]] for kind, text in KINDS.items()]
-    rows.append(["together", *[str(sum(one.values())) for one in counted.values()]])
+    rows.append(["together", *[str(one.total()) for one in counted.values()]])
     table = Table(title="Revisions by what they are, from join to gone", heads=heads, rows=rows)
     return Outcome(part="writes", title=TITLE, figures=figures, tables=[table])
 
