@@ -34,6 +34,7 @@ class Ledger:
 
     Attributes:
         path: of the socket. It takes lines of JSON: who, role, token, until; and answers each.
+        until: each writer's deadline, as it last said.
     """
 
     def __init__(self, history: History, folder: Path) -> None:
@@ -45,6 +46,7 @@ class Ledger:
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(self.path)
         self._listener.listen()
+        self.until: dict[str, float] = {}
         self._ends: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self._begin(self._accept)
@@ -55,6 +57,8 @@ class Ledger:
             changed = self._rows.execute(FENCED, {"role": role, "token": token}).rowcount
             what = "accepted" if changed else "refused"
             self._history.add(Event(what, who, SYSTEM.now(), role, token, until))
+            if until is not None:
+                self.until[who] = until
         return bool(changed)
 
     def close(self) -> None:

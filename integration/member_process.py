@@ -1,7 +1,7 @@
 """A member in a process of its own, which says what happens to it as lines of JSON.
 
 Started by `members.Worker`. Its first argument is JSON; commands come as lines on stdin:
-`held` (what does is_held say at this moment), `rank`, `members`, `leave`, `keep` (leave, keeping the rank).
+`held` (what does is_held say at this moment), `rank`, `calls`, `members`, `leave`, `keep` (leave, keeping the rank).
 A role counts as held from the line `gained` to the line `let go`, which is said before it is
 released: what user code would do between the two.
 
@@ -104,6 +104,8 @@ def serve(member, session, roles):
                 handles = {}
             case "rank":
                 say("rank", rank=member.rank, version=member.version.number)
+            case "calls":
+                say("calls", calls=session.etcd.calls)
             case "members":
                 say("members", names=[one.name for one in member.members])
             case "keep":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -33,6 +34,7 @@ class Scene:
     Attributes:
         history: what the members said, and what became of their writes.
         ledger: what the members write to.
+        since: when the fault began.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class Scene:
         self._record = record
         self._workers: list[Worker] = []
         self._versions_before = 0
-        self._since = 0.0
+        self.since = 0.0
         with self._client() as client:
             self._first_revision = client.range(b"k").header.revision + 1
 
@@ -70,7 +72,7 @@ class Scene:
         each: dict[str, dict[str, Any]] | None = None,
         **all_: Any,
     ) -> list[Worker]:
-        """Start these members (one letter each) and wait until nothing moves.
+        """Start these members (one letter each), the leader first; wait until nothing moves.
 
         Args:
             names: of the members.
@@ -78,17 +80,20 @@ class Scene:
             each: settings of some of them.
             all_: settings of all of them.
         """
-        members = [
-            self.start(name, roles=roles, **all_, **(each or {}).get(name, {})) for name in names
-        ]
+        members: list[Worker] = []
+        for name in names:
+            own = (each or {}).get(name, {})
+            members.append(self.start(name, roles=roles, **all_, **own))
+            if name == names[0]:
+                members[0].wait("joined")
         settle(self.history, members, roles)
         return members
 
     def begin(self) -> float:
         """The fault begins now."""
         self._versions_before = self.newest_version()
-        self._since = SYSTEM.now()
-        return self._since
+        self.since = SYSTEM.now()
+        return self.since
 
     def all_held(self, roles: list[str], timeout: float = LONG_S) -> None:
         """Wait until somebody holds each of these."""
@@ -96,30 +101,68 @@ class Scene:
 
     def later(self, seconds: float) -> None:
         """Let members work until so long after the beginning of the fault."""
-        time.sleep(max(0.0, self._since + seconds - SYSTEM.now()))
+        time.sleep(max(0.0, self.since + seconds - SYSTEM.now()))
+
+    def lateness(self, who: str) -> float:
+        """How long after its own deadline a member, cut off by now, let go of its last role."""
+        let_go = [e.at for e in self.history.events if e.what == "let go" and e.who == who]
+        return max(let_go) - self.ledger.until[who]
+
+    def since_then(self) -> float:
+        """Seconds since the fault began."""
+        return SYSTEM.now() - self.since
+
+    def held_by(self, *names: str) -> None:
+        """Wait until these members, and no others, hold all roles that were ever held."""
+        known = {event.role for event in self.history.events if event.role}
+        self.history.wait(
+            lambda h: set(h.holders) == known and set(h.holders.values()) == set(names)
+        )
 
     def newest_version(self) -> int:
         """The number of the newest version, 0 for none."""
+        return max((version["number"] for version in self.versions()), default=0)
+
+    def versions(self) -> list[dict[str, Any]]:
+        """All versions that etcd has."""
         first = self.keys.root + VERSIONS.encode()
         with self._client() as client:
-            kvs = client.range(first, first[:-1] + b"0").kvs
-        return max((int(kv.key[len(first) :]) for kv in kvs), default=0)
+            return [json.loads(kv.value) for kv in client.range(first, first[:-1] + b"0").kvs]
+
+    def until_ranked(self, names: str) -> None:
+        """Wait until the newest version ranks just these members."""
+        end = SYSTEM.now() + LONG_S
+        while set(self.versions()[-1]["ranks"]) != set(names):
+            assert SYSTEM.now() < end, self.versions()[-1]
+            time.sleep(0.05)
 
     def judge(self) -> Judgement:
         """What the history is worth, with what etcd says of the members' leases."""
-        for event in self._lease_ends():
-            self.history.add(event)
+        self._note_lease_ends()
         return self.history.judge()
 
+    def compact(self) -> None:
+        """Have etcd forget its history up to now; what it knows of leases is noted before."""
+        self._note_lease_ends()
+        with self._client() as client:
+            client.compact(self._first_revision - 1)
+
     def end(
-        self, fault: str, servers: str, *, bound: float | None = None, early: bool = False
+        self,
+        fault: str,
+        servers: str,
+        *,
+        bound: float | None = None,
+        versions: int | None = None,
+        early: bool = False,
     ) -> Judgement:
         """Judge, add the row, and assert that nothing was forbidden.
 
         Args:
             fault: for the row.
             servers: for the row.
-            bound: the longest time that nobody may hold a role, in seconds.
+            bound: the longest time that nobody may hold a role, in seconds; None is any.
+            versions: how many may have been proclaimed; None is any number.
             early: whether etcd may have ended a lease before its time.
         """
         judgement = self.judge()
@@ -127,12 +170,13 @@ class Scene:
             fault,
             servers,
             judgement,
-            self._since,
+            self.since,
             versions=self.newest_version() - self._versions_before,
             bound=bound,
         )
         self._record(row)
         assert judgement.problems == []
+        assert versions is None or row.versions == versions
         assert early or judgement.early == ()
         assert bound is None or row.longest_gap <= bound
         assert judgement.accepted > 0, "nobody wrote: nothing was shown"
@@ -147,12 +191,11 @@ class Scene:
     def _client(self) -> Client:
         return Client(self._endpoints, timeout=10.0)
 
-    def _lease_ends(self) -> list[Event]:
-        """When records of members went, read from etcd's own history.
+    def _note_lease_ends(self) -> None:
+        """Add when records of members went, read from etcd's own history.
 
         (A member that leaves deletes its record too, having let go before.)
         """
-        found: list[Event] = []
         first = self.keys.root + MEMBERS.encode()
         everything = self._prefix.encode()
         last = everything + b"~"  # of no group
@@ -162,11 +205,14 @@ class Scene:
             if isinstance(message, WatchBroken):
                 raise message.error
             for event in message.events:
-                if event.kv.key == last:
+                if event.kv.key == last and not event.deleted:
+                    self._first_revision = event.kv.mod_revision + 1
                     done.set()
                 elif event.deleted and event.kv.key.startswith(first):
                     name = decode(event.kv.key[len(first) :].decode()) or ""
-                    found.append(Event("lease ended", name, 0.0, token=event.kv.mod_revision))
+                    self.history.add(
+                        Event("lease ended", name, SYSTEM.now(), token=event.kv.mod_revision)
+                    )
 
         with self._client() as client:
             client.txn((), (Put(last, b""),))
@@ -174,4 +220,3 @@ class Scene:
             assert done.wait(LONG_S)
             watch.close()
             client.txn((), (Delete(last),))
-        return found

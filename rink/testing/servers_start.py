@@ -63,6 +63,20 @@ class TlsFiles:
         return context
 
 
+@attrs.frozen
+class Place:
+    """Where a server of a cluster runs, if not simply here.
+
+    Attributes:
+        host: the address that it listens on.
+        command: what it is started with, such as `("ip", "netns", "exec", "one")`. It must become
+            the server (exec), not its parent: signals are sent to it.
+    """
+
+    host: str = "127.0.0.1"
+    command: tuple[str, ...] = ()
+
+
 @attrs.frozen(kw_only=True)
 class Settings:
     """The arguments of `local_etcd` and `etcd_cluster`, explained there."""
@@ -75,6 +89,7 @@ class Settings:
     election_ms: int
     extra_args: tuple[str, ...]
     deadline: float
+    places: tuple[Place, ...] = ()
 
 
 @attrs.frozen
@@ -245,23 +260,25 @@ def _first_outgoing_port() -> int:
 def _nodes(
     ports: list[_Ports], folder: Path, owner: Owner, settings: Settings
 ) -> tuple[EtcdNode, ...]:
-    members = ",".join(f"n{i}=http://127.0.0.1:{p.peer}" for i, p in enumerate(ports))
+    places = settings.places or (Place(),) * len(ports)
+    peers = [f"http://{place.host}:{p.peer}" for place, p in zip(places, ports, strict=True)]
+    members = ",".join(f"n{i}={peer}" for i, peer in enumerate(peers))
     nodes = []
-    for i, p in enumerate(ports):
+    for i, (place, p) in enumerate(zip(places, ports, strict=True)):
         name = f"n{i}"
         (folder / name).mkdir(exist_ok=True)
         scheme = "https" if settings.tls else "http"
-        endpoint = f"{scheme}://127.0.0.1:{p.client}"
+        endpoint = f"{scheme}://{place.host}:{p.client}"
         # Health is asked on a port of its own, which needs no certificate and no password.
-        health_url = f"http://127.0.0.1:{p.metrics}"
+        health_url = f"http://{place.host}:{p.metrics}"
         arguments = [
             f"--name={name}",
             f"--data-dir={folder / name / 'data'}",
             f"--listen-client-urls={endpoint}",
             f"--advertise-client-urls={endpoint}",
             f"--listen-metrics-urls={health_url}",
-            f"--listen-peer-urls=http://127.0.0.1:{p.peer}",
-            f"--initial-advertise-peer-urls=http://127.0.0.1:{p.peer}",
+            f"--listen-peer-urls={peers[i]}",
+            f"--initial-advertise-peer-urls={peers[i]}",
             f"--initial-cluster={members}",
             f"--heartbeat-interval={settings.heartbeat_ms}",
             f"--election-timeout={settings.election_ms}",
@@ -271,7 +288,7 @@ def _nodes(
             *([] if settings.fsync else ["--unsafe-no-fsync"]),
             *settings.extra_args,
         ]
-        process = owner.process(arguments, folder / name / "etcd.log")
+        process = owner.process(arguments, folder / name / "etcd.log", place.command)
         nodes.append(
             EtcdNode(name, endpoint, process, health_url=health_url, deadline=settings.deadline)
         )

@@ -155,3 +155,8 @@ def test_without_docker_the_error_says_so(monkeypatch, tmp_path):
         process.start()
     assert not process.is_running()
     process.remove()
+
+
+def test_a_container_cannot_be_started_in_a_place_of_its_own(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be started with"):
+        Containers("some/etcd", set(), []).process([], tmp_path / "etcd.log", ("env",))
