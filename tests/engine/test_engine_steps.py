@@ -1,12 +1,14 @@
 """One step: what it leaves is published in one hold of the lock, and what it wants is done after that."""
 
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
 import rink
-from rink.core.holds import Handle
+from rink.core.holds import Handle, Table
 from rink.core.schemes import rank_of
+from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.testing.virtual import virtual_time
 
@@ -81,3 +83,16 @@ def test_whoever_waits_is_woken_when_the_group_is_left(time):
     a.leave()
     assert waits.signal.is_set()
     assert waits.hold is None
+
+
+@pytest.mark.parametrize(
+    ("took", "draining", "rests"),
+    [(0.001, ["r"], []), (0.05, ["r"], [0.05]), (9.0, ["r"], [0.1]), (9.0, [], [])],
+)
+def test_while_roles_drain_user_code_gets_as_much_of_the_interpreter(took, draining, rests):
+    """Else 65,536 releases take a long turn for every few of them."""
+    rested = []
+    clock = SimpleNamespace(event=lambda: None, wait=lambda _, seconds: rested.append(seconds))
+    engine = SimpleNamespace(clock=clock, table=Table(lost=dict.fromkeys(draining)))
+    Engine._rest(engine, took)
+    assert rested == rests
