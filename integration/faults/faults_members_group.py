@@ -42,6 +42,7 @@ class Group:
         arm: Any = None,
         shift: int = 0,
         roles: list[str] | None = None,
+        writes: bool = True,
         **settings: Any,
     ) -> Member:
         """Start a member; it is called `name#n` in the history, since names may come again.
@@ -52,6 +53,7 @@ class Group:
             arm: the killing point, for one that can die at one.
             shift: by how many seconds its wall clock is wrong.
             roles: what it follows; all of the group where None.
+            writes: whether it writes to the resource when it has gained a role.
             settings: of the member.
         """
         member = (by or self._members).start(
@@ -63,7 +65,7 @@ class Group:
             roles=self.roles if roles is None else roles,
             session={"ttl": self.ttl},
             member={**QUICK, **settings},
-            ledger=self.ledger.path,
+            ledger=self.ledger.path if writes else None,
             arm=arm,
             shift=shift,
         )

@@ -61,9 +61,9 @@ class Members:
         """Fork a member; `who` is what this very process is called in the history."""
         ours, theirs = socket.socketpair()
         member = Member(history, name, who, ours)
-        spec = json.dumps({"name": name, "who": who, **given}).encode()
         with theirs, self._lock:
-            socket.send_fds(self._requests, [spec], [theirs.fileno()])
+            socket.send_fds(self._requests, [b"fork"], [theirs.fileno()])
+        ours.sendall(json.dumps({"name": name, "who": who, **given}).encode() + b"\n")
         self._new.put(member)
         self._wake.send(b"x")
         return member
@@ -110,7 +110,8 @@ class Member:
         self.pid = 0
         self.died: dict[str, Any] | None = None  # what it said when it died at a killing point
         self.left: dict[str, Any] | None = None  # what it said when it had left
-        self.logged: list[str] = []
+        self.holding = 0  # so many roles, as far as it has told
+        self.logged: list[tuple[float, str]] = []
         self.ended = threading.Event()
         self._frozen_at: float | None = None
         self._rest = b""
@@ -137,6 +138,7 @@ class Member:
             case "gained" | "let go" as what:
                 role, token = event["role"], event["token"]
                 self.history.add(Event(what, self.who, event["at"], role, token))
+                self.holding += 1 if what == What.GAINED else -1
             case "began":
                 self.pid = event["pid"]
             case "dying":
@@ -144,7 +146,7 @@ class Member:
             case "left":
                 self.left = event
             case "log":
-                self.logged.append(event["text"])
+                self.logged.append((event["at"], event["text"]))
         self._said.put(event)
 
     def say(self, command: str, *arguments: Any) -> None:

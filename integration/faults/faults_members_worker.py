@@ -1,8 +1,8 @@
 """A member in a process that a zygote has forked: the body of the child.
 
-It talks JSON lines over one socket. What it is started with is `given`: where etcd is, who it is,
-which roles it wants, and the killing point that it dies at. Commands are lists, [name, *arguments]:
-each is a method of `Worker`, and its answer is a line of the same name.
+It talks JSON lines over one socket. The first is `given`: where etcd is, who it is, which roles it
+wants, and the killing point that it dies at. The others are commands, [name, *arguments]: each is
+a method of `Worker`, and its answer is a line of the same name.
 A role counts as held from the line `gained` to the line `let go`, said before it is released.
 """
 
@@ -163,11 +163,39 @@ class Worker:
             "calls": dict(self.session.etcd.calls),
         }
 
-    def take(self, names: list[str]) -> dict[str, Any]:
-        """Hold on to roles, beside what the user code above does."""
+    def count(self) -> dict[str, Any]:
+        return {"held": len(self.roles.held)}
+
+    def take(self, names: list[str], tell: bool = False) -> dict[str, Any]:
+        """Hold on to roles, beside what the user code above does, and tell of it if that does not."""
         found = {name: self.member.get_role(name) for name in names}
-        self.handles |= {name: role for name, role in found.items() if role is not None}
-        return {"taken": {name: role.token for name, role in self.handles.items()}}
+        taken = {name: role for name, role in found.items() if role is not None}
+        for name, role in taken.items() if tell else ():
+            self.say("gained", role=name, token=role.token)
+        self.handles |= taken
+        return {"taken": sorted(taken)}
+
+    def get_all(self, how: str) -> dict[str, Any]:
+        """Take every role once more, by this method, and let go of it; microseconds for each."""
+        take = getattr(self.member, how)
+        begin = SYSTEM.now()
+        handles = [take(name) for name in self.given["roles"]]
+        taken_at = SYSTEM.now()
+        got = sum(handle is not None for handle in handles)
+        each_us = 1e6 * (taken_at - begin) / len(handles)
+        for handle in handles:
+            if handle is not None:
+                handle.release()
+        released_us = 1e6 * (SYSTEM.now() - taken_at) / len(handles)
+        return {"got": got, "each_us": each_us, "released_us": released_us}
+
+    def why_not(self, name: str, timeout: float) -> dict[str, Any]:
+        """What a wait for a role says when it gives up."""
+        try:
+            self.member.await_role(name, timeout).release()
+        except rink.RoleTimeout as error:
+            return {"because": str(error)}
+        return {"because": ""}
 
     def held(self) -> dict[str, Any]:
         """What `is_held` says of them at this very moment, and whether their loss has been told."""
@@ -182,8 +210,10 @@ class Worker:
         wrote = {n: self.ledger.write(n, r.token) for n, r in self.handles.items()}
         return {"accepted": [n for n, ok in wrote.items() if ok]}
 
-    def release(self) -> dict[str, Any]:
-        for role in self.handles.values():
+    def release(self, tell: bool = False) -> dict[str, Any]:
+        for name, role in self.handles.items():
+            if tell:
+                self.say("let go", role=name, token=role.token)
             role.release()
         self.handles = {}
         return {}
@@ -201,14 +231,20 @@ class Worker:
 
     def begin_to_leave(self) -> dict[str, Any]:
         """Leave, and go on answering: what is held on to can be looked at, and let go."""
-        threading.Thread(target=self.member.leave, name="leaves").start()
+
+        def leave() -> None:
+            self.member.leave()
+            self.say("left the group")
+
+        threading.Thread(target=leave, name="leaves").start()
         return {}
 
 
-def run(given: dict[str, Any], connection: socket.socket) -> None:
+def run(connection: socket.socket) -> None:
     """Be the member until it has left; then the process ends."""
     wire = Wire(connection)
     logging.getLogger("rink").addHandler(_Log(wire))
     logging.getLogger("rink").propagate = False
     wire.say("began", pid=os.getpid())
-    Worker(given, wire).run(wire.lines())
+    lines = wire.lines()
+    Worker(next(lines), wire).run(lines)

@@ -2,14 +2,13 @@
 
 Forking is safe here: there is one thread and no channel (gRPC begins its own with the first one),
 and this is looked at before every fork. Requests come over the socket whose number is the first
-argument, each with the member's own end of a socket. When that socket ends, so does every member.
+argument, each with the member's own end of a socket, which brings all else. When that socket ends, so does every member.
 """
 
 from __future__ import annotations
 
 import faulthandler
 import gc
-import json
 import os
 import signal
 import socket
@@ -19,10 +18,8 @@ from pathlib import Path
 
 import faults_members_worker
 
-MESSAGE_BYTES = 1 << 20
 
-
-def fork(given: bytes, wire: int, requests: socket.socket) -> None:
+def fork(wire: int, requests: socket.socket) -> None:
     assert len(list(Path("/proc/self/task").iterdir())) == 1, "a thread has been started"
     if os.fork():
         os.close(wire)
@@ -30,7 +27,7 @@ def fork(given: bytes, wire: int, requests: socket.socket) -> None:
     code = 1
     try:
         requests.close()
-        faults_members_worker.run(json.loads(given), socket.socket(fileno=wire))
+        faults_members_worker.run(socket.socket(fileno=wire))
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -53,10 +50,10 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # what was imported is shared by all of them
     while True:
-        given, fds, _, _ = socket.recv_fds(requests, MESSAGE_BYTES, 1)
-        if not given:
+        request, fds, _, _ = socket.recv_fds(requests, 16, 1)
+        if not request:
             os.killpg(0, signal.SIGKILL)
-        fork(given, fds[0], requests)
+        fork(fds[0], requests)
         reap()
 
 

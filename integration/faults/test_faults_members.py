@@ -235,9 +235,9 @@ def test_two_live_processes_of_one_name_do_not_both_join(group_of, record):
     assert failed["error"] == "MemberNameTaken"
     assert issubclass(rink.MemberNameTaken, rink.JoinError)
     assert 2.0 <= failed["at"] - began_at < 2.0 + HEADROOM_S
-    assert any("'same' waits to join" in text for text in second.logged), second.logged
+    assert any("'same' waits to join" in text for _, text in second.logged), second.logged
     third = group.start("same", join_timeout=LONG_S)
-    until(lambda: any("waits to join" in text for text in third.logged))
+    until(lambda: any("waits to join" in text for _, text in third.logged))
     assert group.history.judge().gains(began_at) == {}
     killed_at = first.kill()  # the pod that crashed and came back
     joined = third.wait("joined")
