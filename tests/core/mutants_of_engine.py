@@ -235,8 +235,8 @@ THREADS = [
     engine(
         "messages are stepped with one by one",
         "engine",
-        "self._turn(self._mailbox.take(self._wake_at()))",
-        "[self._turn([one]) for one in self._mailbox.take(self._wake_at())] or self._turn([])",
+        "                self._turn(messages)",
+        "                [self._turn([one]) for one in messages] or self._turn([])",
         "engine/test_engine_steps",
     ),
     engine(
