@@ -6,12 +6,27 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import attrs
 from faults_members_support import LONG_S, QUICK, Member, Members
 from ledger import Ledger
+from table import Row
 
 from rink.core.schemes import rank_of
 from rink.engine.clock import SYSTEM
-from rink.testing.history import History
+from rink.testing.history import History, Judgement
+
+
+def row_of_all(
+    fault: str, servers: str, judged: list[tuple[Judgement, float]], bound: float | None = None
+) -> Row:
+    """One row for many groups that one kind of fault was done to, each with since when."""
+    rows = [Row.of(fault, servers, judgement, since, bound=bound) for judgement, since in judged]
+    counts = ("grants", "moves", "overlaps", "early", "stale_accepted", "stale_refused")
+    return attrs.evolve(
+        rows[0],
+        longest_gap=max(row.longest_gap for row in rows),
+        **{count: sum(getattr(row, count) for row in rows) for count in counts},
+    )
 
 
 class Group:

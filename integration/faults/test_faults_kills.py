@@ -19,9 +19,9 @@ from pathlib import Path
 import attrs
 import pytest
 from faults_killing import AMID, ANY_MOMENT
+from faults_members_group import row_of_all
 from faults_members_scenes import HARMLESS, PHASES, SCENES, TTL_S, Doomed
 from faults_members_support import Members
-from table import Row
 
 from rink.engine.clock import SYSTEM
 from rink.testing.history import Judgement
@@ -163,26 +163,9 @@ def test_a_member_may_be_killed_at_each_step_of_a_join_a_proclaim_and_a_hand_ove
     if not alone:
         check_counts(outcomes)
         for phase in PHASES:
-            record(row(phase, [one for one in outcomes if one.case.phase == phase]))
-
-
-def row(phase, outcomes):
-    """The row of all the kills of one phase, each in a group of its own."""
-    rows = [Row.of("", "", one.judgement, one.since) for one in outcomes]
-    return Row(
-        fault=f"killed at each step of a {phase}: {len(rows)} times",
-        servers="1 node",
-        versions=None,
-        bound=BOUND_S,
-        longest_gap=max(one.longest_gap for one in rows),
-        **{
-            name: sum(getattr(one, name) for one in rows)
-            for name in (
-                *("grants", "moves", "overlaps", "early"),
-                *("stale_accepted", "stale_refused"),
-            )
-        },
-    )
+            judged = [(one.judgement, one.since) for one in outcomes if one.case.phase == phase]
+            fault = f"killed at each step of a {phase}: {len(judged)} times"
+            record(row_of_all(fault, "1 node", judged, BOUND_S))
 
 
 def tell(outcomes):
