@@ -38,12 +38,15 @@ class Arena:
         """A key range that no other measurement uses."""
         return f"bench-{next(_prefixes)}/"
 
-    def member(self, prefix: str, *, ttl: float = 60, trace: bool = False) -> Child:
-        """A process for members."""
+    def member(
+        self, prefix: str, *, ttl: float = 60, timeout: float = 5, trace: bool = False
+    ) -> Child:
+        """A process for members; `timeout` is their sessions', for each request."""
         given = {
             "endpoint": self.etcd.endpoint,
             "prefix": prefix,
             "ttl": ttl,
+            "timeout": timeout,
             "trace": trace,
         }
         return Child("member.py", json.dumps(given))
