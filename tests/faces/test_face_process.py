@@ -15,8 +15,17 @@ ROOT = Path(__file__).parents[2]
 BEGIN = """
 import atexit, gc, os, select, signal, sys, threading, time, traceback
 begin = time.monotonic()
-# Whoever runs the tests in the background of a shell without job control has SIGINT ignored.
-signal.signal(signal.SIGINT, signal.default_int_handler)
+came, heard = [], threading.Event()
+
+def ctrl_c(*_):
+    # As Python's own, but once. Whoever runs the tests in the background of a shell without job
+    # control has SIGINT ignored, so it is set anyway.
+    if not came:
+        came.append(True)  # first: the next may come in the midst of this one
+        heard.set()
+        raise KeyboardInterrupt
+
+signal.signal(signal.SIGINT, ctrl_c)
 
 def records(group="g"):
     root = f"rink/{group}/members/".encode()
@@ -57,6 +66,8 @@ SystemClock.wait = noted_wait
 
 def interrupt_when(r, happens):
     # Once this is so, and the main thread waits in a call of Rink's that begins after this one.
+    # One that comes just before a thread goes to sleep does not wake it: Python looks for signals
+    # before that and after. So it is sent until it is heard, as people press Ctrl-C again.
     main_waits.clear()
     def run():
         main_waits.wait()
@@ -64,6 +75,8 @@ def interrupt_when(r, happens):
             while not happens():
                 steps.wait(None)
         os.kill(os.getpid(), signal.SIGINT)
+        while not heard.wait(0.1):
+            os.kill(os.getpid(), signal.SIGINT)
     threading.Thread(target=run, daemon=True).start()
 
 def fork(body):
