@@ -3,7 +3,8 @@
 Each mutant replaces one piece of the source, in a copy of the tree, and runs the files of tests that
 are to catch it. It prints the table of docs/mutants.md; with words, only of mutants whose description
 has one of them. Other evidence has a column and an option of its own, see `EVIDENCE`: with `--walks`
-it also says which mutants of the core the seeded walks find, which takes minutes. `--write` writes
+it also says which mutants of the core the seeded walks find, with `--worlds` which the small worlds
+find; each takes minutes, half an hour together. `--write` writes
 the page; columns that were not asked for keep what stands there.
 
 Exit status 1: one survived, or its old text is not found exactly once any more.
@@ -27,7 +28,7 @@ from mutant_list import BY_HEADING, MUTANTS, Mutant
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "mutants.md"
 
-EVIDENCE = {"walks": ("core/test_walks",)}
+EVIDENCE = {"walks": ("core/test_walks",), "worlds": ("worlds/test_worlds",)}
 """Columns beside the named tests, with the files of tests they run: found without being pointed at."""
 
 SURVIVED = "**SURVIVED**"
@@ -47,6 +48,8 @@ SAYS = {
     "walks": "*walks*: found, too, by the seeded walks of `tests/core/test_walks.py`, without being"
     " told where to look. Where they find nothing, chance did not lead them there; engine and client"
     " lie outside of their world.",
+    "worlds": "*worlds*: the first of the [small worlds](../tests/worlds/README.md) in which it breaks"
+    " a rule. They know no readings of clocks and no operators, so what is about those is not found.",
 }
 
 Row = tuple[str, dict[str, str]]
@@ -83,11 +86,18 @@ def failures(tree: Path, tests: tuple[str, ...], most: int) -> list[str]:
     if run.returncode == 0:
         return []
     found = re.findall(
-        r"^(?:FAILED|ERROR) \S*?test_(\w+)\.py(?:::test_([\w]+))?", run.stdout, re.MULTILINE
+        r"^(?:FAILED|ERROR) \S*?test_(\w+)\.py(?:::test_(\w+))?(?:\[(.+?)\])?",
+        run.stdout,
+        re.MULTILINE,
     )
-    return list(dict.fromkeys(f"`{file}`: {test.replace('_', ' ')}" for file, test in found)) or [
-        f"exit status {run.returncode}"
-    ]
+    names = dict.fromkeys(named(*one) for one in found)
+    return list(names) or [f"exit status {run.returncode}"]
+
+
+def named(file: str, test: str, parameter: str) -> str:
+    """A test for the table; of the worlds, which one."""
+    where = f" in {parameter}" if file == "worlds" and parameter else ""
+    return f"`{file}`: {test.replace('_', ' ')}{where}"
 
 
 def catch(mutant: Mutant, tree: Path, evidence: list[str]) -> Row:
@@ -99,13 +109,17 @@ def catch(mutant: Mutant, tree: Path, evidence: list[str]) -> Row:
     path.write_text(text.replace(mutant.old, mutant.new))
     try:
         caught = failures(tree, mutant.tests, NAMED)
-        found = {
-            column: "yes" if mutant.is_of_core and failures(tree, EVIDENCE[column], 1) else ""
-            for column in evidence
-        }
+        found = {column: evidence_of(mutant, tree, column) for column in evidence}
     finally:
         path.write_text(text)
     return "; ".join(caught), found
+
+
+def evidence_of(mutant: Mutant, tree: Path, column: str) -> str:
+    """Whether a column's tests find a mutant of the core; where, if a test has parameters that say so."""
+    found = failures(tree, EVIDENCE[column], 1) if mutant.is_of_core else []
+    _, _, where = found[0].partition(" in ") if found else ("", "", "")
+    return where or ("yes" if found else "")
 
 
 def catch_all(chosen: list[Mutant], trees: list[Path], evidence: list[str]) -> dict[str, Row]:
