@@ -90,6 +90,11 @@ class PingPong:
     def _name(self) -> str:
         return f"m{self._turn}"
 
+    @property
+    def holding(self) -> str:
+        """The name of the member that holds every role now."""
+        return self._name
+
     def _join(self, child: Child) -> None:
         names = [self._name]
         child.ask("join", group="g", names=names, face=self._face, settings=WAITS)

@@ -22,6 +22,7 @@ STAGES = [
     "new owner: the step; granted",
     "new owner: the user's thread is awake: gained",
 ]
+OWN_CLAIM = "the new owner saw its own claim last, after the leaver's release"
 SHOWN = {"step", "step done", "asked", "sent", "sent done", "delivered", "carried out"}
 
 
@@ -29,6 +30,7 @@ def breakdown(arena: Arena, ping_pong: Any, count: int) -> list[Table]:
     """Run hand-overs with noting doors, and say what each stage took."""
     turns = ping_pong(arena, 1, "one", "blocking", trace=True)
     seen: list[tuple[float, list[float], list[Note], float]] = []
+    own = 0
     for turn in range(count + 1):
         arena.progress("where the time goes", turn, count)
         leaver = turns.holder
@@ -39,11 +41,10 @@ def breakdown(arena: Arena, ping_pong: Any, count: int) -> list[Table]:
         notes = [(at, "leaver", *more) for at, *more in leaver.ask("stages")["stages"]]
         notes += [(at, "new owner", *more) for at, *more in turns.holder.ask("stages")["stages"]]
         marks = critical_path(sorted(notes), start, gained)
-        if turn and marks:
+        if turn:
             seen.append((gained - start, marks, sorted(notes), start))
+            own += waits_for_own_claim(notes, marks[4], turns.holding)
     turns.close()
-    if not seen:
-        return []
     rows = [
         [
             text,
@@ -52,6 +53,7 @@ def breakdown(arena: Arena, ping_pong: Any, count: int) -> list[Table]:
         for i, text in enumerate(STAGES)
     ]
     rows.append(["together", f"{1e6 * statistics.median(one[0] for one in seen):,.0f}"])
+    rows.append([f"hand-overs in which {OWN_CLAIM}", f"{own} of {len(seen)}"])
     title = (
         f"Where the time of a hand-over of one role goes: µs, medians of {len(seen)}, each noted"
     )
@@ -59,7 +61,7 @@ def breakdown(arena: Arena, ping_pong: Any, count: int) -> list[Table]:
 
 
 def critical_path(notes: list[Note], start: float, gained: float) -> list[float]:
-    """When each stage began, and the last one's end; nothing where a door was not passed."""
+    """When each stage began, and the last one's end."""
 
     def last(whose: str, what: str, before: float, about: str = "") -> float:
         found = [
@@ -78,6 +80,14 @@ def critical_path(notes: list[Note], start: float, gained: float) -> list[float]
     marks = [start, awake, asked, sent, delivered, stepped, granted, gained]
     # What had begun before the role was let go of: the new owner was what was waited for.
     return [max(start, one) for one in marks]
+
+
+def waits_for_own_claim(notes: list[Note], delivered: float, name: str) -> bool:
+    """Whether the last event before the grant was the new owner's own claim: no release was late."""
+    return any(
+        (at, who, what) == (delivered, "new owner", "delivered") and f"put of members/{name}" in of
+        for at, who, what, of in notes
+    )
 
 
 def _timeline(seen: list[tuple[float, list[float], list[Note], float]]) -> Table:

@@ -6,7 +6,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
 from arena import Metrics, filesystem
-from parts import deploy, writes
+from parts import deploy, handover_stages, writes
 from peers import partitioner
 
 
@@ -48,6 +48,17 @@ def test_whatever_is_let_go_of_counts_until_somebody_has_it():
         (7.5, "gained", "new"),
     ]
     assert partitioner._gaps(stamps, since=2.0) == ([0.5, 2.0], 2.0)
+
+
+def test_whose_write_was_waited_for_last():
+    notes = [
+        (1.0, "new owner", "delivered", "deletion of members/m1"),
+        (2.0, "new owner", "delivered", "put of members/m2"),
+        (2.0, "leaver", "delivered", "put of members/m2"),
+    ]
+    assert handover_stages.waits_for_own_claim(notes, 2.0, "m2")
+    assert not handover_stages.waits_for_own_claim(notes, 1.0, "m2")
+    assert not handover_stages.waits_for_own_claim(notes, 2.0, "m3")
 
 
 def test_metrics_are_summed_over_their_labels():
