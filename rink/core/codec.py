@@ -52,7 +52,9 @@ def _strict(value: Any, kind: type) -> Any:
 
 
 def _names(value: Any, _: Any = None) -> tuple[str, ...]:
-    return tuple(_strict(name, str) for name in _strict(value, list))
+    names = tuple(_strict(value, list))
+    "".join(names).encode()  # all at once what _strict asks of each str: there may be thousands
+    return names
 
 
 def _label(value: Any) -> str:

@@ -59,12 +59,11 @@ class Foresight:
 
     def missing(self, roles: Iterable[str], placement: Placement) -> list[tuple[str, str, int]]:
         """Return each (role, scheme, size) that is still to be placed."""
-        asked = [(pair, roles) for pair in self.pairs] + [(self.pinned_by, self.pinned)]
+        names, pinned = frozenset(roles), frozenset(self.pinned)
+        asked = [(pair, names) for pair in self.pairs] + [(self.pinned_by, pinned)]
         return [
             (role, scheme, size)
-            for (scheme, size), names in asked
+            for (scheme, size), wanted in asked
             if placement.can_follow(scheme)
-            for ranks in (placement.ranks(scheme, size),)
-            for role in names
-            if role not in ranks
+            for role in wanted.difference(placement.ranks(scheme, size))
         ]

@@ -61,9 +61,10 @@ class Placement:
 
     def failure(self, role: str, scheme: str, size: int) -> SchemeFailed | None:
         """Return why a scheme gave the role no rank, where it was asked and gave none."""
-        if self.ranks(scheme, size).get(role, 0) is not None:
+        failed = self.failed.get(scheme)
+        if failed is None or self.ranks(scheme, size).get(role, 0) is not None:
             return None
-        return self.failed.get(scheme)
+        return failed
 
     def trim(self, roles: set[str]) -> None:
         """Begin each memory that is full anew, with these roles; for the engine, between steps."""

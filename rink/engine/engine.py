@@ -75,6 +75,8 @@ class _Stop:
 
 _Message = Event | Handle | _Tick | _Stop
 
+_NUDGED = ev.Nudged()
+
 
 class Engine:
     """Runs one member. Everything public here may be called from any thread."""
@@ -155,7 +157,7 @@ class Engine:
 
     def nudge(self) -> None:
         """Have the engine look again at what lies under the lock."""
-        self._mailbox.put(ev.Nudged())
+        self._mailbox.put(_NUDGED)
 
     def refuse_own_thread(self, what: str) -> None:
         """Raise where a call that blocks would wait for the very thread it is made on."""
@@ -266,20 +268,25 @@ class Engine:
 
     def _turn(self, messages: list[_Message]) -> None:
         events: list[Event] = []
+        is_nudged = False
         for message in messages:
             match message:
                 case _Tick():
                     self._ticks_answered += 1
+                case ev.Nudged():
+                    is_nudged = True  # by a thousand releases at once, say: one look does
                 case Handle():
                     with self.lock:
                         self.table.release(message)
-                    events.append(ev.Nudged())
+                    is_nudged = True
                 case _Stop():
                     self._give_everything_up("the member was stopped before it had left")
                     self.left.set()
                     return
                 case _:
                     events.append(message)
+        if is_nudged:
+            events.append(_NUDGED)
         for event in events:
             if isinstance(event, ev.ListFailed | ev.HistoryChanged):
                 self._follower.restart_soon()
@@ -372,6 +379,8 @@ class Engine:
 
         Called with the lock held, so that nobody can tell of the loss before the grant.
         """
+        if self._listeners.on_role_change is None:
+            return
         for hold in dict.fromkeys(holds):
             if hold is not None:
                 self.callbacks.post(self._listeners.on_role_change, hold.role, True)

@@ -16,6 +16,17 @@ from rink.errors import ForkedProcessError
 log = logging.getLogger("rink")
 
 
+class _Process:
+    forks = 0  # between the first process and this one: asking for the pid takes a system call
+
+
+def _count_fork() -> None:
+    _Process.forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
 class Signal:
     """Set once, for ever. Safe from any thread; callbacks must be short and must not block.
 
@@ -23,12 +34,12 @@ class Signal:
     call: lists are changed in single steps, and whoever pops a callback calls it.
     """
 
-    __slots__ = ("_callbacks", "_clock", "_is_set", "_pid")
+    __slots__ = ("_callbacks", "_clock", "_forks", "_is_set")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._is_set = False
-        self._pid = os.getpid()
+        self._forks = _Process.forks
         self._callbacks: list[Callable[[], None]] = []
 
     def is_set(self) -> bool:
@@ -74,7 +85,7 @@ class Signal:
 
     def _refuse_fork(self) -> None:
         """Raise in a forked child, where nobody would ever set it."""
-        if self._pid != os.getpid():
+        if self._forks != _Process.forks:
             raise ForkedProcessError(
                 "what is waited for belongs to the parent process; join in this process instead"
             )
