@@ -43,6 +43,10 @@ class Answers(Protocol[Received_co]):
         """End the stream, from any thread."""
         ...
 
+    def add_callback(self, callback: Callable[[], None]) -> bool:
+        """Have this called when the stream is over, on gRPC's thread; false where it is already."""
+        ...
+
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
     # All three are needed: without the last, a dead connection is noticed after 65 s and not 7 s.
@@ -63,6 +67,10 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", 2**31 - 1),
     # A client's connections are its own: closing one client, or its backoff, touches no other.
     ("grpc.use_local_subchannel_pool", 1),
+    # Each answer would be followed by a ping of gRPC's that measures how much may be under way: half of
+    # what an exchange of two small messages costs. So a window is set, large enough for any list.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 2**20),
     # A cluster's store is no web site; a proxy meant for those would only be in the way.
     ("grpc.enable_http_proxy", 0),
 )

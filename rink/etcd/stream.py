@@ -1,7 +1,7 @@
 """A two-way call that is kept up: opened again elsewhere whenever it ends or falls silent.
 
 One thread of its own reads each stream, and delivers what it read. One more thread per client, the
-ticker, looks at all streams a few times a second and cancels those whose server is silent: the TCP
+ticker, looks at all streams now and then and cancels those whose server is silent: the TCP
 connection of a frozen server stays open, and gRPC's own keepalive takes 7 s to notice it.
 """
 
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _VERIFY_S = 2.0
-_TICK_S = 0.25
+# How often the ticker looks at a stream of which an answer is awaited, and at least at any other.
+TICK_S = 0.25
+IDLE_TICK_S = 1.75
 _JOIN_S = 1.0
 
 T = TypeVar("T")
@@ -67,6 +69,7 @@ class Open(Generic[Request, AnswerT]):
     answers: Answers[AnswerT]
     token: str | None
     known: Known
+    turns: queue.SimpleQueue[None] = attrs.field(factory=queue.SimpleQueue)
 
 
 class BrokenError(Exception):
@@ -155,6 +158,13 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         """The server is silent; `heard_at` is since when we wait for it (monotonic)."""
 
     @abc.abstractmethod
+    def _look_in(self, now: float, heard_at: float) -> float:
+        """Seconds until the ticker must look again, where nothing happens before."""
+
+    def _wait_for_turn(self, opened: Open[Request, AnswerT]) -> None:
+        """Wait until there is something to read; at once where the server speaks unasked."""
+
+    @abc.abstractmethod
     def _refused(self, error: Exception) -> None:
         """The stream cannot go on, for this reason. Raises FinishedError to end it."""
 
@@ -229,8 +239,11 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
             self._ended()
 
     def _read(self, opened: Open[Request, AnswerT]) -> None:
+        answers = iter(opened.answers)
         try:
-            for answer in opened.answers:
+            while True:
+                self._wait_for_turn(opened)
+                answer = next(answers)
                 # While we deliver we do not read: that is no silence of the server's.
                 self._heard_at = None
                 self._received(opened, answer)
@@ -238,6 +251,8 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
                 if self._closed.is_set():
                     return
                 self._heard_at = time.monotonic()
+        except StopIteration:
+            raise BrokenError("the server ended the stream") from None
         except grpc.RpcError as error:
             fault = read_fault(error, has_user=self._transport.tokens.can_refresh)
             # What gRPC raises is the call itself. With its traceback it would be in a cycle, so
@@ -245,18 +260,23 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
             # which a thread that the exit has killed may hold, and the process hangs.
             error.__traceback__ = None
             raise BrokenError(fault.words) from error
-        raise BrokenError("the server ended the stream")
 
-    def tick(self, now: float) -> None:
-        """Called by the ticker: cancel the call if its server is silent."""
+    def tick(self, now: float) -> float:
+        """Called by the ticker: cancel the call if its server is silent.
+
+        Returns:
+            In how many seconds to look again.
+        """
         # In this order: a call that has taken this one's place meanwhile is not the one cancelled.
         with self._lock:
             call = self._call
         heard_at = self._heard_at
-        if call is None or heard_at is None or not self._is_stalled(now, heard_at):
-            return
-        _log.info("%s: the server is silent", self._thread.name)
-        call.cancel()
+        if call is None or heard_at is None:
+            return IDLE_TICK_S
+        if self._is_stalled(now, heard_at):
+            _log.info("%s: the server is silent", self._thread.name)
+            call.cancel()
+        return min(max(self._look_in(now, heard_at), TICK_S), IDLE_TICK_S)
 
 
 class Streams:
@@ -296,7 +316,7 @@ class Streams:
             return list(self._streams)
 
     def _tick(self) -> None:
-        while not self._transport.wait_closed(_TICK_S):
+        pause = TICK_S
+        while not self._transport.wait_closed(pause):
             now = time.monotonic()
-            for stream in self._running():
-                stream.tick(now)
+            pause = min((stream.tick(now) for stream in self._running()), default=IDLE_TICK_S)
