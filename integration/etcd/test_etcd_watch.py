@@ -164,3 +164,27 @@ def test_close_returns_while_the_server_is_frozen_or_gone(node, clients, prefix,
     watch.close()
     client.close()
     assert time.monotonic() - begin < 2.5
+
+
+def test_a_watch_says_when_it_is_open(node, clients, prefix):
+    """Whoever writes then is heard of at once: etcd need not bring the watch up to date first."""
+    client, key, seen = clients(node.endpoint), prefix.encode(), Seen()
+    start = client.range(key).header.revision + 1
+    watch = client.watch(key, b"", start, seen.deliver)
+    assert watch.wait_open(10)
+    put(client, key, b"v")
+    seen.wait_events(1)
+
+
+def test_waiting_for_a_watch_to_open_ends_where_it_cannot(node, clients):
+    """In time, where the server is frozen, and at once when the watch is closed."""
+    client = clients(node.endpoint)
+    client.range(b"k")
+    node.freeze()
+    watch = client.watch(b"k", b"", 1, lambda _: None)
+    assert not watch.wait_open(0.2)
+    closing = threading.Timer(0.1, watch.close)
+    closing.start()
+    assert watch.wait_open(10)
+    closing.join()
+    node.thaw()

@@ -19,6 +19,9 @@ from rink.etcd.api import Etcd, KeyValue, Watch, WatchBroken, WatchEvents
 
 log = logging.getLogger("rink")
 
+OPEN_WITHIN_S = 1.0
+"""How long a list is kept back for the watch behind it to be open."""
+
 
 def read_entry(keys: Keys, kv: KeyValue) -> Entry:
     """Turn what etcd holds into an entry of the view."""
@@ -31,6 +34,10 @@ class Follower:
     Driven by the engine's thread: `start`, again when `wake_at` comes, `close`. Lists are numbered,
     and what an earlier list or its watch has to say is not posted once the next one has begun: so
     the revisions that one engine is told of only go up, unless etcd's history went back.
+
+    A list is told once the watch behind it is open. It may be told before, but etcd brings a watch
+    that was opened behind a write up to date only ten times a second: and a member that has a list
+    writes its record, so that its own join, or the first version it is in, came 100 ms late.
     """
 
     def __init__(
@@ -41,9 +48,11 @@ class Follower:
         self._calls = calls
         self._clock = clock
         self._post = post
-        self._lock = threading.Lock()  # of `_round` and `_watch`, and of posting what belongs to it
+        self._lock = threading.Lock()  # of what follows, and of posting what belongs to the round
         self._watch: Watch | None = None
         self._round = 0
+        self._is_told = False  # the round's list
+        self._early: list[Event] = []  # of the watch, before that
         self._failures = 0
         self.wake_at: float | None = None
 
@@ -68,24 +77,32 @@ class Follower:
         with self._lock:
             self._round += 1
             number, watch, self._watch = self._round, self._watch, None
+            self._is_told, self._early = False, []
         if watch is not None:
             self._calls.submit(watch.close)  # may wait for a delivery under way
         return number
 
-    def _say(self, number: int, event: Event) -> bool:
-        """Post what a round has to say, unless it is over."""
+    def _tell_list(self, number: int, event: Listed | ListFailed | HistoryChanged) -> None:
+        """Post what became of a round's list, unless the round is over, and what was kept back."""
         with self._lock:
             if number == self._round:
+                self._is_told = True
                 self._post(event)
-            return number == self._round
+                for early in self._early:
+                    self._post(early)
+
+    def _say(self, number: int, event: Event) -> None:
+        """Post what a round's watch has to say, unless the round is over; the list comes first."""
+        with self._lock:
+            if number == self._round and self._is_told:
+                self._post(event)
+            elif number == self._round:
+                self._early.append(event)
 
     def _list(self, number: int) -> None:
         try:
             found = self._etcd.range(self._keys.root, self._keys.end)
             entries = tuple(read_entry(self._keys, kv) for kv in found.kvs)
-            if not self._say(number, Listed(found.header.revision, entries)):
-                return
-            self._failures = 0
             watch = self._etcd.watch(
                 self._keys.root,
                 self._keys.end,
@@ -95,14 +112,17 @@ class Follower:
         except Exception as error:
             if not isinstance(error, RinkError):
                 log.exception("rink: listing %s failed unexpectedly", self._keys.root.decode())
-            self._say(number, _broken(error))  # whatever it was: a member must not go blind
+            self._tell_list(number, _broken(error))  # whatever it was: a member must not go blind
             return
         with self._lock:
             is_current = number == self._round
             if is_current:
-                self._watch = watch
+                self._watch, self._failures = watch, 0
         if not is_current:
             watch.close()
+            return
+        watch.wait_open(OPEN_WITHIN_S)
+        self._tell_list(number, Listed(found.header.revision, entries))
 
     def _deliver(self, number: int, message: WatchEvents | WatchBroken) -> None:
         if isinstance(message, WatchEvents):
@@ -121,7 +141,7 @@ class Follower:
             self._say(number, _broken(message.error))
 
 
-def _broken(error: Exception) -> Event:
+def _broken(error: Exception) -> ListFailed | HistoryChanged:
     if isinstance(error, EtcdClusterChanged):
         return HistoryChanged(str(error))
     return ListFailed(error)

@@ -155,6 +155,10 @@ class KeepAliveAnswer:
 class Watch(Protocol):
     """A running watch."""
 
+    def wait_open(self, seconds: float) -> bool:
+        """Wait until a server follows the range, or the watch is over; false if it takes longer."""
+        ...
+
     def close(self) -> None:
         """Stop it; nothing is delivered once this has returned, except from within a delivery."""
         ...
