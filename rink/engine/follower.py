@@ -94,9 +94,11 @@ class Follower:
     def _say(self, number: int, event: Event) -> None:
         """Post what a round's watch has to say, unless the round is over; the list comes first."""
         with self._lock:
-            if number == self._round and self._is_told:
+            if number != self._round:
+                return
+            if self._is_told:
                 self._post(event)
-            elif number == self._round:
+            else:
                 self._early.append(event)
 
     def _list(self, number: int) -> None:
