@@ -140,7 +140,7 @@ ABOUT_LIVENESS = [
         "first_seen=chronicle.first_seen[member.name, member.create_revision],\n",
         "first_seen=(wall := __import__('datetime').datetime.fromisoformat)\n"
         "                and chronicle.first_seen[view.leader.name, view.leader.create_revision]\n"
-        "                + (wall(member.record.joined) - wall(view.leader.record.joined))\n"
+        "                + (wall(member.record.joined or '2030-01-01') - wall(view.leader.record.joined or '2030-01-01'))\n"
         "                .total_seconds(),\n",
         ("engine/test_engine_pitfalls",),
     ),
