@@ -46,14 +46,13 @@ def test_a_holder_frozen_past_its_ttl_knows_it_at_once_when_it_thaws(group_of, r
     frozen_at = frozen.freeze()
     taken_at = group.wait_for_holders(heir)
     until(lambda: group.history.judge().accepted == 3 * 20)  # the heir has written as well
-    for command in ("write", "held"):
+    for command in ("held", "write"):
         frozen.say(command)  # they lie in its socket: the first things that it does
     frozen.say("lost", 5.0)
     thawed_at = frozen.thaw()
+    assert frozen.wait("held")["held"] == []
     assert frozen.wait("write")["accepted"] == []
-    held = frozen.wait("held")
     lost = frozen.wait("lost")
-    assert held["held"] == []
     assert sorted(lost["lost"]) == sorted(roles)
     assert lost["at"] - thawed_at < 1.0
     assert taken_at - frozen_at < TAKEN_OVER_S + HEADROOM_S
