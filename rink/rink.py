@@ -167,7 +167,8 @@ class RoleSet(BaseRoleSet[Role]):
 
     `held` maps names to roles at this moment. Iterate to be told of each change: a role that was
     lost is released when the next change is asked for, so finish with it before that. Where nobody
-    iterates, a lost role is released at once. Ends when the group is left.
+    iterates, a lost role is released at once, and who iterates later hears nothing of it. Ends when
+    the group is left.
     """
 
     def __init__(self, rink: Rink, names: list[str]) -> None:
@@ -201,6 +202,8 @@ class RoleSet(BaseRoleSet[Role]):
         self._tracker.follow(True)
         try:
             while (change := self._changes.get()) is not None:
+                if not self._tracker.is_news(change):
+                    continue
                 yield change
                 self._refuse_fork()
                 if change.lost:

@@ -39,6 +39,8 @@ class Tracker(Generic[R]):
         self._names = dict.fromkeys(names)
         self._wanted: dict[str, R] = {}  # not granted yet
         self._lost: dict[str, R] = {}  # not done yet
+        self._told: set[R] = set()  # whoever iterates has heard of the grant, not yet of the loss
+        self._over: set[R] = set()  # let go of before anybody had heard of the grant
         self._lock = threading.Lock()
         self._closed = False
 
@@ -69,8 +71,27 @@ class Tracker(Generic[R]):
         with self._lock:
             self._is_followed = iterates
             lost = [] if iterates else list(self._lost.values())
+            self._over |= set(lost) - self._told
         for role in lost:
             self.done(role)
+
+    def is_news(self, change: Change[R]) -> bool:
+        """Whether to tell whoever iterates: not of a grant that has been let go of again.
+
+        A role that was lost while nobody iterated was released at once, and is another member's by
+        now. Nobody may begin to work under it, so neither is its loss told.
+        """
+        role = change.role
+        with self._lock:
+            if change.gained:
+                if self._closed or role in self._over:
+                    return False
+                self._told.add(role)
+                return True
+            was_told = role in self._told
+            self._told.discard(role)
+            self._over.discard(role)
+            return was_told
 
     def done(self, role: BaseRole) -> None:
         """Release a lost role, and want it again; nothing where that has been done before."""
@@ -140,6 +161,8 @@ class Tracker(Generic[R]):
             self._lost[role.name] = role
             self.held.pop(role.name, None)
             is_followed = self._is_followed
+            if not is_followed and role not in self._told:
+                self._over.add(role)
         if self._closed:
             role.release()
             return
