@@ -42,6 +42,7 @@ from rink.errors import (
     WrongThreadError,
 )
 from rink.face import REPORT_EVERY_S, BaseRink, new_versions
+from rink.in_loop import in_loop, many_in_loop
 from rink.on_role import TaskSupervisor
 from rink.roles import BaseRole, Change
 from rink.session import BaseSession
@@ -62,23 +63,12 @@ log = logging.getLogger("rink")
 F = TypeVar("F", bound=Callable[["Role"], Awaitable[Any]])
 
 
-def _in_loop(callback: Callable[..., object]) -> Callable[..., None]:
-    """Have something called in the running loop, from any thread; nothing once that is closed."""
-    loop = asyncio.get_running_loop()
-
-    def call(*args: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody is waiting
-            loop.call_soon_threadsafe(callback, *args)
-
-    return call
-
-
 async def _wait(signal: Signal, timeout: float | None = None) -> bool:
     """Wait for a signal without blocking the loop; whether it has happened."""
     if signal.is_set():
         return True
     happened = asyncio.Event()
-    wake = _in_loop(happened.set)
+    wake = in_loop(happened.set)
     signal.then(wake)
     try:
         async with asyncio.timeout(timeout):
@@ -176,7 +166,7 @@ class _Body:
         self._has_cancelled = False
         self._has_ended = False
         self._signal = signal
-        self._wake = _in_loop(self._cancel)
+        self._wake = in_loop(self._cancel)
         signal.then(self._wake)
 
     def _cancel(self) -> None:
@@ -329,7 +319,7 @@ class Rink(BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documented by its ba
 async def _changes(engine: Engine) -> AsyncIterator[asyncio.Event]:
     """An event that is set after each step of the engine which changed something."""
     changed = asyncio.Event()
-    wake = _in_loop(changed.set)
+    wake = in_loop(changed.set)
     engine.subscribe(wake)
     try:
         yield changed
@@ -380,7 +370,7 @@ class RoleSet(BaseRoleSet[Role]):
 
     async def __aenter__(self) -> Self:
         self._engine = self._rink._engine  # noqa: SLF001 - of one face
-        tell = _in_loop(self._changes.put_nowait)
+        tell = many_in_loop(self._changes.put_nowait)
         self._tracker = Tracker(self._engine, Role, self._names, tell)
         self._tracker.start()
         return self

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 
 import pytest
 from faces_support import LONG_S, QUICK, owned_by, within
@@ -9,6 +10,7 @@ from faces_support import LONG_S, QUICK, owned_by, within
 import rink
 from rink import aio
 from rink.face import Subscription
+from rink.in_loop import in_loop, many_in_loop
 from rink.testing.memory import MemoryCluster
 from rink.testing.virtual import virtual_time
 
@@ -332,7 +334,7 @@ def test_a_loop_that_was_closed_harms_nobody(caplog):
             await following
             await asyncio.sleep(0)
             waits.cancel()
-            role._signal().then(aio._in_loop(lambda: None))  # called when its loop is gone
+            role._signal().then(in_loop(lambda: None))  # called when its loop is gone
             return role
 
         role = asyncio.run(begin())
@@ -392,3 +394,37 @@ def test_a_name_that_is_none_is_refused_before_anything_is_awaited():
                 a.await_role("")
 
     run(scenario)
+
+
+def test_what_comes_by_the_thousand_from_a_thread_comes_whole_and_in_order_with_few_wakes():
+    """Also what comes while the loop carries: nothing waits for a wake that nobody gives."""
+    wakes = 0
+
+    async def main():
+        nonlocal wakes
+        queue, loop = asyncio.Queue(), asyncio.get_running_loop()
+        tell, made = many_in_loop(queue.put_nowait), loop.call_soon_threadsafe
+
+        def counted(*args):
+            nonlocal wakes
+            wakes += 1
+            return made(*args)
+
+        loop.call_soon_threadsafe = counted
+
+        def many(numbers):
+            for number in numbers:
+                tell(number)
+
+        many(range(1000))
+        await asyncio.sleep(0)
+        before = wakes
+        thread = threading.Thread(target=many, args=(range(1000, 20_000),))
+        thread.start()
+        seen = [await queue.get() for _ in range(20_000)]
+        thread.join()
+        return before, seen
+
+    before, seen = asyncio.run(main())
+    assert before == 1
+    assert seen == list(range(20_000))
