@@ -113,8 +113,7 @@ class Judgement:
         early: overlaps where etcd had ended the lease of a holder before the holder's own deadline.
             No client can exclude them; the token is what is left.
         tokens: grants whose token was not greater than that of an earlier holder.
-        stale: writes that were accepted, and must not have been: under a lower token than one
-            accepted before, or of an earlier grant than one accepted before.
+        stale: writes that were accepted, and must not have been: a later grant's was before.
         disorder: what members said that does not fit together.
         accepted: how many writes were accepted.
         refused: how many were refused, rightly.
@@ -178,15 +177,12 @@ def judge(events: Iterable[Event]) -> Judgement:
 
 def in_order(events: Iterable[Event]) -> Iterator[Event]:
     """The events by time, what one member said in the order in which it said it."""
-    streams: dict[object, list[tuple[float, int, Event]]] = {}
+    streams: dict[object, list[Event]] = {}
     for event in events:
         # What is seen of a process from outside is another stream than what it says itself.
         source = None if event.what in _WRITES else (event.who, event.what in _OBSERVED)
-        stream = streams.setdefault(source, [])
-        at = max(event.at, stream[-1][0]) if stream else event.at
-        stream.append((at, _AT_ONCE.get(event.what, 0), event))
-    for _, _, event in heapq.merge(*streams.values(), key=lambda entry: entry[:2]):
-        yield event
+        streams.setdefault(source, []).append(event)
+    return heapq.merge(*streams.values(), key=lambda one: (one.at, _AT_ONCE.get(one.what, 0)))
 
 
 class _Walk:
@@ -211,7 +207,7 @@ class _Walk:
         self._now = 0.0
 
     def take(self, event: Event) -> None:
-        self._now = max(self._now, event.at)
+        self._now = event.at
         self._counts[event.what] += 1
         match event.what:
             case What.GAINED:
@@ -245,7 +241,6 @@ class _Walk:
         self._newest[role] = event
         self._order[role, who, event.token] = len(self._grants)
         self._grants.append(event)
-        self._stopped.pop((role, who), None)
         self._hold(event, event.at)
 
     def _is_early(self, grant: Event, taker: Event) -> bool:
@@ -303,9 +298,7 @@ class _Walk:
             self._disorder.append(f"{said}, which it was not granted")
             return
         before = self._written.get(event.role)
-        is_stale = before is not None and (
-            event.token < before[1].token or (grant < before[0] and event.who != before[1].who)
-        )
+        is_stale = before is not None and grant < before[0]
         if event.what is What.REFUSED:
             if not is_stale:
                 self._disorder.append(f"{said}, and was refused though nobody later had written")

@@ -32,6 +32,7 @@ GOOD = [
 A, B = (1.0, "a", "gained", "x", 5), (3.0, "b", "gained", "x", 7)
 """b takes the role from a, which has or has not let go of it meanwhile."""
 A_LETS_GO = (2.0, "a", "let go", "x", 5)
+AGAIN = (3.0, "a", "gained", "x", 7)
 
 
 def test_a_good_history_has_no_problems():
@@ -85,9 +86,14 @@ def test_in_which_order_members_are_heard_does_not_matter():
         ([A, (2.0, "a", "accepted", "x", 6)], "a wrote x with token 6, which it was not granted"),
         ([A, (2.0, "b", "accepted", "x", 5)], "b wrote x with token 5, which it was not granted"),
         ([A, (2.0, "a", "refused", "x", 5)], "was refused though nobody later had written"),
+        ([A, (1.5, "a", "frozen"), (2.0, "a", "let go", "x", 6)], "a let go of x (6), which"),
         (
             [A, A_LETS_GO, B, (3.1, "b", "accepted", "x", 7), (3.2, "a", "accepted", "x", 5)],
             "a wrote x with token 5 after b had with 7",
+        ),
+        (
+            [A, A_LETS_GO, AGAIN, (3.1, "a", "accepted", "x", 7), (3.2, "a", "accepted", "x", 5)],
+            "a wrote x with token 5 after a had with 7",
         ),
     ],
 )
@@ -192,11 +198,25 @@ def test_where_a_holder_never_told_its_deadline_the_server_is_not_to_blame():
 
 def test_of_three_at_once_each_pair_is_told():
     told = [A, B, (3.5, "c", "gained", "x", 9), (4.0, "a", "let go", "x", 5)]
-    assert [says.split(",")[0] for says in problems(*told)] == [
-        "b gained x while a held it",
-        "c gained x while a held it",
-        "c gained x while b held it",
+    told += [(4.5, "c", "let go", "x", 9), (6.0, "b", "let go", "x", 7)]
+    overlaps = judge(events(*told)).overlaps
+    assert [(one.holder, one.taker, one.begin, one.end) for one in overlaps] == [
+        ("a", "b", 3.0, 4.0),
+        ("a", "c", 3.5, 4.0),
+        ("b", "c", 3.5, 4.5),
     ]
+
+
+def test_overlaps_of_several_roles_end_each_in_its_own_time():
+    told = [A, (1.0, "a", "gained", "y", 5), B, (3.0, "b", "gained", "y", 7)]
+    told += [(3.5, "a", "let go", "x", 5), (4.0, "a", "let go", "y", 5)]
+    overlaps = judge(events(*told)).overlaps
+    assert [(one.role, one.end) for one in overlaps] == [("x", 3.5), ("y", 4.0)]
+
+
+def test_while_one_of_two_still_holds_there_is_no_gap():
+    told = [A, B, (3.5, "a", "let go", "x", 5), (3.7, "c", "gained", "x", 9)]
+    assert judge(events(*told)).gaps == ()
 
 
 def test_holders_moves_and_gaps_are_read_from_a_history():
@@ -213,6 +233,7 @@ def test_holders_moves_and_gaps_are_read_from_a_history():
         ("x", 5.0, 5.1),
     ]
     assert judgement.longest_gap() == 1.0
+    assert judgement.longest_gap(since=3.5) == 1.0  # those that had begun count too
     assert judgement.longest_gap(since=4.5) == pytest.approx(0.1)
     assert judgement.not_held(["x", "y", "z"]) == ["z"]
 
@@ -229,6 +250,13 @@ def test_a_frozen_holder_does_nothing_and_goes_on_when_it_thaws():
     assert judgement.gaps == (Gap("x", 2.0, 4.0),)
     assert judgement.holders == {"x": "a"}
     assert judge(events(A, (2.0, "a", "frozen"))).holders == {}
+
+
+def test_a_holder_that_thaws_too_late_does_not_hold_again():
+    judgement = judge(events(A, (2.0, "a", "frozen"), B, (4.0, "a", "thawed")))
+    assert judgement.holders == {"x": "b"}
+    told = [A, (2.0, "a", "frozen"), B, (4.0, "a", "thawed"), (5.0, "b", "let go", "x", 7)]
+    assert judge(events(*told)).holders == {}
 
 
 def test_writes_are_counted():
@@ -271,6 +299,10 @@ def test_a_history_is_collected_from_several_threads():
     assert history.judge().problems == []
     assert history.judge().accepted == 20
     assert len(history.events) == 21  # all but the writes
+
+
+def test_a_wait_for_what_is_true_already_does_not_wait():
+    History().wait(lambda h: not h.holders, timeout=0)
 
 
 def test_a_wait_for_what_does_not_happen_ends_and_shows_the_last_events():
