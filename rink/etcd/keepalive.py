@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import logging
+import math
 import queue
 import threading
 import time
@@ -22,7 +23,7 @@ from rink.errors import EtcdClusterChanged, EtcdError
 from rink.etcd.api import KeepAliveAnswer
 from rink.etcd.methods import KEEPALIVE
 from rink.etcd.proto import rinketcd_pb2 as pb
-from rink.etcd.stream import IDLE_TICK_S, BrokenError, Open, Requests, Stream
+from rink.etcd.stream import IDLE_TICK_S, LONGEST_SILENCE_S, BrokenError, Open, Requests, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# A request unanswered for longer: the server is frozen, or cannot reach its leader. With the ticker's
-# periods it is left within a quarter of a second more, also if the request came just after a look.
-_ANSWER_WITHIN_S = 2.0
+# A request unanswered for longer than this part of the TTL: the server is frozen, or cannot reach
+# its leader. The next one may be the very leader that is frozen, and the third must still be in time.
+_PATIENCES_PER_TTL = 12
 
 
 @attrs.frozen
@@ -119,6 +120,7 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
         self._order = threading.Lock()
         self._unanswered = Unanswered()
         self._requests: Requests[pb.LeaseKeepAliveRequest] | None = None
+        self._shortest_ttl = math.inf
         # Of the open call: one item for each answer that is due, and one when the call is over.
         self._turns: queue.SimpleQueue[None] = queue.SimpleQueue()
 
@@ -186,6 +188,10 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
         except EtcdClusterChanged as error:
             raise BrokenError(str(error)) from error
         if answer.TTL > 0:
+            took = time.monotonic() - sent.handed_at
+            self._shortest_ttl = min(self._shortest_ttl, answer.TTL)
+            patience = max(2 * took, self._shortest_ttl / _PATIENCES_PER_TTL)
+            self._patience = min(patience, LONGEST_SILENCE_S)
             self._deliver(KeepAliveAnswer(sent.lease, sent.sent_at, answer.TTL))
         else:
             self._gone(opened, sent)
@@ -220,7 +226,7 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
     def _is_stalled(self, now: float, heard_at: float) -> bool:
         with self._order:
             oldest_at = self._unanswered.oldest_at
-        return oldest_at is not None and now - max(oldest_at, heard_at) > _ANSWER_WITHIN_S
+        return oldest_at is not None and now - max(oldest_at, heard_at) > self._patience
 
     def _look_in(self, now: float, heard_at: float) -> float:  # noqa: ARG002 - it depends on neither
         return IDLE_TICK_S if self._unanswered.oldest_at is None else 0.0

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_VERIFY_S = 2.0
+LONGEST_SILENCE_S = 2.0
 # How often the ticker looks at a stream of which an answer is awaited, and at least at any other.
 TICK_S = 0.25
 IDLE_TICK_S = 1.75
@@ -108,6 +108,9 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         self._call: Answers[AnswerT] | None = None
         self._heard_at: float | None = None
         self._backoff = Backoff(first=0.05, longest=0.5)
+        # How long a server may be silent until another one is tried, in seconds. A kind of stream
+        # that is in a hurry lowers it; each failure doubles it: an etcd that is slow gets its time.
+        self._patience = LONGEST_SILENCE_S
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -197,6 +200,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
                 name = self._thread.name
                 _log.log(level, "%s: %s: %s; trying again", name, connection.name, error)
                 self._transport.ring.failed(connection)
+                self._patience = min(2 * self._patience, LONGEST_SILENCE_S)
             self._closed.wait(self._backoff.next())
 
     def _attempt(self, connection: Connection) -> None:
@@ -215,7 +219,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         known = self._transport.guard.known
         # A member that cannot read through a quorum, or is of another cluster, is found out here
         # and not by its silence.
-        deadline = time.monotonic() + _VERIFY_S
+        deadline = time.monotonic() + self._patience
         header = self._transport.verify(connection, deadline)
         token = self._transport.token(connection, deadline)
         requests: Requests[Request] = Requests()
@@ -271,12 +275,14 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         with self._lock:
             call = self._call
         heard_at = self._heard_at
+        # Silence is not to go on for much longer because it began just after a look.
+        longest = max(min(IDLE_TICK_S, self._patience), TICK_S)
         if call is None or heard_at is None:
-            return IDLE_TICK_S
+            return longest
         if self._is_stalled(now, heard_at):
             _log.info("%s: the server is silent", self._thread.name)
             call.cancel()
-        return min(max(self._look_in(now, heard_at), TICK_S), IDLE_TICK_S)
+        return min(max(self._look_in(now, heard_at), TICK_S), longest)
 
 
 class Streams:

@@ -179,6 +179,52 @@ def test_what_a_broken_stream_left_unanswered_is_asked_again_with_its_first_time
         client.close()
 
 
+def test_silence_is_borne_for_a_small_part_of_the_ttl_only(clients):
+    """Two servers in a row may be frozen, and the lease is still renewed through the third.
+
+    (A follower that forwards to a frozen leader is silent too, and the leader may be the next.)
+    """
+
+    def answers_once(request):
+        yield from renewed(request) if len(first.seen["keepalive"]) == 1 else ()
+
+    def renewed(request):
+        return [pb.LeaseKeepAliveResponse(header=header(), ID=request.ID, TTL=3)]
+
+    with (
+        ScriptedEtcd(keepalive=answers_once) as first,
+        ScriptedEtcd(keepalive=lambda _: ()) as second,
+        ScriptedEtcd(keepalive=renewed) as third,
+    ):
+        client, seen = clients(first.endpoint, second.endpoint, third.endpoint), Seen()
+        stream = client.keepalives(seen.deliver)
+        stream.send(7)
+        seen.wait(lambda s: s.items)
+        stream.send(7)
+        seen.wait(lambda s: len(s.items) == 2)
+        assert len(second.seen["keepalive"]) == 1
+        assert seen.at[1] - seen.at[0] < 3 * 5 / 6  # 1.3 s on a quiet machine, 4.5 s at 2 s each
+        client.close()
+
+
+def test_silence_is_borne_for_longer_from_try_to_try(clients):
+    """An etcd that is slow, and not frozen, gets the time it needs."""
+    borne = []
+
+    def answers_the_fourth(request):
+        borne.append(stream._patience)
+        yield from renewed(request) if len(borne) == 4 else ()
+
+    with ScriptedEtcd(keepalive=answers_the_fourth) as etcd:
+        client, seen = clients(etcd.endpoint), Seen()
+        stream = client.keepalives(seen.deliver)
+        stream._patience = 0.25
+        stream.send(7)
+        seen.wait(lambda s: s.items)
+        assert borne == [0.25, 0.5, 1.0, 2.0]
+        client.close()
+
+
 def test_an_answer_of_a_past_raft_term_does_not_count(clients):
     """A former leader that thaws renews in its own books only."""
     terms = [5, 4, 5]
