@@ -50,18 +50,6 @@ def goes_on(a, b, roles, number):
         assert role.token > roles[1].token
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", ["kill", "freeze"])
-@pytest.mark.parametrize("which", ["leader", "first endpoint"])
-def test_an_etcd_node_that_is_gone_costs_no_role_and_no_version(cluster, join, fault, which):
-    a, b, roles = pair(join, cluster.endpoints)
-    number = a.version.number
-    node = cluster.leader() if which == "leader" else cluster.nodes[0]
-    getattr(node, fault)()
-    assert roles[0].lost.wait(1.3 * TTL) is False
-    goes_on(a, b, roles, number)
-
-
 @pytest.fixture
 def victim(request, fault):
     """The only etcd that the members know."""
@@ -100,24 +88,6 @@ def test_an_etcd_that_is_down_for_two_thirds_of_the_ttl_costs_nothing(victim, wi
     print("FIGURE left_of_the_deadline_s", round(left, 2))
     print("FIGURE reconnected_after_s", round(SYSTEM.now() - begin - 2 / 3 * ttl, 2))
     goes_on(a, b, roles, number)
-
-
-@pytest.mark.slow
-def test_an_etcd_that_is_down_for_longer_costs_every_role_and_the_members_come_back(one_node, join):
-    a, _, roles = pair(join, one_node.endpoint)
-    begin = SYSTEM.now()
-    one_node.kill()
-    for role in roles:
-        assert role.lost.wait(LONG_S)
-        assert not role.is_held
-        role.release()
-    assert SYSTEM.now() - begin <= TTL
-    assert not a._session.is_live
-    one_node.start()
-    for name in {role.name for role in roles}:
-        until(a, lambda name=name: a.owner(name) is not None)
-    with a.await_role(owned_by(0, 2), LONG_S) as role:
-        assert role.token > roles[0].token
 
 
 def split(cluster, which):

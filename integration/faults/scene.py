@@ -48,6 +48,7 @@ class Scene:
         self._record = record
         self._workers: list[Worker] = []
         self._versions_before = 0
+        self._term_before = 0
         self.since = 0.0
         with self._client() as client:
             self._first_revision = client.range(b"k").header.revision + 1
@@ -92,8 +93,17 @@ class Scene:
     def begin(self) -> float:
         """The fault begins now."""
         self._versions_before = self.newest_version()
+        self._term_before = self._raft_term()
         self.since = SYSTEM.now()
         return self.since
+
+    def elections(self) -> int:
+        """How often etcd's leader was elected since the fault began."""
+        return self._raft_term() - self._term_before
+
+    def _raft_term(self) -> int:
+        with self._client() as client:
+            return client.range(b"k").header.raft_term
 
     def all_held(self, roles: list[str], timeout: float = LONG_S) -> None:
         """Wait until somebody holds each of these."""
