@@ -247,14 +247,17 @@ class Engine:
             self._tell_subscribers()
 
     def _rest(self, seconds: float) -> None:
-        """While very many roles drain, do nothing for as long as the last turn took.
+        """While very many roles drain, do nothing for as long as the last turn took, or till none does.
 
         Each release asks for a turn, and each turn goes through all that drains. User code shares
         the interpreter: without a rest it would get to a few releases between two turns, and with
         one it gets to hundreds.
         """
-        if seconds >= RESTS_FROM_S and self.table.lost:
-            self.clock.wait(self.clock.event(), min(seconds, LONGEST_REST_S))
+        if seconds < RESTS_FROM_S:
+            return
+        until, never = self.clock.now() + min(seconds, LONGEST_REST_S), self.clock.event()
+        while self.table.lost and self.clock.now() < until:
+            self.clock.wait(never, RESTS_FROM_S)
 
     def _end_join(self) -> None:
         if not self.joined.is_set():
