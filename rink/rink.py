@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 from collections.abc import Callable, Iterable, Iterator
@@ -11,6 +12,7 @@ from typing import Any, Self, TypeVar
 from rink.core.holds import Handle
 from rink.core.keys import check_name
 from rink.core.values import Version
+from rink.engine.clock import DEAF_S
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import ClosedError
@@ -201,7 +203,7 @@ class RoleSet(BaseRoleSet[Role]):
         self._engine.refuse_own_thread("iterating a RoleSet")
         self._tracker.follow(True)
         try:
-            while (change := self._changes.get()) is not None:
+            while (change := self._next_change()) is not None:
                 if not self._tracker.is_news(change):
                     continue
                 yield change
@@ -211,3 +213,8 @@ class RoleSet(BaseRoleSet[Role]):
             self._changes.put(None)  # for whoever iterates after the end
         finally:
             self._tracker.follow(False)
+
+    def _next_change(self) -> Change[Role] | None:
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self._changes.get(timeout=DEAF_S)

@@ -18,6 +18,13 @@ T = TypeVar("T")
 LONGEST_WAIT_S = 3600.0
 """Waits are cut into pieces: a queue takes no timeout of years."""
 
+DEAF_S = 1.0
+"""How long a user's thread may wait without looking for signals.
+
+Python looks for them before it puts a thread to sleep, and when something wakes it: one that comes in
+between is not heard. So a Ctrl-C or a SIGTERM might end a wait only when its role came.
+"""
+
 
 class Mailbox(Protocol[T]):
     """Messages for one thread, which reads all of them at once."""
@@ -80,8 +87,14 @@ class SystemClock:
         return threading.Event()
 
     def wait(self, event: threading.Event, timeout: float | None) -> bool:
-        """Wait for an event."""
-        return event.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
+        """Wait for an event, and hear a signal within `DEAF_S`."""
+        until = None if timeout is None else self.now() + timeout
+        while True:
+            left = DEAF_S if until is None else until - self.now()
+            if event.wait(max(0.0, min(left, DEAF_S))):
+                return True
+            if left <= 0.0:
+                return False
 
 
 class _QueueMailbox(Generic[T]):

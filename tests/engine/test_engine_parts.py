@@ -12,7 +12,7 @@ import pytest
 from rink.engine import clock
 from rink.engine.callbacks import Callbacks
 from rink.engine.calls import IDLE_THREADS, Calls
-from rink.engine.clock import SYSTEM
+from rink.engine.clock import DEAF_S, SYSTEM
 from rink.engine.signals import Signal
 
 LONG_S = 20.0
@@ -39,6 +39,39 @@ def callbacks():
 def test_the_clock_goes_forward_and_the_wall_clock_is_readable():
     assert SYSTEM.now() <= SYSTEM.now()
     assert SYSTEM.wall().endswith("+00:00")
+
+
+class NeverSet:
+    """An event of which a wait always times out, which takes no time."""
+
+    def __init__(self):
+        self.waited = []
+
+    def wait(self, timeout):
+        self.waited.append(timeout)
+        if len(self.waited) == 5:
+            raise KeyboardInterrupt  # what is heard between two pieces
+        return False
+
+
+def test_a_wait_is_cut_into_pieces_since_a_sleeping_thread_hears_no_signal():
+    event = NeverSet()
+    with pytest.raises(KeyboardInterrupt):
+        SYSTEM.wait(event, None)
+    assert event.waited == [DEAF_S] * 5
+    event = NeverSet()
+    with pytest.raises(KeyboardInterrupt):
+        SYSTEM.wait(event, 3600.0)
+    assert event.waited == [DEAF_S] * 5
+
+
+def test_a_wait_ends_with_its_timeout():
+    event = NeverSet()
+    assert SYSTEM.wait(event, 0.0) is False
+    assert event.waited == [0.0]
+    event = threading.Event()
+    event.set()
+    assert SYSTEM.wait(event, 0.0) is True
 
 
 def test_the_clock_counts_suspend_and_nobody_sets_it(monkeypatch):
