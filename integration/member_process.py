@@ -1,7 +1,7 @@
 """A member in a process of its own, which says what happens to it as lines of JSON.
 
 Started by `members.Worker`. Its first argument is JSON; commands come as lines on stdin:
-`held` (what does is_held say at this moment), `rank`, `calls`, `members`, `leave`, `keep` (leave, keeping the rank).
+`rank`, `calls`, `members`, `leave`, `keep` (leave, keeping the rank).
 A role counts as held from the line `gained` to the line `let go`, which is said before it is
 released: what user code would do between the two.
 
@@ -78,7 +78,7 @@ def main():
             threads.append(threading.Thread(target=write, args=writer))
         for thread in threads:
             thread.start()
-        serve(member, session, roles)
+        serve(member, session)
         member.leave()
         done.set()
         for thread in threads:
@@ -87,21 +87,10 @@ def main():
     session.close()
 
 
-def serve(member, session, roles):
+def serve(member, session):
     """Answer until it is to leave."""
-    handles = {}
     for line in sys.stdin:
         match line.strip():
-            case "take":  # handles of our own, to ask after a thaw
-                handles = {name: member.get_role(name) for name in roles.held}
-                say("taken", roles=sorted(handles))
-            case "held":
-                kept = [name for name, role in handles.items() if role.is_held]
-                lost = {n: r.lost.wait(5.0) for n, r in handles.items()} if not kept else {}
-                say("held", roles=kept, lost=lost, live=session.is_live)
-                for role in handles.values():
-                    role.release()
-                handles = {}
             case "rank":
                 say("rank", rank=member.rank, version=member.version.number)
             case "calls":

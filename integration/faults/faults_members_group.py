@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from faults_members_support import LONG_S, QUICK, Member, Members
+from faults_members_support import Member, Members
 from ledger import Ledger
+from members import LONG_S, QUICK
 from table import Row
 
 from rink.core.schemes import rank_of

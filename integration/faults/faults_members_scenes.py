@@ -76,16 +76,27 @@ def joins(group: Doomed) -> Member:
     return doomed
 
 
+def _dies_of_a_newcomer(group: Doomed, doomed: Member) -> Member:
+    group.arm(doomed)
+    group.start("third").wait("joined")
+    group.is_over(doomed)
+    return doomed
+
+
+def _dies_of_its_leave(group: Doomed, doomed: Member) -> Member:
+    group.arm(doomed)
+    doomed.say("leave")
+    doomed.wait("left", "ended")
+    return doomed
+
+
 # ── proclamations ────────────────────────────────────────────────────────────────────────────
 
 
 def proclaims_growth(group: Doomed) -> Member:
     """It leads while a third one joins."""
     doomed, _ = group.has("doomed", "second", doomed="doomed")
-    group.arm(doomed)
-    group.start("third").wait("joined")
-    group.is_over(doomed)
-    return doomed
+    return _dies_of_a_newcomer(group, doomed)
 
 
 def proclaims_a_leave(group: Doomed) -> Member:
@@ -103,28 +114,19 @@ def proclaims_a_leave(group: Doomed) -> Member:
 def leaves(group: Doomed) -> Member:
     """It leaves by plan; another leads."""
     _, doomed = group.has("first", "doomed", doomed="doomed")
-    group.arm(doomed)
-    doomed.say("leave")
-    doomed.wait("left", "ended")
-    return doomed
+    return _dies_of_its_leave(group, doomed)
 
 
 def leaves_as_leader(group: Doomed) -> Member:
     """It leaves by plan, and proclaims its own leave."""
     doomed, _ = group.has("doomed", "second", doomed="doomed")
-    group.arm(doomed)
-    doomed.say("leave")
-    doomed.wait("left", "ended")
-    return doomed
+    return _dies_of_its_leave(group, doomed)
 
 
 def gives(group: Doomed) -> Member:
     """It lets go of roles for a newcomer; another leads."""
     _, doomed = group.has("first", "doomed", doomed="doomed")
-    group.arm(doomed)
-    group.start("third").wait("joined")
-    group.is_over(doomed)
-    return doomed
+    return _dies_of_a_newcomer(group, doomed)
 
 
 def takes(group: Doomed) -> Member:

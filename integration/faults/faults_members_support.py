@@ -17,13 +17,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from members import LONG_S
+
 from rink.engine.clock import SYSTEM
 from rink.testing.history import Event, History, What
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-LONG_S = 30.0
-QUICK = {"rebalance_delay": 0.0, "initial_delay": 0.0}
 
 
 def until(happens: Callable[[], bool], timeout: float = LONG_S) -> None:
@@ -113,7 +113,6 @@ class Member:
         self.holding = 0  # so many roles, as far as it has told
         self.logged: list[tuple[float, str]] = []
         self.ended = threading.Event()
-        self._frozen_at: float | None = None
         self._rest = b""
         self._said: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
 

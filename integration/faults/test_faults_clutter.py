@@ -11,7 +11,8 @@ from collections.abc import Callable
 import attrs
 import pytest
 from faults_members_group import row_of_all
-from faults_members_support import LONG_S, until
+from faults_members_support import until
+from members import LONG_S
 
 from rink.core import codec
 from rink.core.keys import Keys

@@ -9,7 +9,8 @@ import grpc
 import pytest
 from faults_members_clock import preload
 from faults_members_group import Group
-from faults_members_support import LONG_S, Members, until
+from faults_members_support import Members, until
+from members import LONG_S
 from table import Row
 
 import rink

@@ -196,8 +196,8 @@ def test_a_close_ends_the_watch_also_one_that_is_being_opened(setting):
     assert setting.etcd.streams == []
 
 
-def test_a_list_is_told_once_its_watch_is_open_and_before_what_that_brings(setting, monkeypatch):
-    """etcd brings a watch that is opened behind a write up to date late, and a list leads to a write."""
+def while_it_opens(setting, monkeypatch, happens):
+    """Have a put be seen, and something else happen, while the next watch opens."""
     made = setting.etcd.watch
 
     def watch(*args):
@@ -206,13 +206,22 @@ def test_a_list_is_told_once_its_watch_is_open_and_before_what_that_brings(setti
         def wait_open(_seconds):
             setting.put("b")
             setting.cluster.pump()
-            assert setting.events == []
+            happens()
             return True
 
         monkeypatch.setattr(opened, "wait_open", wait_open, raising=False)
         return opened
 
     monkeypatch.setattr(setting.etcd, "watch", watch)
+
+
+def test_a_list_is_told_once_its_watch_is_open_and_before_what_that_brings(setting, monkeypatch):
+    """etcd brings a watch that is opened behind a write up to date late, and a list leads to a write."""
+
+    def nothing_is_told():
+        assert setting.events == []
+
+    while_it_opens(setting, monkeypatch, nothing_is_told)
     revision = setting.put("a")
     setting.follower.start()
     listed, changed = setting.run()
@@ -223,21 +232,7 @@ def test_a_list_is_told_once_its_watch_is_open_and_before_what_that_brings(setti
 def test_what_a_watch_brings_while_it_opens_is_not_told_once_the_next_list_has_begun(
     setting, monkeypatch
 ):
-    made = setting.etcd.watch
-
-    def watch(*args):
-        opened = made(*args)
-
-        def wait_open(_seconds):
-            setting.put("b")
-            setting.cluster.pump()
-            setting.follower.restart_soon()
-            return True
-
-        monkeypatch.setattr(opened, "wait_open", wait_open, raising=False)
-        return opened
-
-    monkeypatch.setattr(setting.etcd, "watch", watch)
+    while_it_opens(setting, monkeypatch, setting.follower.restart_soon)
     setting.follower.start()
     assert setting.run() == []
     monkeypatch.undo()

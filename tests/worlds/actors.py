@@ -178,7 +178,6 @@ class Facts:
     life: Life
     is_settled: bool
     waits: tuple[str, ...]
-    version: int
 
 
 def facts(actor: Actor) -> Facts:
@@ -198,14 +197,13 @@ def facts(actor: Actor) -> Facts:
         life=node.living.state,
         is_settled=node.is_settled and node.writer.state is Write.SETTLED,
         waits=tuple(sorted({one.role for one in actor.handles if one.hold is None})),
-        version=node.view.newest.number if node.view.newest else 0,
     )
 
 
 # ── fingerprints ─────────────────────────────────────────────────────────────────────────────────
 
 _PASSED_OVER = {
-    "upcoming", "failures", "settings", "lost_because", "reported", "taken_by_report", "left_out",
+    "upcoming", "failures", "settings", "lost_because", "reported", "left_out",
     "_saw_name_taken", "_report_at", "pruned_below", "margin", "join_timeout", "leave_timeout",
 }  # fmt: skip
 """Derived, said only to people, constant, or how long a retry waits, which no order depends on."""
@@ -235,7 +233,7 @@ def _walk_table(actor: Actor, out: list) -> None:
         for role in sorted(holds):
             hold = holds[role]
             out += (role, hold.token, hold.share, len(hold.handles), hold.given_up, hold.signal)
-            out += (hold.version, None if hold.lost_at is None else hold.lost_at)
+            out += (hold.version, hold.lost_at)
         out.append(len(holds))
     out += sorted((role, len(handles)) for role, handles in table.waits.items())
     out += sorted((one.role, one.hold.token if one.hold else 0) for one in actor.handles)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import attrs
 from moves import moves
@@ -78,23 +78,26 @@ class Calm:
     def check(self, state: State) -> None:
         """Let a state be, and see everybody come to rest."""
         path = []
-        while (code := self._codes.of(state)) not in self._good:
-            path.append(code)
-            if len(path) > PATIENCE:
-                raise BrokenRuleError(f"a wait does not end: {self._why_not(state)}")
-            after = self.next(state)
-            if after is None:
+        for one in self._way_from(state):
+            if (code := self._codes.of(one)) in self._good:
                 break
-            check_state(self._universe, after)
-            state = after
+            if path:  # the first has been checked when it was met
+                check_state(self._universe, one)
+            path.append(code)
         self._good.update(path)
 
     def settle(self, state: State) -> State:
         """Return the state in which everybody has come to rest."""
+        *_, last = self._way_from(state)
+        return last
+
+    def _way_from(self, state: State) -> Iterator[State]:
+        """Yield a state and what follows from it, up to where all waits have ended."""
         for _ in range(PATIENCE):
+            yield state
             after = self.next(state)
             if after is None:
-                return state
+                return
             state = after
         raise BrokenRuleError(f"a wait does not end: {self._why_not(state)}")
 

@@ -25,11 +25,7 @@ from rink.core.machines import Life
 
 Moves = Iterator[tuple[str, State]]
 
-LEAVES = {
-    "leave": ev.LeaveAsked(),
-    "keep rank": ev.LeaveAsked(keep_rank=True),
-    "stop": ev.LeaveAsked(release_within=0.0),
-}
+LEAVE = ev.LeaveAsked()
 
 
 def moves(universe: Universe, state: State) -> Moves:
@@ -137,9 +133,8 @@ def _faults(universe: Universe, state: State, index: int) -> Moves:
         yield f"{name} notices its deadline", universe.act(paid, index, "expire")
     if paid := one.changes and pay(state, "relist"):
         yield f"{name} lists anew", universe.list(paid, index)
-    for fault, how in LEAVES.items():
-        if paid := facts.life is Life.ACTIVE and pay(state, fault):
-            yield f"{name} is to {fault}", universe.act(paid, index, "step", universe.number(how))
+    if paid := facts.life is Life.ACTIVE and pay(state, "leave"):
+        yield f"{name} is to leave", universe.act(paid, index, "step", universe.number(LEAVE))
     for role in universe.spec.roles:
         if paid := role not in facts.looked and pay(state, "look"):
             yield f"{name} looks for {role}", universe.act(paid, index, "look", role)

@@ -8,7 +8,7 @@ import attrs
 
 FAULTS = (
     "lose request", "lose answer", "expire", "end lease", "kill", "restart", "relist", "delete",
-    "look", "leave", "keep rank", "stop",
+    "look", "leave",
 )  # fmt: skip
 
 

@@ -16,10 +16,7 @@ from states import DEAD, One, State, with_one
 from stores import Stores
 
 from rink.core import events as ev
-from rink.core.placement import Placement
 from rink.core.view import owner_of
-
-RANK = Placement().rank
 
 
 @attrs.define(eq=False)
@@ -136,9 +133,8 @@ class Universe:
         return with_one(state._replace(late=late), index, One(DEAD, None, (), ()))
 
     def _note_grants(self, before: State, after: State, index: int) -> State:
-        number = before.members[index].state
         facts = self.actors[index].facts
-        had = facts[number].holds if number != DEAD else ()
+        had = facts[before.members[index].state].holds
         has = facts[after.members[index].state].holds
         if has == had:
             return after
@@ -167,4 +163,4 @@ class Universe:
     def owner(self, state: State, role: str) -> str | None:
         """Return who owns a role by the newest version in etcd."""
         version = self.stores.contents[state.etcd].version
-        return owner_of(version, role, RANK) if version else None
+        return owner_of(version, role, rules.RANK) if version else None
