@@ -42,7 +42,7 @@ from rink.errors import (
     WrongThreadError,
 )
 from rink.face import REPORT_EVERY_S, BaseRink, new_versions
-from rink.in_loop import in_loop, many_in_loop
+from rink.in_loop import in_loop, soon_in_loop
 from rink.on_role import TaskSupervisor
 from rink.roles import BaseRole, Change
 from rink.session import BaseSession
@@ -366,19 +366,18 @@ class RoleSet(BaseRoleSet[Role]):
         super().__init__()
         self._rink = rink
         self._names = names
-        self._changes: asyncio.Queue[Change[Role] | None] = asyncio.Queue()
+        self._changed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         self._engine = self._rink._engine  # noqa: SLF001 - of one face
-        tell = many_in_loop(self._changes.put_nowait)
-        self._tracker = Tracker(self._engine, Role, self._names, tell)
+        wake = soon_in_loop(self._changed.set)
+        self._tracker = Tracker(self._engine, Role, self._names, wake)
         self._tracker.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._tracker is not None:
             self._tracker.close()
-        self._changes.put_nowait(None)
 
     async def __aiter__(self) -> AsyncIterator[Change[Role]]:
         if self._tracker is None:
@@ -386,13 +385,16 @@ class RoleSet(BaseRoleSet[Role]):
         self._refuse_fork()
         self._tracker.follow(True)
         try:
-            while (change := await self._changes.get()) is not None:
-                if not self._tracker.is_news(change):
-                    continue
+            while (change := await self._next_change(self._tracker)) is not None:
                 yield change
                 self._refuse_fork()
                 if change.lost:
                     self._tracker.done(change.role)
-            self._changes.put_nowait(None)  # for whoever iterates after the end
         finally:
             self._tracker.follow(False)
+
+    async def _next_change(self, tracker: Tracker[Role]) -> Change[Role] | None:
+        while (change := tracker.take()) is None and not tracker.is_over:
+            self._changed.clear()  # what has come since that look has yet to set it, in this loop
+            await self._changed.wait()
+        return change

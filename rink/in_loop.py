@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import collections
 import contextlib
 from collections.abc import Callable
-from typing import TypeVar
-
-T = TypeVar("T")
 
 
 def in_loop(callback: Callable[..., object]) -> Callable[..., None]:
@@ -22,22 +18,19 @@ def in_loop(callback: Callable[..., object]) -> Callable[..., None]:
     return call
 
 
-def many_in_loop(callback: Callable[[T], object]) -> Callable[[T], None]:
-    """As `in_loop`, for what may come by the thousand: one wake of the loop carries all there is."""
-    waiting: collections.deque[T] = collections.deque()
+def soon_in_loop(callback: Callable[[], object]) -> Callable[[], None]:
+    """As `in_loop`, for what thousands of calls ask for: one call by the loop answers all so far."""
     is_woken = False
 
     def carry() -> None:
         nonlocal is_woken
-        is_woken = False  # before it looks: what comes from now on wakes the loop again
-        while waiting:
-            callback(waiting.popleft())
+        is_woken = False  # first: what is asked for from now on wakes the loop again
+        callback()
 
     wake = in_loop(carry)
 
-    def call(item: T) -> None:
+    def call() -> None:
         nonlocal is_woken
-        waiting.append(item)
         if not is_woken:
             is_woken = True
             wake()

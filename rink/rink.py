@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import queue
+import threading
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -177,11 +177,11 @@ class RoleSet(BaseRoleSet[Role]):
         super().__init__()
         self._rink = rink
         self._names = names
-        self._changes: queue.SimpleQueue[Change[Role] | None] = queue.SimpleQueue()
+        self._changed = threading.Condition()
 
     def __enter__(self) -> Self:
         self._engine = self._rink._engine  # noqa: SLF001 - a part of the same face
-        self._tracker = Tracker(self._engine, Role, self._names, self._changes.put)
+        self._tracker = Tracker(self._engine, Role, self._names, partial(_wake, self._changed))
         try:
             self._tracker.start()
         except BaseException:  # Ctrl-C: nothing may go on being wanted
@@ -190,11 +190,8 @@ class RoleSet(BaseRoleSet[Role]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        try:
-            if self._tracker is not None:
-                self._tracker.close()
-        finally:
-            self._changes.put(None)
+        if self._tracker is not None:
+            self._tracker.close()
 
     def __iter__(self) -> Iterator[Change[Role]]:
         if self._tracker is None or self._engine is None:
@@ -203,18 +200,22 @@ class RoleSet(BaseRoleSet[Role]):
         self._engine.refuse_own_thread("iterating a RoleSet")
         self._tracker.follow(True)
         try:
-            while (change := self._next_change()) is not None:
-                if not self._tracker.is_news(change):
-                    continue
+            while (change := self._next_change(self._tracker)) is not None:
                 yield change
                 self._refuse_fork()
                 if change.lost:
                     self._tracker.done(change.role)
-            self._changes.put(None)  # for whoever iterates after the end
         finally:
             self._tracker.follow(False)
 
-    def _next_change(self) -> Change[Role] | None:
-        while True:
-            with contextlib.suppress(queue.Empty):
-                return self._changes.get(timeout=DEAF_S)
+    def _next_change(self, tracker: Tracker[Role]) -> Change[Role] | None:
+        with self._changed:
+            while (change := tracker.take()) is None and not tracker.is_over:
+                self._changed.wait(DEAF_S)
+        return change
+
+
+def _wake(changed: threading.Condition) -> None:
+    """Not a method: what the engine keeps must not keep a RoleSet that its user has dropped."""
+    with changed:
+        changed.notify_all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -17,10 +18,18 @@ R = TypeVar("R", bound=BaseRole)
 
 
 class Tracker(Generic[R]):
-    """Waits for roles, and again after each loss. `tell` is called on the engine's thread.
+    """Waits for roles, and again after each loss.
+
+    What happens is kept until somebody takes it; a grant that is over before that is forgotten, so
+    what is kept is bounded by the number of names. `wake` is called, mostly on the engine's thread,
+    when there is something to take, or nothing more will come.
 
     Its own lock, which may be held where the engine's is taken and never the other way round,
     guards what the engine's thread and the user's both change.
+
+    Attributes:
+        held: the roles held now, by name.
+        is_over: nothing more will come.
     """
 
     def __init__(
@@ -28,19 +37,20 @@ class Tracker(Generic[R]):
         engine: Engine,
         role_class: type[R],
         names: list[str],
-        tell: Callable[[Change[R] | None], None],
+        wake: Callable[[], None],
     ) -> None:
         self._inside = caller()  # of the body of the RoleSet's `with`
         self.held: dict[str, R] = {}
+        self.is_over = False
         self._is_followed = False
         self._engine = engine
         self._role_class = role_class
-        self._tell = tell
+        self._wake = wake
         self._names = dict.fromkeys(names)
         self._wanted: dict[str, R] = {}  # not granted yet
         self._lost: dict[str, R] = {}  # not done yet
-        self._told: set[R] = set()  # whoever iterates has heard of the grant, not yet of the loss
-        self._over: set[R] = set()  # let go of before anybody had heard of the grant
+        # Each with True for its grant and False for its loss, in order.
+        self._untold: collections.OrderedDict[tuple[R, bool], None] = collections.OrderedDict()
         self._lock = threading.Lock()
         self._closed = False
 
@@ -71,27 +81,29 @@ class Tracker(Generic[R]):
         with self._lock:
             self._is_followed = iterates
             lost = [] if iterates else list(self._lost.values())
-            self._over |= set(lost) - self._told
+            for role in lost:
+                self._forget_untold(role)
         for role in lost:
             self.done(role)
 
-    def is_news(self, change: Change[R]) -> bool:
-        """Whether to tell whoever iterates: not of a grant that has been let go of again.
-
-        A role that was lost while nobody iterated was released at once, and is another member's by
-        now. Nobody may begin to work under it, so neither is its loss told.
-        """
-        role = change.role
+    def take(self) -> Change[R] | None:
+        """Return what is to be told next, oldest first; None where there is nothing now."""
         with self._lock:
-            if change.gained:
-                if self._closed or role in self._over:
-                    return False
-                self._told.add(role)
-                return True
-            was_told = role in self._told
-            self._told.discard(role)
-            self._over.discard(role)
-            return was_told
+            if not self._untold:
+                return None
+            (role, gained), _ = self._untold.popitem(last=False)
+            return Change(role, gained)
+
+    def _forget_untold(self, role: R) -> bool:
+        """Tell neither of a grant that nobody has heard of nor of its loss; whether there was one.
+
+        The role is released at once and another member's soon: nobody may begin to work under it.
+        """
+        if (role, True) not in self._untold:
+            return False
+        del self._untold[role, True]
+        self._untold.pop((role, False), None)
+        return True
 
     def done(self, role: BaseRole) -> None:
         """Release a lost role, and want it again; nothing where that has been done before."""
@@ -109,10 +121,16 @@ class Tracker(Generic[R]):
             return
         with self._lock:
             self._closed = True
-        for role in self._roles():
-            role.release()
-        self._engine.left.forget(self._end)
-        self._forget()
+            for role, gained in list(self._untold):
+                if gained:
+                    self._forget_untold(role)
+        try:
+            for role in self._roles():
+                role.release()
+            self._engine.left.forget(self._end)
+            self._forget()
+        finally:
+            self._end()
 
     def drop(self) -> None:
         """As `close`, from a finalizer, for what is not closed: by message, nothing is locked.
@@ -138,7 +156,8 @@ class Tracker(Generic[R]):
         self._wanted, self.held, self._lost = {}, {}, {}
 
     def _end(self) -> None:
-        self._tell(None)
+        self.is_over = True
+        self._wake()
 
     def _when_granted(self, role: R, handle: Handle) -> None:
         if handle.hold is None:
@@ -148,10 +167,11 @@ class Tracker(Generic[R]):
                 return  # close() has let go of it
             self.held[role.name] = role
             self._wanted.pop(role.name, None)
+            self._untold[role, True] = None
         if self._closed:
             role.release()
             return
-        self._tell(Change(role, gained=True))
+        self._wake()
         role._signal().then(partial(self._when_lost, role))  # noqa: SLF001 - a friend of the handle
 
     def _when_lost(self, role: R) -> None:
@@ -161,12 +181,12 @@ class Tracker(Generic[R]):
             self._lost[role.name] = role
             self.held.pop(role.name, None)
             is_followed = self._is_followed
-            if not is_followed and role not in self._told:
-                self._over.add(role)
+            if is_followed or not self._forget_untold(role):
+                self._untold[role, False] = None
         if self._closed:
             role.release()
             return
-        self._tell(Change(role, gained=False))
+        self._wake()
         if not is_followed:
             self.done(role)
 

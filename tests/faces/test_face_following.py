@@ -57,6 +57,20 @@ def test_a_role_set_that_nobody_iterates_follows_all_the_same(world):
     assert (a.status().held, a.status().waiting_for, roles.held) == ({}, {}, {})
 
 
+def test_a_role_set_that_nobody_iterates_keeps_no_more_than_one_change_of_a_role(world):
+    a = world.join("a")
+    stays, goes = owned_by(0, 2), owned_by(1, 2)
+    with a.roles([stays, goes]) as roles:
+        until(a, lambda: len(roles.held) == 2)
+        for _ in range(5):
+            b = world.join("b")
+            b.await_role(goes, LONG_S).release()
+            b.leave()
+            until(a, lambda: len(roles.held) == 2)
+        untold = raw(roles)._tracker._untold
+        assert [(role.name, gained) for role, gained in untold] == [(stays, True), (goes, True)]
+
+
 def test_a_role_set_may_be_iterated_late_and_tells_of_nothing_that_is_over(world, apart):
     """Whoever was told of the first grant would work while another member does."""
     a = world.join("a")
