@@ -18,6 +18,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 LONG_S = 120.0
+END_S = 5.0
 PATH = os.pathsep.join(filter(None, [str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH")]))
 
 
@@ -97,7 +98,7 @@ class Child:
             assert self.process.stdin is not None
             self.process.stdin.close()
             try:
-                self.process.wait(5)
+                self.process.wait(END_S)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -124,3 +125,7 @@ def serve(commands: dict[str, Callable[..., dict[str, Any] | None]]) -> None:
             answer = {"error": f"{type(error).__name__}: {error}"}
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
+    # Whoever started it may have been killed, and then nobody ends by force what does not end.
+    timer = threading.Timer(2 * END_S, os._exit, [1])
+    timer.daemon = True
+    timer.start()
