@@ -320,11 +320,11 @@ async def _changes(engine: Engine) -> AsyncIterator[asyncio.Event]:
     """An event that is set after each step of the engine which changed something."""
     changed = asyncio.Event()
     wake = in_loop(changed.set)
-    engine.subscribe(wake)
+    engine.stepped.add(wake)
     try:
         yield changed
     finally:
-        engine.unsubscribe(wake)
+        engine.stepped.remove(wake)
 
 
 class AwaitedRole:

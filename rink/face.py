@@ -11,7 +11,8 @@ from rink.core.holds import Handle, Table
 from rink.core.keys import check_name
 from rink.core.values import Version
 from rink.core.view import owner_of
-from rink.engine.engine import Engine, Listeners
+from rink.engine.callbacks import Listeners
+from rink.engine.engine import Engine
 from rink.errors import ClosedError, ForkedProcessError, RoleTimeout, UsageError
 from rink.on_role import Supervisor
 from rink.roles import BaseRole
@@ -162,7 +163,7 @@ class BaseRink(Generic[R, S]):
                 is_new = is_awaited and name not in table.held
                 hold = table.take(gate, handle, now) if is_free else table.join(handle, now)
                 if hold is not None and is_new:
-                    engine.tell_granted([hold])  # with the lock held: before its loss is
+                    engine.callbacks.granted([hold])  # with the lock held: before its loss is
                 if hold is not None or table.gate is gate:
                     break
         if hold is None and gate.share is None and engine.left.is_set():
@@ -359,11 +360,11 @@ class Subscription:
         self._changed = engine.clock.event()
 
     def __enter__(self) -> Self:
-        self._engine.subscribe(self._changed.set)
+        self._engine.stepped.add(self._changed.set)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._engine.unsubscribe(self._changed.set)
+        self._engine.stepped.remove(self._changed.set)
 
     def wait(self, timeout: float | None) -> None:
         """Wait for the next change, or the one that has not been waited for yet."""

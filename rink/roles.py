@@ -9,7 +9,8 @@ from typing import Generic, NoReturn, Self, TypeVar
 import attrs
 
 from rink.core.holds import Handle, Hold
-from rink.engine.engine import Engine, caller
+from rink.engine.callers import caller
+from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import ForkedProcessError, RoleLost, UsageError
 

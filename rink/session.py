@@ -12,9 +12,11 @@ from typing import Any, NoReturn, Self
 from rink.core import events as ev
 from rink.core.keys import Keys
 from rink.core.node import MemberSettings
+from rink.engine.callbacks import Listeners
+from rink.engine.callers import owns
 from rink.engine.calls import Calls
 from rink.engine.clock import SYSTEM, Clock
-from rink.engine.engine import Engine, Listeners, mark_forked, owns
+from rink.engine.engine import Engine, mark_forked
 from rink.engine.lessor import Lessor
 from rink.errors import (
     ClosedError,

@@ -9,7 +9,8 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from rink.core.holds import Handle
-from rink.engine.engine import Engine, caller
+from rink.engine.callers import caller
+from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import ForkedProcessError
 from rink.roles import BaseRole, Change, warn_unreleased

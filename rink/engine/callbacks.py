@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import attrs
+
+from rink.core.holds import Hold
 from rink.engine.clock import Clock, Mailbox
 
 log = logging.getLogger("rink")
@@ -14,12 +17,22 @@ log = logging.getLogger("rink")
 _Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
-class Callbacks:
-    """One thread that calls them in order; `start` it where there are any."""
+@attrs.frozen
+class Listeners:
+    """The user's callbacks."""
 
-    def __init__(self, clock: Clock, name: str) -> None:
+    on_leader_change: Callable[[bool], Any] | None = None
+    on_rank_change: Callable[[int | None], Any] | None = None
+    on_role_change: Callable[[str, bool], Any] | None = None
+
+
+class Callbacks:
+    """One thread that calls them in order; none where there are no listeners."""
+
+    def __init__(self, clock: Clock, name: str, listeners: Listeners) -> None:
         self._clock = clock
         self._name = name
+        self._listeners = listeners
         self._mailbox: Mailbox[_Call | None] | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -27,6 +40,8 @@ class Callbacks:
 
     def start(self) -> None:
         """Start the thread: at the join, since none can be started when the interpreter exits."""
+        if self._listeners == Listeners():
+            return
         self._mailbox = self._clock.mailbox()
         self._thread = threading.Thread(
             target=self._run,
@@ -36,8 +51,30 @@ class Callbacks:
         )
         self._thread.start()
 
-    def post(self, callback: Callable[..., Any] | None, *args: Any) -> None:
-        """Have a callback called; None is no callback."""
+    def granted(self, holds: Iterable[Hold | None]) -> None:
+        """Tell of each grant, once: several waits may share one.
+
+        Called with the engine's lock held, so that nobody can tell of the loss before the grant.
+        """
+        if self._listeners.on_role_change is None:
+            return
+        for hold in dict.fromkeys(holds):
+            if hold is not None:
+                self._post(self._listeners.on_role_change, hold.role, True)
+
+    def lost(self, hold: Hold) -> None:
+        """Tell of a loss."""
+        self._post(self._listeners.on_role_change, hold.role, False)
+
+    def ranked(self, rank: int | None) -> None:
+        """Tell of a new rank."""
+        self._post(self._listeners.on_rank_change, rank)
+
+    def leads(self, leads: bool) -> None:
+        """Tell whether this member leads."""
+        self._post(self._listeners.on_leader_change, leads)
+
+    def _post(self, callback: Callable[..., Any] | None, *args: Any) -> None:
         with self._lock:
             if callback is not None and self._mailbox is not None and not self._closed:
                 self._mailbox.put((callback, args))

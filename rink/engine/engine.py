@@ -14,31 +14,27 @@ user callbacks to their worker.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Iterable
-from typing import Any
-
-import attrs
 
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.claims import closed
 from rink.core.effects import Effect
 from rink.core.events import Event
-from rink.core.holds import Handle, Hold
+from rink.core.holds import Handle
 from rink.core.keys import Keys
 from rink.core.node import MemberSettings, Node
-from rink.engine.callbacks import Callbacks
+from rink.engine.callbacks import Callbacks, Listeners
+from rink.engine.callers import caller, owns
 from rink.engine.calls import Calls
 from rink.engine.clock import Clock, Mailbox
 from rink.engine.follower import Follower
 from rink.engine.lessor import Lessor
 from rink.engine.requests import Requests
-from rink.engine.signals import Signal
+from rink.engine.signals import Signal, Subscribers
 from rink.errors import ClosedError, WrongThreadError
 from rink.etcd.api import Etcd
 
@@ -54,15 +50,6 @@ _LEVELS = {
 RESTS_FROM_S = 0.002
 LONGEST_REST_S = 0.1
 """Beside a TTL of 2 s, the shortest, which is renewed every third of a second."""
-
-
-@attrs.frozen
-class Listeners:
-    """The user's callbacks; each is called on the callback worker."""
-
-    on_leader_change: Callable[[bool], Any] | None = None
-    on_rank_change: Callable[[int | None], Any] | None = None
-    on_role_change: Callable[[str, bool], Any] | None = None
 
 
 class _Tick:
@@ -104,12 +91,11 @@ class Engine:
         self.join_error: Exception | None = None
         self.left = Signal(clock)
         self.failure: Exception | None = None
-        self.callbacks = Callbacks(clock, group)
+        self.callbacks = Callbacks(clock, group, listeners)
+        self.stepped = Subscribers()
         self.forked = False
         self._keys = keys
         self._lessor = lessor
-        self._listeners = listeners
-        self._subscribers: list[Callable[[], None]] = []
         self._mailbox: Mailbox[_Message] = clock.mailbox()
         self._ticks_answered = 0
         self._pairs: frozenset[tuple[str, int]] = frozenset()
@@ -120,8 +106,7 @@ class Engine:
 
     def start(self) -> None:
         """Start the threads; the member joins."""
-        if self._listeners != Listeners():
-            self.callbacks.start()
+        self.callbacks.start()
         self._thread.start()
 
     def abandon(self) -> None:
@@ -141,19 +126,6 @@ class Engine:
     def stop(self) -> None:
         """End the thread without leaving: the lease runs out by itself."""
         self._mailbox.put(_Stop())
-
-    def subscribe(self, callback: Callable[[], None]) -> None:
-        """Have a short, non-blocking callback called after each step that changed something."""
-        with self.lock:
-            self._subscribers.append(callback)
-
-    def unsubscribe(self, callback: Callable[[], None]) -> None:
-        """Call it no more."""
-        if self.forked:
-            return
-        with self.lock:
-            if callback in self._subscribers:
-                self._subscribers.remove(callback)
 
     def nudge(self) -> None:
         """Have the engine look again at what lies under the lock."""
@@ -244,7 +216,7 @@ class Engine:
             self._end_join()
             self._end_waits()
             self.callbacks.close()
-            self._tell_subscribers()
+            self.stepped.tell()
 
     def _rest(self, seconds: float) -> None:
         """While very many roles drain, do nothing for as long as the last turn took, or till none does.
@@ -316,7 +288,7 @@ class Engine:
                     gate = self.table.gate
                     effects = self._step_without(unplaced, events)
                     granted = [one.handle for one in effects if isinstance(one, do.Grant)]
-                    self.tell_granted(handle.hold for handle in granted)
+                    self.callbacks.granted(handle.hold for handle in granted)
                     changed = bool(effects or events) or gate is not self.table.gate
                     placement.trim(roles)
                     break
@@ -333,7 +305,7 @@ class Engine:
         if not (self.node.living.serves or self.node.living.wants_lease):
             self._end_waits()
         if changed:
-            self._tell_subscribers()
+            self.stepped.tell()
 
     def _step_without(self, unplaced: set[str], events: list[Event]) -> list[Effect]:
         """Step as if nobody waited for roles that no scheme has placed yet; with the lock held."""
@@ -351,12 +323,6 @@ class Engine:
             self.table.waits.clear()
         for handle in handles:
             handle.signal.set()
-
-    def _tell_subscribers(self) -> None:
-        with self.lock:
-            subscribers = list(self._subscribers)
-        for subscriber in subscribers:
-            subscriber()
 
     def _fail(self, error: Exception) -> None:
         """An engine that cannot go on gives everything up: its lease is renewed no more."""
@@ -377,17 +343,6 @@ class Engine:
         for hold in holds:
             self._carry_out([do.Lose(hold)])
 
-    def tell_granted(self, holds: Iterable[Hold | None]) -> None:
-        """Tell the user's callback of each, once: several waits may share one.
-
-        Called with the lock held, so that nobody can tell of the loss before the grant.
-        """
-        if self._listeners.on_role_change is None:
-            return
-        for hold in dict.fromkeys(holds):
-            if hold is not None:
-                self.callbacks.post(self._listeners.on_role_change, hold.role, True)
-
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
@@ -396,7 +351,7 @@ class Engine:
                         signal = hold.signal
                     if signal is not None:
                         signal.set()
-                    self.callbacks.post(self._listeners.on_role_change, hold.role, False)
+                    self.callbacks.lost(hold)
                 case do.Grant(handle=handle) | do.Refuse(handle=handle):
                     handle.signal.set()
                 case do.KeepLease(lease=lease, ttl=ttl):
@@ -411,28 +366,15 @@ class Engine:
                 case do.Left():
                     self.left.set()
                 case do.LeadershipChanged(leads=leads):
-                    self.callbacks.post(self._listeners.on_leader_change, leads)
+                    self.callbacks.leads(leads)
                 case do.RankChanged(rank=rank):
-                    self.callbacks.post(self._listeners.on_rank_change, rank)
+                    self.callbacks.ranked(rank)
                 case do.Report(level=level, text=text):
                     log.log(_LEVELS[level], "rink: group %r: %s", self.group, text)
                 case _:
                     if isinstance(effect, do.RevokeLease):
                         self._lessor.drop(effect.lease)
                     self._requests.carry_out(effect)
-
-
-def owns(lock: threading.RLock) -> Callable[[], bool]:
-    """Return a function that tells whether the very thread it is called on holds the lock."""
-    return lock._is_owned  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001
-
-
-def caller() -> object:
-    """Return who calls: the asyncio task where there is one, else the thread."""
-    try:
-        return asyncio.current_task() or threading.get_ident()
-    except RuntimeError:
-        return threading.get_ident()
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()

@@ -1,6 +1,7 @@
-"""Something that happens once: a role is lost, a wait is granted, a member has left.
+"""What others are told of: something that happens once (a signal), or again and again.
 
-One signal serves both faces: a thread waits on it, an event loop has itself called.
+One signal serves both faces: a thread waits on it, an event loop has itself called. Nothing here has
+a lock, so that a signal handler or a finalizer may use it in the midst of another call.
 """
 
 from __future__ import annotations
@@ -30,8 +31,7 @@ os.register_at_fork(after_in_child=_count_fork)
 class Signal:
     """Set once, for ever. Safe from any thread; callbacks must be short and must not block.
 
-    There is no lock, so that a signal handler or a finalizer may use one in the midst of another
-    call: lists are changed in single steps, and whoever pops a callback calls it.
+    Lists are changed in single steps, and whoever pops a callback calls it.
     """
 
     __slots__ = ("_callbacks", "_clock", "_forks", "_is_set")
@@ -89,3 +89,24 @@ class Signal:
             raise ForkedProcessError(
                 "what is waited for belongs to the parent process; join in this process instead"
             )
+
+
+class Subscribers:
+    """Called after each step of an engine that changed something. Safe from any thread."""
+
+    def __init__(self) -> None:
+        self._callbacks: list[Callable[[], None]] = []
+
+    def add(self, callback: Callable[[], None]) -> None:
+        """Call this, which must be short and must not block."""
+        self._callbacks.append(callback)
+
+    def remove(self, callback: Callable[[], None]) -> None:
+        """Call it no more."""
+        with contextlib.suppress(ValueError):
+            self._callbacks.remove(callback)
+
+    def tell(self) -> None:
+        """Call them all."""
+        for callback in list(self._callbacks):
+            callback()

@@ -242,8 +242,8 @@ THREADS = [
     engine(
         "whoever waits is not told that the group was left",
         "engine",
-        "            handle.signal.set()\n\n    def _tell",
-        "            pass\n\n    def _tell",
+        "            handle.signal.set()\n\n    def _fail",
+        "            pass\n\n    def _fail",
         "engine/test_engine_steps",
     ),
     engine(

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from rink.engine import clock
-from rink.engine.callbacks import Callbacks
+from rink.engine.callbacks import Callbacks, Listeners
 from rink.engine.calls import IDLE_THREADS, Calls
 from rink.engine.clock import DEAF_S, SYSTEM
 from rink.engine.signals import Signal
@@ -26,11 +26,18 @@ def calls():
 
 
 @pytest.fixture
-def callbacks():
-    made = Callbacks(SYSTEM, "g")
-    made.start()
-    yield made
-    made.close()
+def told():
+    made = []
+
+    def tell(listener):
+        callbacks = Callbacks(SYSTEM, "g", Listeners(on_rank_change=listener))
+        made.append(callbacks)
+        callbacks.start()
+        return callbacks
+
+    yield tell
+    for callbacks in made:
+        callbacks.close()
 
 
 # ── clock and mailbox ────────────────────────────────────────────────────────────────────────────
@@ -281,42 +288,50 @@ def test_nothing_is_called_after_the_close_and_the_threads_end(calls):
 # ── callbacks ────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_callbacks_are_called_in_order_on_one_thread(callbacks):
+def test_callbacks_are_called_in_order_on_one_thread(told):
     seen = queue.SimpleQueue()
-    for index in range(100):
-        callbacks.post(lambda i: seen.put((i, callbacks.is_here())), index)
+    callbacks = told(lambda rank: seen.put((rank, callbacks.is_here())))
+    for rank in range(100):
+        callbacks.ranked(rank)
     assert [seen.get(timeout=LONG_S) for _ in range(100)] == [(i, True) for i in range(100)]
     assert not callbacks.is_here()
 
 
-def test_no_callback_is_no_thread():
-    made = Callbacks(SYSTEM, "g")
-    made.post(print, "never")
+def test_no_callback_is_no_thread(told):
+    made = told(None)
+    made.ranked(1)
     assert made._thread is None
-    made.close()
 
 
-def test_a_callback_that_raises_is_logged_by_its_name(callbacks, caplog):
+def test_a_callback_that_raises_is_logged_by_its_name(told, caplog):
     done = threading.Event()
 
-    def fails(what):
-        raise ValueError(what)
+    def fails(rank):
+        if rank:
+            raise ValueError(rank)
+        done.set()
 
-    callbacks.post(fails, "x")
-    callbacks.post(done.set)
+    callbacks = told(fails)
+    callbacks.ranked(1)
+    callbacks.ranked(0)
     assert done.wait(LONG_S)
     [said] = [r.getMessage() for r in caplog.records if "rink: callback" in r.getMessage()]
-    assert said.endswith("fails('x',) raised")
+    assert said.endswith("fails(1,) raised")
 
 
-def test_what_was_posted_before_the_close_is_called_and_nothing_after(callbacks):
-    goes_on, done, never = threading.Event(), threading.Event(), threading.Event()
-    callbacks.post(goes_on.wait, LONG_S)
-    callbacks.post(done.set)
+def test_what_was_told_before_the_close_is_called_and_nothing_after(told):
+    goes_on, seen = threading.Event(), []
+
+    def hears(rank):
+        goes_on.wait(LONG_S)
+        seen.append(rank)
+
+    callbacks = told(hears)
+    callbacks.ranked(1)
+    callbacks.ranked(2)
     callbacks.close()
-    callbacks.post(never.set)
+    callbacks.ranked(3)
     goes_on.set()
-    assert done.wait(LONG_S)
     callbacks._thread.join(LONG_S)
     assert not callbacks._thread.is_alive()
-    assert not never.is_set()
+    assert seen == [1, 2]
