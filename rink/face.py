@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
@@ -382,26 +381,3 @@ def new_versions(engine: Engine, after: int) -> list[Version]:
         after = newest.number - 1
     entries = [found[number] for number in sorted(found) if number > after]
     return [entry.version for entry in entries if entry.version is not None]
-
-
-class _Warned:
-    once = False
-
-
-def warn_in_event_loop(what: str) -> None:
-    """Warn once per process that a blocking call is made where an event loop runs."""
-    import asyncio
-
-    if _Warned.once:
-        return
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    _Warned.once = True
-    warnings.warn(
-        f"{what} blocks the running event loop (the lease is kept all the same); rink.aio has the "
-        "same interface for asyncio",
-        RuntimeWarning,
-        stacklevel=4,
-    )

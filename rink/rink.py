@@ -12,11 +12,12 @@ from typing import Any, Self, TypeVar
 from rink.core.holds import Handle
 from rink.core.keys import check_name
 from rink.core.values import Version
+from rink.engine.callers import warn_in_event_loop
 from rink.engine.clock import DEAF_S
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import ClosedError
-from rink.face import REPORT_EVERY_S, BaseRink, Subscription, new_versions, warn_in_event_loop
+from rink.face import REPORT_EVERY_S, BaseRink, Subscription, new_versions
 from rink.on_role import ThreadSupervisor
 from rink.roles import Change, Role
 from rink.tracker import BaseRoleSet, Tracker

@@ -13,7 +13,7 @@ from rink.etcd.connections import OwnConnection
 from rink.etcd.endpoints import read_endpoints, read_tls
 from rink.etcd.methods import WATCH
 from rink.etcd.proto import rinketcd_pb2 as pb
-from rink.etcd.stream import Requests
+from rink.etcd.stream import Outgoing
 from rink.etcd.transport import metadata
 
 
@@ -85,7 +85,7 @@ def test_rule_5_grpc_itself_notices_a_frozen_server(cluster):
     """
     victim = follower(cluster)
     [endpoint] = read_endpoints([victim.endpoint], tls=False)
-    connection, requests = OwnConnection(endpoint, read_tls(None, None, None)), Requests()
+    connection, requests = OwnConnection(endpoint, read_tls(None, None, None)), Outgoing()
     answers = connection.stream(WATCH, iter(requests), metadata(None))
     requests.put(pb.WatchRequest(create_request=pb.WatchCreateRequest(key=b"k")))
     assert next(iter(answers)).created

@@ -23,7 +23,7 @@ from rink.errors import EtcdClusterChanged, EtcdError
 from rink.etcd.api import KeepAliveAnswer
 from rink.etcd.methods import KEEPALIVE
 from rink.etcd.proto import rinketcd_pb2 as pb
-from rink.etcd.stream import IDLE_TICK_S, LONGEST_SILENCE_S, BrokenError, Open, Requests, Stream
+from rink.etcd.stream import IDLE_TICK_S, LONGEST_SILENCE_S, BrokenError, Open, Outgoing, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,7 +119,7 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
         self._is_gone = is_gone
         self._order = threading.Lock()
         self._unanswered = Unanswered()
-        self._requests: Requests[pb.LeaseKeepAliveRequest] | None = None
+        self._requests: Outgoing[pb.LeaseKeepAliveRequest] | None = None
         self._shortest_ttl = math.inf
         # Of the open call: one item for each answer that is due, and one when the call is over.
         self._turns: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -142,7 +142,7 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
             else:
                 self._hand_over(self._requests, request)
 
-    def _hand_over(self, requests: Requests[pb.LeaseKeepAliveRequest], request: Sent) -> None:
+    def _hand_over(self, requests: Outgoing[pb.LeaseKeepAliveRequest], request: Sent) -> None:
         # In one hold of the lock: the order noted is the order sent.
         self._unanswered.send(request)
         self._transport.count(KEEPALIVE.name)

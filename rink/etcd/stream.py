@@ -42,7 +42,7 @@ T = TypeVar("T")
 Delivered = TypeVar("Delivered")
 
 
-class Requests(Generic[T]):
+class Outgoing(Generic[T]):
     """What is sent on one stream: gRPC iterates over it on a thread of its own until the end."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Open(Generic[Request, AnswerT]):
     """One call of a stream, on one connection."""
 
     connection: Connection
-    requests: Requests[Request]
+    requests: Outgoing[Request]
     answers: Answers[AnswerT]
     token: str | None
     known: Known
@@ -222,7 +222,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         deadline = time.monotonic() + self._patience
         header = self._transport.verify(connection, deadline)
         token = self._transport.token(connection, deadline)
-        requests: Requests[Request] = Requests()
+        requests: Outgoing[Request] = Outgoing()
         self._transport.count(self._method.name)
         answers = connection.stream(self._method, iter(requests), metadata(token))
         try:

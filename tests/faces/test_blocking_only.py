@@ -10,8 +10,8 @@ import pytest
 from faces_support import LONG_S, engine_of, owned_by, until, within
 
 import rink
-from rink import face as face_module
 from rink.core.holds import Handle
+from rink.engine import callers as callers_module
 from rink.tracker import Tracker
 
 
@@ -57,7 +57,7 @@ def test_what_does_not_block_may_be_called_from_a_callback(blocking):
 def test_a_blocking_call_in_an_event_loop_warns_once_and_names_the_other_face(
     blocking, monkeypatch
 ):
-    monkeypatch.setattr(face_module._Warned, "once", False)
+    monkeypatch.setattr(callers_module._Warned, "once", False)
     a = blocking.make("a")
 
     async def main():
