@@ -85,9 +85,7 @@ def test_every_call_in_a_child_raises_at_once(node):
                 lambda: stream.send(lease),
                 lambda: client.compact(1),
                 lambda: client.version(),
-                lambda: client.calls,
-                lambda: client.guard,
-                lambda: client.endpoint,
+                *(lambda what=what: getattr(client, what) for what in ("calls", "guard", "endpoint")),
             ]
             for number, call in enumerate(calls):
                 try:

@@ -157,6 +157,20 @@ def owned_by_ranks(*ranks):
     )
 
 
+def change_behind_its_back(leader, join):
+    """Two come, one of them goes, and none of it can be told one by one; the one that stays."""
+    stays, goes = join("b"), join("c")
+    until(leader, lambda: leader.size == 4)
+    goes.leave()
+    until(leader, lambda: leader.size == 3)
+    return stays
+
+
+def assert_same_owners(*members):
+    first, *others = [{f"r{i}": one.owner(f"r{i}") for i in range(50)} for one in members]
+    assert all(other == first for other in others)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["cut", "silence"])
 def test_a_member_that_history_was_compacted_behind_lists_anew(
@@ -186,11 +200,7 @@ def test_a_member_that_history_was_compacted_behind_lists_anew(
 
         before, watches = record(), etcd.calls["watch"]
         getattr(wire, how)()
-        # Behind its back: two come, one of them goes, and none of it can be told one by one.
-        b, c = join("b", one_node.endpoint, ttl=ttl), join("c", one_node.endpoint, ttl=ttl)
-        until(leader, lambda: leader.size == 4)
-        c.leave()
-        until(leader, lambda: leader.size == 3)
+        b = change_behind_its_back(leader, lambda name: join(name, one_node.endpoint, ttl=ttl))
         behind = leader.version.number
         assert behind >= number + 2
         client.compact(client.range(b"k").header.revision)
@@ -215,8 +225,7 @@ def test_a_member_that_history_was_compacted_behind_lists_anew(
             assert not keeps.lost.is_set()
             assert b.get_role(keeps.name) is None
             assert a.get_role(theirs.name) is None
-            owners = [{f"r{i}": one.owner(f"r{i}") for i in range(50)} for one in (leader, a, b)]
-            assert owners[0] == owners[1] == owners[2]
+            assert_same_owners(leader, a, b)
         # The new watch tells what comes next.
         b.leave()
         with a.await_role(loses.name, LONG_S) as again:
