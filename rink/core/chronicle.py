@@ -38,14 +38,15 @@ class Chronicle:
         if not view.revision:
             return  # nothing has been read yet
         seen = {(member.name, member.create_revision) for member in view.by_age}
-        for key in self.first_seen.keys() - seen:
-            del self.first_seen[key]
-        for key in seen - self.first_seen.keys():
-            self.first_seen[key] = now
-        live = {name for name, _ in seen}
+        if seen != self.first_seen.keys():  # most changes are of records that were there before
+            for key in self.first_seen.keys() - seen:
+                del self.first_seen[key]
+            for key in seen - self.first_seen.keys():
+                self.first_seen[key] = now
+        live = {member.name for member in view.by_age}
         ranked = set(view.version.ranks) if view.version else set()
         self._note_gone(view, ranked - live, now)
-        self._note_start(view, not ranked & live, now)
+        self._note_start(view, ranked.isdisjoint(live), now)
         if view.version:
             self.token_base = max(self.token_base, view.version.token_base)
 
@@ -69,7 +70,7 @@ class Chronicle:
         self.was_empty = is_empty or (self.was_empty and number == last)
         if last is None:
             return  # what a first list brings was proclaimed at a time nobody here knows
-        started = any(
+        started = number > last and any(
             entry.number > last and entry.version and ranks.STARTED in entry.version.because
             for entry in view.versions.values()
         )

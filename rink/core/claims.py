@@ -15,7 +15,8 @@ and are looked at under the lock, by `Table.take`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property
 
 import attrs
 
@@ -76,11 +77,19 @@ class Gate:
     """What a grant depends on, as of one view. A gate without a share lets nothing through."""
 
     share: Share | None
-    obstacles: Obstacles
+    find_obstacles: Callable[[], Obstacles]
     token: int
     version: int
     closed_because: str
     ranks: Mapping[str, int | None]
+
+    @cached_property
+    def obstacles(self) -> Obstacles:
+        """The claims of others; found when first asked for, as most gates go by with nobody asking.
+
+        Two threads may find them at once, and find the same: they come from frozen values.
+        """
+        return self.find_obstacles()
 
     def is_mine(self, role: str, placement: Placement) -> bool:
         """Whether the role lies in the share; the scheme may be called: hold no lock."""
@@ -107,4 +116,4 @@ class Gate:
 
 def closed(because: str) -> Gate:
     """Return a gate that lets nothing through."""
-    return Gate(None, Obstacles(), 0, 0, because, {})
+    return Gate(None, Obstacles, 0, 0, because, {})

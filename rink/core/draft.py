@@ -31,6 +31,8 @@ WISHES_AT_ONCE = 100
 """How many requests one version answers: each is deleted with it, and etcd refuses a transaction of
 more than 128 operations."""
 
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
 
 @attrs.frozen
 class Draft:
@@ -244,7 +246,7 @@ class _Wishes:
 
 
 def _bytes_of(value: object) -> int:
-    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+    return len(_JSON.encode(value).encode())
 
 
 def _bytes_of_one(name: str) -> int:

@@ -48,14 +48,15 @@ class Foresight:
         for event in events:
             view = seen(view, event)
         records = [member.record for member in view.members.values() if member.record is not None]
-        shares = [one for record in records for one in record.shares] + ([share] if share else [])
-        pairs = frozenset((one.scheme, one.size) for one in shares)
+        pairs = {(one.scheme, one.size) for record in records for one in record.shares}
+        if share is not None:
+            pairs.add((share.scheme, share.size))
         version = view.version
         if version is None:
-            return cls(pairs)
+            return cls(frozenset(pairs))
         pair = (version.scheme, len(version.ranks))
         # What the pins of a version that is followed already ask for lies in its shares.
-        return cls(pairs | {pair}, () if version is followed else version.pins, pair)
+        return cls(frozenset(pairs | {pair}), () if version is followed else version.pins, pair)
 
     def missing(self, roles: Iterable[str], placement: Placement) -> list[tuple[str, str, int]]:
         """Return each (role, scheme, size) that is still to be placed."""

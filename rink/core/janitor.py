@@ -10,6 +10,8 @@ not matter who is first.
 
 from __future__ import annotations
 
+from itertools import islice
+
 import attrs
 
 from rink.core.effects import Effect, Level, LookUpLease, RemoveRecord, Report
@@ -30,11 +32,10 @@ class Janitor:
 
     def suspects(self, view: View, me: str, leads: bool, waiting_for_name: bool) -> list[Member]:
         """Return the records that this member looks after."""
-        others = [member for member in view.members.values() if member.name != me]
-        unbound = [member for member in others if not member.lease]
-        bound = [member for member in view.by_age if member.name != me]
+        unbound = [one for one in view.members.values() if not one.lease and one.name != me]
+        bound = (member for member in view.by_age if member.name != me)
         own = [view.members[me]] if waiting_for_name and me in view.members else []
-        return unbound + own + (bound if leads else bound[:1])
+        return [*unbound, *own, *islice(bound, None if leads else 1)]
 
     def look(self, suspects: list[Member], now: float) -> tuple[list[Effect], float | None]:
         """Return what to look up and what to remove now, and when to look again."""

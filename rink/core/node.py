@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from rink.core import drains, grants
 from rink.core import effects as do
@@ -68,7 +69,6 @@ class Node:
         self.wake_at: float | None = None
         self.out = Outbox()
         self._followed: Version | None = None
-        self._obstacles = Obstacles()
         self._noted: View | None = None
         self._look_for_grants = False
         self._gather_until = -math.inf
@@ -274,7 +274,6 @@ class Node:
             return
         self._noted = self.view
         self.chronicle.note(self.view, now)
-        self._obstacles = Obstacles.of(self.view, self.name, self.owned, self.placement)
         self._look_for_grants = True
         told, self._told = self._told, set(self.view.problems)
         for key, problem in sorted(self._told - told):
@@ -354,7 +353,8 @@ class Node:
             return
         ranks = self.placement.ranks(share.scheme, share.size) if share else {}
         number = version.number if version else 0
-        self.table.gate = Gate(share, self._obstacles, token, number, because, ranks)
+        find = partial(Obstacles.of, self.view, self.name, self.owned, self.placement)
+        self.table.gate = Gate(share, find, token, number, because, ranks)
         self._look_for_grants = True
 
     def _grant(self, now: float) -> None:

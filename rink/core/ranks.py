@@ -100,8 +100,9 @@ STARTED = "started"
 def plan(situation: Situation, now: float, settings: Settings) -> Plan:
     """Return the next ranks; equal to today's, and without causes, where nothing is to be done."""
     live = {member.name: member for member in situation.members}
+    ranked = set(situation.ranks)
     waiting = sorted(
-        (m for m in situation.members if m.is_usable and m.name not in situation.ranks),
+        (m for m in situation.members if m.is_usable and m.name not in ranked),
         key=lambda member: (member.create_revision, member.name),
     )
     starting = not any(name in live for name in situation.ranks)
@@ -111,7 +112,8 @@ def plan(situation: Situation, now: float, settings: Settings) -> Plan:
     budget = _Stagger(settings.stagger, situation.settled)
     ranks, held_back = _replace(situation.ranks, live, waiting, budget, because)
     ranks, reserved = _shrink(ranks, situation, held_back, live, now, settings, because)
-    waiting = [member for member in waiting if member.name not in ranks]
+    ranked = set(ranks)
+    waiting = [member for member in waiting if member.name not in ranked]
     delayed = _grow(ranks, waiting, situation, starting, now, settings, budget, because)
     if because and (starting or situation.was_empty):
         because.insert(0, STARTED)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import attrs
@@ -16,6 +17,9 @@ from rink.core.values import Asked, Clutter, Entry, Member, Proclaimed, Share, V
 
 RankOf = Callable[[str, str, int], int | None]
 """(role, scheme, size) -> the rank that the scheme maps the role to."""
+
+
+_AGE = attrgetter("create_revision", "name")
 
 
 @attrs.frozen
@@ -46,7 +50,7 @@ def _id(entry: Entry) -> str | int:
             return entry.key
 
 
-@attrs.frozen(slots=False)  # cached_property needs a __dict__
+@attrs.frozen
 class View:
     """What lies in the group's key range at `revision`; 0 is the view before the first list."""
 
@@ -90,7 +94,7 @@ class View:
     def by_age(self) -> tuple[Member, ...]:
         """The records bound to a lease, oldest (lowest create revision) first."""
         bound = (member for member in self.members.values() if member.lease)
-        return tuple(sorted(bound, key=lambda member: (member.create_revision, member.name)))
+        return tuple(sorted(bound, key=_AGE))
 
     @cached_property
     def leader(self) -> Member | None:
@@ -100,11 +104,11 @@ class View:
     @cached_property
     def problems(self) -> frozenset[tuple[str, str]]:
         """Every key that cannot be read, with why."""
-        found = [(f"members/{m.name}", m.problem) for m in self.members.values()]
-        found += [(f"versions/{v.number}", v.problem) for v in self.versions.values()]
-        found += [(f"requests/{asked.id}", asked.problem) for asked in self.requests.values()]
-        found += [(clutter.key, clutter.problem) for clutter in self.clutter.values()]
-        return frozenset((key, problem) for key, problem in found if problem)
+        odd = [(f"members/{m.name}", m.problem) for m in self.members.values() if m.problem]
+        odd += [(f"versions/{v.number}", v.problem) for v in self.versions.values() if v.problem]
+        odd += [(f"requests/{one.id}", one.problem) for one in self.requests.values() if one.problem]
+        odd += [(clutter.key, clutter.problem) for clutter in self.clutter.values()]
+        return frozenset(odd)
 
 
 def shares_of(version: Version, rank_of: RankOf) -> dict[str, Share]:

@@ -68,7 +68,7 @@ def test_a_role_that_cannot_be_placed_is_in_everybodys_way(monkeypatch):
 
 
 def test_a_gate_lets_through_what_lies_in_its_share_and_is_free():
-    gate = Gate(A, obstacles(shares=(Share(0, 1, "jump"),)), 7, 2, "", {})
+    gate = Gate(A, lambda: obstacles(shares=(Share(0, 1, "jump"),)), 7, 2, "", {})
     assert gate.is_mine(IN_A, PLACES)
     assert not gate.is_mine(IN_B, PLACES)
     assert gate.is_anothers(IN_B, PLACES)
@@ -80,7 +80,7 @@ def test_a_role_that_cannot_be_placed_is_neither_mine_nor_known_to_be_anothers()
     places = Placement()
     ranks = places.ranks("jump", 2)
     ranks["poison"] = None
-    gate = Gate(A, Obstacles(), 7, 2, "", ranks)
+    gate = Gate(A, Obstacles, 7, 2, "", ranks)
     assert not gate.is_mine("poison", places)
     assert not gate.is_anothers("poison", places)
 

@@ -11,7 +11,7 @@ SHARE = Share(0, 1, "jump")
 
 @pytest.fixture
 def table():
-    return Table(Gate(SHARE, Obstacles(), 7, 3, "", {}), deadline=100.0)
+    return Table(Gate(SHARE, Obstacles, 7, 3, "", {}), deadline=100.0)
 
 
 def take(table, now=0.0, gate=None, role="x"):
@@ -38,7 +38,7 @@ def test_handles_of_one_role_share_its_hold_until_the_last_is_released(table):
 
 
 def test_nothing_is_taken_through_a_gate_that_is_not_the_published_one(table):
-    old, table.gate = table.gate, Gate(SHARE, Obstacles(), 8, 3, "", {})
+    old, table.gate = table.gate, Gate(SHARE, Obstacles, 8, 3, "", {})
     assert take(table, gate=old) is None
     assert take(table)
 
