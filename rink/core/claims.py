@@ -16,7 +16,6 @@ and are looked at under the lock, by `Table.take`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
 
 import attrs
 
@@ -83,12 +82,9 @@ class Gate:
     closed_because: str
     ranks: Mapping[str, int | None]
 
-    @cached_property
+    @property
     def obstacles(self) -> Obstacles:
-        """The claims of others; found when first asked for, as most gates go by with nobody asking.
-
-        Two threads may find them at once, and find the same: they come from frozen values.
-        """
+        """The claims of others. Of most gates nobody asks for them, so they are not sought before."""
         return self.find_obstacles()
 
     def is_mine(self, role: str, placement: Placement) -> bool:

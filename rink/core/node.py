@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 
 from rink.core import drains, grants
 from rink.core import effects as do
@@ -353,7 +353,8 @@ class Node:
             return
         ranks = self.placement.ranks(share.scheme, share.size) if share else {}
         number = version.number if version else 0
-        find = partial(Obstacles.of, self.view, self.name, self.owned, self.placement)
+        # Two threads may seek them at once, and find the same: they come from frozen values.
+        find = cache(partial(Obstacles.of, self.view, self.name, self.owned, self.placement))
         self.table.gate = Gate(share, find, token, number, because, ranks)
         self._look_for_grants = True
 

@@ -50,7 +50,7 @@ def _id(entry: Entry) -> str | int:
             return entry.key
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)  # cached_property needs a __dict__
 class View:
     """What lies in the group's key range at `revision`; 0 is the view before the first list."""
 
@@ -106,7 +106,9 @@ class View:
         """Every key that cannot be read, with why."""
         odd = [(f"members/{m.name}", m.problem) for m in self.members.values() if m.problem]
         odd += [(f"versions/{v.number}", v.problem) for v in self.versions.values() if v.problem]
-        odd += [(f"requests/{one.id}", one.problem) for one in self.requests.values() if one.problem]
+        odd += [
+            (f"requests/{one.id}", one.problem) for one in self.requests.values() if one.problem
+        ]
         odd += [(clutter.key, clutter.problem) for clutter in self.clutter.values()]
         return frozenset(odd)
 

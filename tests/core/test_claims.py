@@ -76,6 +76,24 @@ def test_a_gate_lets_through_what_lies_in_its_share_and_is_free():
     assert gate.obstacle(IN_A, PLACES) == "b: still claims it, as rank 0 of 1"
 
 
+def test_a_member_looks_for_the_claims_of_others_only_where_somebody_asks_for_a_role(
+    pair, monkeypatch
+):
+    """Most changes are the others' own affairs, and a group may have hundreds of records."""
+    views = []
+    seek = Obstacles.of
+    monkeypatch.setattr(
+        Obstacles, "of", lambda view, *rest: views.append(view) or seek(view, *rest)
+    )
+    pair.add("c", rebalance_delay=0.0)
+    pair.sleep(1.0)
+    assert len(pair.version.ranks) == 3
+    assert views == []
+    gate = pair.node("a").table.gate
+    assert gate.obstacles is gate.obstacles
+    assert views == [pair.node("a").view]
+
+
 def test_a_role_that_cannot_be_placed_is_neither_mine_nor_known_to_be_anothers():
     places = Placement()
     ranks = places.ranks("jump", 2)
