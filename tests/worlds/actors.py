@@ -5,8 +5,9 @@ once: `Actors.act` remembers it. Two states are one if their fingerprints are eq
 
 **Time.** Every member has a clock of its own, since no rule compares two. It moves only when an
 alarm rings or the deadline is noticed. A fingerprint has no readings: only which moments have
-passed, and in which order the others will come. This is exact as long as whatever may ring in a
-world is far apart: gathering (1 ms), retries (0.05 to 2 s), then nothing below `FAR_S`.
+passed, in which order the others will come, and which of them are too far to ring. This is exact as
+long as whatever may ring in a world is far apart: gathering (1 ms), retries (0.05 to 2 s), and then
+nothing below the world's `far_s` but the one thing that the world is about.
 """
 
 from __future__ import annotations
@@ -21,9 +22,6 @@ from rink.core import events as ev
 from rink.core.holds import Handle, Hold
 from rink.core.machines import Life, Write
 from rink.core.node import MemberSettings, Node
-
-FAR_S = 8.0
-"""Alarms that are further away ring only in the calm after a world: retries are at most 2 s away."""
 
 NEVER_S = 1_000_000
 """A TTL that no number of alarms uses up: a deadline is noticed by a move of its own."""
@@ -177,6 +175,7 @@ class Facts:
     is_known: bool
     life: Life
     is_settled: bool
+    waits_for_name: bool
     waits: tuple[str, ...]
 
 
@@ -196,6 +195,7 @@ def facts(actor: Actor) -> Facts:
         is_known=tenure.is_known,
         life=node.living.state,
         is_settled=node.is_settled and node.writer.state is Write.SETTLED,
+        waits_for_name=node.writer.state is Write.TAKEN,
         waits=tuple(sorted({one.role for one in actor.handles if one.hold is None})),
     )
 
@@ -204,7 +204,7 @@ def facts(actor: Actor) -> Facts:
 
 _PASSED_OVER = {
     "upcoming", "failures", "settings", "lost_because", "reported", "left_out",
-    "_saw_name_taken", "_report_at", "pruned_below", "margin", "join_timeout", "leave_timeout",
+    "_saw_name_taken", "pruned_below", "margin", "join_timeout", "leave_timeout",
 }  # fmt: skip
 """Derived, said only to people, constant, or how long a retry waits, which no order depends on."""
 
@@ -233,7 +233,7 @@ def _walk_table(actor: Actor, out: list) -> None:
         for role in sorted(holds):
             hold = holds[role]
             out += (role, hold.token, hold.share, len(hold.handles), hold.given_up, hold.signal)
-            out += (hold.version, hold.lost_at)
+            out += (hold.version, hold.lost_at, hold.reported)
         out.append(len(holds))
     out += sorted((role, len(handles)) for role, handles in table.waits.items())
     out += sorted((one.role, one.hold.token if one.hold else 0) for one in actor.handles)
@@ -247,8 +247,8 @@ def _walk_table(actor: Actor, out: list) -> None:
     out += sorted(actor.gates)
 
 
-def fingerprint(actor: Actor) -> tuple:
-    """Return what tells a state from others."""
+def fingerprint(actor: Actor, far_s: float) -> tuple:
+    """Return what tells a state from others; of a moment to come, also whether it is far."""
     node, out = actor.node, [actor.nudged]
     for part in (node.living, node.tenure, node.writer, node.chronicle, node.leader, node.janitor):
         _walk(part, out)
@@ -261,7 +261,7 @@ def fingerprint(actor: Actor) -> tuple:
     out += (node._gather_until, node._look_for_grants)
     _walk_table(actor, out)
     ahead = sorted({x for x in out if type(x) is float and actor.now < x < float("inf")})
-    order = {moment: index for index, moment in enumerate(ahead)}
+    order = {x: (index, x - actor.now < far_s) for index, x in enumerate(ahead)}
     return tuple(
         (order.get(x, "ever" if x == float("inf") else "past") if type(x) is float else x)
         for x in out
@@ -278,6 +278,7 @@ class Actors:
     name: str
     settings: dict[str, Any]
     roles: tuple[str, ...]
+    far_s: float
     things: list[Any]
     facts: list[Facts] = attrs.field(factory=list)
     _snapshots: Snapshots = attrs.field(factory=Snapshots)
@@ -317,7 +318,7 @@ class Actors:
             if handle.hold is not None and handle.hold.signal is None:
                 # The core only carries it: here, the lease that the role was granted under.
                 handle.hold.signal = actor.node.tenure.lease
-        seen = fingerprint(actor)
+        seen = fingerprint(actor, self.far_s)
         state = self._ids.get(seen)
         if state is None:
             state = self._ids[seen] = self._snapshots.keep(actor)

@@ -6,6 +6,7 @@ from spec import Spec
 
 from rink.core.ranks import Settings
 from rink.core.schemes import rank_of
+from rink.core.values import Request, Wish
 
 AT_ONCE = {"ranking": Settings(rebalance_delay=0.0, initial_delay=0.0)}
 LISTS_NOTHING = {"draining_limit_bytes": 0}
@@ -20,16 +21,22 @@ def _role(rank: int) -> str:
 
 TWO = (_role(0), _role(1))
 
+TO_C = next(name for name in "pqrstuvw" if (rank_of(name, 2), rank_of(name, 3)) == (0, 2))
+"""A role that goes from a, the first of two, to c, the third of three."""
+
+NO_LEASE, UNKNOWN = 0, 99
+"""None, and one that etcd has never granted."""
+
+PIN = Request(Wish.PIN, role="x", member="a")
+UNPIN = Request(Wish.UNPIN, role="x")
+RAISE = Request(Wish.TOKEN_BASE, token_base=1000)
+
 BY_DEFAULT = [
     Spec("there and back", "ownership goes to b and back to a, user code lets go when it likes",
          script=(B, A)),
     Spec("an answer is lost", "one transaction is carried out and not answered",
          script=(B,), purse={"lose answer": 1}),
-    Spec("a request is late", "one is given up and carried out at any later time; another's answer is lost",
-         script=(B,), purse={"lose request": 1, "lose answer": 1}),
-    Spec("shares stay behind", "the draining list may hold nothing; a, b, a, b",
-         script=(B, A, B), settings=LISTS_NOTHING),
-    Spec("several shares stay behind", "the same; two roles are lost from two shares",
+    Spec("several shares stay behind", "the draining list may hold nothing; two roles, two shares",
          roles=TWO, begin=AB, script=(BA, B), settings=LISTS_NOTHING, clings=A),
     Spec("a deadline is noticed", "the lease may live on, or end",
          script=(B,), purse={"expire": 1}, victims=A),
@@ -48,39 +55,72 @@ BY_DEFAULT = [
          versions=4, settings=AT_ONCE, late_joiners=B, purse={"kill": 1}, victims=A),
     Spec("the leader leaves", "real leaders; it hands over and goes", versions=4, settings=AT_ONCE,
          purse={"leave": 1}, victims=A),
+    Spec("the leader is cut off", "real leaders; its lease ends and it does not know", versions=4,
+         settings=AT_ONCE, purse={"end lease": 1}, victims=A),
+    Spec("a deadline and a late request", "alone; a request is carried out at any later time",
+         members=A, script=(B, A), purse={"expire": 1, "lose request": 1}),
+    Spec("two of one name", "two processes; the first is killed, or its lease ends and it rejoins",
+         members=("a", "a'"), late_joiners=("a'",), purse={"end lease": 1, "kill": 1}),
+    Spec("a name that nobody keeps", "alone; a record without a lease is in its way, and removed late",
+         members=A, late_joiners=A, remains=(("a", NO_LEASE),), script=(B, A)),
+    Spec("an operator pins a role", "real leaders; the leader dies meanwhile", versions=5,
+         settings=AT_ONCE, script=(PIN,), purse={"kill": 1}, victims=A),
 ]  # fmt: skip
 
 DEEP = [
-    Spec("a, b, a, b", "four versions", script=(B, A, B)),
-    Spec("a, b, a, b, and one answer is lost", "", script=(B, A, B),
-         purse={"lose answer": 1}, victims=A),
-    Spec("there and back, and two faults", "", script=(B, A),
+    # A member alone: its own record against what it works on; what is more than pairs can be put to.
+    Spec("four versions, and two faults", "alone", members=A, script=(B, A, B, A),
          purse={"lose answer": 1, "lose request": 1}),
-    Spec("shares stay behind, and an answer is lost", "",
-         script=(B, A, B), settings=LISTS_NOTHING, purse={"lose answer": 1}),
-    Spec("there and back, a deadline is noticed", "", script=(B, A), purse={"expire": 1}, victims=A),
-    Spec("there and back, a lease ends early", "", script=(B, A), purse={"end lease": 1}, victims=A),
-    Spec("there and back, a record is deleted", "", script=(B, A), purse={"delete": 1}, victims=A),
-    Spec("a deadline and a lost answer", "", script=(B,),
-         purse={"expire": 1, "lose answer": 1, "lose request": 1}, victims=A),
+    Spec("a deadline, and two faults", "alone", members=A, script=(B, A),
+         purse={"expire": 1, "lose answer": 1, "lose request": 1}),
+    Spec("a lease ends, and a request is late", "alone", members=A, script=(B, A),
+         purse={"end lease": 1, "lose request": 1}),
+    Spec("a record is deleted, and a request is late", "alone", members=A, script=(B, A),
+         purse={"delete": 1, "lose request": 1}),
+    Spec("shares stay behind, and two faults", "alone", members=A, script=(B, A, B, A, B),
+         settings=LISTS_NOTHING, purse={"lose answer": 1, "lose request": 1}),
+    # Pairs.
+    Spec("a, b, a, b", "four versions", script=(B, A, B)),
+    Spec("shares stay behind", "the draining list may hold nothing; a, b, a, b",
+         script=(B, A, B), settings=LISTS_NOTHING),
+    Spec("a request is late, and an answer is lost", "of either", script=(B,),
+         purse={"lose request": 1, "lose answer": 1}),
+    Spec("there and back, and two faults", "of a", script=(B, A),
+         purse={"lose answer": 1, "lose request": 1}, victims=A),
     Spec("a lease ends, with shares behind", "", script=(B, A), settings=LISTS_NOTHING,
          purse={"end lease": 1}, victims=A),
-    Spec("either is killed", "", script=(B, A), purse={"kill": 1, "restart": 1}),
-    Spec("get_role, there and back", "", script=(B, A), purse={"look": 2}),
-    Spec("get_role and a deadline", "", script=(B,), purse={"look": 2, "expire": 1}),
+    Spec("either is killed", "and started again", script=(B,), purse={"kill": 1, "restart": 1}),
+    Spec("get_role, there and back", "", script=(B, A), purse={"look": 2}, victims=A),
+    Spec("get_role and a deadline", "", script=(B,), purse={"look": 2, "expire": 1}, victims=A),
+    Spec("nobody lets go", "user code never releases by itself", script=(B, A), clings=AB,
+         purse={"end lease": 1, "lose answer": 1}, victims=A),
     Spec("all at once", "several messages reach a member in one step, or a list overtakes them",
          script=(B, A), batches=True, purse={"relist": 1}),
-    Spec("three members", "", members=("a", "b", "c"), script=(B, ("c",))),
     Spec("two roles swap, and back", "", roles=TWO, begin=AB, script=(BA, AB)),
     Spec("two roles, growing and shrinking", "", roles=TWO, begin=A, script=(AB, B)),
-    Spec("two die and come back", "real leaders", versions=5, settings=AT_ONCE,
+    Spec("three members", "", members=("a", "b", "c"), script=(B, ("c",))),
+    # Real leaders.
+    Spec("either dies and comes back", "real leaders", versions=4, settings=AT_ONCE,
          purse={"kill": 1, "restart": 1}),
-    Spec("the leader is cut off", "real leaders; its lease ends and it does not know", versions=4,
-         settings=AT_ONCE, purse={"end lease": 1}, victims=A),
-    Spec("one of three dies", "real leaders", members=("a", "b", "c"), versions=5,
+    Spec("one of three dies", "real leaders; a role is to go from a to c, which joins",
+         members=("a", "b", "c"), roles=(TO_C,), late_joiners=("c",), versions=5,
          settings=AT_ONCE, purse={"kill": 1}, victims=A),
     Spec("leaving, and an answer is lost", "real leaders", versions=4, settings=AT_ONCE,
          purse={"leave": 1, "lose answer": 1}),
-    Spec("nobody lets go", "user code never releases by itself", script=(B, A, B), clings=AB,
-         purse={"end lease": 1, "lose answer": 1}),
+    Spec("an operator pins, unpins and raises the token base", "real leaders", versions=6,
+         settings=AT_ONCE, script=(PIN, UNPIN, RAISE)),
+    Spec("a wish, and an answer is lost", "real leaders", versions=5, settings=AT_ONCE,
+         script=(PIN,), purse={"lose answer": 1}),
+    Spec("a dead record leads", "alone; until it is removed, as etcd does not know its lease",
+         members=A, late_joiners=A, remains=(("d", UNKNOWN),), versions=4, settings=AT_ONCE,
+         far_s=20.0, purse={"end lease": 1, "lose answer": 1}),
+    Spec("two want a name that nobody keeps", "a record without a lease; either removes it, late too",
+         members=("a", "a'"), late_joiners=("a", "a'"), remains=(("a", NO_LEASE),)),
+    Spec("two want the name of a dead record", "the same; etcd does not know its lease, and real leaders",
+         members=("a", "a'"), late_joiners=("a", "a'"), remains=(("a", UNKNOWN),), versions=3,
+         settings=AT_ONCE, far_s=20.0),
+    Spec("one of two of one name is refused", "by its join_timeout", members=("a", "a'"),
+         late_joiners=("a'",), settings={"join_timeout": 5.0}, purse={"end lease": 1}),
+    Spec("two of one name, and b", "", members=("a", "a'", "b"), late_joiners=("a'",), script=(B,),
+         purse={"end lease": 1}, victims=A),
 ]  # fmt: skip

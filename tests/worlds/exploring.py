@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 import attrs
+from actors import Facts
 from moves import moves
 from rules import BrokenRuleError, check_state
 from spec import Spec
@@ -146,9 +147,8 @@ class Calm:
     def _end_orphan(self, state: State) -> State | None:
         universe = self._universe
         contents = universe.stores.contents[state.etcd]
-        for index, name in enumerate(universe.spec.members):
-            found = contents.records.get(name)
-            if found is not None and universe.is_orphan(state, index, found.lease):
+        for name, found in contents.records.items():
+            if name in universe.spec.names and universe.is_orphan(state, name, found.lease):
                 done = universe.stores.end_lease(state.etcd, found.lease)
                 return universe.changed(state, done)[0]
         return None
@@ -171,12 +171,13 @@ class Calm:
     def _why_not(self, state: State) -> str:
         """Return what has not come to rest yet, or an empty string."""
         universe, serving = self._universe, []
+        contents = universe.stores.contents[state.etcd]
         for index, one in enumerate(state.members):
-            name = universe.spec.members[index]
+            name = universe.spec.names[index]
             if one.state == DEAD:
                 continue
             facts = universe.actors[index].facts[one.state]
-            if facts.life is Life.LEFT:
+            if facts.life is Life.LEFT or self._has_a_twin(state, index, facts):
                 continue
             if facts.life is not Life.ACTIVE:
                 return f"{name} is {facts.life.value}"
@@ -188,11 +189,26 @@ class Calm:
             for role in facts.waits:
                 if universe.owner(state, role) == name:
                     return f"{name} waits for {role}, which it owns"
-        version = universe.stores.contents[state.etcd].version
-        ranked = sorted(version.ranks) if version else []
-        if not universe.spec.has_outsider and serving and ranked != sorted(serving):
+        dead = [n for n, found in contents.records.items() if found.lease not in contents.leases]
+        if serving and dead:
+            return f"nobody keeps the records of {dead}, and nobody removes them"
+        if universe.spec.has_outsider or not serving:
+            return ""
+        ranked = sorted(contents.version.ranks) if contents.version else []
+        if ranked != sorted(serving):
             return f"{serving} are there, and {ranked} are ranked"
-        return ""
+        return f"{contents.wishes} wishes are not answered" if contents.wishes else ""
+
+    def _has_a_twin(self, state: State, index: int, facts: Facts) -> bool:
+        """Whether a member waits, as it should, since another living process has its name (R8)."""
+        universe = self._universe
+        return facts.waits_for_name and any(
+            other.state != DEAD
+            and at != index
+            and universe.spec.names[at] == universe.spec.names[index]
+            and universe.covers(state, at, universe.actors[at].facts[other.state].lease)
+            for at, other in enumerate(state.members)
+        )
 
 
 @attrs.define(eq=False)

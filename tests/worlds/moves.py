@@ -7,7 +7,7 @@
 * user code lets go of what was lost, or never does; computes with a gate, and takes by it later
 * a member is killed, and its name started again; it lists anew; its record is deleted by hand; it
   leaves
-* where an outsider leads: the next version of a script is proclaimed
+* what comes from outside: an operator's wish; where an outsider leads, the next version
 
 Faults are paid for out of the state's purse. Labels tell the story to people.
 """
@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from actors import FAR_S
 from states import DEAD, State, pay, with_one, without
 from universe import Universe
 
 from rink.core import events as ev
 from rink.core.machines import Life
+from rink.core.values import Request
 
 Moves = Iterator[tuple[str, State]]
 
@@ -40,9 +40,20 @@ def moves(universe: Universe, state: State) -> Moves:
     yield from _late_requests(universe, state)
     yield from _leases_and_records(universe, state)
     if state.script < len(universe.spec.script):
-        ranks = universe.spec.script[state.script]
-        after, _ = universe.changed(state, universe.stores.proclaim(state.etcd, ranks))
-        yield f"the outsider proclaims {ranks}", after._replace(script=state.script + 1)
+        yield _from_outside(universe, state, universe.spec.script[state.script])
+
+
+def _from_outside(
+    universe: Universe, state: State, what: tuple[str, ...] | Request
+) -> tuple[str, State]:
+    if isinstance(what, Request):
+        done = universe.stores.wish(state.etcd, what, state.script)
+        label = f"an operator wishes: {what.wish.value} {what.role} {what.member}".rstrip()
+    else:
+        done = universe.stores.proclaim(state.etcd, what)
+        label = f"the outsider proclaims {what}"
+    after, _ = universe.changed(state, done)
+    return label, after._replace(script=state.script + 1)
 
 
 def _messages(universe: Universe, state: State, index: int) -> Moves:
@@ -67,7 +78,7 @@ def _own_moves(universe: Universe, state: State, index: int) -> Moves:
     facts = universe.actors[index].facts[one.state]
     if facts.nudged:
         yield f"{name} steps", universe.act(state, index, "nudge")
-    elif facts.alarm_in is not None and facts.alarm_in < FAR_S:
+    elif facts.alarm_in is not None and facts.alarm_in < universe.spec.far_s:
         yield f"{name} wakes", universe.act(state, index, "alarm")
     if name not in universe.spec.clings:
         for role in facts.to_release:
@@ -106,12 +117,13 @@ def _late_requests(universe: Universe, state: State) -> Moves:
 
 
 def _leases_and_records(universe: Universe, state: State) -> Moves:
-    stores, names = universe.stores, universe.spec.members
-    for name, found in stores.contents[state.etcd].records.items():
-        if name not in names:
+    stores, spec = universe.stores, universe.spec
+    contents = stores.contents[state.etcd]
+    for name, found in contents.records.items():
+        if name not in spec.names or found.lease not in contents.leases:
             continue
-        is_victim = universe.spec.is_victim(name)
-        is_orphan = universe.is_orphan(state, names.index(name), found.lease)
+        is_victim = spec.is_victim(name)
+        is_orphan = universe.is_orphan(state, name, found.lease)
         if paid := state if is_orphan else is_victim and pay(state, "end lease"):
             after, _ = universe.changed(paid, stores.end_lease(state.etcd, found.lease))
             yield f"etcd ends the lease of {name}", after

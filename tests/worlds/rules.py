@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from states import DEAD, State
 
+from rink.core.effects import RemoveRecord
 from rink.core.placement import Placement
 
 if TYPE_CHECKING:
@@ -26,13 +27,13 @@ def check_state(universe: Universe, state: State) -> None:
     for index, one in enumerate(state.members):
         if one.state == DEAD:
             continue
-        name = universe.spec.members[index]
+        process, name = universe.spec.members[index], universe.spec.names[index]
         for hold in universe.actors[index].facts[one.state].holds:
             if universe.covers(state, index, hold.lease):
                 if hold.role in holders:
-                    both = f"by {holders[hold.role]} and by {name}"
+                    both = f"by {holders[hold.role]} and by {process}"
                     raise BrokenRuleError(f"{hold.role} is held {both}")
-                holders[hold.role] = name
+                holders[hold.role] = process
                 _check_claim(universe.stores.contents[state.etcd], name, hold.role)
 
 
@@ -57,10 +58,13 @@ def check_grant(universe: Universe, state: State, index: int, hold: Work) -> Non
     if hold.lease != lease and hold.token <= token:
         raise BrokenRuleError(f"{role}: token {hold.token} of {names[index]} after {token}")
     for other, one in enumerate(state.members):
-        found = universe.stores.contents[state.etcd].records.get(names[other])
-        if other == index or one.state == DEAD or found is None or found.created > hold.token:
+        if other == index or one.state == DEAD:
             continue
-        for work in universe.actors[other].facts[one.state].holds:
+        found = universe.stores.contents[state.etcd].records.get(universe.spec.names[other])
+        facts = universe.actors[other].facts[one.state]
+        if found is None or found.lease != facts.lease or found.created > hold.token:
+            continue
+        for work in facts.holds:
             if work.role == role and work.lease != found.lease:
                 text = (
                     f"{role} is granted to {names[index]}; {names[other]}, which rejoined, has it"
@@ -68,9 +72,22 @@ def check_grant(universe: Universe, state: State, index: int, hold: Work) -> Non
                 raise BrokenRuleError(text)
 
 
-def check_versions(before: Contents, after: Contents) -> None:
+def check_change(before: Contents, after: Contents, effect: object) -> None:
+    """Whatever is done to etcd leaves its versions and its records as the rules say."""
+    _check_versions(before, after)
+    for name, found in before.records.items():
+        other = after.records.get(name)
+        if other is not None and other.created == found.created and other.lease != found.lease:
+            raise BrokenRuleError(f"the record of {name} is written over by another of its name")
+        if other is None and isinstance(effect, RemoveRecord) and found.lease in before.leases:
+            raise BrokenRuleError(f"the record of {name} is removed, and its lease lives")
+
+
+def _check_versions(before: Contents, after: Contents) -> None:
     """Versions follow each other by one, and rank nobody twice, from 0 on without a gap."""
     if after.number not in (before.number, before.number + 1):
         raise BrokenRuleError(f"version {after.number} follows {before.number}")
     if after.number and after.version is None:
         raise BrokenRuleError(f"version {after.number} cannot be read")  # who is ranked twice, say
+    if before.version and after.version and after.version.token_base < before.version.token_base:
+        raise BrokenRuleError(f"version {after.number} lowers the token base")

@@ -6,20 +6,31 @@ from typing import Any
 
 import attrs
 
+from rink.core.values import Request
+
 FAULTS = (
     "lose request", "lose answer", "expire", "end lease", "kill", "restart", "relist", "delete",
     "look", "leave",
 )  # fmt: skip
 
 
+FAR_S = 8.0
+"""Retries are at most 2 s away; what a member does by itself comes after 10 s at the earliest."""
+
+
 @attrs.frozen
 class Spec:
     """A world to exhaust.
 
-    `script` is the versions that an outsider proclaims after those which everybody has settled by;
-    without one the members lead, and proclaim up to `versions`. `purse` is how often each fault may
-    happen, to the `victims` where some are named; `batches` also has several messages reach a member
-    in one step. User code of a member that `clings` never lets go of anything by itself.
+    `members` are processes; two that differ by a dash only (b and b') have one name. `script` is what
+    comes from outside, in this order and at any time: versions (their ranks) that an outsider
+    proclaims after those which everybody has settled by, or wishes of an operator. Where `versions`
+    is set there is no outsider: the members lead, and proclaim up to so many. `remains` are records
+    that nobody keeps, each with its lease: 0 for none, or one that etcd does not know.
+
+    `purse` is how often each fault may happen, to the `victims` where some are named; `batches` also
+    has several messages reach a member in one step. User code of a member that `clings` never lets
+    go of anything by itself. Alarms that are `far_s` away or further ring in the calm only.
     """
 
     name: str
@@ -27,7 +38,7 @@ class Spec:
     members: tuple[str, ...] = ("a", "b")
     roles: tuple[str, ...] = ("x",)
     begin: tuple[str, ...] = ("a",)
-    script: tuple[tuple[str, ...], ...] = ()
+    script: tuple[tuple[str, ...] | Request, ...] = ()
     versions: int = 0
     purse: dict[str, int] = attrs.field(factory=dict)
     settings: dict[str, Any] = attrs.field(factory=dict)
@@ -35,10 +46,17 @@ class Spec:
     victims: tuple[str, ...] = ()
     batches: bool = False
     clings: tuple[str, ...] = ()
+    remains: tuple[tuple[str, int], ...] = ()
+    far_s: float = FAR_S
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name that each of the members joins under."""
+        return tuple(process.rstrip("'") for process in self.members)
 
     @property
     def has_outsider(self) -> bool:
-        """Whether versions come from the script."""
+        """Whether versions come from the script, as no member leads."""
         return not self.versions
 
     def is_victim(self, name: str) -> bool:

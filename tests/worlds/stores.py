@@ -10,14 +10,18 @@ from collections.abc import Callable
 from typing import Any
 
 import attrs
+from rules import check_change
 from small_etcd import KEYS, Etcd, Kv
 
 from rink.core import codec
 from rink.core import events as ev
-from rink.core.values import Member, Proclaimed, Record, Version
+from rink.core.values import Asked, Member, Proclaimed, Record, Request, Version
 
 OUTSIDE = "z"
 """A member that leads and is never ranked: where a world says which versions come."""
+
+REMAINS_TTL = 5
+"""How long the records that nobody keeps are to be left alone, in seconds (R8)."""
 
 
 @attrs.frozen
@@ -37,6 +41,7 @@ class Contents:
     leases: frozenset[int]
     version: Version | None
     number: int
+    wishes: int
 
 
 @attrs.define(eq=False)
@@ -48,16 +53,16 @@ class Stores:
     _ids: dict[tuple, int] = attrs.field(factory=dict)
     _done: dict[tuple, tuple] = attrs.field(factory=dict)
 
-    def empty(self) -> int:
-        """Return the number of an etcd without keys."""
-        return self._keep(Etcd())
-
-    def with_outsider(self) -> int:
-        """Return the number of one where a member leads that does nothing of its own."""
+    def begin(self, has_outsider: bool, remains: tuple[tuple[str, int], ...]) -> int:
+        """Return the number of an etcd with nobody in it but, perhaps, a member that leads and no more."""
         etcd = Etcd()
-        lease, etcd.next_lease = etcd.next_lease, etcd.next_lease + 1
-        etcd.leases.add(lease)
-        etcd.change({KEYS.member(OUTSIDE): (codec.encode(Record("of-z", 60)), lease)})
+        for name, lease in remains:
+            record = Record(f"remains of {name}", REMAINS_TTL, draining=("x",))
+            etcd.change({KEYS.member(name): (codec.encode(record), lease)})
+        if has_outsider:
+            lease, etcd.next_lease = etcd.next_lease, etcd.next_lease + 1
+            etcd.leases.add(lease)
+            etcd.change({KEYS.member(OUTSIDE): (codec.encode(Record("of-z", 60)), lease)})
         return self._keep(etcd)
 
     def serve(self, state: int, name: str, number: int, effect: Any) -> tuple:
@@ -66,7 +71,7 @@ class Stores:
         def serve(etcd: Etcd) -> ev.Event | None:
             return etcd.serve(name, effect, 0.0, f"incarnation-{etcd.next_lease}")
 
-        return self._do(state, ("serve", name, number), serve)
+        return self._do(state, ("serve", name, number), serve, effect)
 
     def end_lease(self, state: int, lease: int) -> tuple:
         """Have etcd end a lease."""
@@ -80,6 +85,11 @@ class Stores:
         put = {KEYS.version(number): (value, 0)}
         return self._do(state, ("put", ranks), lambda etcd: etcd.change(put) and None)
 
+    def wish(self, state: int, request: Request, number: int) -> tuple:
+        """Have an operator ask the leader for something."""
+        put = {KEYS.request(f"wish-{number}"): (codec.encode(request), 0)}
+        return self._do(state, ("wish", number), lambda etcd: etcd.change(put) and None)
+
     def delete(self, state: int, name: str) -> tuple:
         """Have an operator delete a record."""
         key = KEYS.member(name)
@@ -89,14 +99,18 @@ class Stores:
         """Return what a list of the whole range gives."""
         return self._states[state].listed()
 
-    def _do(self, state: int, key: tuple, change: Callable[[Etcd], Any]) -> tuple:
+    def _do(
+        self, state: int, key: tuple, change: Callable[[Etcd], Any], effect: Any = None
+    ) -> tuple:
         done = self._done.get((state, key))
         if done is None:
             etcd = _copy(self._states[state])
             answer = change(etcd)
             changes = tuple(ev.Changed(revision, tuple(what)) for revision, what in etcd.log)
             etcd.log.clear()
-            done = self._done[state, key] = self._keep(etcd), answer, changes
+            after = self._keep(etcd)
+            check_change(self.contents[state], self.contents[after], effect)
+            done = self._done[state, key] = after, answer, changes
         return done
 
     def _keep(self, etcd: Etcd) -> int:
@@ -123,7 +137,7 @@ def _copy(etcd: Etcd) -> Etcd:
 
 
 def _contents(etcd: Etcd) -> Contents:
-    records = {}
+    records, wishes = {}, 0
     versions: dict[int, Version | None] = {}
     for key, kv in etcd.kvs.items():
         entry = _entry(key, kv)
@@ -131,8 +145,10 @@ def _contents(etcd: Etcd) -> Contents:
             records[entry.name] = Found(kv.lease, kv.create, entry.record)
         elif isinstance(entry, Proclaimed):
             versions[entry.number] = entry.version
+        elif isinstance(entry, Asked):
+            wishes += 1
     number = max(versions, default=0)
-    return Contents(records, frozenset(etcd.leases), versions.get(number), number)
+    return Contents(records, frozenset(etcd.leases), versions.get(number), number, wishes)
 
 
 def _entry(key: bytes, kv: Kv) -> Any:

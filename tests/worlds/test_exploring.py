@@ -2,19 +2,24 @@
 
 import attrs
 import pytest
-from catalogue import AB, A, B
+from catalogue import AB, AT_ONCE, NO_LEASE, PIN, RAISE, A, B
 from exploring import Exploration, explore
 from rules import BrokenRuleError
+from small_etcd import Etcd
 from spec import Spec
 from universe import Universe
 
-from rink.core import grants
+from rink.core import draft, grants
+from rink.core import effects as do
 from rink.core.claims import Obstacles
 from rink.core.holds import Table
+from rink.core.janitor import Janitor
 from rink.core.node import Node
 from rink.core.writer import Writer
 
 MOVES_ONCE = Spec("moves once", "", script=(B,))
+TWINS = Spec("twins", "", members=("a", "a'"), late_joiners=("a'",), purse={"kill": 1})
+HEIRS = Spec("heirs", "", members=("a", "a'"), late_joiners=("a", "a'"), remains=(("a", NO_LEASE),))
 
 
 def test_a_world_without_faults_is_gone_through_whole():
@@ -105,3 +110,66 @@ def test_a_claim_that_was_given_up_may_be_granted_to_another():
         and exploration.codes.state(code).tokens[0][0] == lease_of_b
     ]
     assert both, "b is granted the role, though a has never let go"
+
+
+def served_without_compare(monkeypatch, kind, compare_of):
+    """An etcd that takes a request for one that asks for what lies there."""
+    serve = Etcd.serve
+
+    def obedient(etcd, name, effect, now, incarnation):
+        if isinstance(effect, kind):
+            effect = compare_of(etcd, effect)
+        return serve(etcd, name, effect, now, incarnation)
+
+    monkeypatch.setattr(Etcd, "serve", obedient)
+
+
+def mod_of(etcd):
+    return next((kv.mod for key, kv in etcd.kvs.items() if key.endswith(b"members/a")), 0)
+
+
+def test_a_record_that_another_of_its_name_writes_over_is_seen(monkeypatch):
+    served_without_compare(
+        monkeypatch, do.WriteRecord, lambda etcd, one: attrs.evolve(one, compare=mod_of(etcd))
+    )
+    assert "the record of a is written over" in explore(TWINS).broken
+
+
+def test_a_live_record_that_is_removed_is_seen(monkeypatch):
+    served_without_compare(
+        monkeypatch, do.RemoveRecord, lambda etcd, one: attrs.evolve(one, mod_revision=mod_of(etcd))
+    )
+    assert "the record of a is removed, and its lease lives" in explore(HEIRS).broken
+
+
+def test_a_dead_record_that_nobody_removes_is_seen(monkeypatch):
+    monkeypatch.setattr(Janitor, "look", lambda *_: ([], None))
+    assert "a is joining" in explore(HEIRS).broken
+    spec = Spec("in nobody's way", "", members=A, late_joiners=A, remains=(("d", NO_LEASE),))
+    assert "nobody keeps the records of ['d']" in explore(spec).broken
+
+
+def test_of_two_of_one_name_the_second_waits_until_the_first_is_gone():
+    exploration = Exploration(Universe(TWINS))
+    second = exploration.universe.actors[1]
+    assert not exploration.go(100_000).broken
+    settled = [exploration.codes.state(code) for code in exploration.came_from]
+    living = {state.members[0].state >= 0 for state in settled if is_in(second, state)}
+    assert living == {False}
+
+
+def is_in(actors, state):
+    return state.members[1].state >= 0 and bool(actors.facts[state.members[1].state].holds)
+
+
+def test_a_wish_that_is_not_answered_is_seen(monkeypatch):
+    monkeypatch.setattr(draft._Wishes, "grant", lambda *_: None)
+    result = explore(Spec("a wish", "", versions=4, settings=AT_ONCE, script=(PIN,)))
+    assert "1 wishes are not answered" in result.broken
+
+
+def test_a_token_base_that_is_lowered_is_seen(monkeypatch):
+    wishes = draft._Wishes
+    monkeypatch.setattr(draft, "_Wishes", lambda pins, _, room: wishes(pins, 0, room))
+    result = explore(Spec("wishes", "", versions=5, settings=AT_ONCE, script=(RAISE, PIN)))
+    assert "lowers the token base" in result.broken

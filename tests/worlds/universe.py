@@ -33,7 +33,7 @@ class Universe:
     def __attrs_post_init__(self) -> None:
         spec = self.spec
         self.actors = [
-            Actors(name, spec.settings, spec.roles, self.things) for name in spec.members
+            Actors(name, spec.settings, spec.roles, spec.far_s, self.things) for name in spec.names
         ]
 
     def number(self, thing: Any) -> int:
@@ -49,7 +49,7 @@ class Universe:
     def empty(self) -> State:
         """Return the world before anybody has joined."""
         spec = self.spec
-        etcd = self.stores.with_outsider() if spec.has_outsider else self.stores.empty()
+        etcd = self.stores.begin(spec.has_outsider, spec.remains)
         purse = tuple(spec.purse.get(fault, 0) for fault in FAULTS)
         nobody = tuple(One(DEAD, None, (), ()) for _ in spec.members)
         tokens = tuple((DEAD, 0) for _ in spec.roles)
@@ -84,13 +84,11 @@ class Universe:
                 for one in state.members
             )
             state = state._replace(members=members)
-        contents = self.stores.contents
-        rules.check_versions(contents[state.etcd], contents[etcd])
         return state._replace(etcd=etcd), answer
 
     def serve(self, state: State, index: int, request: int) -> tuple[State, Any]:
         """Carry out a request."""
-        name = self.spec.members[index]
+        name = self.spec.names[index]
         done = self.stores.serve(state.etcd, name, request, self.things[request])
         return self.changed(state, done)
 
@@ -152,13 +150,16 @@ class Universe:
 
         What was granted under another is a zombie's: its token is what keeps it out.
         """
-        found = self.stores.contents[state.etcd].records.get(self.spec.members[index])
+        found = self.stores.contents[state.etcd].records.get(self.spec.names[index])
         return found is not None and found.lease == lease
 
-    def is_orphan(self, state: State, index: int, lease: int) -> bool:
-        """Whether nobody renews a lease any more."""
-        one = state.members[index]
-        return one.state == DEAD or self.actors[index].facts[one.state].lease != lease
+    def is_orphan(self, state: State, name: str, lease: int) -> bool:
+        """Whether nobody of that name renews a lease any more, which etcd has not ended yet."""
+        return lease in self.stores.contents[state.etcd].leases and not any(
+            one.state != DEAD and self.actors[index].facts[one.state].lease == lease
+            for index, one in enumerate(state.members)
+            if self.spec.names[index] == name
+        )
 
     def owner(self, state: State, role: str) -> str | None:
         """Return who owns a role by the newest version in etcd."""
