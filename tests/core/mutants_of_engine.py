@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutant import engine
+from mutant import Mutant, engine
 
 LEASES = [
     engine(
@@ -228,8 +228,8 @@ THREADS = [
     engine(
         "user code hears of a loss under the lock",
         "engine",
-        "        self._carry_out(effects)\n        if self.node.living",
-        "        with self.lock:\n            self._carry_out(effects)\n        if self.node.living",
+        "        self._carry_out(effects)\n        if not (self.node.living",
+        "        with self.lock:\n            self._carry_out(effects)\n        if not (self.node.living",
         "engine/test_engine_steps",
     ),
     engine(
@@ -244,6 +244,13 @@ THREADS = [
         "engine",
         "            handle.signal.set()\n\n    def _fail",
         "            pass\n\n    def _fail",
+        "engine/test_engine_steps",
+    ),
+    engine(
+        "while very many roles drain the engine takes all there is of the interpreter",
+        "engine",
+        "                self._rest(self.clock.now() - began_at)\n",
+        "",
         "engine/test_engine_steps",
     ),
     engine(
@@ -269,4 +276,14 @@ THREADS = [
     ),
 ]
 
-ENGINE = [*LEASES, *REQUESTS, *VIEW, *THREADS]
+FACES = [
+    Mutant(
+        "whoever iterates late is told of a grant that is over",
+        "rink/tracker.py",
+        "        if (role, True) not in self._untold:\n            return False\n",
+        "        return False\n",
+        ("faces/test_face_following",),
+    ),
+]
+
+ENGINE = [*LEASES, *REQUESTS, *VIEW, *THREADS, *FACES]

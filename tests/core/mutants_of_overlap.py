@@ -153,6 +153,18 @@ ABOUT_OVERLAP = [
         "writer",
     ),
     core(
+        "a retry compares with what the view shows",
+        "node",
+        "            self.out.do(self.writer.send(desired))\n",
+        "            is_retry, shown = self.writer.state is Write.OWED, self.view.members.get(self.name)\n"
+        "            effect = self.writer.send(desired)\n"
+        "            if is_retry:\n"
+        "                compare = shown.mod_revision if shown else 0\n"
+        "                effect = do.WriteRecord(effect.attempt, effect.lease, compare, effect.record)\n"
+        "            self.out.do(effect)\n",
+        "grants",
+    ),
+    core(
         "the else branch counts as applied",
         "writer",
         "if event.applied:",
@@ -284,6 +296,21 @@ ABOUT_OVERLAP = [
         "if since is not None and now >= since + _ttl(member):",
         "if since is not None:",
         "janitor",
+    ),
+    Mutant(
+        "a dead record is removed whatever lies there by then",
+        "tests/core/small_etcd.py",
+        "if key in self.kvs and self.kvs[key].mod == effect.mod_revision:",
+        "if key in self.kvs:",
+        ("core/test_janitor",),
+    ),
+    core(
+        "a new leader lowers the token base",
+        "draft",
+        "wishes = _Wishes(dict(current.pins) if current else {}, chronicle.token_base, room)",
+        "wishes = _Wishes(dict(current.pins) if current else {}, 0, room)",
+        "draft",
+        "leader",
     ),
     core(
         "a grace ends for good with the first report",

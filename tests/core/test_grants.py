@@ -184,6 +184,37 @@ def test_a_role_regained_while_the_write_that_gave_it_up_is_unanswered_is_not_gr
     assert world.holders([role]) == {role: "b"}
 
 
+def test_a_retry_compares_with_the_last_answer_though_the_view_is_older(pair):
+    """R1: else its refusal shows the record that the unanswered write is going to replace."""
+    world = pair
+    role, a = role_of(0, 2), world.members["a"]
+    a.alive = False
+    world.sleep(55.0)  # its deadline passes, so its record is written once more when it is renewed
+    world.hold("a", "events")
+    pin(world, role, "b")
+    pin(world, role)
+    a.alive = True
+    world.sleep(0.01)
+    assert a.node.writer.is_settled
+    assert a.node.view.revision < a.node.writer.compare
+    world.hold("a", "requests")
+    assert world.carry(a, "events")
+    world.lose("a")  # the write that gives the role up
+    assert world.carry(a, "events")
+    world.let("a", "requests")
+    world.sleep(1.0)
+    world.let("a")
+    assert world.get("a", role)
+    world.hold("a", "events")
+    world.thaw()
+    pin(world, role, "b")
+    world.run()
+    assert world.get("b", role) is None
+    world.let("a")
+    world.sleep(1.0)
+    assert world.holders([role]) == {role: "b"}
+
+
 def test_nothing_is_granted_by_a_version_that_the_own_record_does_not_say_yet(pair):
     """While its write waits for holders to let go, a member claims nothing that is new to it."""
     world = pair
