@@ -185,8 +185,7 @@ class Living:
         if self.state is not Life.LETTING_GO:
             return
         if table.draining and now >= self.release_until:
-            for hold in table.draining:
-                drains.give_up(hold, "the member leaves", now, out)
+            drains.give_up(table.draining, "the member leaves", now, out)
         if table.draining:
             out.wake(self.release_until if self.release_until < math.inf else None)
             return

@@ -41,6 +41,24 @@ def test_with_a_grace_the_claim_is_given_up_when_it_is_over(world):
     assert f"Only fencing token {hold.token} guards" in errors[0].text
 
 
+def test_roles_that_are_late_together_are_told_of_in_one_line(world):
+    member = world.add("a", rebalance_delay=0.0, grace=20.0)
+    member.lets_go = False
+    holds = [world.get("a", role_of(1, 2, skip)) for skip in range(7)]
+    world.add("b", rebalance_delay=0.0)
+    world.sleep(11.0)
+    (late,) = [text for text in member.reports if "still not released" in text]
+    assert late.startswith("7 roles were lost 10 s ago (version 2 gives it to another)")
+    assert f"can have them before: {holds[0].role!r}, {holds[1].role!r}, " in late
+    assert late.endswith(" and 2 more")
+    world.sleep(10.0)
+    assert all(hold.given_up for hold in holds)
+    (error,) = [one for one in member.made(do.Report) if one.level is Level.ERROR]
+    assert error.text.startswith("7 roles were lost 20.0 s ago")
+    assert f"still do: {holds[0].token} of {holds[0].role!r}, " in error.text
+    assert error.text.endswith(" and 2 more")
+
+
 def test_a_holder_that_is_slow_within_its_grace_is_reported_at_ten_seconds(world):
     member, hold = lose_one(world, grace=20.0)
     world.sleep(11.0)
