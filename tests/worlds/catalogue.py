@@ -107,7 +107,7 @@ DEEP = [
          settings=AT_ONCE, purse={"kill": 1}, victims=A),
     Spec("leaving, and an answer is lost", "real leaders", versions=4, settings=AT_ONCE,
          purse={"leave": 1, "lose answer": 1}),
-    Spec("an operator pins and unpins", "real leaders", versions=5, settings=AT_ONCE,
+    Spec("an operator pins and unpins", "real leaders", versions=4, settings=AT_ONCE,
          script=(PIN, UNPIN)),
     Spec("the token base is raised, and a role moves", "real leaders", versions=5,
          settings=AT_ONCE, script=(RAISE, PIN)),
