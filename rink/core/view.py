@@ -50,7 +50,7 @@ def _id(entry: Entry) -> str | int:
             return entry.key
 
 
-@attrs.frozen(slots=False)  # cached_property needs a __dict__
+@attrs.frozen  # with slots, for which attrs makes its own cached properties: Python 3.11's take a lock
 class View:
     """What lies in the group's key range at `revision`; 0 is the view before the first list."""
 

@@ -240,6 +240,13 @@ THREADS = [
         "engine/test_engine_steps",
     ),
     engine(
+        "a forked child waits for a step of its parent's",
+        "engine",
+        "    _process.steps = threading.Lock()  # a thread",
+        "    pass  # a thread",
+        "faces/test_face_process",
+    ),
+    engine(
         "whoever waits is not told that the group was left",
         "engine",
         "            handle.signal.set()\n\n    def _fail",

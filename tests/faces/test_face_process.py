@@ -383,3 +383,34 @@ def test_a_child_may_join_with_a_session_of_its_own():
         a.await_role("x", 10).release()
     """)
     assert "held in the child: True" in out
+
+
+def test_a_child_may_join_though_it_was_forked_in_the_midst_of_a_step_of_its_parents():
+    """Whatever lock the parent's engine held is held in the child for ever."""
+    out = run("""
+        import attrs
+        a = member("a")
+        inside, goes_on = threading.Event(), threading.Event()
+        class Slow(dict):
+            def values(self):
+                if sys._getframe(1).f_code.co_name == "by_age":
+                    inside.set()
+                    goes_on.wait()
+                return super().values()
+        assert a.wait_settled(10)  # nothing comes any more that makes a view of its own
+        engine = a._opened
+        with engine.lock:
+            view = engine.node.view
+            engine.node.view = attrs.evolve(view, members=Slow(view.members))
+        engine.nudge()
+        assert inside.wait(10)
+        def child():
+            global cluster
+            cluster = MemoryCluster()
+            with member("b", joins=False) as b, b.await_role("x", 10) as role:
+                print("held in the child:", role.is_held)
+        fork(child)
+        goes_on.set()
+        a.await_role("x", 10).release()
+    """)
+    assert "held in the child: True" in out
