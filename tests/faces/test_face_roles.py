@@ -305,7 +305,7 @@ def test_grace_gives_the_claim_up_and_says_so(world, caplog):
         assert role.lost.is_set()
     until(a, lambda: a.status().draining == ())
     errors = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
-    assert any("its grace of 0.05 s is over" in text for text in errors), errors
+    assert any("the grace of 0.05 s is over" in text for text in errors), errors
     assert "grace" in a.status().last_error
     role.release()
 
