@@ -6,6 +6,7 @@ whatever else the machine does hits both alike.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from arena import Arena
@@ -17,6 +18,7 @@ from parts.handover_stages import breakdown
 TITLE = "Planned leave between two processes: the time that nobody holds a role"
 WAITS = {"rebalance_delay": 600, "initial_delay": 600}
 PUTS = 6  # before each hand-over
+PAUSE_S = 0.03  # before one more put: cores that slept take longer to be at work again
 LIMIT_IS = (
     "bare gRPC put in one process → event in another, measured between the hand-overs: its p50 (its "
     "p99 beside the p99 of many roles)"
@@ -44,31 +46,35 @@ def run(arena: Arena) -> Outcome:
         arena.progress(f"{roles:,} roles, {face}", done, total)
         turns = PingPong(arena, roles, how, face)
         limits: list[float] = []
+        rested: list[float] = []
         gaps: list[list[float]] = []
         spans: list[float] = []
         for turn in range(count + 1):
-            limit = put_to_event(putter, watcher)
+            limit = put_to_event(putter, watcher, PUTS)
+            time.sleep(PAUSE_S)
+            rest = put_to_event(putter, watcher, 1)
             gap, span = turns.hand_over()
             if turn == 0:
                 continue  # the first one warms both processes up
             limits += limit
+            rested += rest
             gaps.append(gap)
             spans.append(span)
             arena.progress(f"{roles:,} roles, {face}", done + turn, total)
         turns.close()
         done += count
-        figures += _figures(roles, face, gaps, spans, limits)
+        figures += _figures(roles, face, gaps, spans, limits, rested)
     tables = breakdown(arena, PingPong, arena.pick(100, 10))
     for child in (putter, watcher):
         child.close()
     return Outcome(part="handover", title=TITLE, figures=figures, tables=tables)
 
 
-def put_to_event(putter: Child, watcher: Child) -> list[float]:
+def put_to_event(putter: Child, watcher: Child, count: int) -> list[float]:
     """Seconds from just before a put to its event in the other process."""
-    sent = putter.ask("put", key="bench-limit/x", count=PUTS, pause=0.002)["sent"]
+    sent = putter.ask("put", key="bench-limit/x", count=count, pause=0.002)["sent"]
     events: list[Any] = []
-    while len(events) < PUTS:
+    while len(events) < count:
         events += watcher.ask("take")["events"]
     return [event[0] - at for at, event in zip(sent, events, strict=True)]
 
@@ -135,8 +141,9 @@ def gaps_of(leaver: list[Any], heir: list[Any], roles: int) -> tuple[list[float]
     return gaps, max(gained.values()) - min(free.values())
 
 
-def _figures(roles, face, gaps, spans, limits) -> list[Figure]:
+def _figures(roles, face, gaps, spans, limits, rested) -> list[Figure]:
     limit = Spread.of([1000 * one for one in limits])
+    slept = Spread.of([1000 * one for one in rested]).p50
     spread = Spread.of([1000 * gap for turn in gaps for gap in turn])
     more = {
         "gaps_ms": [round(1000 * one, 3) for turn in gaps for one in turn] if roles == 1 else []
@@ -153,7 +160,7 @@ def _figures(roles, face, gaps, spans, limits) -> list[Figure]:
             limit=limit.p50,
             limit_is=LIMIT_IS,
             target=at_most(3 * limit.p50, "≤ 3 x limit") if one else None,
-            note=f"{len(gaps)} hand-overs",
+            note=f"{len(gaps)} hand-overs; a put after a rest of {1000 * PAUSE_S:.0f} ms: {slept:.2f} ms",
             more=more,
         ),
         Figure(
