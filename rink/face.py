@@ -294,8 +294,7 @@ class BaseRink(Generic[R, S]):
         if self._take(engine, handle, is_awaited=True):
             return True
         with engine.lock:
-            living = engine.node.living
-            if engine.left.is_set() or not (living.serves or living.wants_lease):
+            if engine.left.is_set() or engine.node.living.is_ending:
                 raise self._closed()
             self._table.want(handle)
         engine.nudge()

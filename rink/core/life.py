@@ -72,6 +72,11 @@ class Living:
         """Whether a new lease is to be taken where there is none."""
         return self.state in (Life.JOINING, Life.ACTIVE)
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether no role will be granted any more."""
+        return not (self.serves or self.wants_lease)
+
     def _on(self, event: LifeEvent) -> None:
         self.state = advance(LIFE, self.state, event)
 

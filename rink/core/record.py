@@ -22,12 +22,13 @@ def claims_of(
     """
     outside = [hold for hold in draining if share is None or not _covers(share, hold, placement)]
     newest = () if share is None else (share,)
-    names = sorted(hold.role for hold in outside)
-    if sum(len(name.encode()) + 3 for name in names) <= limit_bytes:
-        return newest, tuple(names)
-    older = dict.fromkeys(
-        hold.share for hold in sorted(outside, key=lambda hold: (-hold.version, hold.role))
-    )
+    if sum([len(hold.role.encode()) + 3 for hold in outside]) <= limit_bytes:
+        return newest, tuple(sorted([hold.role for hold in outside]))
+    first: dict[Share, tuple[int, str]] = {}  # of each share's roles, the newest grants first
+    for hold in outside:
+        at = (-hold.version, hold.role)
+        first[hold.share] = min(at, first.get(hold.share, at))
+    older = sorted(first, key=first.__getitem__)
     return newest + tuple(older), ()
 
 

@@ -75,8 +75,10 @@ class Callbacks:
         self._post(self._listeners.on_leader_change, leads)
 
     def _post(self, callback: Callable[..., Any] | None, *args: Any) -> None:
+        if callback is None:
+            return
         with self._lock:
-            if callback is not None and self._mailbox is not None and not self._closed:
+            if self._mailbox is not None and not self._closed:
                 self._mailbox.put((callback, args))
 
     def is_here(self) -> bool:

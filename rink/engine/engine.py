@@ -48,6 +48,7 @@ _LEVELS = {
 
 
 RESTS_FROM_S = 0.002
+REST_PER_TURN = 3.0
 LONGEST_REST_S = 0.1
 """Beside a TTL of 2 s, the shortest, which is renewed every third of a second."""
 
@@ -219,15 +220,16 @@ class Engine:
             self.stepped.tell()
 
     def _rest(self, seconds: float) -> None:
-        """While very many roles drain, do nothing for as long as the last turn took, or till none does.
+        """While very many roles drain, do nothing for longer than the last turn took, or till none does.
 
         Each release asks for a turn, and each turn goes through all that drains. User code shares
         the interpreter: without a rest it would get to a few releases between two turns, and with
-        one it gets to hundreds.
+        one it gets to thousands.
         """
         if seconds < RESTS_FROM_S:
             return
-        until, never = self.clock.now() + min(seconds, LONGEST_REST_S), self.clock.event()
+        rest = min(REST_PER_TURN * seconds, LONGEST_REST_S)
+        until, never = self.clock.now() + rest, self.clock.event()
         while self.table.lost and self.clock.now() < until:
             self.clock.wait(never, RESTS_FROM_S)
 
@@ -302,7 +304,7 @@ class Engine:
             self._pairs = foreseen.pairs
             placement.forget_all_but(foreseen.pairs)
         self._carry_out(effects)
-        if not (self.node.living.serves or self.node.living.wants_lease):
+        if self.node.living.is_ending:
             self._end_waits()
         if changed:
             self.stepped.tell()

@@ -228,8 +228,8 @@ THREADS = [
     engine(
         "user code hears of a loss under the lock",
         "engine",
-        "        self._carry_out(effects)\n        if not (self.node.living",
-        "        with self.lock:\n            self._carry_out(effects)\n        if not (self.node.living",
+        "        self._carry_out(effects)\n        if self.node.living",
+        "        with self.lock:\n            self._carry_out(effects)\n        if self.node.living",
         "engine/test_engine_steps",
     ),
     engine(
