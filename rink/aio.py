@@ -394,7 +394,9 @@ class RoleSet(BaseRoleSet[Role]):
             self._tracker.follow(False)
 
     async def _next_change(self, tracker: Tracker[Role]) -> Change[Role] | None:
-        while (change := tracker.take()) is None and not tracker.is_over:
+        while True:
+            is_over = tracker.is_over  # before the look: what was told before the end comes first
+            if (change := tracker.take()) is not None or is_over:
+                return change
             self._changed.clear()  # what has come since that look has yet to set it, in this loop
             await self._changed.wait()
-        return change

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -15,7 +13,7 @@ from rink.core.values import Version
 from rink.engine.callers import warn_in_event_loop
 from rink.engine.clock import DEAF_S
 from rink.engine.engine import Engine
-from rink.engine.signals import Signal
+from rink.engine.signals import Bell, Signal
 from rink.errors import ClosedError
 from rink.face import REPORT_EVERY_S, BaseRink, Subscription, new_versions
 from rink.on_role import ThreadSupervisor
@@ -178,11 +176,11 @@ class RoleSet(BaseRoleSet[Role]):
         super().__init__()
         self._rink = rink
         self._names = names
-        self._changed = threading.Condition()
+        self._bell = Bell()
 
     def __enter__(self) -> Self:
         self._engine = self._rink._engine  # noqa: SLF001 - a part of the same face
-        self._tracker = Tracker(self._engine, Role, self._names, partial(_wake, self._changed))
+        self._tracker = Tracker(self._engine, Role, self._names, self._bell.ring)
         try:
             self._tracker.start()
         except BaseException:  # Ctrl-C: nothing may go on being wanted
@@ -210,13 +208,11 @@ class RoleSet(BaseRoleSet[Role]):
             self._tracker.follow(False)
 
     def _next_change(self, tracker: Tracker[Role]) -> Change[Role] | None:
-        with self._changed:
-            while (change := tracker.take()) is None and not tracker.is_over:
-                self._changed.wait(DEAF_S)
-        return change
-
-
-def _wake(changed: threading.Condition) -> None:
-    """Not a method: what the engine keeps must not keep a RoleSet that its user has dropped."""
-    with changed:
-        changed.notify_all()
+        while True:
+            is_over = tracker.is_over  # before the look: what was told before the end comes first
+            if (change := tracker.take()) is not None:
+                return change
+            if is_over:
+                self._bell.ring()  # for whoever iterates on another thread
+                return None
+            self._bell.wait(DEAF_S)

@@ -51,7 +51,7 @@ class Tracker(Generic[R]):
         self._wanted: dict[str, R] = {}  # not granted yet
         self._lost: dict[str, R] = {}  # not done yet
         # Each with True for its grant and False for its loss, in order.
-        self._untold: collections.OrderedDict[tuple[R, bool], None] = collections.OrderedDict()
+        self._untold: collections.OrderedDict[tuple[R, bool], object] = collections.OrderedDict()
         self._lock = threading.Lock()
         self._closed = False
 
@@ -88,23 +88,34 @@ class Tracker(Generic[R]):
             self.done(role)
 
     def take(self) -> Change[R] | None:
-        """Return what is to be told next, oldest first; None where there is nothing now."""
-        with self._lock:
-            if not self._untold:
-                return None
+        """Return what is to be told next, oldest first; None where there is nothing now.
+
+        Without the lock: a signal handler may leave the group in the midst of it, and that waits for
+        the engine, which takes the lock to tell of a loss.
+        """
+        try:
             (role, gained), _ = self._untold.popitem(last=False)
-            return Change(role, gained)
+        except KeyError:
+            return None
+        return Change(role, gained)
 
     def _forget_untold(self, role: R) -> bool:
         """Tell neither of a grant that nobody has heard of nor of its loss; whether there was one.
 
         The role is released at once and another member's soon: nobody may begin to work under it.
         """
-        if (role, True) not in self._untold:
+        if self._untold.pop((role, True), self) is self:
             return False
-        del self._untold[role, True]
         self._untold.pop((role, False), None)
         return True
+
+    def _forget_grants(self) -> None:
+        """As `_forget_untold`, for all roles at the end."""
+        untold = list(iter(self.take, None))
+        forgotten = {change.role for change in untold if change.gained}
+        for change in untold:
+            if change.role not in forgotten:
+                self._untold[change.role, change.gained] = None
 
     def done(self, role: BaseRole) -> None:
         """Release a lost role, and want it again; nothing where that has been done before."""
@@ -122,12 +133,10 @@ class Tracker(Generic[R]):
         """Want nothing any more, and release everything; nothing in a forked child."""
         if self._engine.forked:
             return
-        with self._lock:
-            self._closed = True
-            for role, gained in list(self._untold):
-                if gained:
-                    self._forget_untold(role)
         try:
+            with self._lock:
+                self._closed = True
+                self._forget_grants()
             for role in self._roles():
                 role.release()
             self._engine.left.forget(self._end)
@@ -168,9 +177,9 @@ class Tracker(Generic[R]):
         with self._lock:
             if self._closed:
                 return  # close() has let go of it
+            self._untold[role, True] = None
             self.held[role.name] = role
             self._wanted.pop(role.name, None)
-            self._untold[role, True] = None
         if self._closed:
             role.release()
             return

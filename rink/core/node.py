@@ -353,7 +353,7 @@ class Node:
             return
         ranks = self.placement.ranks(share.scheme, share.size) if share else {}
         number = version.number if version else 0
-        # Two threads may seek them at once, and find the same: they come from frozen values.
+        # Two threads may seek them at once: they come from a frozen view.
         find = cache(partial(Obstacles.of, self.view, self.name, self.owned, self.placement))
         self.table.gate = Gate(share, find, token, number, because, ranks)
         self._look_for_grants = True

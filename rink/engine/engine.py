@@ -14,10 +14,12 @@ user callbacks to their worker.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import threading
 import weakref
+from collections.abc import Iterator
 
 from rink.core import effects as do
 from rink.core import events as ev
@@ -49,6 +51,7 @@ _LEVELS = {
 
 RESTS_FROM_S = 0.002
 REST_PER_TURN = 3.0
+LONGEST_TURN_S = 0.1
 LONGEST_REST_S = 0.1
 """Beside a TTL of 2 s, the shortest, which is renewed every third of a second."""
 
@@ -278,7 +281,7 @@ class Engine:
         foreseen = self.node.foresee(events)
         placement = self.node.placement
         for turn in itertools.count():
-            with _process.steps, self.lock:
+            with _turns.taken(), self.lock:
                 roles = self.table.roles
                 missing = foreseen.missing(roles, placement)
                 unplaced = set[str]()
@@ -382,24 +385,38 @@ class Engine:
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
-class _Process:
-    """What all engines of a process share.
+class _Turns:
+    """The steps of one process take turns.
 
-    Attributes:
-        steps: held for each step. Side by side the steps of many engines take longer in all, as the
-            interpreter runs one thread at a time; and what comes while an engine waits for its turn
-            is one step's work instead of many.
+    Side by side the steps of many engines take longer in all, as the interpreter runs one thread at a
+    time; and what comes while an engine waits for its turn is one step's work instead of many. It is
+    a courtesy and guards nothing, so nobody waits for long: whose turn it is may wait for its own lock.
     """
 
     def __init__(self) -> None:
-        self.steps = threading.Lock()
+        self._lock = threading.Lock()
+
+    def begin_anew(self) -> None:
+        """In a forked child: a thread that is not there may have taken its turn."""
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[None]:
+        """Wait for the turn, or for `LONGEST_TURN_S`."""
+        lock = self._lock
+        is_mine = lock.acquire(timeout=LONGEST_TURN_S)
+        try:
+            yield
+        finally:
+            if is_mine:
+                lock.release()
 
 
-_process = _Process()
+_turns = _Turns()
 
 
 def mark_forked() -> None:
     """In a forked child: every engine of the parent refuses, and nothing of it is touched."""
-    _process.steps = threading.Lock()  # a thread that is not in the child may hold it
+    _turns.begin_anew()
     for engine in list(_engines):
         engine.forked = True

@@ -240,10 +240,17 @@ THREADS = [
         "engine/test_engine_steps",
     ),
     engine(
+        "an engine waits for its turn without a bound",
+        "engine",
+        "lock.acquire(timeout=LONGEST_TURN_S)",
+        "lock.acquire()",
+        "faces/test_interrupts",
+    ),
+    engine(
         "a forked child waits for a step of its parent's",
         "engine",
-        "    _process.steps = threading.Lock()  # a thread",
-        "    pass  # a thread",
+        "    _turns.begin_anew()\n",
+        "    pass\n",
         "faces/test_face_process",
     ),
     engine(
@@ -287,7 +294,7 @@ FACES = [
     Mutant(
         "whoever iterates late is told of a grant that is over",
         "rink/tracker.py",
-        "        if (role, True) not in self._untold:\n            return False\n",
+        "        if self._untold.pop((role, True), self) is self:\n            return False\n",
         "        return False\n",
         ("faces/test_face_following",),
     ),

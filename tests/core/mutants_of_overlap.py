@@ -297,13 +297,6 @@ ABOUT_OVERLAP = [
         "if since is not None:",
         "janitor",
     ),
-    Mutant(
-        "a dead record is removed whatever lies there by then",
-        "tests/core/small_etcd.py",
-        "if key in self.kvs and self.kvs[key].mod == effect.mod_revision:",
-        "if key in self.kvs:",
-        ("core/test_janitor",),
-    ),
     core(
         "a new leader lowers the token base",
         "draft",

@@ -17,6 +17,7 @@ import pytest
 from faces_support import LONG_S, engine_of, owned_by, records, until, within
 
 import rink
+from rink.engine import engine as engine_module
 
 PACKAGE = str(Path(rink.__file__).parent)
 
@@ -227,3 +228,25 @@ def test_a_handler_may_leave_in_the_midst_of_a_wait_for_the_loss(blocking):
             break
     assert "left" in answers
     assert "refused" in answers or sys.version_info >= (3, 13)  # which tells of fewer steps
+
+
+@pytest.mark.parametrize("step", range(12))
+def test_a_handler_may_leave_while_somebody_looks_for_the_next_change_of_a_role_set(blocking, step):
+    member = blocking.make("a", leave_timeout=0.05).join()
+    with member.roles(["x"]) as roles:
+        changes = iter(roles)
+        assert next(changes).gained
+        with within(LONG_S), Interrupter(step, member.leave):
+            told = [change.lost for change in changes]
+    assert told == [True]
+
+
+def test_a_group_can_be_left_while_another_groups_engine_waits_for_its_own_lock(blocking):
+    """As in a handler that came amid a call of that other group."""
+    a, b = blocking.make("a").join(), blocking.make("b", group="h").join()
+    engine = engine_of(a)
+    with within(LONG_S), engine.lock:
+        engine.nudge()
+        until(b, engine_module._turns._lock.locked)
+        b.leave()
+    a.leave()

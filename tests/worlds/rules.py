@@ -62,7 +62,11 @@ def check_grant(universe: Universe, state: State, index: int, hold: Work) -> Non
             continue
         found = universe.stores.contents[state.etcd].records.get(universe.spec.names[other])
         facts = universe.actors[other].facts[one.state]
-        if found is None or found.lease != facts.lease or found.created > hold.token:
+        if (
+            found is None
+            or found.created > hold.token
+            or _is_twins(universe, state, other, found.lease)
+        ):
             continue
         for work in facts.holds:
             if work.role == role and work.lease != found.lease:
@@ -70,6 +74,18 @@ def check_grant(universe: Universe, state: State, index: int, hold: Work) -> Non
                     f"{role} is granted to {names[index]}; {names[other]}, which rejoined, has it"
                 )
                 raise BrokenRuleError(text)
+
+
+def _is_twins(universe: Universe, state: State, index: int, lease: int) -> bool:
+    """Whether a lease is that of another process of the same name."""
+    name = universe.spec.names[index]
+    return any(
+        universe.spec.names[other] == name
+        and other != index
+        and universe.actors[other].facts[one.state].lease == lease
+        for other, one in enumerate(state.members)
+        if one.state != DEAD
+    )
 
 
 def check_change(before: Contents, after: Contents, effect: object) -> None:
