@@ -154,8 +154,9 @@ def test_watch_sees_a_join_and_a_leave_and_ends_by_ctrl_c(etcd_url, prefix, memb
 def test_history_tells_what_each_version_changed(command, member):
     with member("a") as a:
         assert a.wait_settled(DEADLINE_S)
-        with member("b"):
+        with member("b") as b:
             wait_for(lambda: a.version.number == 2)
+            assert b.wait_settled(DEADLINE_S)  # who leaves without knowing of its rank just goes
         wait_for(lambda: a.version.number == 3)
         versions = json.loads(command("history", "orders", "--json").stdout)["versions"]
         assert [version["because"][-1] for version in versions] == [
