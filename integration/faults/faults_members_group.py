@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from pathlib import Path
 from typing import Any
@@ -117,19 +118,23 @@ class Group:
             status = member.ask_if_alive("status", True)
             if status is None:
                 return False
-            ranks = status["ranks"]
             who = {one.name: one.who for one in self.alive}
-            if status["settled"] and sorted(ranks) == sorted(who):
-                break
+            if status["settled"] and sorted(status["ranks"]) == sorted(who):
+                with contextlib.suppress(TimeoutError):
+                    self._wait_for_its(member, status["ranks"])
+                    return not member.ended.is_set()
             assert SYSTEM.now() < end, f"{member.who} sees {status} and not {who}"
+
+    def _wait_for_its(self, member: Member, ranks: list[str]) -> None:
+        """Wait until a member has what these ranks give it, or is dead; not long: others may come."""
         its = {r for r in self.roles if ranks[rank_of(r, len(ranks))] == member.name}
         self.history.wait(
             lambda history: (
                 member.ended.is_set()
                 or {r for r, holder in history.holders.items() if holder == member.who} == its
-            )
+            ),
+            timeout=1.0,
         )
-        return not member.ended.is_set()
 
     def wait_for_holders(self, *members: Member, timeout: float = LONG_S) -> float:
         """Wait until each role is held by one of these, or of the living; by when that was so."""

@@ -175,6 +175,18 @@ def test_the_port_of_kept_data_that_is_taken_is_an_error_and_harms_nothing(tmp_p
         assert etcd.range(b"a").kvs[0].value == b"1"
 
 
+def test_ports_of_one_run_are_given_to_no_other_while_it_lives():
+    """A node that is down for a while must not find another run's cluster at its place."""
+    script = f"from {servers_start.__name__} import free_ports; print(free_ports(300)); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        theirs = json.loads(other.stdout.readline())
+        assert set(servers_start.free_ports(300)).isdisjoint(theirs)
+        assert len(set(theirs)) == 300
+        other.stdin.close()
+
+
 def test_ports_are_free_and_none_that_a_client_could_be_given():
     ports = servers_start.free_ports(30)
     assert len(set(ports)) == 30

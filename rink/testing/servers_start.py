@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import importlib.util
 import json
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from rink.errors import ConfigError, EtcdAuth, EtcdUnavailable
+from rink.errors import ConfigError, EtcdAuth, EtcdError, EtcdUnavailable
 from rink.testing.servers_container import Containers
 from rink.testing.servers_node import EtcdNode
 from rink.testing.servers_process import GivenProcess, Guard, Owner
@@ -232,21 +233,62 @@ def _ports(folder: Path, size: int) -> list[_Ports]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Different loopback ports that are free now.
+    """Different loopback ports that are free now, and are given to nobody else while this process lives.
 
     They lie below the range from which the kernel takes ports for outgoing connections. From
     within it, a client that keeps trying to reach a killed node would sooner or later be given the
-    node's own port and connect to itself, and the node could not be started again.
+    node's own port and connect to itself, and the node could not be started again. Nor may another
+    run of tests be given it meanwhile: members would be led from one cluster to the other.
     """
-    ports: set[int] = set()
+    ports: list[int] = []
     while len(ports) < count:
-        port = random.randint(10_000, _first_outgoing_port() - 1)
+        port = _given.next()
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
                 probe.bind(("127.0.0.1", port))
-                ports.add(port)
-    return list(ports)
+                ports.append(port)
+    return ports
+
+
+class _Given:
+    """Ports in blocks, each of which one process has for as long as it lives.
+
+    Whoever has a block holds an abstract socket with its number, which ends with the process and is
+    seen in the same network namespace as the ports. Systems that have none get a block by chance.
+    """
+
+    BLOCK = 100
+
+    def __init__(self) -> None:
+        self._blocks: list[socket.socket] = []
+        self._left: list[int] = []
+        self._owner = 0
+
+    def next(self) -> int:
+        """The next port; in a forked child, of a block of its own."""
+        if not self._left or self._owner != os.getpid():
+            self._owner, self._left = os.getpid(), self._take_block()
+        return self._left.pop()
+
+    def _take_block(self) -> list[int]:
+        numbers = list(range(10_000, _first_outgoing_port() - self.BLOCK, self.BLOCK))
+        random.shuffle(numbers)
+        for first in numbers:
+            mark = socket.socket(socket.AF_UNIX)
+            try:
+                mark.bind(f"\0rink-test-ports-{first}")
+            except OSError as error:
+                mark.close()
+                if error.errno == errno.EADDRINUSE:
+                    continue
+            else:
+                self._blocks.append(mark)
+            return random.sample(range(first, first + self.BLOCK), self.BLOCK)
+        raise EtcdError("no ports are left for test servers: too many runs at once on this machine")
+
+
+_given = _Given()
 
 
 def _first_outgoing_port() -> int:
