@@ -14,12 +14,10 @@ user callbacks to their worker.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import logging
 import threading
 import weakref
-from collections.abc import Iterator
 
 from rink.core import effects as do
 from rink.core import events as ev
@@ -37,6 +35,7 @@ from rink.engine.follower import Follower
 from rink.engine.lessor import Lessor
 from rink.engine.requests import Requests
 from rink.engine.signals import Signal, Subscribers
+from rink.engine.turns import Turns
 from rink.errors import ClosedError, WrongThreadError
 from rink.etcd.api import Etcd
 
@@ -51,7 +50,6 @@ _LEVELS = {
 
 RESTS_FROM_S = 0.002
 REST_PER_TURN = 3.0
-LONGEST_TURN_S = 0.1
 LONGEST_REST_S = 0.1
 """Beside a TTL of 2 s, the shortest, which is renewed every third of a second."""
 
@@ -383,36 +381,7 @@ class Engine:
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
-
-
-class _Turns:
-    """The steps of one process take turns.
-
-    Side by side the steps of many engines take longer in all, as the interpreter runs one thread at a
-    time; and what comes while an engine waits for its turn is one step's work instead of many. It is
-    a courtesy and guards nothing, so nobody waits for long: whose turn it is may wait for its own lock.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    def begin_anew(self) -> None:
-        """In a forked child: a thread that is not there may have taken its turn."""
-        self._lock = threading.Lock()
-
-    @contextlib.contextmanager
-    def taken(self) -> Iterator[None]:
-        """Wait for the turn, or for `LONGEST_TURN_S`."""
-        lock = self._lock
-        is_mine = lock.acquire(timeout=LONGEST_TURN_S)
-        try:
-            yield
-        finally:
-            if is_mine:
-                lock.release()
-
-
-_turns = _Turns()
+_turns = Turns()
 
 
 def mark_forked() -> None:

@@ -49,8 +49,8 @@ SAYS = {
     " told where to look. Where they find nothing, chance did not lead them there; engine and client"
     " lie outside of their world.",
     "worlds": "*worlds*: the first of the [small worlds](../tests/worlds/README.md) in which it breaks"
-    " a rule. They know no readings of clocks, one scheme and nothing that cannot be read: what is about"
-    " those is not found.",
+    " a rule. They have no readings of clocks, one scheme, and nothing that cannot be read: what is about"
+    " more is not found.",
 }
 
 Row = tuple[str, dict[str, str]]

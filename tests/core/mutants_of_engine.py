@@ -241,7 +241,7 @@ THREADS = [
     ),
     engine(
         "an engine waits for its turn without a bound",
-        "engine",
+        "turns",
         "lock.acquire(timeout=LONGEST_TURN_S)",
         "lock.acquire()",
         "faces/test_interrupts",
