@@ -117,7 +117,9 @@ def close_all() -> None:
 
 def serve(commands: dict[str, Callable[..., dict[str, Any] | None]]) -> None:
     """Answer commands until the input ends."""
-    for line in sys.stdin:
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    threading.Thread(target=_hear, args=(lines,), daemon=True).start()
+    while (line := lines.get()) is not None:
         asked = json.loads(line)
         try:
             answer = commands[asked.pop("do")](**asked) or {}
@@ -125,7 +127,12 @@ def serve(commands: dict[str, Callable[..., dict[str, Any] | None]]) -> None:
             answer = {"error": f"{type(error).__name__}: {error}"}
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
+
+
+def _hear(lines: queue.SimpleQueue[str | None]) -> None:
+    for line in sys.stdin:
+        lines.put(line)
+    lines.put(None)
     # Whoever started it may have been killed, and then nobody ends by force what does not end.
-    timer = threading.Timer(2 * END_S, os._exit, [1])
-    timer.daemon = True
-    timer.start()
+    time.sleep(2 * END_S)
+    os._exit(1)

@@ -216,7 +216,9 @@ def settled(
         one = members[name]
         while not (one.settled(max(0.0, ends - now())) and one.rink.size >= size):
             if now() > ends:
-                raise TimeoutError(f"{name}: not settled at {size}: {one.rink.status()}")
+                raise TimeoutError(
+                    f"{name}: not settled at {size}: {one.rink.status().in_the_way[:5]}"
+                )
             time.sleep(0.005)
     return {"at": now()}
 

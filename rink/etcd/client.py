@@ -30,7 +30,7 @@ from rink.etcd.methods import COMPACT, GRANT, RANGE, REVOKE, STATUS, TIME_TO_LIV
 from rink.etcd.proto import rinketcd_pb2 as pb
 from rink.etcd.stream import Streams
 from rink.etcd.tokens import GivenTokens, Tokens, UserTokens
-from rink.etcd.transport import Transport, Want
+from rink.etcd.transport import AppliedBeforeError, Transport, Want
 from rink.etcd.watch import RunningWatch
 
 if TYPE_CHECKING:
@@ -233,12 +233,19 @@ class Client:
         Raises:
             rink.errors.EtcdError: no answer, or etcd refused it.
         """
-        answer = self._transport.call(
-            GRANT,
-            pb.LeaseGrantRequest(TTL=ttl, ID=lease),
-            Want(f"a lease of {ttl} s", quorum=True),
-            self._seconds(timeout),
-        )
+        seconds = self._seconds(timeout)
+        doing = f"a lease of {ttl} s"
+        want = Want(doing, quorum=True, says_applied="lease already exists" if lease else "")
+        try:
+            answer = self._transport.call(
+                GRANT, pb.LeaseGrantRequest(TTL=ttl, ID=lease), want, seconds
+            )
+        except AppliedBeforeError as refused:
+            # Twice granted under one id: this is what it was granted for the first time.
+            known = self._time_to_live(lease, seconds)
+            if known.TTL < 0:
+                raise EtcdError(f"{doing} was granted, and has ended since") from refused
+            return LeaseGranted(to_header(known.header), lease, known.grantedTTL)
         if answer.error:
             raise EtcdError(f"etcd granted no lease of {ttl} s: {answer.error}")
         return LeaseGranted(to_header(answer.header), answer.ID, answer.TTL)
@@ -266,13 +273,15 @@ class Client:
         Raises:
             rink.errors.EtcdError: no answer, or etcd refused it.
         """
-        answer = self._transport.call(
+        return self._time_to_live(lease, self._seconds(timeout)).TTL
+
+    def _time_to_live(self, lease: int, seconds: float) -> pb.LeaseTimeToLiveResponse:
+        return self._transport.call(
             TIME_TO_LIVE,
             pb.LeaseTimeToLiveRequest(ID=lease),
             Want(f"the time left of lease {lease:x}"),
-            self._seconds(timeout),
+            seconds,
         )
-        return answer.TTL
 
     # ---------------------------------------------------------------- streams
 

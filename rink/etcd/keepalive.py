@@ -22,8 +22,9 @@ import attrs
 from rink.errors import EtcdClusterChanged, EtcdError
 from rink.etcd.api import KeepAliveAnswer
 from rink.etcd.methods import KEEPALIVE
+from rink.etcd.patience import Patience
 from rink.etcd.proto import rinketcd_pb2 as pb
-from rink.etcd.stream import IDLE_TICK_S, LONGEST_SILENCE_S, BrokenError, Open, Outgoing, Stream
+from rink.etcd.stream import IDLE_TICK_S, BrokenError, Open, Outgoing, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,8 +34,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 # A request unanswered for longer than this part of the TTL: the server is frozen, or cannot reach
-# its leader. The next one may be the very leader that is frozen, and the third must still be in time.
+# its leader. The next one may be the very leader that is frozen, and the third must still be in
+# time: so with twice the patience, unless that is less than so many seconds.
 _PATIENCES_PER_TTL = 12
+_TRIES_PER_TTL = 6
+_ANSWER_WITHIN_S = 2.0
 
 
 @attrs.frozen
@@ -114,7 +118,8 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
         clock: Callable[[], float],
         is_gone: Callable[[int], bool],
     ) -> None:
-        super().__init__(transport, KEEPALIVE, deliver, "rink-etcd-keepalive")
+        patience = Patience(_ANSWER_WITHIN_S, _ANSWER_WITHIN_S)  # until the TTL is known
+        super().__init__(transport, KEEPALIVE, deliver, patience, "rink-etcd-keepalive")
         self._clock = clock
         self._is_gone = is_gone
         self._order = threading.Lock()
@@ -188,10 +193,10 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
         except EtcdClusterChanged as error:
             raise BrokenError(str(error)) from error
         if answer.TTL > 0:
-            took = time.monotonic() - sent.handed_at
-            self._shortest_ttl = min(self._shortest_ttl, answer.TTL)
-            patience = max(2 * took, self._shortest_ttl / _PATIENCES_PER_TTL)
-            self._patience = min(patience, LONGEST_SILENCE_S)
+            self._shortest_ttl = ttl = min(self._shortest_ttl, answer.TTL)
+            longest = max(ttl / _TRIES_PER_TTL, _ANSWER_WITHIN_S)
+            self._patience.bound(ttl / _PATIENCES_PER_TTL, longest)
+            self._patience.answered(time.monotonic() - sent.handed_at)
             self._deliver(KeepAliveAnswer(sent.lease, sent.sent_at, answer.TTL))
         else:
             self._gone(opened, sent)
@@ -226,7 +231,7 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
     def _is_stalled(self, now: float, heard_at: float) -> bool:
         with self._order:
             oldest_at = self._unanswered.oldest_at
-        return oldest_at is not None and now - max(oldest_at, heard_at) > self._patience
+        return oldest_at is not None and now - max(oldest_at, heard_at) > self._patience.seconds
 
     def _look_in(self, now: float, heard_at: float) -> float:  # noqa: ARG002 - it depends on neither
         return IDLE_TICK_S if self._unanswered.oldest_at is None else 0.0

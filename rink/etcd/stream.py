@@ -21,6 +21,7 @@ from rink.errors import ClosedError, RinkError
 from rink.etcd.backoff import Backoff
 from rink.etcd.faults import read_fault
 from rink.etcd.methods import AnswerT, Method, Request
+from rink.etcd.patience import Patience
 from rink.etcd.transport import NotAnsweredError, Transport, metadata
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-LONGEST_SILENCE_S = 2.0
 # How often the ticker looks at a stream of which an answer is awaited, and at least at any other.
 TICK_S = 0.25
 IDLE_TICK_S = 1.75
@@ -87,6 +87,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         transport: the client's.
         method: what is called.
         deliver: the user's function; called on the stream's thread, one call at a time.
+        patience: with a silent server.
         name: of the thread.
     """
 
@@ -95,6 +96,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         transport: Transport,
         method: Method[Request, AnswerT],
         deliver: Callable[[Delivered], None],
+        patience: Patience,
         name: str,
     ) -> None:
         self._transport = transport
@@ -108,9 +110,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         self._call: Answers[AnswerT] | None = None
         self._heard_at: float | None = None
         self._backoff = Backoff(first=0.05, longest=0.5)
-        # How long a server may be silent until another one is tried, in seconds. A kind of stream
-        # that is in a hurry lowers it; each failure doubles it: an etcd that is slow gets its time.
-        self._patience = LONGEST_SILENCE_S
+        self._patience = patience
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -200,7 +200,6 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
                 name = self._thread.name
                 _log.log(level, "%s: %s: %s; trying again", name, connection.name, error)
                 self._transport.ring.failed(connection)
-                self._patience = min(2 * self._patience, LONGEST_SILENCE_S)
             self._closed.wait(self._backoff.next())
 
     def _attempt(self, connection: Connection) -> None:
@@ -219,9 +218,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         known = self._transport.guard.known
         # A member that cannot read through a quorum, or is of another cluster, is found out here
         # and not by its silence.
-        deadline = time.monotonic() + self._patience
-        header = self._transport.verify(connection, deadline)
-        token = self._transport.token(connection, deadline)
+        header, token = self._verify(connection)
         requests: Outgoing[Request] = Outgoing()
         self._transport.count(self._method.name)
         answers = connection.stream(self._method, iter(requests), metadata(token))
@@ -241,6 +238,16 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
             answers.cancel()
             requests.end()
             self._ended()
+
+    def _verify(self, connection: Connection) -> tuple[pb.ResponseHeader | None, str | None]:
+        deadline = time.monotonic() + self._patience.seconds
+        try:
+            header = self._transport.verify(connection, deadline)
+            return header, self._transport.token(connection, deadline)
+        except NotAnsweredError:
+            if time.monotonic() >= deadline:
+                self._patience.was_in_vain()
+            raise
 
     def _read(self, opened: Open[Request, AnswerT]) -> None:
         answers = iter(opened.answers)
@@ -276,11 +283,12 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
             call = self._call
         heard_at = self._heard_at
         # Silence is not to go on for much longer because it began just after a look.
-        longest = max(min(IDLE_TICK_S, self._patience), TICK_S)
+        longest = max(min(IDLE_TICK_S, self._patience.seconds), TICK_S)
         if call is None or heard_at is None:
             return longest
         if self._is_stalled(now, heard_at):
             _log.info("%s: the server is silent", self._thread.name)
+            self._patience.was_in_vain()
             call.cancel()
         return min(max(self._look_in(now, heard_at), TICK_S), longest)
 

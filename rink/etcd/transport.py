@@ -18,6 +18,7 @@ import grpc
 from rink.errors import (
     ClosedError,
     EtcdAuth,
+    EtcdError,
     EtcdTls,
     EtcdUnavailable,
     ForkedProcessError,
@@ -47,6 +48,10 @@ class NotAnsweredError(Exception):
         self.perhaps_applied = perhaps_applied
 
 
+class AppliedBeforeError(Exception):
+    """An earlier try of the request was applied, its answer lost; never leaves this package."""
+
+
 @attrs.frozen
 class Want:
     """How a request is to be treated.
@@ -54,12 +59,14 @@ class Want:
     Attributes:
         doing: what it does, for messages, such as `txn on b'rink/a'`.
         once: it must not be sent again once a server may have seen it.
+        says_applied: what etcd refuses it with where it was applied before.
         revision: its answer is linearizable, so its revision counts for the guard.
         quorum: a quorum stands behind its answer, so its raft term counts.
     """
 
     doing: str
     once: bool = False
+    says_applied: str = ""
     revision: bool = False
     quorum: bool = False
 
@@ -151,11 +158,14 @@ class Transport:
 
         Raises:
             EtcdError: one of its kinds; EtcdUnavailable when nobody answered.
+            AppliedBeforeError: etcd has done it already, at an earlier try of this call.
             ClosedError: the client was closed.
         """
         self.check_usable()
-        deadline = time.monotonic() + timeout
+        began_at = time.monotonic()
+        deadline = began_at + timeout
         said: dict[str, str] = {}
+        is_doubtful = False
         backoff = Backoff(first=0.1, longest=0.5)
         while True:
             for connection, part in self._round(deadline):
@@ -173,8 +183,13 @@ class Transport:
                     said[connection.name] = silence.words
                     self.ring.failed(connection)
                     self.check_usable()
-                    if silence.perhaps_applied and want.once:
-                        raise self._unavailable(want, timeout, said, perhaps=True) from silence
+                    is_doubtful |= silence.perhaps_applied
+                    if is_doubtful and want.once:
+                        raise self._unavailable(want, began_at, said, perhaps=True) from silence
+                except EtcdError as error:
+                    if is_doubtful and want.says_applied and want.says_applied in str(error):
+                        raise AppliedBeforeError from error
+                    raise
             if backoff.is_fresh:
                 for connection in self.ring.in_order():
                     connection.find_tls_trouble(deadline)
@@ -183,7 +198,7 @@ class Transport:
                     raise EtcdTls(text, endpoints=list(said))
             pause = backoff.next()
             if time.monotonic() + pause >= deadline:
-                raise self._unavailable(want, timeout, said, perhaps=False)
+                raise self._unavailable(want, began_at, said, perhaps=False)
             if self.wait_closed(pause):
                 self.check_usable()
 
@@ -196,15 +211,16 @@ class Transport:
                 yield connection, now + (deadline - now) / (len(order) - index)
 
     def _unavailable(
-        self, want: Want, timeout: float, said: dict[str, str], *, perhaps: bool
+        self, want: Want, began_at: float, said: dict[str, str], *, perhaps: bool
     ) -> EtcdUnavailable:
+        took = time.monotonic() - began_at
         advice = (
             "It may still be applied, now or later."
             if perhaps
             else "Does etcd run there, and has it a quorum?"
         )
         return EtcdUnavailable(
-            f"etcd did not answer {want.doing} within {timeout:g} s ({_list(said)}). {advice}",
+            f"etcd did not answer {want.doing} within {took:.1f} s ({_list(said)}). {advice}",
             endpoints=list(said),
         )
 

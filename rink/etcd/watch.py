@@ -21,6 +21,7 @@ from rink.etcd.api import WatchBroken, WatchEvents
 from rink.etcd.faults import refusal
 from rink.etcd.messages import to_event
 from rink.etcd.methods import WATCH
+from rink.etcd.patience import Patience
 from rink.etcd.proto import rinketcd_pb2 as pb
 from rink.etcd.stream import BrokenError, FinishedError, Open, Stream
 
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
     from rink.etcd.guard import Known
     from rink.etcd.transport import Transport
 
-# After this much silence the server is asked for a sign of life, and this long it may take to
-# answer: together, and with the ticker's period, a frozen server is left within 5 s. Each question
-# wakes a dozen threads of gRPC's: asked twice as often, they were a fifth of what an idle member takes.
+# After this much silence the server is asked for a sign of life, and so long it may take to answer:
+# together, and with the ticker's period, a frozen server is left within 5 s. Each question wakes a
+# dozen threads of gRPC's: asked twice as often, they were a fifth of what an idle member takes.
 _ASK_AFTER_S = 3.0
 _ANSWER_WITHIN_S = 1.5
+_ANSWER_WITHIN_AT_MOST_S = 12.0
 
 Delivery = WatchEvents | WatchBroken
 
@@ -50,7 +52,8 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
         start_revision: int,
         deliver: Callable[[Delivery], None],
     ) -> None:
-        super().__init__(transport, WATCH, deliver, "rink-etcd-watch")
+        patience = Patience(_ANSWER_WITHIN_S, _ANSWER_WITHIN_AT_MOST_S)
+        super().__init__(transport, WATCH, deliver, patience, "rink-etcd-watch")
         self._key = key
         self._range_end = range_end
         # 0: from whenever the server first hears of it.
@@ -102,7 +105,9 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
     def _received(
         self, opened: Open[pb.WatchRequest, pb.WatchResponse], answer: pb.WatchResponse
     ) -> None:
-        self._asked_at = None
+        asked_at, self._asked_at = self._asked_at, None
+        if asked_at is not None:
+            self._patience.answered(time.monotonic() - asked_at)
         try:
             self._transport.guard.check(answer.header, opened.known, quorum=False, revision=False)
         except EtcdClusterChanged as error:
@@ -173,7 +178,7 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
     def _is_stalled(self, now: float, heard_at: float) -> bool:
         asked_at, opened = self._asked_at, self._requests
         if asked_at is not None:
-            return now - asked_at > _ANSWER_WITHIN_S
+            return now - asked_at > self._patience.seconds
         if now - heard_at > _ASK_AFTER_S and opened is not None:
             self._asked_at = time.monotonic()
             self._transport.count("progress")

@@ -12,6 +12,7 @@ Exit status 1: one survived, or its old text is not found exactly once any more.
 
 from __future__ import annotations
 
+import argparse
 import os
 import queue
 import re
@@ -31,6 +32,7 @@ PAGE = ROOT / "docs" / "mutants.md"
 EVIDENCE = {"walks": ("core/test_walks",), "worlds": ("worlds/test_worlds",)}
 """Columns beside the named tests, with the files of tests they run: found without being pointed at."""
 
+RAW = argparse.RawDescriptionHelpFormatter
 SURVIVED = "**SURVIVED**"
 NAMED = 2
 TEST_S = 40
@@ -204,11 +206,25 @@ def write(rows: dict[str, Row]) -> None:
     PAGE.write_text(page(merged), encoding="utf-8")
 
 
+def options(words: list[str]) -> argparse.Namespace:
+    """What was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=RAW)
+    parser.add_argument("words", nargs="*", help="only mutants whose description has one of these")
+    for column, tests in EVIDENCE.items():
+        does = f"also run {' '.join(tests)}: minutes"
+        parser.add_argument(f"--{column}", action="store_true", help=does)
+    parser.add_argument("--write", action="store_true", help="write docs/mutants.md")
+    return parser.parse_args(words)
+
+
 def main(words: list[str]) -> int:
     """Break what was asked for, rule by rule; the exit status."""
-    evidence = [column for column in EVIDENCE if f"--{column}" in words]
-    names = [word for word in words if not word.startswith("--")]
-    chosen = [m for m in MUTANTS if not names or any(word in m.what for word in names)]
+    asked = options(words)
+    evidence = [column for column in EVIDENCE if getattr(asked, column)]
+    chosen = [m for m in MUTANTS if not asked.words or any(word in m.what for word in asked.words)]
+    if not chosen:
+        print("no mutant's description has any of these words:", *asked.words)
+        return 1
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         trees = [copy_tree(Path(folder, str(index))) for index in range(os.cpu_count() or 1)]
@@ -218,7 +234,7 @@ def main(words: list[str]) -> int:
             return 1
         print(table_head(evidence))
         rows = catch_all(chosen, trees, evidence)
-    if "--write" in words:
+    if asked.write:
         write(rows)
     survived = sum(not caught for caught, _ in rows.values())
     seconds = time.monotonic() - begin

@@ -247,6 +247,13 @@ THREADS = [
         "faces/test_interrupts",
     ),
     engine(
+        "an engine waits for its turn once, though others' turns end",
+        "turns",
+        " and seen != self._ended:",
+        " and False:",
+        "engine/test_engine_turns",
+    ),
+    engine(
         "a forked child waits for a step of its parent's",
         "engine",
         "    _turns.begin_anew()\n",

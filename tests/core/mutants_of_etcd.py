@@ -8,7 +8,7 @@ CALLS = [
     etcd(
         "a transaction without an answer is sent again",
         "transport",
-        "if silence.perhaps_applied and want.once:",
+        "if is_doubtful and want.once:",
         "if False:",
         "calls",
     ),
@@ -16,6 +16,13 @@ CALLS = [
         "a transaction goes over a connection that has answered nothing",
         "transport",
         "if not connection.is_proven:",
+        "if False:",
+        "calls",
+    ),
+    etcd(
+        "a grant that was sent twice is refused as its own double",
+        "transport",
+        "if is_doubtful and want.says_applied and want.says_applied in str(error):",
         "if False:",
         "calls",
     ),
@@ -128,6 +135,23 @@ KEEPALIVES = [
     ),
 ]
 
+PATIENCE = [
+    etcd(
+        "a silence is borne no longer the next time",
+        "patience",
+        "min(2 * self.seconds, self._longest)",
+        "self.seconds",
+        "streams",
+    ),
+    etcd(
+        "a server that answers slowly is given up before it does",
+        "patience",
+        "max(2 * took, self._shortest)",
+        "self._shortest",
+        "streams",
+    ),
+]
+
 WATCHES = [
     etcd(
         "a watch resumes one revision late",
@@ -173,4 +197,4 @@ WATCHES = [
     ),
 ]
 
-ETCD = [*CALLS, *KEEPALIVES, *WATCHES]
+ETCD = [*CALLS, *KEEPALIVES, *PATIENCE, *WATCHES]

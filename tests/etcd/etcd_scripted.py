@@ -76,7 +76,8 @@ def header(revision=1, cluster_id=1, raft_term=2):
 class ScriptedEtcd:
     """A gRPC server on loopback that answers as a test says; for what no real etcd does on demand.
 
-    `answer[name]` is a function from a request to an answer (or to several of them on a stream);
+    `answer[name]` is a function from a request to an answer (or to several of them on a stream), to
+    a status code, or to one and what etcd says with it;
     `seen[name]` are the requests that came, `metadata[name]` what was sent along with each call.
     """
 
@@ -135,7 +136,9 @@ class ScriptedEtcd:
             self._note(self.metadata[name], dict(context.invocation_metadata()))
             result = self.answer[name](message)
             if isinstance(result, grpc.StatusCode):
-                context.abort(result, "scripted")
+                result = (result, "scripted")
+            if isinstance(result, tuple):
+                context.abort(*result)
             return result
 
         def stream(messages, context):

@@ -6,6 +6,7 @@ import pytest
 from etcd_scripted import ScriptedEtcd, Seen, header
 
 from rink.errors import EtcdClusterChanged, EtcdCompacted
+from rink.etcd.patience import Patience
 from rink.etcd.proto import rinketcd_pb2 as pb
 
 
@@ -212,17 +213,51 @@ def test_silence_is_borne_for_longer_from_try_to_try(clients):
     borne = []
 
     def answers_the_fourth(request):
-        borne.append(stream._patience)
+        borne.append(stream._patience.seconds)
         yield from renewed(request) if len(borne) == 4 else ()
 
     with ScriptedEtcd(keepalive=answers_the_fourth) as etcd:
         client, seen = clients(etcd.endpoint), Seen()
         stream = client.keepalives(seen.deliver)
-        stream._patience = 0.25
+        stream._patience.seconds = 0.25
         stream.send(7)
         seen.wait(lambda s: s.items)
         assert borne == [0.25, 0.5, 1.0, 2.0]
         client.close()
+
+
+def test_patience_is_twice_what_the_last_answer_took():
+    """A process that hardly gets to run must not give up each call just before its answer."""
+    patience = Patience(1.0, 10.0)
+    assert patience.seconds == 1
+    for took, borne in ((0.1, 1), (3, 6), (7, 10), (0.1, 1)):
+        patience.answered(took)
+        assert patience.seconds == borne
+    for borne in (2, 4, 8, 10, 10):
+        patience.was_in_vain()
+        assert patience.seconds == borne
+    patience.bound(0.5, 3.0)
+    assert patience.seconds == 10
+    patience.answered(0.1)
+    assert patience.seconds == 0.5
+
+
+def test_a_longer_ttl_bears_longer_silences(clients):
+    """Of a TTL of 60 s there is time for more than 2 s; of one of 5 s there is not."""
+
+    def keepalive(request):
+        yield pb.LeaseKeepAliveResponse(header=header(), ID=request.ID, TTL=request.ID)
+
+    for ttl, longest in ((60, 10.0), (5, 2.0)):
+        with ScriptedEtcd(keepalive=keepalive) as etcd:
+            client, seen = clients(etcd.endpoint), Seen()
+            stream = client.keepalives(seen.deliver)
+            stream.send(ttl)
+            seen.wait(lambda s: s.items)
+            for _ in range(6):
+                stream._patience.was_in_vain()
+            assert stream._patience.seconds == longest
+            client.close()
 
 
 def test_an_answer_of_a_past_raft_term_does_not_count(clients):

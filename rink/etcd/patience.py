@@ -1,0 +1,32 @@
+"""How long a server may be silent until another one is tried."""
+
+from __future__ import annotations
+
+
+class Patience:
+    """Twice what the last answer took, between two bounds; each silence doubles it.
+
+    A server that is frozen, or cut off, must be left soon. But who never waits for longer than the
+    answers take gets none at all: with a slow etcd, or in a process that hardly gets to run, every
+    call would be given up and made again for ever, and that is load too.
+
+    Args:
+        shortest: its lower bound in seconds, and what it begins with.
+        longest: its upper bound in seconds.
+    """
+
+    def __init__(self, shortest: float, longest: float) -> None:
+        self.seconds = shortest
+        self.bound(shortest, longest)
+
+    def bound(self, shortest: float, longest: float) -> None:
+        """Have other bounds from the next answer, or silence, on."""
+        self._shortest, self._longest = shortest, longest
+
+    def answered(self, took: float) -> None:
+        """A server answered on the stream, after so many seconds."""
+        self.seconds = min(max(2 * took, self._shortest), self._longest)
+
+    def was_in_vain(self) -> None:
+        """A server was silent for that long."""
+        self.seconds = min(2 * self.seconds, self._longest)
