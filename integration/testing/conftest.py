@@ -3,6 +3,6 @@ from pathlib import Path
 
 import pytest
 
-# The contract suite is one file, shared with the in-memory etcd's tests.
+# The contract suite is shared with the in-memory etcd's tests.
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "testing"))
-pytest.register_assert_rewrite("etcd_contract")
+pytest.register_assert_rewrite("etcd_contract", "etcd_contract_streams", "etcd_world")

@@ -9,7 +9,7 @@ import itertools
 
 import attrs
 import pytest
-from etcd_contract import PATIENCE_S, Seen
+from etcd_world import PATIENCE_S, Seen
 from hypothesis import HealthCheck, example, given, note, settings
 from hypothesis import strategies as st
 

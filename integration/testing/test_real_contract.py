@@ -6,7 +6,8 @@ import time
 
 import pytest
 from etcd_contract import *  # noqa: F403 - the suite itself
-from etcd_contract import World
+from etcd_contract_streams import *  # noqa: F403 - its other half
+from etcd_world import World
 
 from rink.etcd.client import Client
 from rink.testing import local_etcd

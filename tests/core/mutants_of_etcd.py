@@ -154,6 +154,13 @@ PATIENCE = [
 
 WATCHES = [
     etcd(
+        "who waits for an event looks up ten times a second",
+        "connections",
+        "max(timeout, LOOK_UP_S)",
+        "timeout",
+        "streams",
+    ),
+    etcd(
         "a watch resumes one revision late",
         "watch",
         "self._next = revision + 1",

@@ -1,11 +1,15 @@
 """Watches and keepalives against an etcd that says anything: what no real one does on demand."""
 
 import logging
+import queue
+import threading
+import types
 
 import pytest
-from etcd_scripted import ScriptedEtcd, Seen, header
+from etcd_scripted import PATIENCE_S, ScriptedEtcd, Seen, header
 
 from rink.errors import EtcdClusterChanged, EtcdCompacted
+from rink.etcd import connections
 from rink.etcd.patience import Patience
 from rink.etcd.proto import rinketcd_pb2 as pb
 
@@ -303,3 +307,26 @@ def test_ttl_0_is_asked_for_twice(clients, caplog):
         assert [(one.lease, one.ttl) for one in seen.items] == [(2, 0)]
         assert "it is not" in caplog.text
         client.close()
+
+
+def test_who_waits_for_an_answer_is_not_woken_by_grpc_ten_times_a_second(clients, monkeypatch):
+    """Else an idle member takes nearly twice as much. It is gRPC's inside, so it may come back."""
+    waited: queue.SimpleQueue[float] = queue.SimpleQueue()
+    wait = threading.Condition.wait
+
+    def noted(self, timeout=None):
+        if isinstance(self, connections._Unhurried):
+            waited.put(timeout)
+        return wait(self, timeout)
+
+    monkeypatch.setattr(threading.Condition, "wait", noted)
+    with ScriptedEtcd(watch=lambda _: [pb.WatchResponse(header=header(), created=True)]) as etcd:
+        client = clients(etcd.endpoint)
+        client.watch(b"k", b"", 1, lambda _: None)
+        assert waited.get(timeout=PATIENCE_S) == connections.LOOK_UP_S
+        client.close()
+
+
+def test_a_call_that_looks_otherwise_inside_is_left_as_it_is():
+    for call in (object(), types.SimpleNamespace(_state=types.SimpleNamespace(condition=None))):
+        assert connections.unhurried(call) is call

@@ -1,3 +1,3 @@
 import pytest
 
-pytest.register_assert_rewrite("etcd_contract")
+pytest.register_assert_rewrite("etcd_contract", "etcd_contract_streams", "etcd_world")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from etcd_contract import *  # noqa: F403 - the suite itself
-from etcd_contract import World
+from etcd_contract_streams import *  # noqa: F403 - its other half
+from etcd_world import World
 from virtual_clock import VirtualClock
 
 from rink.testing.memory import MemoryCluster

@@ -6,7 +6,7 @@ import queue
 import threading
 
 import pytest
-from etcd_contract import PATIENCE_S, Seen
+from etcd_world import PATIENCE_S, Seen
 from virtual_clock import VirtualClock
 
 from rink.errors import EtcdClusterChanged, EtcdCompacted, EtcdError, EtcdUnavailable, UsageError
