@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import threading
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ LONGEST_TURN_S = 0.1
 
 
 class Turns:
-    """Whose turn it is.
+    """Whose turn it is, first come, first served.
 
     Side by side the steps of many engines take longer in all, as the interpreter runs one thread at a
     time; and what comes while an engine waits for its turn is one step's work instead of many. It is
@@ -25,19 +26,43 @@ class Turns:
 
     def begin_anew(self) -> None:
         """In a forked child: a thread that is not there may have taken its turn."""
-        self._lock = threading.Lock()
+        self.is_taken = False
         self._ended = 0
+        self._queue: collections.deque[threading.Lock] = collections.deque()
+        self._lock = threading.Lock()  # of all these
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
         """Wait for the turn, or until none has ended for `LONGEST_TURN_S`."""
-        lock = self._lock
-        seen = self._ended
-        while not (is_mine := lock.acquire(timeout=LONGEST_TURN_S)) and seen != self._ended:
-            seen = self._ended
+        is_mine = self._take()
         try:
             yield
         finally:
             if is_mine:
-                self._ended += 1
-                lock.release()
+                self._end()
+
+    def _take(self) -> bool:
+        with self._lock:
+            if not self.is_taken:
+                self.is_taken = True
+                return True
+            mine = threading.Lock()
+            mine.acquire()
+            self._queue.append(mine)
+            seen = self._ended
+        while not mine.acquire(timeout=LONGEST_TURN_S):
+            with self._lock:
+                if mine not in self._queue:
+                    return True  # handed over just now
+                if seen == self._ended:
+                    self._queue.remove(mine)
+                    return False
+                seen = self._ended
+        return True
+
+    def _end(self) -> None:
+        with self._lock:
+            self._ended += 1
+            self.is_taken = bool(self._queue)
+            if self._queue:
+                self._queue.popleft().release()

@@ -109,7 +109,6 @@ class RangeResult:
 class LeaseGranted:
     """A new lease; `ttl` in seconds is what etcd granted, which may be more than was asked."""
 
-    header: Header
     lease: int
     ttl: int
 
@@ -204,7 +203,8 @@ class Etcd(Protocol):
     def grant(self, ttl: int, *, lease: int = 0, timeout: float | None = None) -> LeaseGranted:
         """Take a new lease for `ttl` seconds, under an id of the caller's unless that is 0.
 
-        Whoever chose the id can revoke a lease whose grant was not answered.
+        Whoever chose the id can revoke a lease whose grant was not answered. It must be nobody
+        else's: "exists", said of a grant that was sent again, is taken for one's own.
         """
         ...
 

@@ -223,7 +223,8 @@ class Client:
         """Take a new lease.
 
         One whose answer was lost on the way lives for its `ttl` and ends by itself; whoever chose
-        its id can revoke it before.
+        its id can revoke it before. Where one try was not answered, and the next is refused since
+        the lease exists, it is taken for the first one's: so a chosen id must be nobody else's.
 
         Args:
             ttl: seconds; etcd may grant more.
@@ -233,22 +234,16 @@ class Client:
         Raises:
             rink.errors.EtcdError: no answer, or etcd refused it.
         """
-        seconds = self._seconds(timeout)
         doing = f"a lease of {ttl} s"
         want = Want(doing, quorum=True, says_applied="lease already exists" if lease else "")
+        request = pb.LeaseGrantRequest(TTL=ttl, ID=lease)
         try:
-            answer = self._transport.call(
-                GRANT, pb.LeaseGrantRequest(TTL=ttl, ID=lease), want, seconds
-            )
-        except AppliedBeforeError as refused:
-            # Twice granted under one id: this is what it was granted for the first time.
-            known = self._time_to_live(lease, seconds)
-            if known.TTL < 0:
-                raise EtcdError(f"{doing} was granted, and has ended since") from refused
-            return LeaseGranted(to_header(known.header), lease, known.grantedTTL)
+            answer = self._transport.call(GRANT, request, want, self._seconds(timeout))
+        except AppliedBeforeError:
+            return LeaseGranted(lease, ttl)
         if answer.error:
             raise EtcdError(f"etcd granted no lease of {ttl} s: {answer.error}")
-        return LeaseGranted(to_header(answer.header), answer.ID, answer.TTL)
+        return LeaseGranted(answer.ID, answer.TTL)
 
     def revoke(self, lease: int, *, timeout: float | None = None) -> None:
         """End a lease, deleting the keys bound to it; one that etcd does not know is fine.
@@ -273,15 +268,13 @@ class Client:
         Raises:
             rink.errors.EtcdError: no answer, or etcd refused it.
         """
-        return self._time_to_live(lease, self._seconds(timeout)).TTL
-
-    def _time_to_live(self, lease: int, seconds: float) -> pb.LeaseTimeToLiveResponse:
-        return self._transport.call(
+        answer = self._transport.call(
             TIME_TO_LIVE,
             pb.LeaseTimeToLiveRequest(ID=lease),
             Want(f"the time left of lease {lease:x}"),
-            seconds,
+            self._seconds(timeout),
         )
+        return answer.TTL
 
     # ---------------------------------------------------------------- streams
 

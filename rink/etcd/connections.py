@@ -7,6 +7,7 @@ forks before that is safe and one that forks after it is not (section 7).
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -76,7 +77,8 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
 )
 
 
-LOOK_UP_S = 5.0
+LOOK_UP_S = 2.0
+"""How often gRPC looks up all the same; where it supports forks, it waits for that for 5 s at most."""
 
 
 class _Unhurried(threading.Condition):
@@ -95,7 +97,8 @@ def unhurried(call: Any) -> Any:
     """
     condition = getattr(getattr(call, "_state", None), "condition", None)
     if type(condition) is threading.Condition:
-        condition.__class__ = _Unhurried
+        with contextlib.suppress(TypeError):
+            condition.__class__ = _Unhurried
     return call
 
 

@@ -35,9 +35,11 @@ _log = logging.getLogger(__name__)
 
 # A request unanswered for longer than this part of the TTL: the server is frozen, or cannot reach
 # its leader. The next one may be the very leader that is frozen, and the third must still be in
-# time: so with twice the patience, unless that is less than so many seconds.
+# time, with twice the patience. Where the last answer took longer than half of that, patience is
+# longer from the start, and then only the second need be in time.
 _PATIENCES_PER_TTL = 12
-_TRIES_PER_TTL = 6
+_LONGEST_PER_TTL = 6
+_LONGEST_PER_SHORT_TTL = 3
 _ANSWER_WITHIN_S = 2.0
 
 
@@ -157,8 +159,8 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
     def _wait_for_turn(
         self, opened: Open[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]
     ) -> None:
-        # etcd says nothing here unasked. Whoever waits in gRPC for an answer is woken ten times a
-        # second by gRPC itself, so we do that only while one is due, or the call is over.
+        # etcd says nothing here unasked. Whoever waits in gRPC for an answer is woken by gRPC itself
+        # now and then (see `unhurried`), so we do that only while one is due, or the call is over.
         opened.turns.get()
 
     def _opened(
@@ -194,8 +196,8 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
             raise BrokenError(str(error)) from error
         if answer.TTL > 0:
             self._shortest_ttl = ttl = min(self._shortest_ttl, answer.TTL)
-            longest = max(ttl / _TRIES_PER_TTL, _ANSWER_WITHIN_S)
-            self._patience.bound(ttl / _PATIENCES_PER_TTL, longest)
+            short = min(ttl / _LONGEST_PER_SHORT_TTL, _ANSWER_WITHIN_S)
+            self._patience.bound(ttl / _PATIENCES_PER_TTL, max(ttl / _LONGEST_PER_TTL, short))
             self._patience.answered(time.monotonic() - sent.handed_at)
             self._deliver(KeepAliveAnswer(sent.lease, sent.sent_at, answer.TTL))
         else:

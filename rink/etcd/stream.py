@@ -289,6 +289,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         if self._is_stalled(now, heard_at):
             _log.info("%s: the server is silent", self._thread.name)
             self._patience.was_in_vain()
+            self._heard_at = None  # one silence is one, though the reader may not get to run soon
             call.cancel()
         return min(max(self._look_in(now, heard_at), TICK_S), longest)
 

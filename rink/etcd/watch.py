@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 # dozen threads of gRPC's: asked twice as often, they were a fifth of what an idle member takes.
 _ASK_AFTER_S = 3.0
 _ANSWER_WITHIN_S = 1.5
+# Where answers are slow (see `Patience`): a view that is so late is late anyway.
 _ANSWER_WITHIN_AT_MOST_S = 12.0
 
 Delivery = WatchEvents | WatchBroken
@@ -82,7 +83,7 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
         header: pb.ResponseHeader | None,
     ) -> None:
         self._check_history(opened.known, header)
-        self._asked_at = None
+        self._asked_at = time.monotonic()  # to be told that the watch is created
         self._resumed_behind = self._delivered
         self._requests = opened
         create = pb.WatchCreateRequest(

@@ -139,7 +139,7 @@ class Store:
             lease = self._last_lease
         ttl = max(ttl, MIN_TTL_S)
         self._leases[lease] = _Lease(lease, ttl, now + ttl)
-        return LeaseGranted(self.header, lease, ttl)
+        return LeaseGranted(lease, ttl)
 
     def keep_alive(self, lease: int, now: float) -> int:
         """Begin a lease's time anew; the TTL in seconds, 0 where there is no such lease."""

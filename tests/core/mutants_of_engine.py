@@ -242,15 +242,22 @@ THREADS = [
     engine(
         "an engine waits for its turn without a bound",
         "turns",
-        "lock.acquire(timeout=LONGEST_TURN_S)",
-        "lock.acquire()",
+        "mine.acquire(timeout=LONGEST_TURN_S)",
+        "mine.acquire()",
         "faces/test_interrupts",
     ),
     engine(
         "an engine waits for its turn once, though others' turns end",
         "turns",
-        " and seen != self._ended:",
-        " and False:",
+        "if seen == self._ended:",
+        "if True:",
+        "engine/test_engine_turns",
+    ),
+    engine(
+        "turns are handed to whoever came last",
+        "turns",
+        "self._queue.popleft()",
+        "self._queue.pop()",
         "engine/test_engine_turns",
     ),
     engine(

@@ -1,50 +1,81 @@
 """The engines of a process wait for each other's steps, and never for one that is stuck."""
 
+import threading
+
+import pytest
+
+from rink.engine import turns as turns_module
 from rink.engine.turns import LONGEST_TURN_S, Turns
 
+PATIENCE_S = 15
 
-class Busy:
-    """A lock that is had at the n-th try; between two tries others' turns may end."""
+
+class Lock:
+    """A waiter's own lock, on which every wait is over at once; meanwhile others' turns may end."""
 
     def __init__(self, turns, ended_meanwhile):
-        self.turns, self.ended_meanwhile = turns, list(ended_meanwhile)
-        self.tries = self.released = 0
+        self.turns, self.ended_meanwhile, self.waits = turns, list(ended_meanwhile), 0
+        self.is_free = True
 
-    def acquire(self, timeout):
-        assert timeout == LONGEST_TURN_S
-        self.tries += 1
-        if not self.ended_meanwhile:
+    def acquire(self, timeout=None):
+        if self.is_free:
+            self.is_free = False
             return True
-        self.turns._ended += self.ended_meanwhile.pop(0)
+        assert timeout == LONGEST_TURN_S
+        self.waits += 1
+        for _ in range(self.ended_meanwhile.pop(0) if self.ended_meanwhile else 0):
+            self.turns._ended += 1
         return False
 
     def release(self):
-        self.released += 1
+        self.is_free = True
 
 
-def waiting(*ended_meanwhile):
-    """What became of a turn that was waited for, while so many others ended between two tries."""
-    turns = Turns()
-    turns._lock = lock = Busy(turns, ended_meanwhile)
-    with turns.taken():
-        pass
-    return lock.tries, lock.released
+@pytest.fixture
+def waiting(monkeypatch):
+    """What became of a turn that was waited for, while so many others ended between two looks."""
 
-
-def test_a_turn_is_waited_for_as_long_as_others_end():
-    assert waiting() == (1, 1)
-    assert waiting(1, 3, 1) == (4, 1)
-
-
-def test_nobody_waits_for_a_turn_that_does_not_end():
-    assert waiting(0) == (1, 0)
-    assert waiting(2, 1, 0, 1) == (3, 0)
-
-
-def test_a_turn_that_ended_lets_the_next_one_wait_on():
-    turns = Turns()
-    for ended in range(3):
-        assert turns._ended == ended
+    def wait(*ended_meanwhile):
+        turns = Turns()
         with turns.taken():
-            assert turns._lock.locked()
-        assert not turns._lock.locked()
+            lock = Lock(turns, ended_meanwhile)
+            with monkeypatch.context() as patch:
+                patch.setattr(turns_module.threading, "Lock", lambda: lock)
+                with turns.taken():
+                    pass
+            assert turns.is_taken, "whoever went on without ended another's turn"
+            assert not turns._queue
+        assert not turns.is_taken
+        return lock.waits
+
+    return wait
+
+
+def test_a_turn_is_waited_for_as_long_as_others_end(waiting):
+    assert waiting(1, 3, 1) == 4
+
+
+def test_nobody_waits_for_a_turn_that_does_not_end(waiting):
+    assert waiting() == 1
+    assert waiting(2, 1, 0, 1) == 3
+
+
+def test_turns_are_taken_in_the_order_they_were_asked_for(monkeypatch):
+    """Else one of many engines may wait for longer than its TTL."""
+    monkeypatch.setattr(turns_module, "LONGEST_TURN_S", PATIENCE_S)
+    turns, order, threads = Turns(), [], []
+
+    def step(number):
+        with turns.taken():
+            order.append(number)
+
+    with turns.taken():
+        for number in range(20):
+            threads.append(threading.Thread(target=step, args=(number,)))
+            threads[-1].start()
+            while len(turns._queue) <= number:
+                assert threads[-1].is_alive()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert order == list(range(20))
+    assert not turns.is_taken

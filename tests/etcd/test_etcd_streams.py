@@ -247,12 +247,12 @@ def test_patience_is_twice_what_the_last_answer_took():
 
 
 def test_a_longer_ttl_bears_longer_silences(clients):
-    """Of a TTL of 60 s there is time for more than 2 s; of one of 5 s there is not."""
+    """Of a TTL of 60 s there is time for more than 2 s; of one of 3 s not even for those."""
 
     def keepalive(request):
         yield pb.LeaseKeepAliveResponse(header=header(), ID=request.ID, TTL=request.ID)
 
-    for ttl, longest in ((60, 10.0), (5, 2.0)):
+    for ttl, longest in ((60, 10.0), (9, 2.0), (3, 1.0)):
         with ScriptedEtcd(keepalive=keepalive) as etcd:
             client, seen = clients(etcd.endpoint), Seen()
             stream = client.keepalives(seen.deliver)

@@ -405,10 +405,10 @@ def test_a_child_may_join_though_it_was_forked_in_the_midst_of_a_step_of_its_par
         engine.nudge()
         assert inside.wait(10)
         from rink.engine.engine import _turns
-        assert _turns._lock.locked()
+        assert _turns.is_taken
         def child():
             global cluster
-            assert not _turns._lock.locked()  # else each step of the child's would wait in vain
+            assert not _turns.is_taken  # else each step of the child's would wait in vain
             cluster = MemoryCluster()
             with member("b", joins=False) as b, b.await_role("x", 10) as role:
                 print("held in the child:", role.is_held)

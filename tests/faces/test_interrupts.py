@@ -247,6 +247,6 @@ def test_a_group_can_be_left_while_another_groups_engine_waits_for_its_own_lock(
     engine = engine_of(a)
     with within(LONG_S), engine.lock:
         engine.nudge()
-        until(b, engine_module._turns._lock.locked)
+        until(b, lambda: engine_module._turns.is_taken)
         b.leave()
     a.leave()

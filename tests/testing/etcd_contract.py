@@ -34,7 +34,6 @@ def test_every_answer_has_the_same_cluster_and_term(world):
     headers = [
         world.etcd.range(world.key("a")).header,
         world.etcd.txn((), (Put(world.key("a"), b""),)).header,
-        world.etcd.grant(30).header,
         world.other.range(world.key("a")).header,
     ]
     assert len({(h.cluster_id, h.raft_term) for h in headers}) == 1

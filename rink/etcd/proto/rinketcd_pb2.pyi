@@ -669,10 +669,8 @@ class LeaseTimeToLiveResponse(google.protobuf.message.Message):
     HEADER_FIELD_NUMBER: builtins.int
     ID_FIELD_NUMBER: builtins.int
     TTL_FIELD_NUMBER: builtins.int
-    GRANTEDTTL_FIELD_NUMBER: builtins.int
     ID: builtins.int
     TTL: builtins.int
-    grantedTTL: builtins.int
     @property
     def header(self) -> global___ResponseHeader: ...
     def __init__(
@@ -681,10 +679,9 @@ class LeaseTimeToLiveResponse(google.protobuf.message.Message):
         header: global___ResponseHeader | None = ...,
         ID: builtins.int = ...,
         TTL: builtins.int = ...,
-        grantedTTL: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["header", b"header"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["ID", b"ID", "TTL", b"TTL", "grantedTTL", b"grantedTTL", "header", b"header"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["ID", b"ID", "TTL", b"TTL", "header", b"header"]) -> None: ...
 
 global___LeaseTimeToLiveResponse = LeaseTimeToLiveResponse
 
