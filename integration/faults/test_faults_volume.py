@@ -154,16 +154,17 @@ def test_one_member_holds_65536_roles_and_hands_all_of_them_over_in_one_version(
 def writes_since(client, group, revision):
     """Every value put under the group's keys since then, by etcd's own history."""
     keys = Keys.of(group.prefix, "g")
-    last = client.range(keys.root, keys.end).header.revision
+    last = client.range(keys.root, keys.end).header.revision  # perhaps of another group's key
     written, done = [], threading.Event()
 
     def deliver(message):
         assert not isinstance(message, WatchBroken), message.error
-        written.extend((one.kv.key, one.kv.value) for one in message.events if not one.deleted)
+        puts = [one.kv for one in message.events if not one.deleted]
+        written.extend((kv.key, kv.value) for kv in puts if kv.key.startswith(keys.root))
         if message.revision >= last:
             done.set()
 
-    watch = client.watch(keys.root, keys.end, revision, deliver)
+    watch = client.watch(b"\0", b"\0", revision, deliver)  # all keys
     assert done.wait(LONG_S)
     watch.close()
     return written

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import atexit
 import errno
 import functools
 import importlib.util
@@ -284,6 +285,7 @@ class _Given:
                     continue
             else:
                 self._blocks.append(mark)
+                atexit.register(mark.close)  # else the interpreter complains of it
             return random.sample(range(first, first + self.BLOCK), self.BLOCK)
         raise EtcdError("no ports are left for test servers: too many runs at once on this machine")
 
