@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import atexit
+import contextlib
 import errno
 import functools
 import importlib.util
