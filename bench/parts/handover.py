@@ -188,15 +188,17 @@ def _figures(roles, face, gaps, spans, limits, rested) -> list[Figure]:
         ),
     ]
     if not one:
-        figures.append(
-            Figure(
-                key=f"{key}.all",
-                what=f"{name}: all of them, first loss → last gain",
-                value=Spread.of([1000 * span for span in spans]).p50,
-                unit="ms",
-                target=at_most(300, "≤ 300 ms") if roles == 10_000 else None,
-                note=f"most {1000 * max(spans):.0f} ms",
-                more={"spans_ms": [round(1000 * span, 2) for span in spans]},
-            )
-        )
+        figures.append(_of_all(key, name, roles, spans))
     return figures
+
+
+def _of_all(key, name, roles, spans) -> Figure:
+    return Figure(
+        key=f"{key}.all",
+        what=f"{name}: all of them, first loss → last gain",
+        value=Spread.of([1000 * span for span in spans]).p50,
+        unit="ms",
+        target=at_most(300, "≤ 300 ms") if roles == 10_000 else None,
+        note=f"most {1000 * max(spans):.0f} ms",
+        more={"spans_ms": [round(1000 * span, 2) for span in spans]},
+    )

@@ -191,11 +191,7 @@ class Transport:
                         raise AppliedBeforeError from error
                     raise
             if backoff.is_fresh:
-                for connection in self.ring.in_order():
-                    connection.find_tls_trouble(deadline)
-                if said and all(is_about_tls(words) for words in said.values()):
-                    text = f"TLS failed for {want.doing}: {_list(said)}"
-                    raise EtcdTls(text, endpoints=list(said))
+                self._find_tls_trouble(want, said, deadline)
             pause = backoff.next()
             if time.monotonic() + pause >= deadline:
                 raise self._unavailable(want, began_at, said, perhaps=False)
@@ -209,6 +205,13 @@ class Transport:
             now = time.monotonic()
             if now < deadline:
                 yield connection, now + (deadline - now) / (len(order) - index)
+
+    def _find_tls_trouble(self, want: Want, said: dict[str, str], deadline: float) -> None:
+        for connection in self.ring.in_order():
+            connection.find_tls_trouble(deadline)
+        if said and all(is_about_tls(words) for words in said.values()):
+            text = f"TLS failed for {want.doing}: {_list(said)}"
+            raise EtcdTls(text, endpoints=list(said))
 
     def _unavailable(
         self, want: Want, began_at: float, said: dict[str, str], *, perhaps: bool
