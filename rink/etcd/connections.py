@@ -44,10 +44,6 @@ class Answers(Protocol[Received_co]):
         """End the stream, from any thread."""
         ...
 
-    def add_callback(self, callback: Callable[[], None]) -> bool:
-        """Have this called when the stream is over, on gRPC's thread; false where it is already."""
-        ...
-
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
     # All three are needed: without the last, a dead connection is noticed after 65 s and not 7 s.

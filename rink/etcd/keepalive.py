@@ -11,10 +11,8 @@ from __future__ import annotations
 import collections
 import logging
 import math
-import queue
 import threading
 import time
-from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -128,8 +126,6 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
         self._unanswered = Unanswered()
         self._requests: Outgoing[pb.LeaseKeepAliveRequest] | None = None
         self._shortest_ttl = math.inf
-        # Of the open call: one item for each answer that is due, and one when the call is over.
-        self._turns: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def send(self, lease: int) -> None:
         """Ask for one renewal; never blocks.
@@ -154,24 +150,14 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
         self._unanswered.send(request)
         self._transport.count(KEEPALIVE.name)
         requests.put(pb.LeaseKeepAliveRequest(ID=request.lease))
-        self._turns.put(None)
-
-    def _wait_for_turn(
-        self, opened: Open[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]
-    ) -> None:
-        # etcd says nothing here unasked. Whoever waits in gRPC for an answer is woken by gRPC itself
-        # now and then (see `unhurried`), so we do that only while one is due, or the call is over.
-        opened.turns.get()
 
     def _opened(
         self,
         opened: Open[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse],
         header: pb.ResponseHeader | None,  # noqa: ARG002 - the guard has seen it; no more is needed
     ) -> None:
-        if not opened.answers.add_callback(partial(opened.turns.put, None)):
-            opened.turns.put(None)  # it is over already
         with self._order:
-            self._requests, self._turns = opened.requests, opened.turns
+            self._requests = opened.requests
             now = time.monotonic()
             for request in self._unanswered.take_waiting(opened.known.epoch):
                 self._hand_over(opened.requests, attrs.evolve(request, handed_at=now))

@@ -69,7 +69,6 @@ class Open(Generic[Request, AnswerT]):
     answers: Answers[AnswerT]
     token: str | None
     known: Known
-    turns: queue.SimpleQueue[None] = attrs.field(factory=queue.SimpleQueue)
 
 
 class BrokenError(Exception):
@@ -164,9 +163,6 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
     def _look_in(self, now: float, heard_at: float) -> float:
         """Seconds until the ticker must look again, where nothing happens before."""
 
-    def _wait_for_turn(self, opened: Open[Request, AnswerT]) -> None:
-        """Wait until there is something to read; at once where the server speaks unasked."""
-
     @abc.abstractmethod
     def _refused(self, error: Exception) -> None:
         """The stream cannot go on, for this reason. Raises FinishedError to end it."""
@@ -253,7 +249,6 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         answers = iter(opened.answers)
         try:
             while True:
-                self._wait_for_turn(opened)
                 answer = next(answers)
                 # While we deliver we do not read: that is no silence of the server's.
                 self._heard_at = None

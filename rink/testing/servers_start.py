@@ -262,7 +262,6 @@ class _Given:
     BLOCK = 100
 
     def __init__(self) -> None:
-        self._blocks: list[socket.socket] = []
         self._left: list[int] = []
         self._owner = 0
 
@@ -284,8 +283,7 @@ class _Given:
                 if error.errno == errno.EADDRINUSE:
                     continue
             else:
-                self._blocks.append(mark)
-                atexit.register(mark.close)  # else the interpreter complains of it
+                atexit.register(mark.close)  # and until then it is kept
             return random.sample(range(first, first + self.BLOCK), self.BLOCK)
         raise EtcdError("no ports are left for test servers: too many runs at once on this machine")
 

@@ -32,7 +32,6 @@ PAGE = ROOT / "docs" / "mutants.md"
 EVIDENCE = {"walks": ("core/test_walks",), "worlds": ("worlds/test_worlds",)}
 """Columns beside the named tests, with the files of tests they run: found without being pointed at."""
 
-RAW = argparse.RawDescriptionHelpFormatter
 SURVIVED = "**SURVIVED**"
 NAMED = 2
 TEST_S = 40
@@ -208,7 +207,8 @@ def write(rows: dict[str, Row]) -> None:
 
 def options(words: list[str]) -> argparse.Namespace:
     """What was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=RAW)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("words", nargs="*", help="only mutants whose description has one of these")
     for column, tests in EVIDENCE.items():
         does = f"also run {' '.join(tests)}: minutes"

@@ -23,8 +23,7 @@ class Lock:
             return True
         assert timeout == LONGEST_TURN_S
         self.waits += 1
-        for _ in range(self.ended_meanwhile.pop(0) if self.ended_meanwhile else 0):
-            self.turns._ended += 1
+        self.turns._ended += self.ended_meanwhile.pop(0) if self.ended_meanwhile else 0
         return False
 
     def release(self):

@@ -9,10 +9,10 @@ import queue
 
 import pytest
 from etcd_contract import UNKNOWN_LEASE
-from etcd_world import PATIENCE_S, Seen, told
+from etcd_world import Seen, told
 
 from rink.errors import ClosedError, EtcdCompacted
-from rink.etcd.api import Delete, Event, KeyValue, Put, WatchBroken
+from rink.etcd.api import Delete, Event, KeyValue, Put
 
 # --------------------------------------------------------------------------- keepalives
 
@@ -148,12 +148,7 @@ def test_a_compacted_start_breaks_the_watch(world):
     world.compact(world.put("a"))
     seen = Seen()
     watch = world.etcd.watch(world.prefix, world.end, start, seen.deliver)
-    message = seen.queue.get(timeout=PATIENCE_S)
-    assert isinstance(message, WatchBroken)
-    assert isinstance(message.error, EtcdCompacted)
-    world.put("a")
-    watch.close()
-    assert seen.queue.empty()
+    seen.breaks_with(EtcdCompacted, world, watch)
 
 
 def test_compaction_keeps_what_is_there_and_running_watches(world):
@@ -218,12 +213,7 @@ def test_a_watch_whose_delivery_raises_ends_with_that_error(world):
 
     watch = world.etcd.watch(world.prefix, world.end, start, deliver)
     seen.events_until(start)
-    message = seen.queue.get(timeout=PATIENCE_S)
-    assert isinstance(message, WatchBroken)
-    assert isinstance(message.error, ZeroDivisionError)
-    world.put("a")
-    watch.close()
-    assert seen.queue.empty()
+    seen.breaks_with(ZeroDivisionError, world, watch)
 
 
 def test_a_keepalive_stream_outlives_a_delivery_that_raises(world):

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from rink.etcd.api import Etcd, Event, KeepAliveAnswer, KeyValue, Put, WatchBroken, WatchEvents
+from rink.etcd.api import (
+    Etcd,
+    Event,
+    KeepAliveAnswer,
+    KeyValue,
+    Put,
+    Watch,
+    WatchBroken,
+    WatchEvents,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +78,15 @@ class Seen:
             done = message.revision
             events += message.events
         return events
+
+    def breaks_with(self, error: type[Exception], world: World, watch: Watch) -> None:
+        """The watch, which has been read so far, breaks with this error and tells no more."""
+        message = self.queue.get(timeout=PATIENCE_S)
+        assert isinstance(message, WatchBroken)
+        assert isinstance(message.error, error)
+        world.put("a")
+        watch.close()
+        assert self.queue.empty()
 
     def answers(self, count: int) -> list[KeepAliveAnswer]:
         found = [self.queue.get(timeout=PATIENCE_S) for _ in range(count)]

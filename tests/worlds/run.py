@@ -18,7 +18,6 @@ from rich.progress import Progress
 from rich.table import Table
 from spec import Spec
 
-MOST = 20_000_000  # states
 ALL = {spec.name: spec for spec in (*BY_DEFAULT, *DEEP)}
 
 
@@ -70,7 +69,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("words", nargs="*", help="only worlds whose name has one of these")
     parser.add_argument("--quick", action="store_true", help="those of the fast tests only")
-    parser.add_argument("--most", type=int, default=MOST, help="states per world")
+    parser.add_argument("--most", type=int, default=20_000_000, help="states per world")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--json", action="store_true", help="write JSON to standard output")
     asked = parser.parse_args()

@@ -5,7 +5,7 @@ import os
 
 import pytest
 from catalogue import BY_DEFAULT, DEEP
-from run import MOST, go
+from exploring import explore
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +14,7 @@ def explored(request):
     params = (getattr(item, "callspec", None) for item in request.session.items)
     chosen = [one.params["spec"] for one in params if one and "spec" in one.params]
     with multiprocessing.get_context("spawn").Pool(os.cpu_count(), maxtasksperchild=1) as pool:
-        yield {spec.name: pool.apply_async(go, ((spec.name, MOST),)) for spec in chosen}
+        yield {spec.name: pool.apply_async(explore, (spec,)) for spec in chosen}
 
 
 @pytest.mark.parametrize("spec", BY_DEFAULT, ids=lambda spec: spec.name)
