@@ -28,6 +28,7 @@ from rink.core.claims import Gate, Obstacles, closed
 from rink.core.effects import Effect, Level
 from rink.core.events import Event
 from rink.core.foresight import Foresight, seen
+from rink.core.handover import HandOver
 from rink.core.holds import Hold, Table
 from rink.core.janitor import Janitor
 from rink.core.leader import Leader, is_settled
@@ -68,7 +69,9 @@ class Node:
         self.leads = False
         self.wake_at: float | None = None
         self.out = Outbox()
+        self._newest: Version | None = None
         self._followed: Version | None = None
+        self._hand_over = HandOver()
         self._noted: View | None = None
         self._look_for_grants = False
         self._gather_until = -math.inf
@@ -235,28 +238,26 @@ class Node:
             self.out.do(self.tenure.disown())
 
     def _follow_version(self, now: float) -> None:
-        """Lose what the newest version gives to others (R3)."""
-        newest = self.view.newest
-        if newest is not None and newest.version is None:
-            return  # hold what is held, grant nothing (R4)
-        version = self.view.version
-        if version is self._followed:
+        """Lose what the newest version gives to others (R3), once its newcomers have claimed it."""
+        newest, version = self.view.newest, self.view.version
+        if version is self._followed or (newest and newest.version is None):
+            self._hand_over.over()  # one that cannot be read: hold what is held, grant nothing (R4)
             return
-        self._followed = version
-        self.owned = shares_of(version, self.placement.rank) if version else {}
-        before, self.share = self.share, self.owned.get(self.name)
+        if version is not self._newest:
+            self._newest = version
+            self.owned = shares_of(version, self.placement.rank) if version else {}
+        before, share = self.share, self.owned.get(self.name)
+        lost = [one for one in self.table.held.values() if not self.placement.has(share, one.role)]
+        if lost and self._hand_over.waits(self.view, self._followed, self.owned, now, self.out):
+            return
+        self._hand_over.over()
+        self._followed, self.share = version, share
         because = f"version {version.number} gives it to another" if version else "no version"
-        for hold in list(self.table.held.values()):
-            if not self._has(self.share, hold.role):
-                self._lose(hold, before, now, because)
-                self._gather_until = now + GATHER_S
-        if (before and before.rank) != (self.share and self.share.rank):
-            self.out.do(do.RankChanged(self.share.rank if self.share else None))
-
-    def _has(self, share: Share | None, role: str) -> bool:
-        return share is not None and share.has(
-            role, self.placement.rank(role, share.scheme, share.size)
-        )
+        for hold in lost:
+            self._lose(hold, before, now, because)
+            self._gather_until = now + GATHER_S
+        if (before and before.rank) != (share and share.rank):
+            self.out.do(do.RankChanged(share.rank if share else None))
 
     def _lose(self, hold: Hold, share: Share | None, now: float, because: str) -> None:
         hold.share = share or hold.share  # the newest share that claimed it
@@ -342,7 +343,7 @@ class Node:
     # ── grants ───────────────────────────────────────────────────────────────────────────────
 
     def _publish(self) -> None:
-        because = grants.why_closed(
+        because = self._hand_over.because or grants.why_closed(
             self.name, self.living, self.tenure, self.writer, self.view, self.share
         )
         share = None if because else self.share

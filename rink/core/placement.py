@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from rink.core import schemes
 from rink.core.schemes import SchemeFailed, UnknownScheme
+from rink.core.values import Share
 
 REMEMBERED = 1 << 20
 """How many roles are remembered per (scheme, size); callers add no more to a memory that is full.
@@ -58,6 +59,10 @@ class Placement:
         if not bounded or len(ranks) < REMEMBERED:
             ranks[role] = rank
         return rank
+
+    def has(self, share: Share | None, role: str) -> bool:
+        """Whether a share has the role."""
+        return share is not None and share.has(role, self.rank(role, share.scheme, share.size))
 
     def failure(self, role: str, scheme: str, size: int) -> SchemeFailed | None:
         """Return why a scheme gave the role no rank, where it was asked and gave none."""

@@ -20,7 +20,7 @@ def claims_of(
     What the newest share does not cover is listed by name. If the names would take more than
     `limit_bytes`, the shares they were lost from stay behind the newest one instead.
     """
-    outside = [hold for hold in draining if share is None or not _covers(share, hold, placement)]
+    outside = [hold for hold in draining if not placement.has(share, hold.role)]
     newest = () if share is None else (share,)
     if sum([len(hold.role.encode()) + 3 for hold in outside]) <= limit_bytes:
         return newest, tuple(sorted([hold.role for hold in outside]))
@@ -30,10 +30,6 @@ def claims_of(
         first[hold.share] = min(at, first.get(hold.share, at))
     older = sorted(first, key=first.__getitem__)
     return newest + tuple(older), ()
-
-
-def _covers(share: Share, hold: Hold, placement: Placement) -> bool:
-    return share.has(hold.role, placement.rank(hold.role, share.scheme, share.size))
 
 
 def describe(member: Member) -> str:
