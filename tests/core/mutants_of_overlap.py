@@ -240,9 +240,16 @@ ABOUT_OVERLAP = [
     core(
         "roles lost to a version stay held",
         "node",
-        "if not self._has(self.share, hold.role):",
-        "if False:",
+        "if not self.placement.has(share, one.role)]",
+        "if False]",
         "node",
+    ),
+    core(
+        "roles of the version before are granted while a newcomer is waited for",
+        "node",
+        "because = self._hand_over.because or grants",
+        "because = grants",
+        "handover",
     ),
     core(
         "the gate is published before the write that closes it",
