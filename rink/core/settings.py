@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -44,7 +45,7 @@ class MemberSettings:
     joined: str = ""
     draining_limit_bytes: int = 65_536
 
-    @property
+    @cached_property
     def leads_by(self) -> dict[str, float | None]:
         """The settings that count only while this member leads, by name."""
         values = attrs.asdict(self.ranking)
