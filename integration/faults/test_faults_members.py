@@ -14,6 +14,7 @@ from members import LONG_S
 from table import Row
 
 import rink
+from rink.core.handover import CLAIMS_WITHIN_S
 from rink.core.schemes import rank_of
 from rink.engine.clock import SYSTEM
 from rink.etcd.proto import rinketcd_pb2 as pb
@@ -71,6 +72,36 @@ def test_a_holder_frozen_past_its_ttl_knows_it_at_once_when_it_thaws(group_of, r
             bound=TAKEN_OVER_S + HEADROOM_S,
         )
     )
+
+
+@pytest.mark.parametrize("frozen_s", [0.6, 2.0])
+def test_a_newcomer_frozen_before_its_claim_is_waited_for_with_the_roles_held(
+    group_of, record, frozen_s
+):
+    """For a second; one that thaws within it takes over as if nothing had been."""
+    group = group_of([f"role-{number}" for number in range(20)], TTL_S)
+    holder = group.joined("holder")
+    group.settle()
+    heir = group.joined("heir", rebalance_delay=60.0)
+    holder.until_it_sees(heir)
+    frozen_at = heir.freeze()
+    holder.ask("begin_to_leave")
+    time.sleep(frozen_s)
+    heir.thaw()
+    group.alive.remove(holder)
+    group.wait_for_holders(heir)
+    judgement = group.history.judge()
+    assert judgement.problems == []
+    assert judgement.refused == 0
+    row = Row.of(
+        f"newcomer frozen for {frozen_s} s before its claim, holder leaves",
+        SERVERS,
+        judgement,
+        frozen_at,
+        bound=max(0.0, frozen_s - CLAIMS_WITHIN_S) + 0.4,
+    )
+    record(row)
+    assert row.longest_gap < row.bound
 
 
 # ── a wrong wall clock ───────────────────────────────────────────────────────────────────────
