@@ -207,8 +207,7 @@ class BaseRink(Generic[R, S]):
     @property
     def rank(self) -> int | None:
         """This member's rank in the newest version, or None."""
-        share = self._engine.node.share
-        return share.rank if share else None
+        return self._engine.node.rank
 
     @property
     def size(self) -> int:

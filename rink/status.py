@@ -48,7 +48,7 @@ def status_of(node: Node, group: str, clock: Clock) -> Status:
     return Status(
         **attrs.asdict(seen(node.view, group, node.owned), recurse=False),
         me=node.name,
-        rank=node.share.rank if node.share else None,
+        rank=node.rank,
         held={role: hold.token for role, hold in node.table.held.items()},
         waiting_for={role: obstacle(node, role) for role in node.table.waits},
         draining=tuple(sorted(hold.role for hold in node.table.draining)),

@@ -19,9 +19,18 @@ from rink.core.writer import Writer
 
 
 def why_closed(
-    name: str, living: Living, tenure: Tenure, writer: Writer, view: View, share: Share | None
+    name: str,
+    living: Living,
+    tenure: Tenure,
+    writer: Writer,
+    view: View,
+    share: Share | None,
+    awaits: str = "",
 ) -> str:
-    """Return which part of R2 forbids every grant, or an empty string."""
+    """Return which part of R2 forbids every grant, or an empty string.
+
+    `awaits` says why the newest version is not followed yet: `share` is then not of that one.
+    """
     newest, found = view.newest, view.members.get(name)
     if not living.serves:
         return f"the member is {living.state.value}"
@@ -31,6 +40,8 @@ def why_closed(
         return "no version has been proclaimed yet"
     if newest.version is None:
         return f"version {newest.number} {newest.problem}"
+    if awaits:
+        return awaits
     if share is None:
         text = f"version {newest.number} does not rank this member"
         return f"{text}: {no_room()}" if name in without_room(view) else f"{text} yet"

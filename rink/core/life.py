@@ -174,7 +174,8 @@ class Living:
         if is_ranked and is_alive and successor and now < self.leave_until:
             out.wake(self.leave_until)
             return False
-        if is_ranked and is_alive and successor:
+        is_replaced = view.version is not None and self.name not in view.version.ranks
+        if is_ranked and is_alive and successor and not is_replaced:
             text = f"member {self.name!r} leaves after {self.leave_timeout:g} s without a version"
             out.report(Level.WARNING, f"{text} that gives its rank to another")
         self._stop(LifeEvent.UNRANKED, now)

@@ -28,7 +28,7 @@ from rink.core.claims import Gate, Obstacles, closed
 from rink.core.effects import Effect, Level
 from rink.core.events import Event
 from rink.core.foresight import Foresight, seen
-from rink.core.handover import HandOver
+from rink.core.handover import GATHER_S, HandOver, awaited
 from rink.core.holds import Hold, Table
 from rink.core.janitor import Janitor
 from rink.core.leader import Leader, is_settled
@@ -45,9 +45,6 @@ from rink.core.view import View, shares_of
 from rink.core.writer import Writer
 
 __all__ = ["MemberSettings", "Node"]
-
-GATHER_S = 0.001
-"""How long holders that let go at once are waited for before the record is written (R3)."""
 
 
 class Node:
@@ -69,7 +66,7 @@ class Node:
         self.leads = False
         self.wake_at: float | None = None
         self.out = Outbox()
-        self._newest: Version | None = None
+        self._owned_in: Version | None = None
         self._followed: Version | None = None
         self._hand_over = HandOver()
         self._noted: View | None = None
@@ -83,6 +80,12 @@ class Node:
         return self.settings.name
 
     @property
+    def rank(self) -> int | None:
+        """The member's rank in the newest version that can be read, or None."""
+        share = self.owned.get(self.name)
+        return share.rank if share else None
+
+    @property
     def is_settled(self) -> bool:
         """Whether the group is settled, in this member's view."""
         return self.view.version is not None and is_settled(self.view, self.owned)
@@ -94,7 +97,7 @@ class Node:
 
     def foresee(self, events: Sequence[Event]) -> Foresight:
         """Return what stepping with these events will ask schemes; needs no lock."""
-        return Foresight.of(self.view, self.share, self._followed, events)
+        return Foresight.of(self.view, self.share, self._owned_in, events)
 
     # ── what the session's thread brings, under the same lock ────────────────────────────────
 
@@ -238,26 +241,32 @@ class Node:
             self.out.do(self.tenure.disown())
 
     def _follow_version(self, now: float) -> None:
-        """Lose what the newest version gives to others (R3), once its newcomers have claimed it."""
+        """Lose what the newest version gives to others (R3), once newcomers have claimed it."""
         newest, version = self.view.newest, self.view.version
-        if version is self._followed or (newest and newest.version is None):
-            self._hand_over.over()  # one that cannot be read: hold what is held, grant nothing (R4)
+        if newest is not None and newest.version is None:
+            return  # hold what is held, grant nothing (R4)
+        if version is not self._owned_in:
+            self._owned_in = version
+            self._own(shares_of(version, self.placement.rank) if version else {})
+        if version is self._followed:
+            self._hand_over.over()
             return
-        if version is not self._newest:
-            self._newest = version
-            self.owned = shares_of(version, self.placement.rank) if version else {}
-        before, share = self.share, self.owned.get(self.name)
-        lost = [one for one in self.table.held.values() if not self.placement.has(share, one.role)]
-        if lost and self._hand_over.waits(self.view, self._followed, self.owned, now, self.out):
+        newcomer = awaited(self.view, self._followed, self.owned, self.table.held, self.placement)
+        if newcomer and self._hand_over.waits(newcomer, now, self.out):
             return
         self._hand_over.over()
-        self._followed, self.share = version, share
+        self._followed = version
+        before, self.share = self.share, self.owned.get(self.name)
         because = f"version {version.number} gives it to another" if version else "no version"
-        for hold in lost:
-            self._lose(hold, before, now, because)
-            self._gather_until = now + GATHER_S
-        if (before and before.rank) != (share and share.rank):
-            self.out.do(do.RankChanged(share.rank if share else None))
+        for hold in list(self.table.held.values()):
+            if not self.placement.has(self.share, hold.role):
+                self._lose(hold, before, now, because)
+                self._gather_until = now + GATHER_S
+
+    def _own(self, owned: dict[str, Share]) -> None:
+        before, self.owned = self.rank, owned
+        if self.rank != before:
+            self.out.do(do.RankChanged(self.rank))
 
     def _lose(self, hold: Hold, share: Share | None, now: float, because: str) -> None:
         hold.share = share or hold.share  # the newest share that claimed it
@@ -291,6 +300,7 @@ class Node:
         ranked = self.share is not None
         if self.living.leave(self.view, ranked, self.tenure.is_alive, now, self.out):
             self._lose_all(now, "the member leaves")
+            self._follow_version(now)  # nothing is held any more that a newcomer is to claim
 
     def _keep_lease(self, now: float) -> None:
         self.living.end(self.tenure, now, self.out)
@@ -321,30 +331,24 @@ class Node:
             self.out.do(self.writer.send(desired))
 
     def _desired_record(self) -> Record:
-        settings = self.settings
-        shares, draining = claims_of(
-            self.share, self.table.draining, self.placement, settings.draining_limit_bytes
-        )
+        limit = self.settings.draining_limit_bytes
+        shares, draining = claims_of(self.share, self.table.draining, self.placement, limit)
         return Record(
             incarnation=self.writer.incarnation,
             ttl=self.tenure.granted_ttl,
             phase=self.living.phase,
-            rebalance_delay=settings.ranking.rebalance_delay,
             version=self._followed.number if self._followed else 0,
             shares=shares,
             draining=draining,
-            schemes=settings.schemes,
-            address=settings.address,
-            labels=settings.labels,
-            joined=settings.joined,
-            leads_by=settings.leads_by,
+            **self.settings.recorded,
         )
 
     # ── grants ───────────────────────────────────────────────────────────────────────────────
 
     def _publish(self) -> None:
-        because = self._hand_over.because or grants.why_closed(
-            self.name, self.living, self.tenure, self.writer, self.view, self.share
+        awaits = self._hand_over.because
+        because = grants.why_closed(
+            self.name, self.living, self.tenure, self.writer, self.view, self.share, awaits
         )
         share = None if because else self.share
         version = self._followed

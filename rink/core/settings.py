@@ -46,8 +46,14 @@ class MemberSettings:
     draining_limit_bytes: int = 65_536
 
     @cached_property
-    def leads_by(self) -> dict[str, float | None]:
-        """The settings that count only while this member leads, by name."""
-        values = attrs.asdict(self.ranking)
-        del values["rebalance_delay"]  # the waiting member's own
-        return values
+    def recorded(self) -> dict[str, Any]:
+        """The fields of the record that are settings."""
+        leads_by = attrs.asdict(self.ranking)  # what counts only while this member leads
+        return {
+            "rebalance_delay": leads_by.pop("rebalance_delay"),  # the waiting member's own
+            "schemes": self.schemes,
+            "address": self.address,
+            "labels": self.labels,
+            "joined": self.joined,
+            "leads_by": leads_by,
+        }

@@ -240,15 +240,22 @@ ABOUT_OVERLAP = [
     core(
         "roles lost to a version stay held",
         "node",
-        "if not self.placement.has(share, one.role)]",
-        "if False]",
+        "if not self.placement.has(self.share, hold.role):",
+        "if False:",
         "node",
     ),
     core(
         "roles of the version before are granted while a newcomer is waited for",
         "node",
-        "because = self._hand_over.because or grants",
-        "because = grants",
+        "        awaits = self._hand_over.because\n",
+        '        awaits = ""\n',
+        "handover",
+    ),
+    core(
+        "claims are judged by a version that was deleted",
+        "node",
+        "if version is not self._owned_in:",
+        "if version not in (self._owned_in, self._followed):",
         "handover",
     ),
     core(

@@ -252,7 +252,7 @@ def fingerprint(actor: Actor, far_s: float) -> tuple:
     """Return what tells a state from others; of a moment to come, also whether it is far."""
     node, out = actor.node, [actor.nudged]
     parts = (node.living, node.tenure, node.writer, node.chronicle, node.leader, node.janitor)
-    for part in (*parts, node._hand_over):
+    for part in (*parts, node._hand_over, node.owned):
         _walk(part, out)
     view = node.view
     out.append(view.revision)

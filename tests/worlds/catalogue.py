@@ -63,6 +63,8 @@ BY_DEFAULT = [
          members=("a", "a'"), late_joiners=("a'",), purse={"end lease": 1, "kill": 1}),
     Spec("a name that nobody keeps", "alone; a record without a lease is in its way, and removed late",
          members=A, late_joiners=A, remains=(("a", NO_LEASE),), script=(B, A)),
+    Spec("a version is deleted", "by an operator, the newest one",
+         script=(B,), purse={"unproclaim": 1}),
     Spec("an operator pins a role", "real leaders; the leader dies meanwhile", versions=5,
          settings=AT_ONCE, script=(PIN,), purse={"kill": 1}, victims=A),
 ]  # fmt: skip
@@ -99,6 +101,8 @@ DEEP = [
     Spec("two roles swap, and back", "", roles=TWO, begin=AB, script=(BA, AB)),
     Spec("two roles, growing and shrinking", "", roles=TWO, begin=A, script=(AB, B)),
     Spec("three members", "", members=("a", "b", "c"), script=(B, ("c",))),
+    Spec("a version is deleted, there or back", "by an operator", script=(B, A),
+         purse={"unproclaim": 1}),
     # Real leaders.
     Spec("either dies and comes back", "real leaders", versions=4, settings=AT_ONCE,
          purse={"kill": 1, "restart": 1}),

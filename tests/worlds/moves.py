@@ -5,8 +5,8 @@
   is lost
 * a deadline is noticed; a keepalive is answered after it; etcd ends a lease, early too; it is told so
 * user code lets go of what was lost, or never does; computes with a gate, and takes by it later
-* a member is killed, and its name started again; it lists anew; its record is deleted by hand; it
-  leaves
+* a member is killed, and its name started again; it lists anew; its record is deleted by hand, or the
+  newest version; it leaves
 * what comes from outside: an operator's wish; where an outsider leads, the next version
 
 Faults are paid for out of the state's purse. Labels tell the story to people.
@@ -130,6 +130,9 @@ def _leases_and_records(universe: Universe, state: State) -> Moves:
         if paid := is_victim and pay(state, "delete"):
             after, _ = universe.changed(paid, stores.delete(state.etcd, name))
             yield f"somebody deletes the record of {name}", after
+    if paid := contents.number > 1 and pay(state, "unproclaim"):
+        after, _ = universe.changed(paid, stores.unproclaim(state.etcd))
+        yield f"somebody deletes version {contents.number}", after
 
 
 def _faults(universe: Universe, state: State, index: int) -> Moves:

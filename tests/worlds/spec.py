@@ -10,7 +10,7 @@ from rink.core.values import Request
 
 FAULTS = (
     "lose request", "lose answer", "expire", "end lease", "kill", "restart", "relist", "delete",
-    "look", "leave",
+    "look", "leave", "unproclaim",
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import attrs
-from rules import check_change
+from rules import UNPROCLAIMED, check_change
 from small_etcd import KEYS, Etcd, Kv
 
 from rink.core import codec
@@ -94,6 +94,13 @@ class Stores:
         """Have an operator delete a record."""
         key = KEYS.member(name)
         return self._do(state, ("delete", name), lambda etcd: etcd.change({}, [key]) and None)
+
+    def unproclaim(self, state: int) -> tuple:
+        """Have an operator delete the newest version."""
+        key = KEYS.version(self.contents[state].number)
+        return self._do(
+            state, ("unproclaim",), lambda etcd: etcd.change({}, [key]) and None, UNPROCLAIMED
+        )
 
     def listed(self, state: int) -> ev.Listed:
         """Return what a list of the whole range gives."""
