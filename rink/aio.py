@@ -42,7 +42,7 @@ from rink.errors import (
     WrongThreadError,
 )
 from rink.face import REPORT_EVERY_S, BaseRink, new_versions
-from rink.in_loop import in_loop, soon_in_loop
+from rink.in_loop import in_loop, soon_in_loop, wait_in_loop
 from rink.on_role import TaskSupervisor
 from rink.roles import BaseRole, Change
 from rink.session import BaseSession
@@ -63,23 +63,6 @@ log = logging.getLogger("rink")
 F = TypeVar("F", bound=Callable[["Role"], Awaitable[Any]])
 
 
-async def _wait(signal: Signal, timeout: float | None = None) -> bool:
-    """Wait for a signal without blocking the loop; whether it has happened."""
-    if signal.is_set():
-        return True
-    happened = asyncio.Event()
-    wake = in_loop(happened.set)
-    signal.then(wake)
-    try:
-        async with asyncio.timeout(timeout):
-            await happened.wait()
-    except TimeoutError:
-        return signal.is_set()
-    finally:
-        signal.forget(wake)
-    return True
-
-
 class Session(BaseSession):  # noqa: D101 - documented by its base
     __doc__ = BaseSession.__doc__
 
@@ -94,7 +77,7 @@ class Session(BaseSession):  # noqa: D101 - documented by its base
         if self._is_over:
             return
         for engine in self._begin_close(ends_by=ends_by):
-            await _wait(engine.left)
+            await wait_in_loop(engine.left)
         await asyncio.to_thread(self._end_close)
 
     async def __aenter__(self) -> Self:
@@ -123,7 +106,7 @@ class Lost:
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait for the loss, for `timeout` seconds at most; whether it has happened."""
-        return await _wait(self._signal, timeout)
+        return await wait_in_loop(self._signal, timeout)
 
 
 class Role(BaseRole):
@@ -202,7 +185,7 @@ class Rink(BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documented by its ba
         self._refuse_second_join()
         try:
             engine = self._open()
-            await _wait(engine.joined)
+            await wait_in_loop(engine.joined)
             self._joined(engine)
         except BaseException:  # cancelled, too, at any step
             self._give_up_join()
@@ -224,7 +207,7 @@ class Rink(BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documented by its ba
     async def _end_leave(self, engine: Engine | None) -> None:
         if engine is None:
             return
-        while not await _wait(engine.left, REPORT_EVERY_S):
+        while not await wait_in_loop(engine.left, REPORT_EVERY_S):
             log.warning("rink: %s", self._still_leaving())
         for supervisor in self._supervisors:
             await supervisor.end()
@@ -263,7 +246,7 @@ class Rink(BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documented by its ba
         role = Role(engine, handle)
         try:
             if not self._begin_wait(engine, handle, timeout):
-                await _wait(signal, timeout)
+                await wait_in_loop(signal, timeout)
                 self._end_wait(engine, handle, timeout)
         except BaseException:  # cancelled: withdraw, or let go of what was granted meanwhile
             role.release()

@@ -1,10 +1,12 @@
-"""From the engine's threads into the event loop of the asyncio face."""
+"""From the engine's threads into the event loop of the asyncio face, and waits of that loop for them."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import Callable
+
+from rink.engine.signals import Signal
 
 
 def in_loop(callback: Callable[..., object]) -> Callable[..., None]:
@@ -36,3 +38,19 @@ def soon_in_loop(callback: Callable[[], object]) -> Callable[[], None]:
             wake()
 
     return call
+
+
+async def wait_in_loop(signal: Signal, timeout: float | None = None) -> bool:
+    """Wait for a signal without blocking the loop; whether it has happened."""
+    if signal.is_set():
+        return True
+    happened = asyncio.Event()
+    wake = in_loop(happened.set)
+    signal.then(wake)
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await happened.wait()
+        return signal.is_set()
+    finally:
+        signal.forget(wake)

@@ -171,23 +171,38 @@ def assert_same_owners(*members):
     assert all(other == first for other in others)
 
 
+def watch_errors(r, monkeypatch):
+    """A list that grows with what a member's watch delivers: each error, and None for events."""
+    errors, follower = [], r._opened._follower
+    deliver = follower._deliver
+
+    def seen(number, message):
+        errors.append(getattr(message, "error", None))
+        deliver(number, message)
+
+    monkeypatch.setattr(follower, "_deliver", seen)
+    return errors
+
+
+def assert_each_has_its_own(a, keeps, b, theirs):
+    """One has kept its role, the other has got the other's, and neither is given what is not its own."""
+    assert keeps.is_held
+    assert not keeps.lost.is_set()
+    assert b.get_role(keeps.name) is None
+    assert a.get_role(theirs.name) is None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["cut", "silence"])
 def test_a_member_that_history_was_compacted_behind_lists_anew(
     one_node, wire_to, join, prefix, monkeypatch, how
 ):
     """ETCD-CLIENT section 8, rule 3: it is at the newest version, and nothing is doubled or lost."""
-    ttl, wire, broken = 30, wire_to(one_node), []
+    ttl, wire = 30, wire_to(one_node)
     leader = join("leader", one_node.endpoint, ttl=ttl)
     a = join("a", wire.endpoint, ttl=ttl)
     until(a, lambda: a.size == 2 and a.rank == 1)
-    deliver = a._opened._follower._deliver
-
-    def seen(number, message):
-        broken.append(getattr(message, "error", None))
-        deliver(number, message)
-
-    monkeypatch.setattr(a._opened._follower, "_deliver", seen)
+    broken = watch_errors(a, monkeypatch)
     keeps = a.await_role(owned_by_ranks(1, 1), LONG_S)
     loses = a.await_role(owned_by_ranks(1, 2), LONG_S)
     number = a.version.number
@@ -208,9 +223,7 @@ def test_a_member_that_history_was_compacted_behind_lists_anew(
         until(a, lambda: a._opened._follower._watch._call is None)
         # It holds what it has claimed, and whoever is to follow waits.
         waits = pool.submit(b.await_role, loses.name, 2 * LONG_S)
-        assert keeps.is_held
-        assert loses.is_held
-        assert a.version.number == number
+        assert (keeps.is_held, loses.is_held, a.version.number) == (True, True, number)
         wire.heal()
         assert loses.lost.wait(LONG_S)
         assert not waits.done()
@@ -221,10 +234,7 @@ def test_a_member_that_history_was_compacted_behind_lists_anew(
             assert any(isinstance(error, EtcdCompacted) for error in broken)
             assert etcd.calls["watch"] > watches
             assert record() == before  # the lease has lived on, and with it the record
-            assert keeps.is_held
-            assert not keeps.lost.is_set()
-            assert b.get_role(keeps.name) is None
-            assert a.get_role(theirs.name) is None
+            assert_each_has_its_own(a, keeps, b, theirs)
             assert_same_owners(leader, a, b)
         # The new watch tells what comes next.
         b.leave()

@@ -169,15 +169,13 @@ class Transport:
         backoff = Backoff(first=0.1, longest=0.5)
         while True:
             for connection, part in self._round(deadline):
-                until = part
                 try:
-                    if want.once:
-                        # What may be sent only once goes over a connection that has just answered:
-                        # then one that is refused, frozen or without a quorum costs a part of the
-                        # deadline, and leaves no doubt.
-                        if not connection.is_proven:
-                            self.verify(connection, part)
-                        until = deadline
+                    # What may be sent only once goes over a connection that has just answered: then
+                    # one that is refused, frozen or without a quorum costs a part of the deadline,
+                    # and leaves no doubt.
+                    if want.once and not connection.is_proven:
+                        self.verify(connection, part)
+                    until = deadline if want.once else part
                     return self.ask(connection, method, request, want, until)
                 except NotAnsweredError as silence:
                     said[connection.name] = silence.words

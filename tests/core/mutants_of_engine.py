@@ -265,7 +265,7 @@ THREADS = [
         "engine",
         "    _turns.begin_anew()\n",
         "    pass\n",
-        "faces/test_face_process",
+        "faces/test_face_fork",
     ),
     engine(
         "whoever waits is not told that the group was left",

@@ -1,9 +1,7 @@
 """What only the asyncio face has: cancellation, of waits and of bodies, and the caller's loop."""
 
 import asyncio
-import collections
 import contextlib
-import threading
 
 import pytest
 from faces_support import LONG_S, QUICK, owned_by, within
@@ -11,7 +9,7 @@ from faces_support import LONG_S, QUICK, owned_by, within
 import rink
 from rink import aio
 from rink.face import Subscription
-from rink.in_loop import in_loop, soon_in_loop
+from rink.in_loop import in_loop, wait_in_loop
 from rink.testing.memory import MemoryCluster
 from rink.testing.virtual import virtual_time
 
@@ -99,7 +97,7 @@ def test_cancelling_a_join_leaves_no_record():
             joining.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await joining
-            await aio._wait(other._opened.left, LONG_S)
+            await wait_in_loop(other._opened.left, LONG_S)
             assert cluster.store.time_to_live(other._opened.node.tenure.lease, cluster.now()) == -1
 
     run(scenario)
@@ -271,7 +269,7 @@ def test_leaving_from_inside_a_roles_own_body_is_bounded():
                 async with a.await_role(owned_by(0, 2), LONG_S) as role:
                     await a.leave()
                 assert role.lost.is_set()
-                assert await aio._wait(a._opened.left, LONG_S)
+                assert await wait_in_loop(a._opened.left, LONG_S)
 
     run(scenario)
 
@@ -363,7 +361,7 @@ def test_a_leave_that_is_cancelled_goes_on():
             with pytest.raises(asyncio.CancelledError):
                 await leaving
             role.release()
-            assert await aio._wait(a._opened.left, LONG_S)
+            assert await wait_in_loop(a._opened.left, LONG_S)
 
     run(scenario)
 
@@ -395,39 +393,3 @@ def test_a_name_that_is_none_is_refused_before_anything_is_awaited():
                 a.await_role("")
 
     run(scenario)
-
-
-def test_what_threads_ask_for_by_the_thousand_is_done_with_few_wakes_of_the_loop_and_after_the_last():
-    """Also what is asked for while the loop carries: nothing waits for a wake that nobody gives."""
-
-    async def main():
-        loop, done, waiting, wakes = asyncio.get_running_loop(), [], collections.deque(), []
-        made, is_whole = loop.call_soon_threadsafe, asyncio.Event()
-
-        def counted(*args):
-            wakes.append(args)
-            return made(*args)
-
-        def carry():
-            while waiting:
-                done.append(waiting.popleft())
-            if len(done) == 20_000:
-                is_whole.set()
-
-        call, loop.call_soon_threadsafe = soon_in_loop(carry), counted
-
-        def many(numbers):
-            for number in numbers:
-                waiting.append(number)
-                call()
-
-        many(range(1000))
-        assert (done, len(wakes)) == ([], 1)
-        await asyncio.sleep(0)
-        thread = threading.Thread(target=many, args=(range(1000, 20_000),))
-        thread.start()
-        await is_whole.wait()
-        thread.join()
-        return done
-
-    assert asyncio.run(main()) == list(range(20_000))
