@@ -42,9 +42,9 @@ class Foresight:
 
     @classmethod
     def of(
-        cls, view: View, share: Share | None, followed: Version | None, events: Sequence[Event]
+        cls, view: View, share: Share | None, placed: Version | None, events: Sequence[Event]
     ) -> Foresight:
-        """Foresee a step, by the view, the share and the followed version that it begins with."""
+        """Foresee a step, by the view and the share it begins with, and the version placed last."""
         for event in events:
             view = seen(view, event)
         records = [member.record for member in view.members.values() if member.record is not None]
@@ -55,8 +55,8 @@ class Foresight:
         if version is None:
             return cls(frozenset(pairs))
         pair = (version.scheme, len(version.ranks))
-        # What the pins of a version that is followed already ask for lies in its shares.
-        return cls(frozenset(pairs | {pair}), () if version is followed else version.pins, pair)
+        # What the pins of a version that was placed already ask for lies in its shares.
+        return cls(frozenset(pairs | {pair}), () if version is placed else version.pins, pair)
 
     def missing(self, roles: Iterable[str], placement: Placement) -> list[tuple[str, str, int]]:
         """Return each (role, scheme, size) that is still to be placed."""

@@ -102,7 +102,8 @@ class Table:
         """Let go of a handle, whether it waits, has a hold or has neither; twice does nothing.
 
         Returns:
-            Whether the engine must hear of it: the role was lost, and no handle of it is left.
+            Whether the engine must hear of it: no handle is left, and the role was lost, or the gate
+            is closed, perhaps because a newcomer is to have it.
         """
         if handle.role in self.waits:
             self._withdraw(handle)
@@ -116,7 +117,7 @@ class Table:
             del self.held[hold.role]
         elif self.lost.get(hold.role) is hold:
             del self.lost[hold.role]
-        return hold.lost_at is not None
+        return hold.lost_at is not None or self.gate.share is None
 
     def _withdraw(self, handle: Handle) -> None:
         waiting = self.waits[handle.role]

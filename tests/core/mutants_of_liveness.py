@@ -130,7 +130,7 @@ ABOUT_LIVENESS = [
     Mutant(
         "pins are placed under the lock",
         "rink/core/foresight.py",
-        "() if version is followed else version.pins",
+        "() if version is placed else version.pins",
         "()",
         ("engine/test_engine_schemes",),
     ),
@@ -212,6 +212,20 @@ ABOUT_LIVENESS = [
         "node",
         "            self._follow_version(now)  # nothing is held",
         "            pass  # nothing is held",
+        "handover",
+    ),
+    core(
+        "a version that cannot be read begins the wait for a newcomer anew",
+        "node",
+        "            return  # hold what is held, grant nothing (R4)\n",
+        "            return self._hand_over.over()\n",
+        "handover",
+    ),
+    core(
+        "who lets go of what a newcomer is to have does not step",
+        "holds",
+        "return hold.lost_at is not None or self.gate.share is None",
+        "return hold.lost_at is not None",
         "handover",
     ),
 ]

@@ -1,9 +1,10 @@
 """A newer version is followed once its newcomers have claimed what it gives them, or a moment later."""
 
 import pytest
-from world import RANK, ROLES, role_of
+from world import KEYS, RANK, ROLES, role_of
 
 from rink.core import effects as do
+from rink.core import events as ev
 from rink.core.codec import encode
 from rink.core.handover import CLAIMS_WITHIN_S
 from rink.core.values import Version
@@ -74,13 +75,52 @@ def test_a_version_that_cannot_be_read_does_not_begin_the_wait_anew(joining):
     world, member = joining, joining.members["a"]
     proclaimed(world)
     until = world.node("a").wake_at
+    world.sleep(0.2 * CLAIMS_WITHIN_S)
     world.etcd.put("versions/0000000000000003", b'{"format": 99}')
     world.run()
     assert "version 3 has format 99" in world.node("a").table.gate.closed_because
+    world.sleep(0.2 * CLAIMS_WITHIN_S)
     world.etcd.delete("versions/0000000000000003")
     world.run()
     assert (member.lost, world.node("a").wake_at) == ([], until)
     assert world.node("a").table.gate.closed_because.startswith("b, which is new to the ranks")
+
+
+def test_a_list_of_the_same_does_not_begin_the_wait_anew(joining):
+    world, member = joining, joining.members["a"]
+    proclaimed(world)
+    until, ranks = world.node("a").wake_at, list(member.ranks)
+    world.sleep(0.2 * CLAIMS_WITHIN_S)
+    member.listed = False
+    world.run()
+    assert (member.lost, world.node("a").wake_at, member.ranks) == ([], until, ranks)
+
+
+def test_another_history_loses_everything_once(joining):
+    world, member = joining, joining.members["a"]
+    proclaimed(world)
+    before = len(member.ranks)
+    world.tell("a", ev.HistoryChanged("restored"))
+    assert sorted(member.lost) == sorted([MOVES, STAYS])
+    assert member.ranks[before:].count(None) == 1
+
+
+def test_who_lets_go_of_what_a_newcomer_is_to_have_follows_at_once(joining):
+    world = joining
+    proclaimed(world)
+    world.release("a", world.node("a").table.held[MOVES])
+    assert world.record("a").shares[0].size == 2
+    assert not world.node("a").table.gate.closed_because
+
+
+def test_a_record_without_a_lease_is_that_of_a_newcomer_that_died(joining):
+    world, member = joining, joining.members["a"]
+    proclaimed(world)
+    value = world.etcd.kvs[KEYS.member("b")].value
+    world.expire(world.kill("b"))
+    world.etcd.put("members/b", value, lease=0)
+    world.run()
+    assert member.lost == []
 
 
 def test_the_rank_is_that_of_the_newest_version_at_once(pair):

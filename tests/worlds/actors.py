@@ -259,7 +259,7 @@ def fingerprint(actor: Actor, far_s: float) -> tuple:
     for entries in (view.members, view.versions, view.requests):
         out.extend(entries[key] for key in sorted(entries))
         out.append(len(entries))
-    out += (node.share, node.leads, node._followed and node._followed.number)
+    out += (node.share, node.leads, node._followed)
     out += (node._gather_until, node._look_for_grants)
     _walk_table(actor, out)
     ahead = sorted({x for x in out if type(x) is float and actor.now < x < float("inf")})
