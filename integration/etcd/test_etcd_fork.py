@@ -10,36 +10,14 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 BEGIN = """
-import os, sys, threading, time, traceback
+import os, sys, threading, time
+sys.path.append("tests")
+from forking import fork
 from rink.errors import ForkedProcessError
 from rink.etcd.api import Put
 from rink.etcd.client import Client
 
 endpoint = sys.argv[1]
-
-def fork(body, seconds=15):
-    # Runs body in a child, which then exits as any process does; its exit code is the verdict.
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            body()
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stderr.flush()
-        sys.exit(code)
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            assert status == 0, status
-            return
-        time.sleep(0.01)
-    os.kill(pid, 9)
-    os.waitpid(pid, 0)
-    raise AssertionError("the child hangs")
 """
 
 

@@ -5,8 +5,9 @@ import pytest
 
 # The contract suite is shared with the in-memory etcd's tests.
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "testing"))
-pytest.register_assert_rewrite("etcd_contract", "etcd_contract_streams", "etcd_world")
-pytest.register_assert_rewrite("servers_support")
+pytest.register_assert_rewrite(
+    "etcd_contract", "etcd_contract_streams", "etcd_world", "servers_support"
+)
 
 
 @pytest.fixture

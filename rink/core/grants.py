@@ -25,7 +25,7 @@ def why_closed(
     writer: Writer,
     view: View,
     share: Share | None,
-    awaits: str = "",
+    awaits: str,
 ) -> str:
     """Return which part of R2 forbids every grant, or an empty string.
 

@@ -13,15 +13,27 @@ MOVES = role_of(1, 2)
 STAYS = role_of(0, 2)
 
 
+def add_slow(world, name, rebalance_delay=600.0):
+    """One joins, and what it asks of etcd is held back once it has a record."""
+    world.add(name, rebalance_delay=rebalance_delay)
+    world.hold(name, "requests")
+
+
 @pytest.fixture
 def joining(world):
-    """a holds two roles; b joins, and what it asks of etcd is held back once it has a record."""
+    """a holds two roles; b joins, and will be slow to claim."""
     world.add("a", rebalance_delay=5.0)
     world.get("a", MOVES)
     world.get("a", STAYS)
-    world.add("b", rebalance_delay=5.0)
-    world.hold("b", "requests")
+    add_slow(world, "b", 5.0)
     return world
+
+
+@pytest.fixture
+def waiting(joining):
+    """The version that ranks b has come, and a waits."""
+    proclaimed(joining)
+    return joining
 
 
 def proclaimed(world):
@@ -36,9 +48,8 @@ def proclaim(world, number, ranks, **more):
     world.run()
 
 
-def test_roles_are_held_until_the_newcomer_has_claimed_its_share(joining):
-    world, member = joining, joining.members["a"]
-    proclaimed(world)
+def test_roles_are_held_until_the_newcomer_has_claimed_its_share(waiting):
+    world, member = waiting, waiting.members["a"]
     world.sleep(0.5 * CLAIMS_WITHIN_S)
     assert (member.lost, world.record("b").shares) == ([], ())
     writes = len(member.made(do.WriteRecord))
@@ -49,9 +60,8 @@ def test_roles_are_held_until_the_newcomer_has_claimed_its_share(joining):
     assert world.holders([MOVES, STAYS]) == {MOVES: "b", STAYS: "a"}
 
 
-def test_a_newcomer_that_does_not_claim_is_not_waited_for_longer(joining):
-    world, member = joining, joining.members["a"]
-    proclaimed(world)
+def test_a_newcomer_that_does_not_claim_is_not_waited_for_longer(waiting):
+    world, member = waiting, waiting.members["a"]
     began_at = world.node("a").wake_at - CLAIMS_WITHIN_S
     assert world.now - 0.5 < began_at <= world.now
     world.sleep(began_at + CLAIMS_WITHIN_S - 0.001 - world.now)
@@ -61,9 +71,8 @@ def test_a_newcomer_that_does_not_claim_is_not_waited_for_longer(joining):
     assert world.record("a").shares[0].size == 2
 
 
-def test_versions_that_follow_each_other_do_not_begin_the_wait_anew(joining):
-    world, member = joining, joining.members["a"]
-    proclaimed(world)
+def test_versions_that_follow_each_other_do_not_begin_the_wait_anew(waiting):
+    world, member = waiting, waiting.members["a"]
     until = world.node("a").wake_at
     for number in (3, 4, 5):
         proclaim(world, number, ("a", "b"), because=("tidied",))
@@ -71,9 +80,8 @@ def test_versions_that_follow_each_other_do_not_begin_the_wait_anew(joining):
         assert (member.lost, world.node("a").wake_at) == ([], until)
 
 
-def test_a_version_that_cannot_be_read_does_not_begin_the_wait_anew(joining):
-    world, member = joining, joining.members["a"]
-    proclaimed(world)
+def test_a_version_that_cannot_be_read_does_not_begin_the_wait_anew(waiting):
+    world, member = waiting, waiting.members["a"]
     until = world.node("a").wake_at
     world.sleep(0.2 * CLAIMS_WITHIN_S)
     world.etcd.put("versions/0000000000000003", b'{"format": 99}')
@@ -86,9 +94,8 @@ def test_a_version_that_cannot_be_read_does_not_begin_the_wait_anew(joining):
     assert world.node("a").table.gate.closed_because.startswith("b, which is new to the ranks")
 
 
-def test_a_list_of_the_same_does_not_begin_the_wait_anew(joining):
-    world, member = joining, joining.members["a"]
-    proclaimed(world)
+def test_a_list_of_the_same_does_not_begin_the_wait_anew(waiting):
+    world, member = waiting, waiting.members["a"]
     until, ranks = world.node("a").wake_at, list(member.ranks)
     world.sleep(0.2 * CLAIMS_WITHIN_S)
     member.listed = False
@@ -96,26 +103,23 @@ def test_a_list_of_the_same_does_not_begin_the_wait_anew(joining):
     assert (member.lost, world.node("a").wake_at, member.ranks) == ([], until, ranks)
 
 
-def test_another_history_loses_everything_once(joining):
-    world, member = joining, joining.members["a"]
-    proclaimed(world)
+def test_another_history_loses_everything_once(waiting):
+    world, member = waiting, waiting.members["a"]
     before = len(member.ranks)
     world.tell("a", ev.HistoryChanged("restored"))
     assert sorted(member.lost) == sorted([MOVES, STAYS])
     assert member.ranks[before:].count(None) == 1
 
 
-def test_who_lets_go_of_what_a_newcomer_is_to_have_follows_at_once(joining):
-    world = joining
-    proclaimed(world)
+def test_who_lets_go_of_what_a_newcomer_is_to_have_follows_at_once(waiting):
+    world = waiting
     world.release("a", world.node("a").table.held[MOVES])
     assert world.record("a").shares[0].size == 2
     assert not world.node("a").table.gate.closed_because
 
 
-def test_a_record_without_a_lease_is_that_of_a_newcomer_that_died(joining):
-    world, member = joining, joining.members["a"]
-    proclaimed(world)
+def test_a_record_without_a_lease_is_that_of_a_newcomer_that_died(waiting):
+    world, member = waiting, waiting.members["a"]
     value = world.etcd.kvs[KEYS.member("b")].value
     world.expire(world.kill("b"))
     world.etcd.put("members/b", value, lease=0)
@@ -128,16 +132,14 @@ def test_the_rank_is_that_of_the_newest_version_at_once(pair):
     world = pair
     role = next(role for role in ROLES if RANK(role, "jump", 2) == RANK(role, "jump", 3) == 1)
     world.get("b", role)
-    world.add("n", rebalance_delay=600.0)
-    world.hold("n", "requests")
+    add_slow(world, "n")
     proclaim(world, 3, ("b", "n"))
     assert world.node("b").table.held
     assert (world.node("b").rank, world.members["b"].ranks[-1]) == (0, 0)
 
 
-def test_nothing_is_granted_while_a_newcomer_is_waited_for(joining):
-    world, table = joining, joining.node("a").table
-    proclaimed(world)
+def test_nothing_is_granted_while_a_newcomer_is_waited_for(waiting):
+    world, table = waiting, waiting.node("a").table
     assert table.gate.closed_because.startswith("b, which is new to the ranks, has not")
     assert world.get("a", role_of(0, 2, skip=1)) is None  # it stays a's
     assert world.get("a", MOVES) is table.held[MOVES]  # one more handle of what is held
@@ -146,9 +148,8 @@ def test_nothing_is_granted_while_a_newcomer_is_waited_for(joining):
     assert world.get("a", role_of(0, 2, skip=1)) is not None
 
 
-def test_what_a_newcomer_that_died_was_to_have_is_not_lost(joining):
-    world, member = joining, joining.members["a"]
-    proclaimed(world)
+def test_what_a_newcomer_that_died_was_to_have_is_not_lost(waiting):
+    world, member = waiting, waiting.members["a"]
     world.expire(world.kill("b"))
     world.sleep(2 * CLAIMS_WITHIN_S)
     assert (world.ranks, member.lost) == (["a"], [])
@@ -165,8 +166,7 @@ def test_a_pin_to_one_who_was_ranked_does_not_wait_for_a_newcomer(pair):
     world = pair
     stays = next(role for role in ROLES if RANK(role, "jump", 2) == RANK(role, "jump", 3) == 0)
     world.get("a", stays)
-    world.add("c", rebalance_delay=600.0)
-    world.hold("c", "requests")
+    add_slow(world, "c")
     proclaim(world, 3, ("a", "b", "c"), pins={stays: "b"})
     assert world.members["a"].lost == [stays]
 
@@ -182,17 +182,15 @@ def test_members_that_were_ranked_before_are_not_waited_for(pair):
     assert [world.members[name].lost for name in ("a", "b")] == [[STAYS], [MOVES]]
 
 
-def test_a_newcomer_that_cannot_be_read_is_not_waited_for(joining):
-    world, member = joining, joining.members["a"]
-    proclaimed(world)
+def test_a_newcomer_that_cannot_be_read_is_not_waited_for(waiting):
+    world, member = waiting, waiting.members["a"]
     world.etcd.put("members/b", b'{"format": 99}', lease=world.node("b").tenure.lease)
     world.run()
     assert member.lost == [MOVES]
 
 
-def test_the_end_of_the_session_is_told_at_once(joining):
-    world, member = joining, joining.members["a"]
-    proclaimed(world)
+def test_the_end_of_the_session_is_told_at_once(waiting):
+    world, member = waiting, waiting.members["a"]
     member.alive = False
     world.etcd.end_lease(member.node.tenure.lease)
     world.run()
@@ -216,8 +214,7 @@ def test_a_leaver_serves_until_its_heir_has_claimed(world):
 def test_a_leaver_does_not_wait_beyond_its_leave_timeout(world):
     member = world.add("a", rebalance_delay=5.0, leave_timeout=0.2)
     world.get("a", MOVES)
-    world.add("b", rebalance_delay=600.0)
-    world.hold("b", "requests")
+    add_slow(world, "b")
     world.leave("a")
     world.sleep(0.19)
     assert member.lost == []
@@ -232,8 +229,7 @@ def test_a_leaver_that_gives_up_waiting_follows_in_the_same_step(world, leave_ti
     member = world.add("a", rebalance_delay=5.0, leave_timeout=leave_timeout)
     member.lets_go = False
     world.get("a", MOVES)
-    world.add("b", rebalance_delay=600.0)
-    world.hold("b", "requests")
+    add_slow(world, "b")
     world.leave("a")
     if leave_timeout > CLAIMS_WITHIN_S:
         world.expire(world.kill("b"))
@@ -252,8 +248,7 @@ def test_claims_are_judged_by_the_version_before_where_the_newest_is_deleted(pai
     lost = next(r for r in ROLES if (RANK(r, "jump", 2), RANK(r, "jump", 3)) == (0, 2))
     pinned = next(r for r in ROLES if RANK(r, "jump", 2) == RANK(r, "jump", 3) == 1)
     world.get("a", lost)
-    world.add("n", rebalance_delay=600.0)
-    world.hold("n", "requests")
+    add_slow(world, "n")
     world.hold("a", "requests")
     proclaim(world, 3, ("a", "b"), pins={pinned: "a"})
     proclaim(world, 4, ("a", "b", "n"))
@@ -272,8 +267,7 @@ def test_a_group_settles_where_the_newest_version_is_deleted(world):
     world.add("a", rebalance_delay=0.0, stagger=1)
     world.sleep(1.0)
     world.get("a", MOVES)
-    world.add("b", rebalance_delay=5.0)
-    world.hold("b", "requests")
+    add_slow(world, "b", 5.0)
     proclaimed(world)
     world.etcd.delete("versions/0000000000000002")
     world.let("b")

@@ -8,7 +8,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 BEGIN = """
-import atexit, gc, os, select, signal, sys, threading, time, traceback
+import atexit, gc, os, signal, sys, threading, time
+sys.path.append("tests")
+from forking import fork
 begin = time.monotonic()
 came, heard = [], threading.Event()
 
@@ -73,28 +75,6 @@ def interrupt_when(r, happens):
         while not heard.wait(0.1):
             os.kill(os.getpid(), signal.SIGINT)
     threading.Thread(target=run, daemon=True).start()
-
-def fork(body):
-    # Runs body in a child, which ends as any process does; prints what it raised.
-    sys.stdout.flush()
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            body()
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-        sys.exit(code)
-    ended, _, _ = select.select([os.pidfd_open(pid)], [], [], 30)
-    if not ended:
-        os.kill(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, 0)
-    assert ended, "the child hangs"
-    assert status == 0, status
 
 def refused(call, error=rink.ForkedProcessError):
     begin = time.monotonic()
