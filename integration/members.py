@@ -13,9 +13,10 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
+
+from stopping import wait_stopped
 
 from rink.core.schemes import rank_of
 from rink.engine.clock import SYSTEM
@@ -131,9 +132,7 @@ class Worker:
     def freeze(self) -> float:
         """Keep it from running; the time from which it does not."""
         self.process.send_signal(signal.SIGSTOP)
-        state = Path(f"/proc/{self.process.pid}/stat")
-        while state.read_text().rpartition(")")[2].split()[0] != "T":
-            time.sleep(0.001)
+        wait_stopped(self.process.pid)
         at = SYSTEM.now()
         self.history.add(Event("frozen", self.name, at))
         return at

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from members import LONG_S
+from stopping import wait_stopped
 
 from rink.engine.clock import SYSTEM
 from rink.testing.history import Event, History, What
@@ -198,9 +199,7 @@ class Member:
     def freeze(self) -> float:
         """Keep it from running; the time from which it does not."""
         self.signal(signal.SIGSTOP)
-        state = Path(f"/proc/{self.pid}/stat")
-        while state.read_text().rpartition(")")[2].split()[0] != "T":
-            time.sleep(0.001)
+        wait_stopped(self.pid)
         at = SYSTEM.now()
         self.history.add(Event(What.FROZEN, self.who, at))
         return at

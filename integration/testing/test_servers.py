@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 import trustme
 from servers_support import QUICK, is_alive, wait_until
+from stopping import thread_states
 
 from rink.errors import (
     ConfigError,
@@ -63,6 +67,31 @@ def test_a_frozen_node_answers_nothing_until_it_is_thawed():
         assert not node.is_frozen
         node.wait_healthy()
         assert etcd.range(b"a").kvs[0].value == b"1"
+
+
+def test_a_node_has_stopped_when_freeze_returns():
+    """A signal that was sent is on its way: etcd served for a millisecond more, and now and then."""
+    with local_etcd(**QUICK) as node, Client([node.endpoint]) as etcd:
+        over = threading.Event()
+
+        def read():
+            while not over.is_set():
+                with contextlib.suppress(EtcdUnavailable):
+                    etcd.range(b"a", timeout=0.05)
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        try:
+            for _ in range(100):
+                node.freeze()
+                assert thread_states(node.pid) == {"T"}
+                node.thaw()
+                time.sleep(0.005)
+            node.freeze()
+            node.freeze()  # one that is frozen already
+        finally:
+            over.set()
+            reader.join()
 
 
 def test_a_frozen_node_can_be_stopped_and_killed():

@@ -21,16 +21,30 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 _LOOK_EVERY_S = 0.2  # at the parent; a forked child of it may hold our stdin open past its death
 _PR_SET_PDEATHSIG = 1
+_STOPS_WITHIN_S = 5.0
 
 
 def _die_with_guard() -> None:
     with contextlib.suppress(OSError, AttributeError):  # elsewhere than on Linux: the guard is all
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _wait_stopped(pid: int) -> None:
+    # The signal is on its way when it is sent: on another core threads go on for a moment.
+    if not hasattr(os, "waitid"):  # macOS has it from Python 3.13 on
+        return
+    end = time.monotonic() + _STOPS_WITHIN_S
+    wanted = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
+    while os.waitid(os.P_PID, pid, wanted) is None:
+        if time.monotonic() > end:
+            raise TimeoutError(f"process {pid} has not stopped within {_STOPS_WITHIN_S:g} s")
+        time.sleep(0.0005)
 
 
 def _answer(request: dict[str, Any], children: dict[int, subprocess.Popen[bytes]]) -> Any:
@@ -51,6 +65,8 @@ def _answer(request: dict[str, Any], children: dict[int, subprocess.Popen[bytes]
             child = children[request["pid"]]
             if child.poll() is None:
                 child.send_signal(request["signal"])
+                if request["signal"] == signal.SIGSTOP:
+                    _wait_stopped(child.pid)
             return None
         case "running":
             return children[request["pid"]].poll() is None

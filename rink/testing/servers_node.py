@@ -108,7 +108,13 @@ class EtcdNode:
         self._wait_gone()
 
     def freeze(self) -> None:
-        """Keep it from running (SIGSTOP): its connections stay open and nothing answers."""
+        """Keep it from running (SIGSTOP): its connections stay open and nothing answers.
+
+        Returns when the whole process has stopped.
+
+        Raises:
+            EtcdError: it had not within some seconds.
+        """
         self._process.signal(signal.SIGSTOP)
         self._frozen = True
 

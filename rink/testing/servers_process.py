@@ -45,7 +45,7 @@ class Process(Protocol):
         ...
 
     def signal(self, number: signal.Signals) -> None:
-        """Send SIGKILL, SIGTERM, SIGSTOP or SIGCONT."""
+        """Send SIGKILL, SIGTERM, SIGSTOP or SIGCONT; of SIGSTOP see the effect."""
         ...
 
     def log(self) -> str:
