@@ -167,7 +167,7 @@ def test_without_a_quorum_calls_end_in_time_and_streams_move_on(cluster, clients
         begin = time.monotonic()
         with pytest.raises(EtcdUnavailable):
             call()
-        assert time.monotonic() - begin < 2.5
+        assert time.monotonic() - begin < 2 * 2.0
     for node in frozen:
         node.thaw()
     put_until_done(client, key, b"after")
@@ -199,7 +199,7 @@ def test_unreachable_endpoints_end_within_the_timeout(clients):
         begin = time.monotonic()
         with pytest.raises(EtcdUnavailable) as caught:
             call()
-        assert time.monotonic() - begin < 1.2
+        assert time.monotonic() - begin < 2 * 1.0
         assert "http://127.0.0.1:1: " in str(caught.value)
         assert "http://127.0.0.1:2: " in str(caught.value)
         assert set(caught.value.endpoints) == {"http://127.0.0.1:1", "http://127.0.0.1:2"}

@@ -1,4 +1,4 @@
-"""Virtual time: a group of members in this process for whom an hour takes milliseconds.
+"""Virtual time: a group of members in this process for whom an hour takes less than a second.
 
     with virtual_time() as time:
         session = time.session()
@@ -38,6 +38,8 @@ class _Mailbox(Generic[T]):
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
+        # Its reader's own: whoever has nothing to do is not woken by what others hear.
+        self.filled = threading.Condition(clock.lock)
         self.items: deque[T] = deque()
         self.rests = False
         self.until = NEVER
@@ -45,8 +47,7 @@ class _Mailbox(Generic[T]):
     def put(self, item: T) -> None:
         with self.clock.changed:
             self.items.append(item)
-            self.rests = False
-            self.clock.changed.notify_all()
+            self.wake()
 
     def take(self, until: float | None) -> list[T]:
         with self.clock.changed:
@@ -57,10 +58,15 @@ class _Mailbox(Generic[T]):
                     return []
                 self.rests = True
                 self.clock.changed.notify_all()
-                self.clock.changed.wait()
+                self.filled.wait()
             items = list(self.items)
             self.items.clear()
             return items
+
+    def wake(self) -> None:
+        """Have its reader look again; call this with the clock's lock."""
+        self.rests = False
+        self.filled.notify_all()
 
     def close(self) -> None:
         with self.clock.changed:
@@ -86,7 +92,8 @@ class VirtualClock:
 
     def __init__(self) -> None:
         # Reentrant: a finalizer may post a message on a thread that is in here already.
-        self.changed = threading.Condition(threading.RLock())
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
         self.mailboxes: set[_Mailbox[Any]] = set()
         self.cluster = MemoryCluster(clock=self, pumped=True)
         self._now = 1_000.0
@@ -147,8 +154,7 @@ class VirtualClock:
             self._now = max(self._now, moment)
             for mailbox in self.mailboxes:
                 if mailbox.until <= self._now:
-                    mailbox.rests = False
-            self.changed.notify_all()
+                    mailbox.wake()
         self.cluster.tick()
 
     def _all_rest(self) -> bool:

@@ -11,7 +11,6 @@ BEGIN = """
 import atexit, gc, os, signal, sys, threading, time
 sys.path.append("tests")
 from forking import fork
-begin = time.monotonic()
 came, heard = [], threading.Event()
 
 def ctrl_c(*_):

@@ -1,6 +1,4 @@
-"""Virtual time, on real engines: an hour takes milliseconds, and waits end when they would."""
-
-import time as real
+"""Virtual time, on real engines: nobody waits for real, and waits end when they would."""
 
 import pytest
 
@@ -9,7 +7,6 @@ from rink.core.schemes import rank_of
 
 
 def test_a_waiting_member_is_ranked_after_its_rebalance_delay(rink_time):
-    began = real.perf_counter()
     one = rink.Rink(rink_time.session(), "g", name="one", initial_delay=3600).join()
     rink_time.advance(61)
     two = rink.Rink(rink_time.session(), "g", name="two", rebalance_delay=3600).join()
@@ -17,7 +14,6 @@ def test_a_waiting_member_is_ranked_after_its_rebalance_delay(rink_time):
     assert one.size == 1
     rink_time.advance(2)
     assert (one.size, two.rank) == (2, 1)
-    assert real.perf_counter() - began < 5
 
 
 def test_a_wait_ends_when_the_role_comes_without_waiting_for_real(rink_time):
