@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import socket
 import subprocess
@@ -72,26 +73,29 @@ def test_a_frozen_node_answers_nothing_until_it_is_thawed():
 def test_a_node_has_stopped_when_freeze_returns():
     """A signal that was sent is on its way: etcd served for a millisecond more, and now and then."""
     with local_etcd(**QUICK) as node, Client([node.endpoint]) as etcd:
-        over = threading.Event()
+        over, answers, pid = threading.Event(), itertools.count(), node.pid
 
         def read():
             while not over.is_set():
                 with contextlib.suppress(EtcdUnavailable):
                     etcd.range(b"a", timeout=0.05)
+                    next(answers)
 
         reader = threading.Thread(target=read)
         reader.start()
         try:
             for _ in range(100):
                 node.freeze()
-                assert thread_states(node.pid) == {"T"}
+                assert thread_states(pid) == {"T"}
                 node.thaw()
                 time.sleep(0.005)
             node.freeze()
             node.freeze()  # one that is frozen already
+            assert thread_states(pid) == {"T"}
         finally:
             over.set()
             reader.join()
+        assert next(answers), "etcd was at work now and then"
 
 
 def test_a_frozen_node_can_be_stopped_and_killed():

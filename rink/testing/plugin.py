@@ -7,7 +7,7 @@
 Fixtures:
     rink_session: a `rink.Session` on an etcd in memory, in real time.
     rink_etcd: that etcd, a `rink.testing.memory.MemoryCluster`: more clients, and faults.
-    rink_time: a `rink.testing.virtual.VirtualTime`: `advance(3600)` takes less than a second.
+    rink_time: a `rink.testing.virtual.VirtualTime`: `advance(3600)` takes a moment.
     rink_server: a real etcd for the whole test session, a `rink.testing.EtcdNode`.
 """
 

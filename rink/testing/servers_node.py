@@ -110,10 +110,10 @@ class EtcdNode:
     def freeze(self) -> None:
         """Keep it from running (SIGSTOP): its connections stay open and nothing answers.
 
-        Returns when the whole process has stopped.
+        Returns when the whole process has stopped (on macOS only from Python 3.13 on).
 
         Raises:
-            EtcdError: it had not within some seconds.
+            EtcdError: it had not within half a minute.
         """
         self._process.signal(signal.SIGSTOP)
         self._frozen = True

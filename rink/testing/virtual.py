@@ -1,4 +1,4 @@
-"""Virtual time: a group of members in this process for whom an hour takes less than a second.
+"""Virtual time: a group of members in this process for whom an hour takes a moment.
 
     with virtual_time() as time:
         session = time.session()
@@ -6,7 +6,7 @@
             time.advance(3600)
 
 The members are real: their engines, threads and leases run as they would, on an etcd in memory.
-Only the clock is ours. Every thread of the library waits through that clock, so it knows when all
+Only the clock is ours: an hour takes some tenths of a second for each of them. Every thread of the library waits through that clock, so it knows when all
 of them have nothing to do; then, and only then, time jumps to the next moment at which one of them
 wants to wake. While a test's own thread waits in a call of the library (`await_role`, say), time
 jumps the same way, until the call returns or its timeout is over.
@@ -155,9 +155,13 @@ class VirtualClock:
             for mailbox in self.mailboxes:
                 if mailbox.until <= self._now:
                     mailbox.wake()
+            self.changed.notify_all()
         self.cluster.tick()
 
     def _all_rest(self) -> bool:
+        for mailbox in self.mailboxes:
+            if mailbox.items:  # perhaps posted by a finalizer on its reader, just before that slept
+                mailbox.wake()
         return all(mailbox.rests for mailbox in self.mailboxes)
 
     def _come_to_rest(self, event: threading.Event | None = None) -> bool:

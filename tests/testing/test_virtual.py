@@ -1,9 +1,12 @@
 """Virtual time, on real engines: nobody waits for real, and waits end when they would."""
 
+import threading
+
 import pytest
 
 import rink
 from rink.core.schemes import rank_of
+from rink.testing.virtual import VirtualClock
 
 
 def test_a_waiting_member_is_ranked_after_its_rebalance_delay(rink_time):
@@ -52,3 +55,52 @@ def test_a_member_that_is_cut_off_loses_its_roles_before_its_lease_ends(rink_tim
     role.release()
     with one.await_role("leader", timeout=120) as again:
         assert again.token > role.token
+
+
+class Reader:
+    """A thread that reads a mailbox, and wants to wake again and again where `every` is given."""
+
+    def __init__(self, clock, every=None):
+        self.mailbox, self.clock, self.every = clock.mailbox(), clock, every
+        self.got, self.sleeps, self.before_first = [], 0, lambda: None
+        self._sleep, self.mailbox.filled.wait = self.mailbox.filled.wait, self._count
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.mailbox.put("end")
+        self._thread.join()
+
+    def _count(self):
+        self.sleeps += 1
+        if self.sleeps == 1:
+            self.before_first()
+        self._sleep()
+
+    def _run(self):
+        while "end" not in self.got:
+            until = self.every and self.clock.now() + self.every
+            self.got += self.mailbox.take(until)
+        self.mailbox.close()
+
+
+def test_a_jump_wakes_nobody_but_those_whose_moment_has_come():
+    clock = VirtualClock()
+    idle, busy = Reader(clock), Reader(clock, every=1.0)
+    with idle, busy:
+        clock.advance(100.0)
+        assert busy.sleeps >= 100
+        assert idle.sleeps == 1
+
+
+def test_what_a_finalizer_posts_to_the_thread_that_it_runs_on_is_read():
+    """It may run between the reader's last look and its sleep, and nobody is there to wake yet."""
+    clock = VirtualClock()
+    reader = Reader(clock)
+    reader.before_first = lambda: reader.mailbox.put("from a finalizer")
+    with reader:
+        clock.advance(3.0)
+        assert reader.got == ["from a finalizer"]
