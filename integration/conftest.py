@@ -15,7 +15,7 @@ import pytest
 from rink.testing import etcd_cluster, local_etcd
 
 sys.path.insert(0, str(Path(__file__).parent))
-pytest.register_assert_rewrite("members", "stopping", "wire")
+pytest.register_assert_rewrite("members", "processes", "wire")
 
 from wire import Wire  # noqa: E402 - needs the path above
 

@@ -16,7 +16,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from stopping import wait_stopped
+from processes import wait_stopped
 
 from rink.core.schemes import rank_of
 from rink.engine.clock import SYSTEM

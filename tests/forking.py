@@ -6,10 +6,8 @@ import signal
 import sys
 import traceback
 
-LONGEST_S = 30
 
-
-def fork(body):
+def fork(body, seconds=30):
     """Run a body in a child, which ends as any process does; what it raises is printed, and fails."""
     sys.stdout.flush()
     pid = os.fork()
@@ -24,7 +22,7 @@ def fork(body):
             sys.stdout.flush()
             sys.stderr.flush()
         sys.exit(code)
-    ended, _, _ = select.select([os.pidfd_open(pid)], [], [], LONGEST_S)
+    ended, _, _ = select.select([os.pidfd_open(pid)], [], [], seconds)
     if not ended:
         os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)

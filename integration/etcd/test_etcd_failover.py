@@ -16,9 +16,6 @@ from rink.etcd.proto import rinketcd_pb2 as pb
 from rink.etcd.stream import Outgoing
 from rink.etcd.transport import metadata
 
-PAUSE_S = 0.5
-"""The longest pause between two rounds: a call ends where the next one would cross its deadline."""
-
 
 def first_is(cluster, node):
     """All endpoints, this node's in front."""
@@ -170,7 +167,7 @@ def test_without_a_quorum_calls_end_in_time_and_streams_move_on(cluster, clients
         begin = time.monotonic()
         with pytest.raises(EtcdUnavailable):
             call()
-        assert time.monotonic() - begin < 2 * 2.0 - PAUSE_S
+        assert time.monotonic() - begin < 2.5
     for node in frozen:
         node.thaw()
     put_until_done(client, key, b"after")
@@ -202,7 +199,7 @@ def test_unreachable_endpoints_end_within_the_timeout(clients):
         begin = time.monotonic()
         with pytest.raises(EtcdUnavailable) as caught:
             call()
-        assert time.monotonic() - begin < 2 * 1.0 - PAUSE_S
+        assert time.monotonic() - begin < 1.2
         assert "http://127.0.0.1:1: " in str(caught.value)
         assert "http://127.0.0.1:2: " in str(caught.value)
         assert set(caught.value.endpoints) == {"http://127.0.0.1:1", "http://127.0.0.1:2"}

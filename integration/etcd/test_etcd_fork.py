@@ -75,7 +75,7 @@ def test_every_call_in_a_child_raises_at_once(node):
             assert time.monotonic() - begin < 0.5
 
         for n in range(10):
-            fork(child)
+            fork(child, seconds=15)
             client.txn((), (Put(b"fork", b"%d" % n),))
             stream.send(lease)
         end = time.monotonic() + 10
@@ -101,7 +101,7 @@ def test_a_new_client_in_a_child_works_where_the_parent_had_opened_nothing(node)
                 assert mine.range(b"k").kvs[0].value == b"v"
 
         for _ in range(10):
-            fork(child)
+            fork(child, seconds=15)
         assert client.range(b"k").kvs
         client.close()
         """,
@@ -124,7 +124,7 @@ def test_the_parents_client_may_be_dropped_in_the_child(node):
             gc.collect()
 
         for _ in range(10):
-            fork(child)
+            fork(child, seconds=15)
         client.close()
         """,
     )

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from members import LONG_S
-from stopping import wait_stopped
+from processes import wait_stopped
 
 from rink.engine.clock import SYSTEM
 from rink.testing.history import Event, History, What

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 import trustme
-from servers_support import QUICK, is_alive, wait_until
-from stopping import thread_states
+from processes import is_alive, thread_states
+from servers_support import QUICK, wait_until
 
 from rink.errors import (
     ConfigError,

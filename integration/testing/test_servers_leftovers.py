@@ -13,7 +13,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from servers_support import QUICK, is_alive, wait_until
+from processes import is_alive
+from servers_support import QUICK, wait_until
 
 from rink.errors import EtcdError, RinkError, UsageError
 from rink.testing import etcd_cluster, local_etcd

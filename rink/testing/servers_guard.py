@@ -41,11 +41,8 @@ def _wait_stopped(pid: int) -> None:
         return
     end = time.monotonic() + _STOPS_WITHIN_S
     wanted = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
-    while True:
-        is_last = time.monotonic() > end
-        if os.waitid(os.P_PID, pid, wanted) is not None:
-            return
-        if is_last:
+    while os.waitid(os.P_PID, pid, wanted) is None:
+        if time.monotonic() > end:
             raise TimeoutError(f"process {pid} has not stopped within {_STOPS_WITHIN_S:g} s")
         time.sleep(0.0005)
 

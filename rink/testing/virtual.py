@@ -6,10 +6,11 @@
             time.advance(3600)
 
 The members are real: their engines, threads and leases run as they would, on an etcd in memory.
-Only the clock is ours: an hour takes some tenths of a second for each of them. Every thread of the library waits through that clock, so it knows when all
-of them have nothing to do; then, and only then, time jumps to the next moment at which one of them
-wants to wake. While a test's own thread waits in a call of the library (`await_role`, say), time
-jumps the same way, until the call returns or its timeout is over.
+Only the clock is ours: an hour takes some tenths of a second for each of them. Every thread of the
+library waits through that clock, so it knows when all of them have nothing to do; then, and only
+then, time jumps to the next moment at which one of them wants to wake. While a test's own thread
+waits in a call of the library (`await_role`, say), time jumps the same way, until the call returns
+or its timeout is over.
 
 The asyncio face waits on the event loop's own time: advance with `asyncio.to_thread`.
 """

@@ -127,7 +127,7 @@ def test_the_exit_leaves_within_a_bound_where_a_role_is_never_released(hold):
         {hold}
         began = time.monotonic()
         atexit._run_exitfuncs()
-        assert time.monotonic() - began < 2 * 2.5, "half the bound is for roles"
+        assert time.monotonic() - began < 2.5 + 2.0, "half the bound is for roles"
     """)
     assert "records at exit: []" in out
 
@@ -167,7 +167,7 @@ def test_the_exit_is_bounded_where_etcd_is_gone():
             one._session.etcd.cut()
         began = time.monotonic()
         atexit._run_exitfuncs()
-        assert time.monotonic() - began < 1.5 * 5.0, "sessions share the bound"
+        assert time.monotonic() - began < 5.0 + 2.0, "sessions share the bound"
         cluster.store.expire(cluster.now() + 100)
     """)
 
@@ -179,6 +179,6 @@ def test_the_exit_is_bounded_where_many_sessions_have_roles_that_are_never_relea
         began = time.monotonic()
         atexit.register(lambda: print("took", time.monotonic() - began))
         atexit._run_exitfuncs()
-        assert time.monotonic() - began < 2 * 2.5, "half the bound is for roles"
+        assert time.monotonic() - began < 2.5 + 2.0, "half the bound is for roles"
     """)
     assert "records at exit: []" in out

@@ -1,4 +1,4 @@
-"""Whether a process has stopped: a SIGSTOP is only on its way when it is sent."""
+"""What the kernel says of a process: whether it has stopped, and whether it is alive."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ STOPS_WITHIN_S = 30.0
 
 
 def thread_states(pid: int) -> set[str]:
-    """The states of a process's threads as the kernel names them: `T` is stopped."""
+    """The states of a process's threads: `T` is stopped, `Z` has ended; empty where it is gone."""
     states = set()
-    for task in Path(f"/proc/{pid}/task").iterdir():
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+    except (FileNotFoundError, ProcessLookupError):
+        return states
+    for task in tasks:
         try:
             states.add((task / "stat").read_text().rpartition(")")[2].split()[0])
         except (FileNotFoundError, ProcessLookupError):  # this thread has ended meanwhile
@@ -19,9 +23,15 @@ def thread_states(pid: int) -> set[str]:
     return states
 
 
+def is_alive(pid: int) -> bool:
+    """It exists, and is not a dead one that its parent has not asked after."""
+    return bool(thread_states(pid) - {"Z"})
+
+
 def wait_stopped(pid: int) -> None:
     """Return when none of the threads of a process that was sent SIGSTOP runs any more."""
     end = time.monotonic() + STOPS_WITHIN_S
     while (states := thread_states(pid)) != {"T"}:
+        assert states, f"process {pid} is gone: it cannot stop"
         assert time.monotonic() < end, f"process {pid} does not stop: its threads are {states}"
         time.sleep(0.001)
