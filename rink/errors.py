@@ -13,6 +13,7 @@
         RoleError
             RoleTimeout (TimeoutError)   await_role waited for its whole timeout
             RoleLost                     raised by Role.raise_if_lost
+            StaleToken                   a later holder has been here: nothing was written
         StateError                       what lies in etcd is not ours or cannot be read
         EtcdError
             EtcdUnavailable              no endpoint answered within the deadline
@@ -104,6 +105,28 @@ class RoleLost(RoleError):  # noqa: N818 - the name is public and fixed
     ) -> None:
         super().__init__(*args, role=role, group=group, member=member)
         self.token = token
+
+
+class StaleToken(RoleError):  # noqa: N818 - the name is public and fixed
+    """A resource refused a write: somebody with a greater fencing token has been here before.
+
+    Attributes:
+        token: the fencing token that was refused.
+        fence: the greatest token that the resource has seen; 0 where it did not say.
+    """
+
+    def __init__(
+        self,
+        *args: object,
+        role: str = "",
+        group: str = "",
+        member: str = "",
+        token: int = 0,
+        fence: int = 0,
+    ) -> None:
+        super().__init__(*args, role=role, group=group, member=member)
+        self.token = token
+        self.fence = fence
 
 
 class StateError(RinkError):

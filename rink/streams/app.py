@@ -1,0 +1,304 @@
+"""An app: its streams, its processors, its tasks, and how it reaches Redis and etcd."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Literal, Self, TypeVar
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from rink.core.keys import check_name
+from rink.errors import ConfigError
+from rink.settings import check_seconds
+from rink.streams.calls import AnyRedis
+from rink.streams.codec import Codec
+from rink.streams.events import Middleware
+from rink.streams.lanes import Lane
+from rink.streams.policy import OnError, Policy
+from rink.streams.processor import Processor
+from rink.streams.store import Connect, Store
+from rink.streams.stream import PartitionBy, Stream, Trim
+from rink.streams.tasks import Task
+
+R = TypeVar("R")
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class App:
+    """Streams and what processes them, under one name.
+
+    Args:
+        name: of the app: part of every key in Redis and of every group in etcd.
+        redis: a URL as redis-py takes it (`rediss://` for TLS, `unix://`, user and password in it), or a
+            function that makes a client of redis-py's: with its own settings, from a Sentinel, or a RedisCluster.
+        etcd: endpoints, as `rink.Session` takes them.
+        ttl: seconds until a worker that died loses its partitions.
+        session: more settings of `rink.Session`: prefix, user, password, ca, cert, key, margin, timeout.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        redis: str | Connect = "redis://127.0.0.1:6379",
+        etcd: str | Sequence[str] | None = None,
+        ttl: float = 15.0,
+        session: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name = check_name("app", name)
+        self.streams: dict[str, Stream[Any]] = {}
+        self.processors: dict[str, Processor[Any]] = {}
+        self.tasks: dict[str, Task] = {}
+        self.etcd = etcd
+        self.ttl = ttl
+        self.session = dict(session or {})
+        self._redis = redis
+        self._opened: dict[asyncio.AbstractEventLoop, asyncio.Task[Opened]] = {}
+        self._lock = threading.Lock()
+        self._thread: _LoopThread | None = None
+
+    # ── what it consists of ──────────────────────────────────────────────────────────────────
+
+    def stream(
+        self,
+        name: str,
+        *,
+        record: type[R],
+        partition_by: PartitionBy,
+        partition_count: int = 16,
+        partition_size: int = 50_000,
+        trim: Trim = "committed",
+        codec: Codec[R] | None = None,
+    ) -> Stream[R]:
+        """Declare a stream.
+
+        Args:
+            name: of the stream, within the app.
+            record: what it carries: a subclass of `Record`.
+            partition_by: the field, or a function of the record, that is its key: records of one key
+                are processed in order.
+            partition_count: how many partitions; it can never be another number.
+            partition_size: how many events each partition holds, committed ones that are not trimmed yet included.
+            trim: `committed` makes senders wait when a partition is full of events that some
+                processor has not committed; `oldest` drops the oldest and counts them.
+            codec: how records lie in Redis; JSON where None.
+
+        Raises:
+            ConfigError: a setting cannot be used, or there is such a stream already.
+        """
+        if name in self.streams:
+            raise ConfigError(f"app {self.name!r} has a stream {name!r} already")
+        stream = Stream(
+            self,
+            name,
+            record=record,
+            partition_by=partition_by,
+            partition_count=partition_count,
+            partition_size=partition_size,
+            trim=trim,
+            codec=codec,
+        )
+        self.streams[name] = stream
+        return stream
+
+    def processor(
+        self,
+        stream: Stream[R],
+        *,
+        name: str | None = None,
+        start: Literal["earliest", "latest"] = "earliest",
+        commit: Literal["auto", "manual"] = "auto",
+        on_error: OnError = "dead-letter",
+        attempts: int = 3,
+        deaths: int = 3,
+        backoff: tuple[float, float] = (0.1, 30.0),
+        prefetch: int = 1000,
+        window: int = 256,
+        middleware: Sequence[Middleware[R]] = (),
+        rebalance_delay: float = 10.0,
+        initial_delay: float = 2.0,
+        leave_delay: float = 0.0,
+        grace: float = 8.0,
+    ) -> Callable[[F], F]:
+        """Have a function process a stream; it is called with `Events` for each partition.
+
+        An `async def` function runs on the event loop; a plain one in a thread for each partition.
+
+        Args:
+            stream: of this app.
+            name: the function's name where None: the name of its offsets, so rename with care.
+            start: where it begins in a partition that it has never seen.
+            commit: `auto` commits an event when the next is asked for; `manual` only by `events.commit()`.
+            on_error: what becomes of an event that failed too often, see `Policy`.
+            attempts: how often an event is tried alone before.
+            deaths: how many processes may end over one event before.
+            backoff: seconds: bounds of the first pause between tries, and of every pause.
+            prefetch: how many events of a partition are held in memory.
+            window: how many may be given to the function and not be committed: what may come again
+                after a crash, and the most that `take` takes.
+            middleware: goes around each batch, see `Middleware`.
+            rebalance_delay: seconds that new workers wait for partitions while all are owned.
+            initial_delay: the same while the group begins.
+            leave_delay: seconds that a worker's partitions wait for it to come back.
+            grace: seconds that the function has to return after its partition was lost.
+
+        Raises:
+            ConfigError: a setting cannot be used, or there is such a processor already.
+        """
+        if self.streams.get(stream.name) is not stream:
+            raise ConfigError(f"{stream!r} is of another app than {self.name!r}")
+        policy = Policy(on_error, attempts, deaths, backoff)
+
+        def declare(function: F) -> F:
+            declared = Processor(
+                name=check_name("processor", name or getattr(function, "__name__", "")),
+                stream=stream,
+                function=function,
+                start=start,
+                commits_by_hand=commit == "manual",
+                policy=policy,
+                prefetch=prefetch,
+                window=window,
+                middleware=tuple(middleware),
+                rebalance_delay=check_seconds("rebalance_delay", rebalance_delay),
+                initial_delay=check_seconds("initial_delay", initial_delay),
+                leave_delay=check_seconds("leave_delay", leave_delay),
+                grace=check_seconds("grace", grace),
+            )
+            if declared.name in self.processors:
+                raise ConfigError(f"app {self.name!r} has a processor {declared.name!r} already")
+            self.processors[declared.name] = declared
+            return function
+
+        return declare
+
+    def task(
+        self,
+        *,
+        every: float | timedelta | None = None,
+        cron: str | None = None,
+        on_leader: bool = False,
+        name: str | None = None,
+    ) -> Callable[[F], F]:
+        """Run a function now and then in the workers.
+
+        Args:
+            every: seconds from one start to the next; the first run is at once.
+            cron: a cron expression in UTC, such as `0 4 * * *`.
+            on_leader: in one worker only: the one that has the role `leader` of the app's group.
+            name: the function's name where None.
+
+        Raises:
+            ConfigError: not just one of `every` and `cron`, or one that cannot be used.
+        """
+
+        def declare(function: F) -> F:
+            declared = Task.of(name or function.__name__, function, every, cron, on_leader)
+            if declared.name in self.tasks:
+                raise ConfigError(f"app {self.name!r} has a task {declared.name!r} already")
+            self.tasks[declared.name] = declared
+            return function
+
+        return declare
+
+    # ── Redis ────────────────────────────────────────────────────────────────────────────────
+
+    def connect(self) -> Store:
+        """Return a store with a client of its own, not opened yet."""
+        return Store(self._client())
+
+    def _client(self) -> AnyRedis:
+        if callable(self._redis):
+            return self._redis()
+        try:
+            return Redis.from_url(self._redis, retry=Retry(NoBackoff(), 0))
+        except ValueError as error:
+            raise ConfigError(f"redis={self._redis!r} cannot be used: {error}") from error
+
+    async def opened(self) -> Opened:
+        """Return what this app uses of Redis in the running event loop, opened when first asked for."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            for other in [one for one in self._opened if one.is_closed()]:
+                del self._opened[other]
+            task = self._opened.get(loop)
+            if task is None or (task.done() and (task.cancelled() or task.exception())):
+                task = self._opened[loop] = loop.create_task(self._open())
+        return await asyncio.shield(task)
+
+    async def _open(self) -> Opened:
+        store = self.connect()
+        try:
+            await store.open()
+        except BaseException:
+            await store.close()
+            raise
+        return Opened(store)
+
+    async def close(self) -> None:
+        """Close the connections that the running event loop uses."""
+        with self._lock:
+            task = self._opened.pop(asyncio.get_running_loop(), None)
+        if task is not None and not task.cancelled():
+            await (await task).store.close()
+
+    async def __aenter__(self) -> Self:
+        await self.opened()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def blocking(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in a thread of the app's that has an event loop, and wait for it."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = _LoopThread()
+        return self._thread.run(coroutine)
+
+    def __repr__(self) -> str:
+        return f"<App {self.name!r}>"
+
+
+class Opened:
+    """An open store, and what is kept for each stream on it."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._settled: set[str] = set()
+        self._lanes: dict[tuple[str, int], Lane] = {}
+
+    async def settle(self, stream: Stream[Any]) -> None:
+        """See once that everybody has the same number of partitions; raises a StateError."""
+        if stream.name not in self._settled:
+            await self.store.settle_count(stream.names, stream.name, stream.partition_count)
+            self._settled.add(stream.name)
+
+    def lane(self, stream: Stream[Any], number: int) -> Lane:
+        """What appends to a partition."""
+        key = (stream.name, number)
+        if key not in self._lanes:
+            self._lanes[key] = Lane(
+                self.store,
+                stream.names.partition(number),
+                stream.bounds,
+                f"partition {number} of stream {stream.name!r}",
+            )
+        return self._lanes[key]
+
+
+class _LoopThread:
+    """A daemon thread with an event loop, for plain scripts."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="rink-streams", daemon=True).start()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()

@@ -1,0 +1,84 @@
+"""Runs scripts in Redis. What is asked for while others are under way goes in one pipeline.
+
+So sixty-four partitions that change hands cost a few requests on one connection, and a busy worker's
+commits share theirs. On a cluster each goes to its node by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+from redis.asyncio import Redis, RedisCluster
+from redis.exceptions import NoScriptError
+
+from rink.streams.scripts import Script, script
+
+AnyRedis = Redis | RedisCluster
+"""What redis-py has for one server, for Sentinel, and for a cluster."""
+
+
+@attrs.frozen(eq=False)
+class _Call:
+    script: Script
+    given: tuple[Any, ...]
+    answer: asyncio.Future[Any]
+
+    def evalsha(self) -> tuple[Any, ...]:
+        return ("EVALSHA", self.script.sha, *self.given)
+
+    def eval(self) -> tuple[Any, ...]:
+        return ("EVAL", self.script.text, *self.given)
+
+
+class Calls:
+    """Runs scripts on one client; belongs to one event loop."""
+
+    def __init__(self, redis: AnyRedis) -> None:
+        self._redis = redis
+        self._queue: list[_Call] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def run(self, name: str, keys: Sequence[str], given: Sequence[Any]) -> Any:
+        """Run a script of ours and return its reply; raises what redis-py raises."""
+        answer = asyncio.get_running_loop().create_future()
+        self._queue.append(_Call(script(name), (len(keys), *keys, *given), answer))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._flush())
+        return await answer
+
+    async def _flush(self) -> None:
+        await asyncio.sleep(0)  # whoever else is at it in this turn of the loop goes along
+        while self._queue:
+            batch, self._queue = self._queue, []
+            replies = await self._send(batch)
+            for call, reply in zip(batch, replies, strict=True):
+                if call.answer.done():  # its caller was cancelled
+                    continue
+                if isinstance(reply, BaseException):
+                    call.answer.set_exception(reply)
+                else:
+                    call.answer.set_result(reply)
+
+    async def _send(self, batch: list[_Call]) -> list[Any]:
+        replies = await self._execute([call.evalsha() for call in batch])
+        unknown = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+        if unknown:  # a server that was started since, or another one; EVAL makes it known there
+            again = await self._execute([batch[at].eval() for at in unknown])
+            for at, reply in zip(unknown, again, strict=True):
+                replies[at] = reply
+        return replies
+
+    async def _execute(self, commands: list[tuple[Any, ...]]) -> list[Any]:
+        if isinstance(self._redis, RedisCluster) or len(commands) == 1:
+            one_by_one = [self._redis.execute_command(*command) for command in commands]
+            return list(await asyncio.gather(*one_by_one, return_exceptions=True))
+        try:
+            async with self._redis.pipeline(transaction=False) as pipeline:
+                for command in commands:
+                    pipeline.execute_command(*command)
+                return list(await pipeline.execute(raise_on_error=False))
+        except Exception as error:  # the connection: whether they were carried out is not known
+            return [error] * len(commands)

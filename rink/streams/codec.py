@@ -1,0 +1,123 @@
+"""Records to bytes and back. JSON by default; anything with `encode` and `decode` will do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+import attrs
+import cattrs
+from cattrs.preconf.json import make_converter
+
+from rink.streams.errors import RecordError
+
+R = TypeVar("R")
+
+
+class Codec(Protocol[R]):
+    """How the records of a stream lie in Redis; called on the event loop and in threads."""
+
+    def encode(self, record: R) -> bytes:
+        """Return the bytes of a record.
+
+        Raises:
+            RecordError: it does not match its class.
+        """
+
+    def decode(self, data: bytes) -> R:
+        """Return the record of such bytes.
+
+        Raises:
+            RecordError: they are none.
+        """
+
+
+class JsonCodec(Generic[R]):
+    """A record as a JSON object.
+
+    Unknown fields are ignored and missing ones take their defaults, so that a class may gain and
+    lose fields while events of before lie in the stream. Types are checked both ways: "7" is no
+    int, and 7.5 is not made 7.
+    """
+
+    def __init__(self, record_class: type[R]) -> None:
+        if not attrs.has(record_class):
+            raise RecordError(f"{record_class!r} is no record: subclass rink.streams.Record")
+        self._class: type[Any] = record_class
+        self._fast = _strict(make_converter(detailed_validation=False))
+        self._telling = _strict(make_converter(detailed_validation=True))
+        self._structure: Callable[[Any, type[R]], R] = self._fast.get_structure_hook(record_class)
+        self._unstructure: Callable[[R], Any] = self._fast.get_unstructure_hook(record_class)
+
+    def encode(self, record: R) -> bytes:
+        """Return the JSON of a record, or raise a RecordError that names what does not match."""
+        if not isinstance(record, self._class):
+            raise RecordError(
+                f"a {type(record).__name__} was given where the stream has {self._class.__name__} records"
+            )
+        plain = self._unstructure(record)
+        try:
+            self._structure(plain, self._class)
+            return _dumps(plain).encode()
+        except Exception as error:
+            raise RecordError(f"{record!r} {self._trouble(plain, error)}") from error
+
+    def decode(self, data: bytes) -> R:
+        """Return the record, or raise a RecordError that says what does not match."""
+        try:
+            plain = json.loads(data)
+        except ValueError as error:
+            raise RecordError(f"{_short(data)} is not JSON: {error}") from error
+        try:
+            return self._structure(plain, self._class)
+        except Exception as error:
+            raise RecordError(f"{_short(data)} {self._trouble(plain, error)}") from error
+
+    def _trouble(self, plain: object, error: Exception) -> str:
+        try:
+            self._telling.structure(plain, self._class)
+        except cattrs.BaseValidationError as told:
+            error_texts = "; ".join(cattrs.transform_error(told))
+        except Exception as told:
+            error_texts = str(told)
+        else:
+            error_texts = str(error)
+        return f"does not match {self._class.__name__}: {error_texts}"
+
+
+_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def _strict(converter: cattrs.Converter) -> cattrs.Converter:
+    """Have a converter refuse what Python would bend: "7" for an int, 7.5 for an int, 7 for a str."""
+    for kind in (str, bool):
+        converter.register_structure_hook(kind, _exactly(kind))
+    converter.register_structure_hook(int, _whole)
+    converter.register_structure_hook(float, _real)
+    return converter
+
+
+def _exactly(kind: type) -> Callable[[Any, Any], Any]:
+    def check(value: Any, _: Any) -> Any:
+        if value.__class__ is kind:
+            return value
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+
+    return check
+
+
+def _whole(value: Any, _: Any) -> int:
+    if value.__class__ is int:
+        return int(value)
+    raise TypeError(f"{value!r} is no int")
+
+
+def _real(value: Any, _: Any) -> float:
+    if value.__class__ is float or value.__class__ is int:
+        return float(value)
+    raise TypeError(f"{value!r} is no float")
+
+
+def _short(data: bytes) -> str:
+    return repr(data if len(data) <= 80 else data[:80] + b"...")

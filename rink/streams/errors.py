@@ -1,0 +1,77 @@
+"""What goes wrong with streams, beside what `rink.errors` has.
+
+    RinkError
+        RecordError (ValueError)         a record that does not match its class, or has no key
+        PartitionFull                    a partition had no room for as long as the sender waits
+        RedisError                       a call to Redis that did not succeed
+            RedisUnavailable             no answer within the deadline
+            RedisAuth                    user, password or permission refused
+            RedisFull                    Redis is out of memory
+        CrossSlot (UsageError)           outputs of several slots in one step, on a Redis Cluster
+        EventsHeld (UsageError)          more events taken than may be uncommitted
+
+`StaleToken` (rink.errors) is raised by a commit of whoever is not the owner any more, `StateError` where what
+lies in Redis is not ours, is of another type, or has gone back.
+"""
+
+from __future__ import annotations
+
+from rink.errors import RinkError, StateError, UsageError
+
+
+class RecordError(RinkError, ValueError):
+    """A record that does not match its class, or has no partition key."""
+
+
+class PartitionFull(RinkError):  # noqa: N818 - as the other public errors are named
+    """A partition had no room for as long as the sender was ready to wait.
+
+    Attributes:
+        stream: which stream.
+        partition: which of its partitions.
+    """
+
+    def __init__(self, *args: object, stream: str = "", partition: int = -1) -> None:
+        super().__init__(*args)
+        self.stream = stream
+        self.partition = partition
+
+
+class RedisError(RinkError):
+    """A call to Redis that did not succeed; the message names the server.
+
+    Attributes:
+        server: where Redis was looked for.
+    """
+
+    def __init__(self, *args: object, server: str = "") -> None:
+        super().__init__(*args)
+        self.server = server
+
+
+class RedisUnavailable(RedisError):  # noqa: N818 - as the other public errors are named
+    """Redis did not answer, or cannot answer now; a step may still have been applied."""
+
+
+class RedisAuth(RedisError):  # noqa: N818 - as the other public errors are named
+    """User, password or permission was refused."""
+
+
+class RedisFull(RedisError):  # noqa: N818 - as the other public errors are named
+    """Redis is out of memory: it takes commits, and nothing that grows."""
+
+
+class CrossSlot(UsageError):  # noqa: N818 - as the other public errors are named
+    """On a Redis Cluster, one step cannot write keys of several slots."""
+
+
+class EventsHeld(UsageError):  # noqa: N818 - as the other public errors are named
+    """A processor that commits by hand took more events than may be uncommitted."""
+
+
+class WentBack(StateError):  # noqa: N818 - as the other public errors are named
+    """What lies in Redis is older than what this owner knows: restored, or failed over and lost."""
+
+
+class OffsetMoved(RinkError):  # noqa: N818 - as the other public errors are named
+    """An operator moved the offset meanwhile; the partition is taken anew. Users do not see it."""

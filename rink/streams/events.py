@@ -1,0 +1,218 @@
+"""What a processor is given: the events of one partition, for as long as it is this worker's."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Any, Generic, Protocol, TypeVar
+
+from rink.errors import ConfigError
+from rink.streams import ids
+from rink.streams.inbox import Entry
+from rink.streams.stream import Stream
+
+R = TypeVar("R")
+
+
+class Event(Generic[R]):
+    """One event.
+
+    Attributes:
+        id: its id in the partition, `milliseconds-sequence`.
+        record: what was sent.
+    """
+
+    __slots__ = ("id", "record")
+
+    def __init__(self, entry_id: str, record: R) -> None:
+        self.id = entry_id
+        self.record = record
+
+    @property
+    def sent_at(self) -> float:
+        """When it was added, in seconds since 1970 by the Redis server's clock."""
+        return ids.seconds(self.id)
+
+    def __repr__(self) -> str:
+        return f"<Event {self.id} {self.record!r}>"
+
+
+Outputs = Iterable[tuple[Stream[Any], Any]]
+"""Records to send together with a commit, each with its stream."""
+
+Middleware = Callable[[list[Event[R]]], AbstractAsyncContextManager[object]]
+"""Goes around each batch that a processor is given: entered before it, left when it is finished, with
+the exception where it failed. What it yields, if that is a list, is given in the batch's place."""
+
+
+class Source(Protocol[R]):
+    """Where events come from: a partition's run, or the test kit."""
+
+    @property
+    def partition(self) -> int:
+        """Which partition."""
+
+    @property
+    def token(self) -> int:
+        """The fencing token."""
+
+    @property
+    def window(self) -> int:
+        """How many events may be given and not committed."""
+
+    @property
+    def commits_by_hand(self) -> bool:
+        """Only `commit` finishes events."""
+
+    @property
+    def middleware(self) -> tuple[Middleware[R], ...]:
+        """What goes around each batch."""
+
+    @property
+    def is_lost(self) -> bool:
+        """The partition is not this worker's any more."""
+
+    def finish(self, count: int | None = None) -> None:
+        """What was given has been processed: all of it, or the first `count`."""
+
+    async def next(self, count: int, within: float) -> list[tuple[Entry, R]]:
+        """What was given before has been processed; give up to `count` more, [] where there are none."""
+
+    async def commit(
+        self, outputs: Iterable[tuple[Stream[Any], Any]], count: int | None = None
+    ) -> None:
+        """Commit all that was given, or its first `count`; outputs with it."""
+
+
+class Events(Generic[R]):
+    """The events of one partition, in order: `async for event in events`.
+
+    An event is finished when the next one is asked for, and committed soon after. The iteration
+    ends when the partition goes to another worker: return then, within `grace`.
+    """
+
+    def __init__(self, source: Source[R]) -> None:
+        self._source = source
+        self._around: AsyncExitStack | None = None
+
+    @property
+    def partition(self) -> int:
+        """Which partition."""
+        return self._source.partition
+
+    @property
+    def token(self) -> int:
+        """The fencing token: give it along with what is written elsewhere."""
+        return self._source.token
+
+    @property
+    def is_lost(self) -> bool:
+        """The partition has been lost: finish what you have, soon."""
+        return self._source.is_lost
+
+    async def __aiter__(self) -> AsyncIterator[Event[R]]:
+        while batch := await self._next(1, 0.0):
+            for event in batch:
+                yield event
+
+    async def records(self) -> AsyncIterator[R]:
+        """Iterate over the records alone."""
+        while batch := await self._next(1, 0.0):
+            for event in batch:
+                yield event.record
+
+    def take(self, count: int, within: float = 0.0) -> Batches[R]:
+        """Iterate over lists of up to `count` events: `async for batch in events.take(100)`.
+
+        Args:
+            count: at most; no more than the processor's `window`.
+            within: how many seconds to wait for that many, from the first one on; 0 takes what is there.
+        """
+        return Batches(self, self._check(count), within)
+
+    async def commit(self, outputs: Outputs = (), count: int | None = None) -> None:
+        """Commit all events that were given so far, in one step with outputs to other streams.
+
+        Either all of it happens or nothing, so outputs are sent exactly once for these events.
+
+        Args:
+            outputs: pairs of a stream (of the same Redis) and a record.
+            count: only of the first so many of the events given and not committed; None: of all.
+
+        Raises:
+            StaleToken: the partition belongs to another worker by now; nothing was written.
+            RecordError: an output does not match its stream; nothing was written.
+            CrossSlot: on a Redis Cluster, where this is not possible over several slots.
+            UsageError: there are outputs, and no event was given since the last commit.
+        """
+        await self._source.commit(outputs, count)
+
+    async def fetch(self, count: int) -> list[Event[R]]:
+        """Give up to `count` events at once to who gives them on one by one: see `threads.py`."""
+        one_by_one = self._source.commits_by_hand or self._source.middleware
+        return await self._next(1 if one_by_one else count, 0.0)
+
+    def finish(self, count: int | None) -> None:
+        """What was given is processed: all of it, or its first `count`; not where it is committed by hand."""
+        if not self._source.commits_by_hand:
+            self._source.finish(count)
+
+    def _check(self, count: int) -> int:
+        if not 1 <= count <= self._source.window:
+            raise ConfigError(
+                f"take({count}): 1 to window={self._source.window} events; give the processor a larger "
+                "window to take more at once"
+            )
+        return count
+
+    async def _next(self, count: int, within: float) -> list[Event[R]]:
+        if self._around is not None:
+            around, self._around = self._around, None
+            await around.aclose()
+        batch = [
+            Event(entry.id, record) for entry, record in await self._source.next(count, within)
+        ]
+        if batch and self._source.middleware:
+            batch = await self._surround(batch)
+        return batch
+
+    async def _surround(self, batch: list[Event[R]]) -> list[Event[R]]:
+        self._around = AsyncExitStack()
+        for middleware in self._source.middleware:
+            changed = await self._around.enter_async_context(middleware(batch))
+            if isinstance(changed, list):
+                batch = changed
+        return batch
+
+    async def end(self, error: BaseException | None) -> None:
+        """The processor has returned, or raised: leave the middleware of the last batch."""
+        if self._around is not None:
+            around, self._around = self._around, None
+            if error is None:
+                await around.aclose()
+            else:  # what the middleware makes of it changes nothing: the policy decides
+                with contextlib.suppress(Exception):
+                    await around.__aexit__(type(error), error, error.__traceback__)
+
+
+class Batches(Generic[R]):
+    """Lists of events; `.records()` gives lists of records."""
+
+    def __init__(self, events: Events[R], count: int, within: float) -> None:
+        self._events = events
+        self._count = count
+        self._within = within
+
+    async def next(self) -> list[Event[R]]:
+        """Give the next list; [] at the end."""
+        return await self._events._next(self._count, self._within)  # noqa: SLF001 - its own
+
+    async def __aiter__(self) -> AsyncIterator[list[Event[R]]]:
+        while batch := await self.next():
+            yield batch
+
+    async def records(self) -> AsyncIterator[list[R]]:
+        """Iterate over lists of records."""
+        async for batch in self:
+            yield [event.record for event in batch]

@@ -1,0 +1,113 @@
+"""One processor in one worker: its group, its partitions, its reader."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from rink import aio
+from rink.errors import ClosedError
+from rink.streams.metrics import Metrics
+from rink.streams.partition import Grant, Scene
+from rink.streams.processor import Processor
+from rink.streams.reader import make_reader
+from rink.streams.store import Store
+
+log = logging.getLogger("rink.streams")
+
+_ENDS_WITHIN_S = 2.0
+"""After the group was left: what still runs then is a thread that does not return."""
+
+
+class Executor:
+    """Runs one processor over the partitions that its group gives this worker.
+
+    Args:
+        processor: which.
+        store: where.
+        session: the worker's.
+        name: the worker's, which is its member's name in each group.
+        one_marked: shared by all executors of the worker, see `Owner`.
+        halt: called with the reason when the policy ends the worker.
+    """
+
+    def __init__(
+        self,
+        processor: Processor[Any],
+        store: Store,
+        session: aio.Session,
+        *,
+        name: str,
+        metrics: Metrics,
+        one_marked: asyncio.Lock,
+        halt: Callable[[str], None],
+    ) -> None:
+        self.rink = aio.Rink(
+            session,
+            processor.group,
+            name=name,
+            scheme=processor.scheme,
+            rebalance_delay=processor.rebalance_delay,
+            initial_delay=processor.initial_delay,
+            leave_delay=processor.leave_delay,
+            grace=processor.grace,
+        )
+        self._processor = processor
+        self._scene = Scene(
+            processor=processor,
+            store=store,
+            reader=make_reader(store, processor.prefetch),
+            metrics=metrics,
+            one_marked=one_marked,
+            halt=halt,
+            given_up=asyncio.Event(),
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Join, process, and leave in order when `stop` is set."""
+        async with self.rink:
+            numbers = range(self._processor.stream.partition_count)
+            holds = [asyncio.create_task(self._hold(number)) for number in numbers]
+            reading = asyncio.create_task(self._scene.reader.run())
+            stopped = asyncio.create_task(stop.wait())
+            try:
+                done, _ = await asyncio.wait(
+                    [stopped, reading, *holds], return_when=asyncio.FIRST_COMPLETED
+                )
+                for ended in done - {stopped}:
+                    ended.result()
+            finally:
+                await self.rink.leave()
+                self._scene.given_up.set()
+                await self._end(holds)
+                reading.cancel()
+                stopped.cancel()
+                await asyncio.wait([reading, stopped])
+
+    async def _end(self, holds: list[asyncio.Task[None]]) -> None:
+        done, late = await asyncio.wait(holds, timeout=_ENDS_WITHIN_S)
+        for hold in late:
+            hold.cancel()
+        if late:
+            log.error(
+                "rink.streams: %d partitions of processor %r did not end",
+                len(late),
+                self._processor.name,
+            )
+            await asyncio.wait(late, timeout=_ENDS_WITHIN_S)
+        for hold in done:
+            hold.result()
+
+    async def _hold(self, number: int) -> None:
+        """Own a partition whenever its role is here, until the group is left."""
+        place = self._processor.place(number)
+        with contextlib.suppress(ClosedError):
+            while True:
+                role = await self.rink.await_role(place.role)
+                try:
+                    await Grant(self._scene, place, role).run()
+                finally:
+                    role.release()

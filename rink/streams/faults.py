@@ -1,0 +1,73 @@
+"""What redis-py raises, as errors of ours that say where and what to do."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from redis import exceptions as of_redis
+
+from rink.errors import RinkError, StateError
+from rink.streams.errors import CrossSlot, RedisAuth, RedisError, RedisFull, RedisUnavailable
+
+_BUSY = (
+    "LOADING",
+    "BUSY",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "READONLY",
+    "MISCONF",
+    "NOREPLICAS",
+)
+"""What passes: the server loads its data, fails over, or cannot write just now."""
+
+
+@contextlib.contextmanager
+def explained(server: str, key: str = "") -> Iterator[None]:
+    """Raise what redis-py raises inside as one of our errors."""
+    try:
+        yield
+    except (of_redis.RedisError, OSError, TimeoutError) as error:
+        raise explain(error, server, key) from error
+
+
+def explain(error: Exception, server: str, key: str = "") -> RinkError:
+    """Return the error of ours for one of redis-py's."""
+    text = str(error) or type(error).__name__
+    at = f"Redis at {server}" + (f", key {key!r}" if key else "")
+    match error:
+        case RinkError():
+            return error
+        case of_redis.AuthenticationError() | of_redis.AuthorizationError():
+            return RedisAuth(f"{at}: {text}: check user and password", server=server)
+        case of_redis.NoPermissionError():
+            return RedisAuth(
+                f"{at}: {text}: docs/streams.md lists what the user must be allowed", server=server
+            )
+        case of_redis.OutOfMemoryError():
+            return _full(at, text, server)
+        case of_redis.ConnectionError() | of_redis.TimeoutError() | OSError():
+            return RedisUnavailable(f"{at} cannot be reached: {text}", server=server)
+    if any(word in text for word in ("WRONGPASS", "NOAUTH")):
+        return RedisAuth(f"{at}: {text}: check user and password", server=server)
+    if "WRONGTYPE" in text:
+        return StateError(
+            f"{at}: {text}: something else lies under this key; remove it, or give the app another name",
+            key=key,
+        )
+    if "CROSSSLOT" in text:
+        return CrossSlot(f"{at}: {text}")
+    if "OOM" in text:
+        return _full(at, text, server)
+    if text.startswith(_BUSY) or isinstance(
+        error, of_redis.ReadOnlyError | of_redis.BusyLoadingError
+    ):
+        return RedisUnavailable(f"{at} cannot do it now: {text}", server=server)
+    return RedisError(f"{at}: {text}", server=server)
+
+
+def _full(at: str, text: str, server: str) -> RedisFull:
+    return RedisFull(
+        f"{at} is out of memory: {text}: raise maxmemory, or let processors catch up", server=server
+    )

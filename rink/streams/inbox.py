@@ -1,0 +1,284 @@
+"""What one grant of a partition holds in memory: read, yielded, finished, committed. Pure.
+
+An entry moves one way only:
+
+    read (`feed`) → yielded (`give`) → finished (`finish`) → settled (`settled`)
+
+and goes back a step only when the processor failed (`fail`: yielded → read, to come again alone).
+Entries are finished in the order of their ids, and a commit passes a prefix of them; so the offset never
+passes an event that was not finished. An event ends without having been processed in one way: it is
+*condemned*, then skipped, and its dead letter goes along with the commit that passes it.
+
+At most `prefetch` entries are held, and at most `window` of them are yielded and not settled: that
+bounds what can come again after this owner's death.
+
+Deliberately absent: time, Redis, tasks. Who waits for what is `partition.py`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from rink.streams import ids
+
+DATA = b"d"
+ONLY = b"only"
+
+
+@attrs.frozen
+class Letter:
+    """Why an event was given up.
+
+    Attributes:
+        error: one line.
+        trace: the traceback, or "".
+        attempts: how often it was tried.
+    """
+
+    error: str
+    trace: str
+    attempts: int
+
+
+@attrs.define(eq=False)
+class Entry:
+    """One event of the partition, as it was read.
+
+    Attributes:
+        skipped: it is passed without being processed, see `letter`.
+        letter: why it was given up; None where it was for another processor.
+    """
+
+    id: str
+    fields: Mapping[bytes, bytes]
+    skipped: bool = False
+    letter: Letter | None = None
+
+    @property
+    def data(self) -> bytes:
+        """The record's bytes."""
+        return self.fields.get(DATA, b"")
+
+
+@attrs.frozen
+class Passage:
+    """What one commit passes."""
+
+    expected: str
+    new: str
+    processed: int
+    dead: tuple[Entry, ...]
+
+
+class Inbox:
+    """One grant of one partition.
+
+    Args:
+        processor: whose; an entry that is for another one only is skipped.
+        offset: what is committed.
+        prefetch: how many entries may be held.
+        window: how many of them may be yielded and not settled.
+        careful: up to this id, each comes alone and is to be marked before; "" for nothing.
+
+    Attributes:
+        offset: what is committed, and known to be.
+        read_to: what was read last; read on from behind it.
+        stopped: nothing more is yielded.
+    """
+
+    def __init__(
+        self, processor: str, offset: str, *, prefetch: int, window: int, careful: str = ""
+    ) -> None:
+        self.offset = self.read_to = offset
+        self.prefetch = prefetch
+        self.window = window
+        self.stopped = False
+        self._processor = processor.encode()
+        self._read: deque[Entry] = deque()
+        self._out: deque[Entry] = deque()
+        self._finished: deque[Entry] = deque()
+        self._under_way: Passage | None = None
+        self._careful = ids.order(careful) if careful else None
+        self._alone = self._careful  # up to here, each comes alone
+        self._attempts: dict[str, int] = {}
+        self._condemned: dict[str, Letter] = {}
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def room(self) -> int:
+        """How many entries may be read now."""
+        held = len(self._read) + len(self._out) + len(self._finished)
+        return 0 if self.stopped else self.prefetch - held
+
+    @property
+    def ready(self) -> int:
+        """How many entries were read and not yielded."""
+        return len(self._read)
+
+    def feed(self, entries: Iterable[tuple[bytes, Mapping[bytes, bytes]]]) -> None:
+        """Take in what was read from behind `read_to`, in order."""
+        self._read.extend([Entry(key.decode(), fields) for key, fields in entries])
+        if self._read:
+            self.read_to = self._read[-1].id
+
+    # ── yielding ─────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def may_yield(self) -> int:
+        """How many may be yielded before something is settled."""
+        return self.window - len(self._out) - len(self._finished)
+
+    @property
+    def has_one_alone(self) -> bool:
+        """What is yielded and not finished came alone: nothing else is yielded before its end."""
+        return bool(self._out) and self._is_alone(self._out[-1])
+
+    @property
+    def is_held_up(self) -> bool:
+        """Nothing is yielded before something that was yielded is finished: `window` is full of it."""
+        return len(self._out) >= self.window
+
+    def give(self, count: int) -> list[Entry]:
+        """Yield up to `count` entries; those that are skipped go along silently."""
+        given: list[Entry] = []
+        count = min(count, self.may_yield)
+        if self.stopped or count <= 0:
+            return given
+        if self._alone is None and not self._condemned:
+            while self._read and len(given) < count:
+                entry = self._read.popleft()
+                self._out.append(entry)
+                if ONLY in entry.fields:
+                    self._skip_others(entry)
+                if not entry.skipped:
+                    given.append(entry)
+        else:
+            self._give_with_care(count, given)
+        if not given:
+            self._finish_skipped()
+        return given
+
+    def _give_with_care(self, count: int, given: list[Entry]) -> None:
+        while self._read and len(given) < count:
+            entry = self._read[0]
+            alone = self._is_alone(entry)
+            if alone and any(not one.skipped for one in self._out):
+                return
+            self._out.append(self._read.popleft())
+            self._skip_others(entry)
+            if entry.id in self._condemned:
+                entry.skipped, entry.letter = True, self._condemned[entry.id]
+            if entry.skipped:
+                continue
+            given.append(entry)
+            if alone:
+                return
+        if self._read and not self._is_alone(self._read[0]):
+            self._alone = self._careful = None
+
+    def _skip_others(self, entry: Entry) -> None:
+        if entry.fields.get(ONLY, self._processor) != self._processor:
+            entry.skipped = True
+
+    def _is_alone(self, entry: Entry) -> bool:
+        return self._alone is not None and ids.order(entry.id) <= self._alone
+
+    def must_mark(self, entry: Entry) -> bool:
+        """Whether an owner before died with this entry, perhaps because of it."""
+        return self._careful is not None and ids.order(entry.id) <= self._careful
+
+    def stop(self) -> None:
+        """Yield nothing more."""
+        self.stopped = True
+
+    # ── the end of an event ──────────────────────────────────────────────────────────────────
+
+    def finish(self, count: int | None = None) -> None:
+        """What was yielded has been processed: all of it, or the first `count` of what was not skipped."""
+        while self._out:
+            if not self._out[0].skipped and count is not None:
+                if count == 0:
+                    return
+                count -= 1
+            self._finished.append(self._out.popleft())
+
+    def _finish_skipped(self) -> None:
+        while self._out and self._out[0].skipped:
+            self._finished.append(self._out.popleft())
+
+    def fail(self) -> tuple[Entry | None, int]:
+        """What is yielded and not finished comes again, each alone.
+
+        Returns:
+            The event to blame and how often it has failed: None where several were out at once.
+        """
+        tried = [entry for entry in self._out if not entry.skipped]
+        if not tried:
+            return None, 0
+        last = tried[-1]
+        was_alone = len(tried) == 1 or self._is_alone(last)
+        self.put_back()
+        self._alone = max(self._alone or (0, 0), ids.order(last.id))
+        if not was_alone:
+            return None, 0
+        self._attempts[last.id] = self._attempts.get(last.id, 0) + 1
+        return last, self._attempts[last.id]
+
+    def put_back(self) -> None:
+        """What is yielded and not finished is yielded again."""
+        while self._out:
+            entry = self._out.pop()
+            entry.skipped, entry.letter = False, None
+            self._read.appendleft(entry)
+
+    def condemn(self, entry_id: str, letter: Letter) -> None:
+        """Skip an event that was not yielded, or came back, when it is its turn."""
+        self._condemned[entry_id] = letter
+
+    def condemn_now(self, entry: Entry, letter: Letter) -> None:
+        """Skip an event that was just yielded and has not reached the processor."""
+        entry.skipped, entry.letter = True, letter
+        self._condemned[entry.id] = letter
+        if all(one.skipped for one in self._out):
+            self._finish_skipped()
+
+    @property
+    def has_yielded(self) -> bool:
+        """Something is yielded and not finished."""
+        return any(not entry.skipped for entry in self._out)
+
+    # ── committing ───────────────────────────────────────────────────────────────────────────
+
+    @property
+    def has_finished(self) -> bool:
+        """There is something to commit, or a commit is under way."""
+        return bool(self._finished)
+
+    def passage(self) -> Passage | None:
+        """What to commit next; the same until it is settled, None for nothing."""
+        if self._under_way is None and self._finished:
+            dead = tuple(entry for entry in self._finished if entry.letter is not None)
+            self._under_way = Passage(
+                expected=self.offset,
+                new=self._finished[-1].id,
+                processed=sum(not entry.skipped for entry in self._finished),
+                dead=dead,
+            )
+        return self._under_way
+
+    def settled(self) -> None:
+        """The commit under way was carried out."""
+        passage = self._under_way
+        assert passage is not None, "nothing is under way"
+        self._under_way = None
+        self.offset = passage.new
+        while self._finished:
+            entry = self._finished.popleft()
+            self._attempts.pop(entry.id, None)
+            self._condemned.pop(entry.id, None)
+            if entry.id == passage.new:
+                return

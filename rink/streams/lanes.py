@@ -1,0 +1,148 @@
+"""Appending to one partition from one event loop: one call at a time, so that each can be repeated.
+
+What is asked for while a call is under way goes into the next one: many small sends cost a few calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+import attrs
+
+from rink.errors import RinkError
+from rink.etcd.backoff import Backoff
+from rink.streams.errors import PartitionFull, RedisFull, RedisUnavailable
+from rink.streams.names import PartitionNames
+from rink.streams.store import Bounds, Store
+
+_IN_ONE_CALL = 512
+
+
+@attrs.define(eq=False)
+class _Parcel:
+    """What one sender wants appended."""
+
+    records: Sequence[bytes]
+    wants_ids: bool
+    sent: asyncio.Future[list[str]]
+    done: int = 0
+    ids: list[str] = attrs.field(factory=list)
+
+
+class Lane:
+    """Appends to one partition.
+
+    Args:
+        store: where.
+        names: of the partition.
+        bounds: what it may hold.
+        what: the partition, for messages.
+    """
+
+    def __init__(self, store: Store, names: PartitionNames, bounds: Bounds, what: str) -> None:
+        self._store = store
+        self._names = names
+        self._bounds = bounds
+        self._what = what
+        self._parcels: deque[_Parcel] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._number = 0
+        self._trouble: RinkError | None = None
+
+    async def send(
+        self, records: Sequence[bytes], timeout: float, *, wants_ids: bool = False
+    ) -> list[str]:
+        """Append records in order; returns their ids, if they are wanted.
+
+        Raises:
+            PartitionFull: there was no room for all of them for `timeout` seconds.
+            RedisUnavailable, RedisFull: Redis was not there for so long.
+        """
+        parcel = _Parcel(records, wants_ids, asyncio.get_running_loop().create_future())
+        self._parcels.append(parcel)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+        try:
+            async with asyncio.timeout(timeout):
+                return await parcel.sent
+        except TimeoutError:
+            raise self._late(parcel, timeout) from None
+
+    def _late(self, parcel: _Parcel, timeout: float) -> RinkError:
+        if self._trouble is not None:
+            return self._trouble
+        left = len(parcel.records) - parcel.done
+        return PartitionFull(
+            f"{self._what} was full for {timeout:g} s: it holds {self._bounds.limit} events "
+            f"(partition_size) that some processor has not committed; {left} of "
+            f"{len(parcel.records)} records were not sent. `rink streams lag` shows whom it waits for",
+            stream=self._names.stream,
+        )
+
+    async def _run(self) -> None:
+        pauses = Backoff(0.005, 0.25)
+        while self._drop_given_up():
+            self._number += 1  # the call before was answered, or nobody waits for it
+            records, wants_ids = self._batch()
+            count, ids = await self._call(records, wants_ids)
+            self._deliver(count, ids)
+            if count:
+                pauses.reset()
+            elif self._parcels:  # full
+                await asyncio.sleep(pauses.next())
+
+    def _drop_given_up(self) -> bool:
+        """Forget who waits no longer; whether anybody does."""
+        while self._parcels and self._parcels[0].sent.done():
+            self._parcels.popleft()
+        return bool(self._parcels)
+
+    def _batch(self) -> tuple[list[bytes], bool]:
+        records: list[bytes] = []
+        wants_ids = False
+        for parcel in self._parcels:
+            if parcel.sent.done():
+                continue
+            wants_ids = wants_ids or parcel.wants_ids
+            records += parcel.records[parcel.done : parcel.done + _IN_ONE_CALL - len(records)]
+            if len(records) >= _IN_ONE_CALL:
+                break
+        self._in_call = [parcel for parcel in self._parcels if not parcel.sent.done()]
+        return records, wants_ids
+
+    async def _call(self, records: Sequence[bytes], wants_ids: bool) -> tuple[int, list[str]]:
+        """Make one call, the same again until it is answered or nobody waits any more."""
+        pauses = Backoff(0.02, 1.0)
+        while True:
+            try:
+                answer = await self._store.append(
+                    self._names, self._bounds, records, self._number, wants_ids
+                )
+            except (RedisUnavailable, RedisFull) as error:
+                self._trouble = error
+                if not self._drop_given_up():
+                    return 0, []
+                await asyncio.sleep(pauses.next())
+            except RinkError as error:  # it will not be better the next time
+                for parcel in self._in_call:
+                    if not parcel.sent.done():
+                        parcel.sent.set_exception(error)
+                return 0, []
+            else:
+                self._trouble = None
+                return answer
+
+    def _deliver(self, count: int, ids: list[str]) -> None:
+        for parcel in self._in_call:
+            part = min(count, len(parcel.records) - parcel.done)
+            if part == 0:
+                break
+            parcel.done += part
+            count -= part
+            if parcel.wants_ids:
+                parcel.ids += ids[:part]
+            ids = ids[part:]
+            if parcel.done == len(parcel.records) and not parcel.sent.done():
+                parcel.sent.set_result(parcel.ids)

@@ -1,0 +1,68 @@
+"""What a worker counts, for Prometheus."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from rink.streams.store import Place, Step
+
+_LABELS = ("app", "processor", "stream", "partition")
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class Metrics:
+    """The counters of one worker, in a registry of its own."""
+
+    def __init__(self, app: str) -> None:
+        self._app = app
+        self.registry = CollectorRegistry()
+        self._processed = self._counter("processed", "Events that were processed and committed.")
+        self._dead = self._counter("dead", "Events that were given up.")
+        self._retried = self._counter("retried", "Times that a processor was called again.")
+        self._commits = Histogram(
+            "rink_streams_commit_seconds", "From asking for a commit to its answer.",
+            _LABELS[:3], buckets=_SECONDS, registry=self.registry,
+        )  # fmt: skip
+        self._handovers = Histogram(
+            "rink_streams_handover_seconds", "From the grant of a partition to its first events.",
+            _LABELS[:3], buckets=_SECONDS, registry=self.registry,
+        )  # fmt: skip
+        self._lag = self._gauge("lag", "Events that are not committed yet.")
+        self._owned = self._gauge("owned", "1 while this worker owns the partition.")
+
+    def _counter(self, name: str, what: str) -> Counter:
+        return Counter(f"rink_streams_{name}", what, _LABELS, registry=self.registry)
+
+    def _gauge(self, name: str, what: str) -> Gauge:
+        return Gauge(f"rink_streams_{name}", what, _LABELS, registry=self.registry)
+
+    def committed(self, place: Place, step: Step, seconds: float) -> None:
+        """A commit was carried out."""
+        labels = self._labels(place)
+        self._processed.labels(*labels).inc(step.processed)
+        if step.dead:
+            self._dead.labels(*labels).inc(step.dead)
+        self._commits.labels(*labels[:3]).observe(seconds)
+
+    def retried(self, place: Place) -> None:
+        """A processor failed and is called again."""
+        self._retried.labels(*self._labels(place)).inc()
+
+    def owned(self, place: Place, owns: bool) -> None:
+        """A partition came, or went."""
+        self._owned.labels(*self._labels(place)).set(int(owns))
+        if not owns:
+            self._lag.labels(*self._labels(place)).set(
+                0
+            )  # whoever owns it tells how far it is behind
+
+    def handed_over(self, place: Place, seconds: float) -> None:
+        """A partition was taken over."""
+        self._handovers.labels(*self._labels(place)[:3]).observe(seconds)
+
+    def lag(self, place: Place, events: int) -> None:
+        """How far a partition is behind."""
+        self._lag.labels(*self._labels(place)).set(events)
+
+    def _labels(self, place: Place) -> tuple[str, str, str, str]:
+        return self._app, place.processor, place.stream, str(place.number)

@@ -1,0 +1,67 @@
+"""Redis keys. Every key of a partition has one hash tag, so one script may touch them all."""
+
+from __future__ import annotations
+
+import attrs
+
+from rink.core.keys import check_name, encode
+
+PREFIX = "rink:"
+
+
+@attrs.frozen
+class Names:
+    """The keys of one stream of one app.
+
+    Names are percent-encoded, so none holds a brace, a colon or a slash of ours, and no two names
+    share a key. The part in braces decides the slot on a Redis Cluster.
+    """
+
+    root: str
+
+    @classmethod
+    def of(cls, app: str, stream: str) -> Names:
+        """Return the keys of a stream; raises a ConfigError for names that cannot be used."""
+        return cls(f"{encode(check_name('app', app))}/{encode(check_name('stream', stream))}")
+
+    @property
+    def about(self) -> str:
+        """The hash that says how many partitions there are."""
+        return f"{PREFIX}{{{self.root}}}"
+
+    def partition(self, number: int) -> PartitionNames:
+        """The keys of one partition."""
+        return PartitionNames(f"{PREFIX}{{{self.root}/{number}}}")
+
+
+@attrs.frozen
+class PartitionNames:
+    """The keys of one partition.
+
+    Attributes:
+        stream: the Redis stream.
+    """
+
+    stream: str
+
+    @property
+    def offsets(self) -> str:
+        """The hash of offsets by processor: what trimming looks at."""
+        return f"{self.stream}:offsets"
+
+    @property
+    def lost(self) -> str:
+        """The hash of how many entries each processor lost to `trim="oldest"`."""
+        return f"{self.stream}:lost"
+
+    def at(self, processor: str) -> str:
+        """The hash of who is at work for a processor, and how it went."""
+        return f"{self.stream}:at:{encode(processor)}"
+
+    def dead(self, processor: str) -> str:
+        """The stream of a processor's dead letters."""
+        return f"{self.stream}:dead:{encode(processor)}"
+
+    def sent(self, sender: str) -> str:
+        """What a sender's last append did."""
+        return f"{self.stream}:sent:{sender}"

@@ -1,0 +1,361 @@
+"""One grant of one partition, from take to close: what its events are given from and committed by.
+
+`Owner` is the `Source` that a processor's `Events` stand on. It knows nothing of roles: who runs it
+(`partition.py`) says when it is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+from rink.errors import UsageError
+from rink.etcd.backoff import Backoff
+from rink.streams.errors import (
+    EventsHeld,
+    PartitionFull,
+    RecordError,
+    RedisFull,
+    RedisUnavailable,
+)
+from rink.streams.events import Middleware
+from rink.streams.inbox import Entry, Inbox, Letter
+from rink.streams.metrics import Metrics
+from rink.streams.names import PartitionNames
+from rink.streams.policy import Parked, Undecodable, letter_of
+from rink.streams.processor import Processor
+from rink.streams.store import Known, Output, Place, Step, Store, Taken
+from rink.streams.stream import Stream
+
+R = TypeVar("R")
+T = TypeVar("T")
+log = logging.getLogger("rink.streams")
+
+REPORT_EVERY_S = 10.0
+_PASSES = (RedisUnavailable, RedisFull, PartitionFull)
+"""What is asked again: none of it is an event's fault."""
+
+_REST_AFTER = 64
+"""So many events are given without a pause for the rest of the event loop."""
+
+
+class Owner(Generic[R]):
+    """A partition that this worker owns under one token.
+
+    Args:
+        processor: whose.
+        store: where.
+        place: which partition.
+        token: of the grant.
+        taken: what the take answered.
+        is_held: whether the role is held at this moment.
+        one_marked: held while an event is processed that may be what killed a process: one at a
+            time in a worker, so that a death is counted for that one and no other.
+
+    Attributes:
+        inbox: the events in memory.
+        changed: set when there is something new in the inbox, room in its window, or its end.
+        finished: set when there is something to commit.
+    """
+
+    def __init__(
+        self,
+        processor: Processor[R],
+        store: Store,
+        place: Place,
+        token: int,
+        taken: Taken,
+        *,
+        is_held: Callable[[], bool],
+        one_marked: asyncio.Lock,
+        metrics: Metrics,
+        wants_more: Callable[[Owner[Any]], None],
+    ) -> None:
+        self.processor = processor
+        self.place = place
+        self._token = token
+        self.inbox = Inbox(
+            processor.name,
+            taken.offset,
+            prefetch=processor.prefetch,
+            window=processor.window,
+            careful=taken.careful,
+        )
+        self.changed = asyncio.Event()
+        self.finished = asyncio.Event()
+        self.ended_early = False
+        self._store = store
+        self._epoch = taken.epoch
+        self._is_held = is_held
+        self._one_marked = one_marked
+        self._has_marked = False
+        self._metrics = metrics
+        self._wants_more = wants_more
+        self._committing = asyncio.Lock()
+        self._step: Step | None = None  # under way: repeated as it is until it is answered
+        self._given = 0
+        self._untrimmed = 0
+        self.feed(taken.first)
+
+    @property
+    def partition(self) -> int:
+        """Which partition."""
+        return self.place.number
+
+    @property
+    def token(self) -> int:
+        """The fencing token of the grant."""
+        return self._token
+
+    @property
+    def window(self) -> int:
+        """How many events may be given and not committed."""
+        return self.processor.window
+
+    @property
+    def commits_by_hand(self) -> bool:
+        """Only `commit` finishes events."""
+        return self.processor.commits_by_hand
+
+    @property
+    def middleware(self) -> tuple[Middleware[R], ...]:
+        """What goes around each batch."""
+        return self.processor.middleware
+
+    @property
+    def is_lost(self) -> bool:
+        """The partition is not ours any more."""
+        return self.inbox.stopped or not self._is_held()
+
+    @property
+    def known(self) -> Known:
+        """What Redis must still know after a reconnect."""
+        return Known(self._epoch, self.inbox.offset, self.inbox.read_to)
+
+    def feed(self, entries: list[Any]) -> None:
+        """Take in what was read."""
+        if entries:
+            self.inbox.feed(entries)
+            self.changed.set()
+
+    def stop(self) -> None:
+        """Give nothing more."""
+        self.inbox.stop()
+        self.changed.set()
+
+    # ── giving ───────────────────────────────────────────────────────────────────────────────
+
+    async def next(self, count: int, within: float) -> list[tuple[Entry, R]]:
+        """What was given before has been processed; give up to `count` more, [] where there are none."""
+        if self.commits_by_hand:
+            if self.inbox.has_one_alone:  # its outcome must be known before anything else comes
+                self.ended_early = True
+                return []
+        else:
+            self.finish()
+        await self.settle_mark()
+        while True:
+            entries = await self._entries(count, within)
+            given = [pair for entry in entries if (pair := self._decoded(entry)) is not None]
+            if given or not entries:
+                self._wants_more(self)
+                return given
+
+    def finish(self, count: int | None = None) -> None:
+        """What was given has been processed: all of it, or the first `count`."""
+        self.inbox.finish(count)
+        self.note_finished()
+
+    def note_finished(self) -> None:
+        """Have what is finished committed."""
+        if self.inbox.has_finished:
+            self.finished.set()
+
+    async def _entries(self, count: int, within: float) -> list[Entry]:
+        """Wait for up to `count` entries; [] at the end."""
+        entries: list[Entry] = []
+        deadline: float | None = None
+        while not self.is_lost:
+            if not entries or self.inbox.may_yield >= 1:
+                entries += self._give(count, len(entries))
+            if entries and (len(entries) >= count or self.inbox.has_one_alone or within <= 0):
+                return await self._marked(entries)
+            if entries and deadline is None:
+                deadline = time.monotonic() + within
+            if not entries and self.processor.commits_by_hand and self.inbox.is_held_up:
+                raise EventsHeld(
+                    f"processor {self.processor.name!r} was given window={self.window} events of "
+                    f"{self.place.role!r} without a commit; commit, or give it a larger window"
+                )
+            if await self._wait_for_change(deadline) and entries:
+                return entries
+        self.stop()
+        return []
+
+    def _give(self, count: int, have: int) -> list[Entry]:
+        # A batch waits for the commits before it rather than be cut to the room that is left.
+        if have == 0 and self.inbox.may_yield < min(count, self.inbox.ready):
+            return []
+        given = self.inbox.give(count - have)
+        self.note_finished()
+        return given
+
+    async def _wait_for_change(self, deadline: float | None) -> bool:
+        """Wait until something has changed; whether the deadline came first."""
+        self._wants_more(self)
+        self.changed.clear()
+        try:
+            async with asyncio.timeout(
+                None if deadline is None else max(deadline - time.monotonic(), 0)
+            ):
+                await self.changed.wait()
+        except TimeoutError:
+            return True
+        return False
+
+    async def _marked(self, entries: list[Entry]) -> list[Entry]:
+        """Entries as they may be given: what may have killed an owner is marked before."""
+        self._given += len(entries)
+        if self._given >= _REST_AFTER:
+            self._given = 0
+            await asyncio.sleep(0)
+        if self.inbox.must_mark(entries[0]):
+            await self._one_marked.acquire()
+            self._has_marked = True
+            place, entry_id = self.place, entries[0].id
+            await self.insist(lambda: self._store.mark(place, self.token, self._epoch, entry_id))
+        return [] if self.is_lost else entries
+
+    async def settle_mark(self) -> None:
+        """A marked event has been processed: commit it before another one is marked."""
+        if self._has_marked:
+            await self.flush()
+            self.release_mark()
+
+    def release_mark(self) -> None:
+        """Nothing marked is being processed here any more."""
+        if self._has_marked:
+            self._has_marked = False
+            self._one_marked.release()
+
+    def _decoded(self, entry: Entry) -> tuple[Entry, R] | None:
+        try:
+            return entry, self.processor.stream.codec.decode(entry.data)
+        except RecordError as error:
+            letter = letter_of(error, 1)
+            if self.processor.policy.on_error != "dead-letter":
+                raise Undecodable(entry, letter) from error
+            self.bury(entry.id, letter, now=entry)
+            return None
+
+    # ── trouble ──────────────────────────────────────────────────────────────────────────────
+
+    def bury(self, entry_id: str, letter: Letter, now: Entry | None = None) -> None:
+        """Give an event up, or park the partition, as the policy says.
+
+        Raises:
+            Parked: the policy is not to go on.
+        """
+        policy = self.processor.policy
+        what = f"event {entry_id} of {self.place.role!r}, processor {self.processor.name!r}"
+        if policy.on_error != "dead-letter":
+            reason = f"{what}: {letter.error} ({letter.attempts} times)"
+            raise Parked(reason, halts=policy.on_error == "halt")
+        log.error("rink.streams: %s becomes a dead letter: %s", what, letter.error)
+        if now is None:
+            self.inbox.condemn(entry_id, letter)
+        else:
+            self.inbox.condemn_now(now, letter)
+            self.note_finished()
+
+    # ── committing ───────────────────────────────────────────────────────────────────────────
+
+    async def commit(
+        self, outputs: Iterable[tuple[Stream[Any], Any]], count: int | None = None
+    ) -> None:
+        """Commit all that was given, or its first `count`; outputs with it."""
+        written = tuple(stream.output(record) for stream, record in outputs)
+        async with self._committing:
+            await self._settle()
+            self.inbox.finish(count)
+            if self.inbox.passage() is None:
+                if written:
+                    raise UsageError(
+                        f"processor {self.processor.name!r} commits {len(written)} outputs, and was given "
+                        f"no event of {self.place.role!r} since the last commit that they could go with"
+                    )
+                return
+            self._step = self._next_step(written)
+            await self._settle()
+
+    async def flush(self) -> None:
+        """Commit what is finished, and return when that is done."""
+        async with self._committing:
+            while self._step is not None or self.inbox.passage() is not None:
+                await self._settle()
+                if self.inbox.passage() is not None:
+                    self._step = self._next_step(())
+
+    async def keep_committing(self) -> None:
+        """Commit whatever gets finished, until cancelled; raises what a commit ends with."""
+        while True:
+            await self.finished.wait()
+            self.finished.clear()
+            await self.flush()
+
+    def _next_step(self, outputs: tuple[Output, ...]) -> Step:
+        passage = self.inbox.passage()
+        assert passage is not None
+        dead = PartitionNames(self.place.names.dead(self.processor.name))
+        letters = tuple(Output(dead, None, _letter_fields(entry)) for entry in passage.dead)
+        return Step(
+            token=self.token,
+            epoch=self._epoch,
+            expected=passage.expected,
+            new=passage.new,
+            processed=passage.processed,
+            dead=len(letters),
+            letters=letters,
+            outputs=outputs,
+        )
+
+    async def _settle(self) -> None:
+        """Have the step under way carried out, however often it must be asked for."""
+        step = self._step
+        if step is None:
+            return
+        began = time.perf_counter()
+        await self.insist(lambda: self._store.commit(self.place, step))
+        self._step = None
+        self.inbox.settled()
+        self._metrics.committed(self.place, step, time.perf_counter() - began)
+        self.changed.set()
+        self._wants_more(self)
+        self._untrimmed += step.processed
+        if self._untrimmed * 20 >= self.processor.stream.partition_size:
+            self._untrimmed = 0
+            await self.insist(lambda: self._store.trim(self.place.names))
+
+    async def insist(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask Redis until it answers; what passes by itself is waited for, and said now and then."""
+        pauses, said = Backoff(0.02, 1.0), time.monotonic()
+        while True:
+            try:
+                return await ask()
+            except _PASSES as error:
+                if time.monotonic() - said > REPORT_EVERY_S:
+                    said = time.monotonic()
+                    log.warning("rink.streams: %s waits: %s", self.place.role, error)
+                await asyncio.sleep(pauses.next())
+
+
+def _letter_fields(entry: Entry) -> tuple[bytes | str, ...]:
+    assert entry.letter is not None
+    letter = entry.letter
+    return (
+        "d", entry.data, "id", entry.id, "error", letter.error, "trace", letter.trace,
+        "attempts", str(letter.attempts),
+    )  # fmt: skip

@@ -1,0 +1,306 @@
+"""One role of a processor: a grant, the owner's work, the loss, the drain, and letting go."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from rink import aio
+from rink.errors import StaleToken, StateError
+from rink.streams.errors import OffsetMoved, PartitionFull, RedisError, WentBack
+from rink.streams.events import Events
+from rink.streams.metrics import Metrics
+from rink.streams.owner import REPORT_EVERY_S, Owner
+from rink.streams.policy import Parked, Undecodable, letter_of, letter_of_death
+from rink.streams.processor import Processor
+from rink.streams.reader import Reader
+from rink.streams.store import Place, Store, Taken
+from rink.streams.threads import call_in_thread
+
+log = logging.getLogger("rink.streams")
+
+_DRAINS_WITHIN = 0.75
+"""The part of `grace` that a processor has to return in; the rest is for the last commit."""
+
+_PARKED_LOOK_S = 1.0
+
+
+@attrs.frozen(kw_only=True)
+class Scene:
+    """What all partitions of a processor in one worker share."""
+
+    processor: Processor[Any]
+    store: Store
+    reader: Reader
+    metrics: Metrics
+    one_marked: asyncio.Lock
+    halt: Callable[[str], None]
+    given_up: asyncio.Event
+
+
+class Grant:
+    """One grant of one partition's role."""
+
+    def __init__(self, scene: Scene, place: Place, role: aio.Role) -> None:
+        self._scene = scene
+        self._place = place
+        self._role = role
+        self._granted_at = time.perf_counter()
+        self._parked = ""
+
+    async def run(self) -> None:
+        """Own the partition until the role is lost."""
+        lost = asyncio.create_task(self._role.lost.wait())
+        try:
+            while not lost.done():
+                await self._once(lost)
+        finally:
+            lost.cancel()
+
+    async def _once(self, lost: asyncio.Task[bool]) -> None:
+        """Take the partition, and own it until something ends that."""
+        place, metrics = self._place, self._scene.metrics
+        try:
+            taken = await self._take(lost)
+            if taken is None:
+                return
+            if taken.parked:
+                self._note_parked(taken.parked)
+                await _until(lost, _PARKED_LOOK_S)
+                return
+            self._parked = ""
+            owner = self._owner(taken)
+            for event_id, ends in taken.ends.items():
+                if self._scene.processor.policy.is_fatal(ends):
+                    owner.bury(event_id, letter_of_death(ends + 1))
+            metrics.owned(place, True)
+            metrics.handed_over(place, time.perf_counter() - self._granted_at)
+            await _Tenure(self._scene, owner, place, self._role.token).last(lost)
+        except OffsetMoved as error:
+            log.warning("rink.streams: %s", error)
+        except (Parked, WentBack) as error:
+            await self._park(error, lost)
+        except StaleToken as error:
+            # While the role is held this means tokens that went back: an etcd restored from a backup.
+            log.error("rink.streams: %s (R5: an operator raises token_base)", error)
+            await _until(lost, REPORT_EVERY_S)
+        except (RedisError, StateError) as error:
+            log.error("rink.streams: %s is not processed: %s", place.role, error)
+            await _until(lost, _PARKED_LOOK_S)
+        finally:
+            metrics.owned(place, False)
+
+    def _owner(self, taken: Taken) -> Owner[Any]:
+        scene = self._scene
+        return Owner(
+            scene.processor,
+            scene.store,
+            self._place,
+            self._role.token,
+            taken,
+            is_held=lambda: self._role.is_held,
+            one_marked=scene.one_marked,
+            metrics=scene.metrics,
+            wants_more=scene.reader.wake,
+        )
+
+    async def _take(self, lost: asyncio.Task[bool]) -> Taken | None:
+        """Take the partition, however long Redis is away; None where the role is lost meanwhile.
+
+        A take that was asked for is waited for: it must not come after this owner's close.
+        """
+        scene, processor = self._scene, self._scene.processor
+        delay, said = 0.02, time.monotonic()
+        while not lost.done():
+            try:
+                return await scene.store.take(
+                    self._place, self._role.token, processor.window, processor.prefetch // 4
+                )
+            except (StaleToken, StateError):
+                raise
+            except RedisError as error:
+                if time.monotonic() - said > REPORT_EVERY_S:
+                    said = time.monotonic()
+                    log.warning("rink.streams: %s waits: %s", self._place.role, error)
+                await _until(lost, delay)
+                delay = min(delay * 2, 1.0)
+        return None
+
+    async def _park(self, error: Parked | WentBack, lost: asyncio.Task[bool]) -> None:
+        store, place, reason = self._scene.store, self._place, str(error)
+        with contextlib.suppress(OffsetMoved, StaleToken, RedisError):
+            epoch = (await store.position(place)).epoch
+            await store.park(place, self._role.token, epoch, reason)
+        self._note_parked(reason)
+        if isinstance(error, Parked) and error.halts:
+            self._scene.halt(reason)
+        await _until(lost, _PARKED_LOOK_S)
+
+    def _note_parked(self, reason: str) -> None:
+        if reason != self._parked:
+            self._parked = reason
+            log.error(
+                "rink.streams: partition %s of processor %r is not processed until `rink streams "
+                "release`: %s", self._place.role, self._scene.processor.name, reason,
+            )  # fmt: skip
+
+
+class _Tenure:
+    """The time in which an owner works: its reader, its commits, its processor, and the drain."""
+
+    def __init__(self, scene: Scene, owner: Owner[Any], place: Place, token: int) -> None:
+        self._scene = scene
+        self._owner = owner
+        self._place = place
+        self._token = token
+
+    async def last(self, lost: asyncio.Task[bool]) -> None:
+        """Work until the role is lost, or raise what ends it before."""
+        owner, reader = self._owner, self._scene.reader
+        broken = reader.add(owner)
+        commits = asyncio.create_task(owner.keep_committing())
+        work = asyncio.create_task(self._work())
+        ends: set[asyncio.Future[Any]] = {lost, commits, work, broken}
+        try:
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            owner.stop()
+            if lost in done:
+                await self._drain(work, commits)
+            for ended in (work, commits, broken):
+                if ended in done:
+                    ended.result()
+        finally:
+            owner.stop()
+            reader.remove(owner)
+            await _end(work)
+            await _end(commits)
+            owner.release_mark()
+
+    async def _drain(self, work: asyncio.Task[None], commits: asyncio.Task[None]) -> None:
+        """Let the processor finish what it has, commit that, and tell that we end in order."""
+        owner, grace = self._owner, self._scene.processor.grace
+        began = time.monotonic()
+        await asyncio.wait([work], timeout=grace * _DRAINS_WITHIN)
+        if not work.done():
+            log.warning(
+                "rink.streams: processor %r has not returned from %s within %.1f s of its loss: it is "
+                "cancelled", self._scene.processor.name, self._place.role, grace * _DRAINS_WITHIN,
+            )  # fmt: skip
+            await _end(work)
+        await _end(commits)
+        with contextlib.suppress(TimeoutError, RedisError, StaleToken, OffsetMoved, WentBack):
+            async with asyncio.timeout(max(began + grace - time.monotonic(), 0.05)):
+                await owner.flush()
+                await self._scene.store.close_place(self._place, self._token)
+
+    async def _work(self) -> None:
+        """Call the processor, again after each error, until nothing more is given to it."""
+        owner = self._owner
+        pauses = self._scene.processor.policy.pauses()
+        while not owner.inbox.stopped:
+            before = owner.inbox.offset, owner.inbox.has_finished
+            try:
+                await self._call()
+            except (OffsetMoved, StaleToken, WentBack, Parked):
+                raise
+            except Exception as error:
+                self._judge(error)
+                owner.release_mark()
+                await self._pause(pauses.next())
+                self._scene.metrics.retried(self._place)
+            else:
+                if (owner.inbox.offset, owner.inbox.has_finished) != before:
+                    pauses.reset()
+
+    async def _call(self) -> None:
+        processor, owner = self._scene.processor, self._owner
+        owner.ended_early = False
+        events: Events[Any] = Events(owner)
+        finished: int | None = None
+        try:
+            if processor.is_async:
+                await processor.function(events)
+            else:
+                finished = await call_in_thread(processor.function, events, self._scene.given_up)
+        except BaseException as error:
+            await events.end(error)
+            raise
+        await events.end(None)
+        self._returned(finished)
+        await owner.settle_mark()
+
+    def _returned(self, finished: int | None) -> None:
+        """The processor has returned: what it was given is processed, or it should not have."""
+        owner, processor = self._owner, self._scene.processor
+        if owner.inbox.stopped:
+            if not processor.commits_by_hand:
+                owner.finish(finished)
+        elif processor.commits_by_hand:
+            if owner.ended_early and owner.inbox.has_yielded:
+                raise _NotCommitted(
+                    f"processor {processor.name!r} returned without a commit of what it was given last"
+                )
+            owner.inbox.put_back()
+        elif owner.inbox.has_yielded:
+            owner.finish(finished)
+            owner.inbox.put_back()
+        else:
+            raise _NothingTaken(
+                f"processor {processor.name!r} returned, and was not given an event: it should iterate "
+                "over its events until they end"
+            )
+
+    def _judge(self, error: Exception) -> None:
+        """Decide what becomes of the event that was being processed."""
+        owner, policy = self._owner, self._scene.processor.policy
+        if isinstance(error, Undecodable):
+            owner.inbox.fail()
+            owner.bury(error.entry.id, error.letter)
+            return
+        blamed, times = owner.inbox.fail()
+        owner.note_finished()
+        log.warning(
+            "rink.streams: processor %r failed in %s%s: %s", self._scene.processor.name,
+            self._place.role, f" at event {blamed.id}" if blamed else "", error, exc_info=error,
+        )  # fmt: skip
+        if isinstance(error, RedisError | PartitionFull) or blamed is None:
+            return  # no event's fault, or not known whose
+        if times >= policy.attempts:
+            owner.bury(blamed.id, letter_of(error, times))
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait before the next try, unless the end comes first."""
+        owner = self._owner
+        end = time.monotonic() + seconds
+        while not owner.inbox.stopped and (left := end - time.monotonic()) > 0:
+            owner.changed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await owner.changed.wait()
+
+
+class _NotCommitted(Exception):  # noqa: N818 - it ends as the error of an event, told to the user
+    pass
+
+
+class _NothingTaken(Exception):  # noqa: N818 - as above
+    pass
+
+
+async def _until(lost: asyncio.Task[bool], seconds: float) -> None:
+    await asyncio.wait([lost], timeout=seconds)
+
+
+async def _end(task: asyncio.Task[Any]) -> None:
+    """Cancel a task and wait for its end; how it ended is somebody else's matter."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=1.0)
+    if not task.cancelled():
+        task.exception()

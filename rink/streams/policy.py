@@ -1,0 +1,91 @@
+"""What becomes of an event that fails, as the user wrote it at the processor."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Literal, get_args
+
+import attrs
+
+from rink.errors import ConfigError, RinkError
+from rink.etcd.backoff import Backoff
+from rink.streams.inbox import Entry, Letter
+
+OnError = Literal["dead-letter", "quarantine", "halt"]
+"""What to do with an event that failed too often: give it up and go on, or nobody processes its
+partition until `rink streams release`, or that and this worker ends with an error."""
+
+_LONGEST_TRACE = 16_384
+
+
+@attrs.frozen
+class Policy:
+    """When an event is given up, and what then.
+
+    Attributes:
+        on_error: see `OnError`.
+        attempts: how often an event is tried alone before.
+        deaths: how many processes may end over one event, 2 or more (the first tells only that it
+            was one of those under way).
+        backoff: the bounds of the first pause between two tries, and of every pause, in seconds.
+    """
+
+    on_error: OnError = "dead-letter"
+    attempts: int = 3
+    deaths: int = 3
+    backoff: tuple[float, float] = (0.1, 30.0)
+
+    def __attrs_post_init__(self) -> None:
+        if self.on_error not in get_args(OnError):
+            raise ConfigError(
+                f"on_error={self.on_error!r} is not one of {', '.join(get_args(OnError))}"
+            )
+        if self.attempts < 1:
+            raise ConfigError(f"attempts={self.attempts}: an event is tried once at least")
+        if self.deaths < 2:
+            raise ConfigError(
+                f"deaths={self.deaths}: the first process that ends does not tell which event it was; "
+                "give 2 or more"
+            )
+
+    def pauses(self) -> Backoff:
+        """Return the pauses between tries, from the beginning."""
+        return Backoff(*self.backoff)
+
+    def is_fatal(self, ends: int) -> bool:
+        """Whether so many processes that ended while an event was marked condemn it."""
+        return ends + 1 >= self.deaths
+
+
+class Undecodable(RinkError):  # noqa: N818 - as the other errors are named
+    """An event whose record does not decode, on its way to the policy; users do not see it."""
+
+    def __init__(self, entry: Entry, letter: Letter) -> None:
+        super().__init__(letter.error)
+        self.entry = entry
+        self.letter = letter
+
+
+class Parked(RinkError):  # noqa: N818 - as the other public errors are named
+    """A partition is not processed any more, until it is released; users do not see it.
+
+    Attributes:
+        halts: the worker is to end, too.
+    """
+
+    def __init__(self, reason: str, *, halts: bool = False) -> None:
+        super().__init__(reason)
+        self.halts = halts
+
+
+def letter_of(error: BaseException, attempts: int) -> Letter:
+    """Return what a dead letter says of an error."""
+    trace = "".join(traceback.format_exception(error))
+    if len(trace) > _LONGEST_TRACE:
+        trace = "…" + trace[-_LONGEST_TRACE:]
+    return Letter(f"{type(error).__name__}: {error}", trace, attempts)
+
+
+def letter_of_death(deaths: int) -> Letter:
+    """Return what a dead letter says of an event that ended its processes."""
+    return Letter(f"{deaths} processes ended without a word while they processed it", "", deaths)

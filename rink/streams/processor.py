@@ -1,0 +1,71 @@
+"""A processor: a function of the user's and how it is run."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import attrs
+
+from rink.errors import ConfigError
+from rink.streams.events import Middleware
+from rink.streams.policy import Policy
+from rink.streams.store import Place
+from rink.streams.stream import Stream
+
+R = TypeVar("R")
+
+
+@attrs.frozen(kw_only=True)
+class Processor(Generic[R]):
+    """What `App.processor` declared; see there for the fields."""
+
+    name: str
+    stream: Stream[R]
+    function: Callable[..., Any]
+    start: str
+    commits_by_hand: bool
+    policy: Policy
+    prefetch: int
+    window: int
+    middleware: tuple[Middleware[R], ...]
+    rebalance_delay: float
+    initial_delay: float
+    leave_delay: float
+    grace: float
+
+    def __attrs_post_init__(self) -> None:
+        if self.start not in ("earliest", "latest"):
+            raise ConfigError(f"start={self.start!r} is neither 'earliest' nor 'latest'")
+        if self.window < 1 or self.prefetch < self.window:
+            raise ConfigError(
+                f"window={self.window}, prefetch={self.prefetch}: 1 <= window <= prefetch is needed"
+            )
+
+    @property
+    def is_async(self) -> bool:
+        """It runs on the event loop, and not in threads."""
+        return inspect.iscoroutinefunction(self.function)
+
+    @property
+    def group(self) -> str:
+        """The name of its group in etcd."""
+        return f"{self.stream.app.name}/{self.name}"
+
+    @property
+    def scheme(self) -> str:
+        """How the group spreads the partitions."""
+        return f"balanced:{self.stream.partition_count}"
+
+    def place(self, number: int) -> Place:
+        """A partition of its stream as this processor sees it."""
+        stream = self.stream
+        return Place(
+            stream.name,
+            number,
+            stream.names.partition(number),
+            self.name,
+            stream.bounds,
+            self.start,
+        )

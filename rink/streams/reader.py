@@ -1,0 +1,244 @@
+"""Reads all partitions of a processor in one blocking XREAD; on a cluster, each in a read of its own.
+
+XREAD changes nothing in Redis, so an answer that comes late, or for a grant that is over, is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rink.errors import RinkError, StateError
+from rink.etcd.backoff import Backoff
+from rink.streams.calls import AnyRedis
+from rink.streams.errors import RedisError
+from rink.streams.faults import explained
+from rink.streams.owner import REPORT_EVERY_S, Owner
+from rink.streams.store import Store
+
+log = logging.getLogger("rink.streams")
+
+BLOCK_MS = 1000
+"""Below any read timeout of a client, and the longest that a wake-up which got lost can cost."""
+
+_UNBLOCK_AGAIN_S = 0.001
+
+Broken = asyncio.Future[None]
+"""Fails where an owner's partition cannot be read, or went back."""
+
+
+def make_reader(store: Store, prefetch: int) -> Reader:
+    """Return the reader that a store needs.
+
+    Args:
+        store: where.
+        prefetch: how many events an owner may hold.
+    """
+    chunk = max(prefetch // 4, 1)
+    return ReaderPerPartition(store, chunk) if store.is_cluster else SharedReader(store, chunk)
+
+
+class Reader:
+    """Reads for all owners of one processor in this worker.
+
+    Args:
+        store: where.
+        chunk: how many events to read of a partition at once; so much room it must have.
+    """
+
+    def __init__(self, store: Store, chunk: int) -> None:
+        self._store = store
+        self._chunk = chunk
+        self._owners: dict[Owner[Any], Broken] = {}
+
+    def add(self, owner: Owner[Any]) -> Broken:
+        """Read for an owner; returns what fails where that cannot go on."""
+        broken = self._owners[owner] = asyncio.get_running_loop().create_future()
+        return broken
+
+    def remove(self, owner: Owner[Any]) -> None:
+        """Read for it no longer."""
+        broken = self._owners.pop(owner, None)
+        if broken is not None:
+            broken.cancel()
+
+    def wake(self, owner: Owner[Any]) -> None:
+        """It may have room again."""
+        raise NotImplementedError
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        raise NotImplementedError
+
+    def _has_room(self, owner: Owner[Any]) -> bool:
+        return owner.inbox.room >= self._chunk
+
+    async def _read(self, client: AnyRedis, owners: Sequence[Owner[Any]]) -> None:
+        """Read once for these owners, and let each have what is still for it."""
+        asked = {owner.place.names.stream: (owner, owner.inbox.read_to) for owner in owners}
+        positions = {key: position for key, (_, position) in asked.items()}
+        for key, entries in await self._store.read(client, positions, self._chunk, BLOCK_MS):
+            owner, position = asked[key]
+            if owner in self._owners and owner.inbox.read_to == position:
+                owner.feed(entries)
+
+    async def _recheck(self, owners: Sequence[Owner[Any]]) -> None:
+        """After a reconnect: does Redis still know what each owner knows?"""
+        for owner in owners:
+            broken = self._owners.get(owner)
+            if broken is None or broken.done():
+                continue
+            try:
+                await self._store.take(owner.place, owner.token, owner.window, known=owner.known)
+            except RedisError:
+                raise
+            except RinkError as error:
+                if not broken.done():
+                    broken.set_exception(error)
+
+
+class SharedReader(Reader):
+    """One connection and one blocking read for all partitions."""
+
+    def __init__(self, store: Store, chunk: int) -> None:
+        super().__init__(store, chunk)
+        self._woken = asyncio.Event()
+        self._reading: frozenset[Owner[Any]] = frozenset()
+        self._round = 0
+        self._unblocking: asyncio.Task[None] | None = None
+        self._client_id = 0
+        self._must_recheck = False
+
+    def add(self, owner: Owner[Any]) -> Broken:
+        """Read for an owner; returns what fails where that cannot go on."""
+        broken = super().add(owner)
+        self.wake(owner)
+        return broken
+
+    def wake(self, owner: Owner[Any]) -> None:
+        """It may have room again: it is not to wait for the read that is under way without it."""
+        if owner in self._reading or owner not in self._owners or not self._has_room(owner):
+            return
+        self._woken.set()
+        if self._reading and (self._unblocking is None or self._unblocking.done()):
+            self._unblocking = asyncio.create_task(self._unblock(self._round))
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        pauses, said = Backoff(0.02, 1.0), time.monotonic()
+        client: AnyRedis | None = None
+        try:
+            while True:
+                try:
+                    client = client or await self._connect()
+                    await self._look(client)
+                    pauses.reset()
+                except RinkError as error:
+                    self._must_recheck = True
+                    await _closed(client)
+                    client = None
+                    if time.monotonic() - said > REPORT_EVERY_S or isinstance(error, StateError):
+                        said = time.monotonic()
+                        log.warning("rink.streams: reading waits: %s", error)
+                    await asyncio.sleep(pauses.next())
+        finally:
+            await _closed(client)
+
+    async def _connect(self) -> AnyRedis:
+        client = self._store.reader()
+        with explained(self._store.server):
+            self._client_id = await client.client_id()
+        if self._must_recheck:
+            await self._recheck(list(self._owners))
+            self._must_recheck = False
+        return client
+
+    async def _look(self, client: AnyRedis) -> None:
+        """One read for all who have room, or a wait until somebody has."""
+        self._woken.clear()
+        wanted = [
+            owner
+            for owner, broken in self._owners.items()
+            if self._has_room(owner) and not broken.done()
+        ]
+        if not wanted:
+            await self._woken.wait()
+            return
+        self._reading = frozenset(wanted)
+        try:
+            await self._read(client, wanted)
+        finally:
+            self._reading = frozenset()
+            self._round += 1
+
+    async def _unblock(self, round_: int) -> None:
+        """End the read that is under way; it may not have reached Redis yet, so ask again."""
+        with contextlib.suppress(RinkError):  # then it ends by itself, a moment later
+            while self._round == round_ and self._reading:
+                with explained(self._store.server):
+                    await self._store.redis.execute_command("CLIENT UNBLOCK", self._client_id)
+                await asyncio.sleep(_UNBLOCK_AGAIN_S)
+
+
+class ReaderPerPartition(Reader):
+    """A blocking read for each partition: on a cluster each has a slot of its own."""
+
+    def __init__(self, store: Store, chunk: int) -> None:
+        super().__init__(store, chunk)
+        self._tasks: dict[Owner[Any], asyncio.Task[None]] = {}
+        self._woken: dict[Owner[Any], asyncio.Event] = {}
+
+    def add(self, owner: Owner[Any]) -> Broken:
+        """Read for an owner; returns what fails where that cannot go on."""
+        broken = super().add(owner)
+        self._woken[owner] = asyncio.Event()
+        self._tasks[owner] = asyncio.create_task(self._run_one(owner))
+        return broken
+
+    def remove(self, owner: Owner[Any]) -> None:
+        """Read for it no longer."""
+        super().remove(owner)
+        self._woken.pop(owner, None)
+        task = self._tasks.pop(owner, None)
+        if task is not None:
+            task.cancel()
+
+    def wake(self, owner: Owner[Any]) -> None:
+        """It may have room again."""
+        if owner in self._woken and self._has_room(owner):
+            self._woken[owner].set()
+
+    async def run(self) -> None:
+        """Wait until cancelled: each partition reads for itself."""
+        await asyncio.Event().wait()
+
+    async def _run_one(self, owner: Owner[Any]) -> None:
+        pauses, said, must_recheck = Backoff(0.02, 1.0), time.monotonic(), False
+        client, woken = self._store.reader(), self._woken[owner]
+        while not self._owners[owner].done():
+            try:
+                if must_recheck:
+                    await self._recheck([owner])
+                    must_recheck = False
+                woken.clear()
+                if self._has_room(owner):
+                    await self._read(client, [owner])
+                else:
+                    await woken.wait()
+                pauses.reset()
+            except RinkError as error:
+                must_recheck = True
+                if time.monotonic() - said > REPORT_EVERY_S:
+                    said = time.monotonic()
+                    log.warning("rink.streams: reading waits: %s", error)
+                await asyncio.sleep(pauses.next())
+
+
+async def _closed(client: AnyRedis | None) -> None:
+    if client is not None:
+        with contextlib.suppress(Exception):
+            await client.aclose()

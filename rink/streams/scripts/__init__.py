@@ -1,0 +1,35 @@
+"""Every step that Redis must do in one piece, as Lua."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib import resources
+
+import attrs
+
+_REFUSED_WHEN_FULL = {"append": "append", "requeue": "requeue", "write": "commit"}
+"""These make what Redis holds larger, so it refuses them when it is out of memory. All else goes on.
+
+`write` is a commit with outputs of the user's; one with dead letters alone goes on, or a full Redis
+would not let an event be given up.
+"""
+
+
+@attrs.frozen
+class Script:
+    """A script and what Redis knows it by."""
+
+    text: str
+    sha: str
+
+
+@cache
+def script(name: str) -> Script:
+    """Return the script of that name, what all have in common in front."""
+    folder = resources.files(__name__)
+    grows = name in _REFUSED_WHEN_FULL
+    own = folder / f"{_REFUSED_WHEN_FULL.get(name, name)}.lua"
+    first = "#!lua" if grows else "#!lua flags=allow-oom"
+    text = "\n".join([first, (folder / "common.lua").read_text(), own.read_text()])
+    return Script(text, hashlib.sha1(text.encode()).hexdigest())  # noqa: S324 - Redis names scripts so

@@ -1,0 +1,100 @@
+-- What every script begins with. Tokens and ids are compared as text: a number of Lua ends at 2^53.
+local function less(a, b)
+  if #a ~= #b then return #a < #b end
+  return a < b
+end
+
+local function before(a, b)
+  local a_ms, a_seq = string.match(a, '^(%d+)-(%d+)$')
+  local b_ms, b_seq = string.match(b, '^(%d+)-(%d+)$')
+  if a_ms ~= b_ms then return less(a_ms, b_ms) end
+  return less(a_seq, b_seq)
+end
+
+local function has_entry(stream, id)
+  return #redis.call('XRANGE', stream, id, id) > 0
+end
+
+local function last_id(stream)
+  if redis.call('EXISTS', stream) == 0 then return '0-0' end
+  local info = redis.call('XINFO', 'STREAM', stream)
+  for i = 1, #info, 2 do
+    if info[i] == 'last-generated-id' then return info[i + 1] end
+  end
+end
+
+-- The lowest offset of all registered processors; nil without any. That of `mine` is taken to be `moved`.
+local function lowest(offsets, mine, moved)
+  local found, all = nil, redis.call('HGETALL', offsets)
+  for i = 1, #all, 2 do
+    local offset = all[i] == mine and moved or all[i + 1]
+    if not found or before(offset, found) then found = offset end
+  end
+  return found
+end
+
+-- Removes what all have passed. The entry at the lowest offset stays: it shows that nothing is missing.
+local function trim(stream, offsets, mine, moved)
+  local id = lowest(offsets, mine, moved)
+  if not id or id == '0-0' then return 0 end
+  return redis.call('XTRIM', stream, 'MINID', id)
+end
+
+-- Makes room at any price, and counts for each processor what it had not passed.
+local function drop_oldest(stream, offsets, lost, count)
+  local oldest = redis.call('XRANGE', stream, '-', '+', 'COUNT', count)
+  local all = redis.call('HGETALL', offsets)
+  for i = 1, #all, 2 do
+    local unread = 0
+    for _, entry in ipairs(oldest) do
+      if before(all[i + 1], entry[1]) then unread = unread + 1 end
+    end
+    if unread > 0 then redis.call('HINCRBY', lost, all[i], unread) end
+  end
+  redis.call('XTRIM', stream, 'MAXLEN', redis.call('XLEN', stream) - #oldest)
+end
+
+-- How many entries fit, after an effort if that is fewer than wanted.
+local function room(stream, offsets, lost, limit, loses, wanted, mine, moved)
+  local free = limit - redis.call('XLEN', stream)
+  if free >= wanted then return free end
+  free = free + trim(stream, offsets, mine, moved)
+  if free >= wanted or not loses then return free end
+  drop_oldest(stream, offsets, lost, math.min(wanted, limit) - free)
+  return limit - redis.call('XLEN', stream)
+end
+
+-- Registers a processor: from here on trimming waits for it. Returns its offset.
+local function register(at, offsets, stream, processor, start)
+  local offset = redis.call('HGET', offsets, processor)
+  if not offset then
+    offset = start == 'latest' and last_id(stream) or '0-0'
+    redis.call('HSET', offsets, processor, offset)
+    redis.call('HSET', at, 'anchored', '0')
+    redis.call('HINCRBY', at, 'epoch', 0)
+  end
+  return offset
+end
+
+-- Why the owner with this token may not advance from `expected` to `new`; nil where it may.
+local function objection(at, offsets, processor, token, epoch, expected, new)
+  local found = redis.call('HMGET', at, 'fence', 'epoch')
+  local fence, now, offset = found[1], found[2], redis.call('HGET', offsets, processor)
+  if fence and less(token, fence) then return {'stale', fence} end
+  if fence ~= token or not offset or not now or less(now, epoch) then
+    return {'back', fence or 'none', offset or 'none'}
+  end
+  if now ~= epoch then return {'moved', offset} end
+  if offset == expected then return nil end
+  if offset == new then return {'ok'} end
+  if before(offset, expected) then return {'back', fence, offset} end
+  return {'moved', offset}
+end
+
+-- Whether the owner with this token and epoch still is the owner; an answer where it is not.
+local function dismissal(at, token, epoch)
+  local found = redis.call('HMGET', at, 'fence', 'epoch')
+  if found[1] and less(token, found[1]) then return {'stale', found[1]} end
+  if found[2] and less(epoch, found[2]) then return {'moved', ''} end
+  return nil
+end

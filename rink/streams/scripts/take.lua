@@ -1,0 +1,50 @@
+-- The partition passes to the owner with this token, which gets the first events along.
+-- KEYS: at, offsets, stream. ARGV: processor, token, start, window, first (how many events), loses (1: trimmed
+-- at any price), then what this owner knows, or '': epoch, offset, the id it has read to.
+local at, offsets, stream = KEYS[1], KEYS[2], KEYS[3]
+local processor, token, loses = ARGV[1], ARGV[2], ARGV[6] == '1'
+local known_epoch, known_offset, seen = ARGV[7], ARGV[8], ARGV[9]
+local fence = redis.call('HGET', at, 'fence')
+if fence and less(token, fence) then return {'stale', fence} end
+
+local last = last_id(stream)
+local found = redis.call('HMGET', at, 'epoch', 'anchored')
+local offset = redis.call('HGET', offsets, processor)
+local is_back = offset and before(last, offset)
+  or offset and found[2] == '1' and not loses and not has_entry(stream, offset)
+if known_epoch ~= '' then
+  is_back = is_back or fence ~= token or not offset or less(found[1] or '0', known_epoch)
+    or found[1] == known_epoch and before(offset, known_offset)
+    or before(last, seen) or before(offset, seen) and not loses and not has_entry(stream, seen)
+end
+if is_back then return {'back', fence or 'none', offset or 'none', last} end
+
+offset = register(at, offsets, stream, processor, ARGV[3])
+found = redis.call('HMGET', at, 'epoch', 'open', 'suspect', 'careful', 'parked')
+local epoch, open, suspect, careful, parked = unpack(found)
+if open and open ~= '0' and fence ~= token then  -- whoever had it did not end in order
+  local entries = redis.call('XRANGE', stream, '(' .. offset, '+', 'COUNT', open)
+  careful = #entries > 0 and entries[#entries][1] or offset
+  if suspect and before(offset, suspect) then redis.call('HINCRBY', at, 'end:' .. suspect, 1) end
+  redis.call('HINCRBY', at, 'unclean', 1)
+end
+if known_epoch == '' then redis.call('HDEL', at, 'suspect') end
+redis.call('HSET', at, 'fence', token, 'open', parked and '0' or ARGV[4])
+if careful and before(offset, careful) then redis.call('HSET', at, 'careful', careful)
+else redis.call('HDEL', at, 'careful'); careful = nil end
+
+local ends, all = {}, redis.call('HGETALL', at)
+for i = 1, #all, 2 do
+  local id = string.match(all[i], '^end:(.+)$')
+  if id and before(offset, id) then
+    ends[#ends + 1] = id
+    ends[#ends + 1] = all[i + 1]
+  elseif id then
+    redis.call('HDEL', at, all[i])
+  end
+end
+local first = {}
+if not parked and tonumber(ARGV[5]) > 0 then
+  first = redis.call('XRANGE', stream, '(' .. offset, '+', 'COUNT', ARGV[5])
+end
+return {'ok', offset, epoch, careful or '', parked or '', ends, first}

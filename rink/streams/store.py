@@ -1,0 +1,454 @@
+"""Every command that streams send to Redis, as methods whose errors are ours.
+
+Each step that must be atomic is a script, and safe to be sent again: a retry after a lost answer
+finds that it was done. So whoever gets `RedisUnavailable` may ask again with the same arguments.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+from redis.asyncio import RedisCluster
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from rink.errors import ConfigError, StaleToken, StateError
+from rink.streams.calls import AnyRedis, Calls
+from rink.streams.errors import CrossSlot, OffsetMoved, PartitionFull, WentBack
+from rink.streams.faults import explained
+from rink.streams.names import Names, PartitionNames
+
+OLDEST_REDIS = (7, 0)
+"""Scripts that may go on while Redis is out of memory are of this version."""
+
+Entry = tuple[bytes, dict[bytes, bytes]]
+"""One entry of a Redis stream: its id and its fields."""
+
+
+@attrs.frozen
+class Bounds:
+    """How many entries a partition may hold, and what gives way: `loses` drops the oldest."""
+
+    limit: int
+    loses: bool = False
+
+
+@attrs.frozen
+class Place:
+    """One partition as one processor sees it.
+
+    Attributes:
+        stream: the stream's name, as the user gave it.
+        start: where a processor begins that has no offset yet: `earliest` or `latest`.
+    """
+
+    stream: str
+    number: int
+    names: PartitionNames
+    processor: str
+    bounds: Bounds
+    start: str = "earliest"
+
+    @property
+    def role(self) -> str:
+        """The role that goes with the partition."""
+        return f"{self.stream}/{self.number}"
+
+    @property
+    def at(self) -> str:
+        """The key of the processor's hash."""
+        return self.names.at(self.processor)
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys that every step on a position is given."""
+        return [self.at, self.names.offsets, self.names.stream]
+
+
+@attrs.frozen
+class Taken:
+    """What a take answered.
+
+    Attributes:
+        offset: read on from behind this id.
+        epoch: how often an operator has moved the offset.
+        careful: up to this id, what may have killed the owner before comes alone; "" for nothing.
+        parked: why nobody processes this partition; "" where somebody may.
+        ends: how many owners have ended while an event was marked, by the event's id.
+        first: the first entries behind the offset.
+    """
+
+    offset: str
+    epoch: str
+    careful: str
+    parked: str
+    ends: Mapping[str, int]
+    first: list[Entry]
+
+
+@attrs.frozen
+class Known:
+    """What an owner knows that takes a partition again, after a reconnect."""
+
+    epoch: str
+    offset: str
+    seen: str
+
+
+@attrs.frozen
+class Output:
+    """One entry to be written together with a commit.
+
+    Attributes:
+        target: the partition, or the stream of dead letters, that it goes to.
+        bounds: what that may hold; None: anything.
+        fields: as XADD takes them, names and values in turn.
+    """
+
+    target: PartitionNames
+    bounds: Bounds | None
+    fields: tuple[bytes | str, ...]
+
+
+@attrs.frozen
+class Step:
+    """One commit: from an offset to the next.
+
+    Attributes:
+        processed: how many events it passes that were processed.
+        dead: how many of them were given up.
+        letters: the dead letters of these.
+        outputs: what the processor sends along.
+    """
+
+    token: int
+    epoch: str
+    expected: str
+    new: str
+    processed: int
+    dead: int = 0
+    letters: tuple[Output, ...] = ()
+    outputs: tuple[Output, ...] = ()
+
+
+@attrs.frozen
+class Position:
+    """What Redis holds of a processor in one partition, for people and for `park`.
+
+    Attributes:
+        offset: "" where the processor was never registered.
+        window: what its owner may have uncommitted; 0 where none is in.
+    """
+
+    offset: str
+    fence: int
+    epoch: str
+    processed: int
+    dead: int
+    unclean: int
+    window: int
+    parked: str
+
+
+class Store:
+    """A Redis, seen from one event loop.
+
+    Args:
+        redis: a client of redis-py's; it is closed with this store. Its retries are switched off: a reader
+            must know of each reconnect, and everything else is asked again by who asked.
+    """
+
+    def __init__(self, redis: AnyRedis) -> None:
+        redis.set_retry(Retry(NoBackoff(), 0))
+        self.redis = redis
+        self.is_cluster = isinstance(redis, RedisCluster)
+        self.server = _server(redis)
+        self._calls = Calls(redis)
+        self._sender = secrets.token_hex(8)
+
+    async def open(self) -> None:
+        """See that Redis answers and is new enough.
+
+        Raises:
+            RedisUnavailable: nothing answers.
+            RedisAuth: user or password were refused.
+            ConfigError: it is older than 7.0.
+        """
+        with explained(self.server):
+            if isinstance(self.redis, RedisCluster):
+                await self.redis.initialize()
+                found = await self.redis.info("server", target_nodes=self.redis.RANDOM)
+            else:
+                found = await self.redis.info("server")
+        version = str(found.get("redis_version", "0"))
+        if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_REDIS:
+            raise ConfigError(
+                f"Redis at {self.server} is {version}; streams need 7.0 or later, whose scripts can "
+                "commit while it is out of memory"
+            )
+
+    async def close(self) -> None:
+        """Close the client's connections."""
+        await self.redis.aclose()
+
+    async def run(self, name: str, keys: Sequence[str], *given: Any) -> Any:
+        """Run one of our scripts; the errors are ours."""
+        with explained(self.server, keys[0]):
+            return await self._calls.run(name, keys, given)
+
+    # ── the stream ───────────────────────────────────────────────────────────────────────────
+
+    async def settle_count(self, names: Names, stream: str, count: int) -> None:
+        """See that everybody has the same number of partitions; the first one writes it.
+
+        Raises:
+            StateError: Redis has another number.
+        """
+        with explained(self.server, names.about):
+            await self.redis.hsetnx(names.about, "partitions", str(count))
+            found = await self.redis.hget(names.about, "partitions")
+        stored = int(found or 0)
+        if stored != count:
+            raise StateError(
+                f"stream {stream!r} has {stored} partitions in Redis at {self.server} (key "
+                f"{names.about!r}) and partition_count={count} in this program: keys would go to other "
+                f"partitions than before, and their order be lost. Use {stored}, or another stream",
+                key=names.about,
+            )
+
+    async def append(
+        self,
+        names: PartitionNames,
+        bounds: Bounds,
+        records: Sequence[bytes],
+        number: int,
+        wants_ids: bool,
+    ) -> tuple[int, list[str]]:
+        """Add as many of the records as there is room for.
+
+        Args:
+            names: of the partition.
+            bounds: what it may hold.
+            records: their bytes.
+            number: of this sender's calls for this partition, which come one after the other; a
+                call that is made again with the same number adds nothing more.
+            wants_ids: return the ids of all that was added, not of the last one alone.
+
+        Returns:
+            How many were added, the first ones; and their ids.
+        """
+        keys = [names.stream, names.offsets, names.lost, names.sent(self._sender)]
+        given = (number, bounds.limit, int(bounds.loses), int(wants_ids))
+        count, ids = await self.run("append", keys, *given, *records)
+        return int(count), _text(ids).split()
+
+    async def trim(self, names: PartitionNames) -> int:
+        """Remove what every registered processor has committed past; returns how many entries."""
+        return int(await self.run("trim", [names.stream, names.offsets]))
+
+    # ── positions ────────────────────────────────────────────────────────────────────────────
+
+    async def register(self, place: Place) -> str:
+        """Have trimming wait for this processor; returns its offset."""
+        return _text(await self.run("register", place.keys, place.processor, place.start))
+
+    async def take(
+        self, place: Place, token: int, window: int, first: int = 0, known: Known | None = None
+    ) -> Taken:
+        """Become the owner of a partition.
+
+        Args:
+            place: the partition.
+            token: of the grant.
+            window: how many events this owner may have yielded and not committed.
+            first: how many entries behind the offset to get along.
+            known: what it knew before a reconnect.
+
+        Raises:
+            StaleToken: a later owner has been here.
+            WentBack: Redis has less than what this owner, or the offset, knows of.
+        """
+        knows = (known.epoch, known.offset, known.seen) if known else ("", "", "")
+        given = (place.processor, token, place.start, window, first, int(place.bounds.loses))
+        answer = await self.run("take", place.keys, *given, *knows)
+        self._check(place, token, answer, known.offset if known else "")
+        offset, epoch, careful, parked = (_text(part) for part in answer[1:5])
+        flat = [_text(part) for part in answer[5]]
+        ends = dict(zip(flat[::2], map(int, flat[1::2]), strict=True))
+        return Taken(offset, epoch, careful, parked, ends, [_entry(one) for one in answer[6]])
+
+    async def commit(self, place: Place, step: Step) -> None:
+        """Advance the offset, all outputs with it.
+
+        Raises:
+            StaleToken: a later owner has been here; nothing was written.
+            OffsetMoved: an operator moved the offset; nothing was written.
+            WentBack: Redis has less than what was committed before; nothing was written.
+            PartitionFull: an output's target has no room; nothing was written.
+            CrossSlot: on a cluster, outputs of other slots.
+        """
+        outputs = (*step.letters, *step.outputs)
+        targets = list({output.target: output.bounds for output in outputs}.items())
+        self._refuse_slots(place, [names for names, _ in targets])
+        index = {names: number for number, (names, _) in enumerate(targets, 1)}
+        given: list[Any] = [
+            place.processor, step.token, step.epoch, step.expected, step.new,
+            step.processed, step.dead, int(place.bounds.loses), len(outputs),
+        ]  # fmt: skip
+        for _, bounds in targets:
+            given += [bounds.limit if bounds else 0, int(bounds is not None and bounds.loses)]
+        for output in outputs:
+            given += [index[output.target], len(output.fields), *output.fields]
+        keys = [key for names, _ in targets for key in (names.stream, names.offsets, names.lost)]
+        name = "write" if step.outputs else "commit"
+        answer = await self.run(name, [*place.keys, *keys], *given)
+        if (said := _text(answer[0])) in ("full", "type"):
+            key, bounds = targets[int(answer[1]) - 1][0].stream, targets[int(answer[1]) - 1][1]
+            self._refused_output(place, said, key, bounds, answer[2])
+        self._check(place, step.token, answer, step.expected)
+
+    def _refused_output(
+        self, place: Place, said: str, key: str, bounds: Bounds | None, found: Any
+    ) -> None:
+        if said == "type":
+            raise StateError(
+                f"Redis at {self.server}: an output of {place.role!r} goes to {key!r}, which is a "
+                f"{_text(found)} and no stream: nothing was written; remove it",
+                key=key,
+            )
+        limit = bounds.limit if bounds else 0
+        raise PartitionFull(
+            f"{key!r} holds {int(found)} events of {limit} that some processor has not committed, and "
+            f"has no room for the outputs of {place.role!r}: nothing was written",
+            stream=key,
+        )
+
+    def _refuse_slots(self, place: Place, targets: Sequence[PartitionNames]) -> None:
+        if not isinstance(self.redis, RedisCluster):
+            return
+        slot = self.redis.keyslot(place.at)
+        for names in targets:
+            if (other := self.redis.keyslot(names.stream)) != slot:
+                raise CrossSlot(
+                    f"a commit of {place.at!r} (slot {slot}) cannot write to {names.stream!r} (slot "
+                    f"{other}) in one step: Redis Cluster has no transactions over several slots. "
+                    "Use send() and a plain commit (at least once), or a Redis that is no cluster"
+                )
+
+    async def close_place(self, place: Place, token: int) -> None:
+        """Tell that this owner ended in order: the next one need not be careful."""
+        self._check(place, token, await self.run("close", [place.at], token))
+
+    async def mark(self, place: Place, token: int, epoch: str, entry_id: str) -> None:
+        """Tell which event is about to be processed alone."""
+        self._check(place, token, await self.run("mark", [place.at], token, epoch, entry_id))
+
+    async def park(self, place: Place, token: int, epoch: str, reason: str) -> None:
+        """Have nobody process this partition until it is released."""
+        self._check(place, token, await self.run("park", [place.at], token, epoch, reason))
+
+    async def position(self, place: Place) -> Position:
+        """Return what Redis holds of a processor in one partition."""
+        with explained(self.server, place.at):
+            found = await self.redis.hgetall(place.at)
+            offset = await self.redis.hget(place.names.offsets, place.processor)
+        at = {_text(key): _text(value) for key, value in found.items()}
+        return Position(
+            offset="" if offset is None else _text(offset),
+            fence=int(at.get("fence", 0)),
+            epoch=at.get("epoch", "0"),
+            processed=int(at.get("processed", 0)),
+            dead=int(at.get("dead", 0)),
+            unclean=int(at.get("unclean", 0)),
+            window=int(at.get("open", 0)),
+            parked=at.get("parked", ""),
+        )
+
+    async def lag(self, place: Place, most: int = 100_000) -> int:
+        """Return how many events lie behind the offset, counted up to `most`."""
+        keys = [place.names.offsets, place.names.stream]
+        return int(await self.run("lag", keys, place.processor, most))
+
+    async def registered(self, names: PartitionNames) -> dict[str, str]:
+        """Return the offset of each processor that trimming waits for."""
+        with explained(self.server, names.offsets):
+            found = await self.redis.hgetall(names.offsets)
+        return {_text(key): _text(value) for key, value in found.items()}
+
+    def _check(self, place: Place, token: int, answer: Sequence[Any], expected: str = "") -> None:
+        match _text(answer[0]):
+            case "ok":
+                return
+            case "stale":
+                fence = int(answer[1]) if len(answer) > 1 else 0
+                raise StaleToken(
+                    f"partition {place.role!r} of processor {place.processor!r} belongs to a later "
+                    f"owner: token {token} was refused, {place.at!r} has {fence or 'another one'}",
+                    role=place.role,
+                    token=token,
+                    fence=fence,
+                )
+            case "moved":
+                raise OffsetMoved(f"the offset of {place.at!r} was moved to {_text(answer[1])}")
+            case _:
+                raise _went_back(place, token, answer[1:], expected)
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────
+
+    def reader(self) -> AnyRedis:
+        """A client for blocking reads, with a connection of its own; on a cluster, this one."""
+        return self.redis if isinstance(self.redis, RedisCluster) else self.redis.client()
+
+    async def read(
+        self, client: AnyRedis, positions: Mapping[str, str], count: int, block_ms: int
+    ) -> list[tuple[str, list[Entry]]]:
+        """Read behind positions, or wait for what comes.
+
+        Args:
+            client: from `reader`.
+            positions: an id for each stream.
+            count: entries of each stream at most.
+            block_ms: milliseconds to wait at most.
+        """
+        given: Any = positions
+        with explained(self.server):
+            found: Any = await client.xread(given, count=count, block=block_ms)
+        pairs = found.items() if isinstance(found, dict) else found
+        return [(_text(key), entries) for key, entries in pairs or ()]
+
+
+def _went_back(place: Place, token: int, found: Sequence[Any], expected: str) -> WentBack:
+    fence, offset, *last = (_text(part) for part in found)
+    ours = f"offset {expected} under token {token}" if expected else "an offset within the stream"
+    ends = f", and the stream ends at {last[0]}" if last else ""
+    return WentBack(
+        f"partition {place.role!r} of processor {place.processor!r} went back: {ours} was known, and "
+        f"{place.at!r} now has offset {offset} under fence {fence}{ends}. Redis was restored or "
+        "failed over to older data. Events may be lost, or come again; `rink streams release` takes what is there",
+        key=place.at,
+    )
+
+
+def _server(redis: AnyRedis) -> str:
+    if isinstance(redis, RedisCluster):
+        return "a cluster of " + ", ".join(str(node.name) for node in redis.get_nodes())
+    known: dict[str, Any] = redis.get_connection_kwargs()  # type: ignore[no-untyped-call]
+    if "path" in known:
+        return str(known["path"])
+    return f"{known.get('host', 'its Sentinel')}:{known.get('port', '')}".rstrip(":")
+
+
+def _entry(found: Sequence[Any]) -> Entry:
+    entry_id, flat = found
+    return entry_id, dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+Connect = Callable[[], AnyRedis]
+"""Makes a client of redis-py's, with whatever settings."""

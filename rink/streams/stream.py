@@ -1,0 +1,215 @@
+"""A stream: how records get into its partitions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from rink.core.hashing import fnv1a64, jump_hash
+from rink.errors import ConfigError
+from rink.streams.codec import Codec, JsonCodec
+from rink.streams.errors import RecordError
+from rink.streams.lanes import Lane
+from rink.streams.names import Names
+from rink.streams.store import Bounds, Output
+
+if TYPE_CHECKING:
+    from rink.streams.app import App
+
+R = TypeVar("R")
+
+MOST_PARTITIONS = 10_000
+_AT_ONCE = 4096  # records that send_many holds before it sends them
+
+PartitionBy = str | Callable[[Any], object]
+Trim = Literal["committed", "oldest"]
+
+
+@lru_cache(maxsize=65_536)
+def partition_of(key: str, count: int) -> int:
+    """Return the partition of a key: the same hash by which Rink gives roles to ranks."""
+    return jump_hash(fnv1a64(key), count)
+
+
+class Stream(Generic[R]):
+    """A stream of records in partitions; made by `App.stream`.
+
+    Attributes:
+        name: the stream's.
+        partition_count: how many partitions it has, for ever.
+        partition_size: how many entries each may hold.
+        trim: `committed` removes only what every processor has passed; `oldest` makes room at any
+            price, and counts what was lost.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        name: str,
+        *,
+        record: type[R],
+        partition_by: PartitionBy,
+        partition_count: int = 16,
+        partition_size: int = 50_000,
+        trim: Trim = "committed",
+        codec: Codec[R] | None = None,
+    ) -> None:
+        if not 1 <= partition_count <= MOST_PARTITIONS:
+            raise ConfigError(f"partition_count={partition_count}: 1 to {MOST_PARTITIONS}")
+        if partition_size < 1:
+            raise ConfigError(f"partition_size={partition_size}: 1 or more entries")
+        if trim not in ("committed", "oldest"):
+            raise ConfigError(f"trim={trim!r} is neither 'committed' nor 'oldest'")
+        self.app = app
+        self.name = name
+        self.record = record
+        self.partition_count = partition_count
+        self.partition_size = partition_size
+        self.trim = trim
+        self.codec: Codec[R] = codec or JsonCodec(record)
+        self.names = Names.of(app.name, name)
+        self._key = _key_function(partition_by)
+        self._partition_by = partition_by
+
+    def partition_of(self, record: R) -> int:
+        """Return the partition of a record.
+
+        Raises:
+            RecordError: it has no partition key.
+        """
+        try:
+            key = self._key(record)
+        except Exception as error:
+            raise RecordError(
+                f"{record!r} gave no partition key of stream {self.name!r} "
+                f"(partition_by={self._partition_by!r}): {type(error).__name__}: {error}"
+            ) from error
+        if key is None or key == "":
+            raise RecordError(
+                f"{record!r} has no partition key: partition_by={self._partition_by!r} of stream "
+                f"{self.name!r} gave {key!r}"
+            )
+        return partition_of(str(key), self.partition_count)
+
+    def output(self, record: R) -> Output:
+        """Return a record as a commit writes it."""
+        names = self.names.partition(self.partition_of(record))
+        return Output(names, self.bounds, ("d", self.codec.encode(record)))
+
+    @property
+    def bounds(self) -> Bounds:
+        """What each partition may hold."""
+        return Bounds(self.partition_size, loses=self.trim == "oldest")
+
+    async def send(self, record: R, *, timeout: float = 30.0) -> str:
+        """Append a record to its partition.
+
+        It is appended once, also where an answer of Redis is lost and it is sent again.
+
+        Args:
+            record: an instance of the stream's class.
+            timeout: seconds to wait for room in the partition, or for Redis.
+
+        Returns:
+            The event's id.
+
+        Raises:
+            RecordError: the record does not match, or has no partition key; nothing was sent.
+            PartitionFull: there was no room; nothing was sent.
+            RedisUnavailable: Redis did not answer for so long; it may have been sent.
+        """
+        number, data = self.partition_of(record), self.codec.encode(record)
+        [event_id] = await (await self._lane(number)).send([data], timeout, wants_ids=True)
+        return event_id
+
+    async def send_many(
+        self,
+        records: Iterable[R] | AsyncIterable[R],
+        *,
+        timeout: float = 30.0,
+        progress: Callable[[int], object] | None = None,
+    ) -> int:
+        """Append records, in their order within each partition.
+
+        Args:
+            records: any number; they are taken as they are sent.
+            timeout: seconds to wait for room, or for Redis, each time.
+            progress: called with how many have been sent so far.
+
+        Returns:
+            How many were sent.
+
+        Raises:
+            RecordError: as `send`; the records before it have been sent.
+            PartitionFull, RedisUnavailable: as `send`; some of the records have been sent.
+        """
+        waiting: dict[int, list[bytes]] = {}
+        held = sent = 0
+        try:
+            async for record in _each(records):
+                number, data = self.partition_of(record), self.codec.encode(record)
+                waiting.setdefault(number, []).append(data)
+                held += 1
+                if held == _AT_ONCE:
+                    held, full, waiting = 0, waiting, {}
+                    sent += await self._send_all(full, timeout)
+                    if progress:
+                        progress(sent)
+        finally:
+            # Also where a record could not be sent: those before it are.
+            if waiting:
+                sent += await self._send_all(waiting, timeout)
+        if progress:
+            progress(sent)
+        return sent
+
+    async def _send_all(self, waiting: Mapping[int, list[bytes]], timeout: float) -> int:
+        async with asyncio.TaskGroup() as group:
+            for number, data in waiting.items():
+                lane = await self._lane(number)
+                group.create_task(lane.send(data, timeout))
+        return sum(len(data) for data in waiting.values())
+
+    async def _lane(self, number: int) -> Lane:
+        opened = await self.app.opened()
+        await opened.settle(self)
+        return opened.lane(self, number)
+
+    def send_blocking(self, record: R, *, timeout: float = 30.0) -> str:
+        """As `send`, for plain scripts and threads."""
+        return self.app.blocking(self.send(record, timeout=timeout))
+
+    def send_many_blocking(
+        self,
+        records: Iterable[R],
+        *,
+        timeout: float = 30.0,
+        progress: Callable[[int], object] | None = None,
+    ) -> int:
+        """As `send_many`, for plain scripts and threads."""
+        return self.app.blocking(self.send_many(records, timeout=timeout, progress=progress))
+
+    def __repr__(self) -> str:
+        return f"<Stream {self.name!r} of {self.app.name!r}>"
+
+
+def _key_function(partition_by: PartitionBy) -> Callable[[Any], object]:
+    if callable(partition_by):
+        return partition_by
+    if not partition_by or not isinstance(partition_by, str):
+        raise ConfigError(
+            f"partition_by must be a field's name or a function of the record, not {partition_by!r}"
+        )
+    name = partition_by
+    return lambda record: getattr(record, name)
+
+
+async def _each(records: Iterable[R] | AsyncIterable[R]) -> Any:
+    if isinstance(records, AsyncIterable):
+        async for record in records:
+            yield record
+    else:
+        for record in records:
+            yield record

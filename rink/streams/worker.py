@@ -1,0 +1,129 @@
+"""A worker: a process that runs an app's processors and tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+
+from rink import aio
+from rink.errors import ConfigError, RinkError
+from rink.settings import default_name
+from rink.streams.app import App
+from rink.streams.executor import Executor
+from rink.streams.metrics import Metrics
+from rink.streams.store import Store
+from rink.streams.tasks import run_tasks
+
+log = logging.getLogger("rink.streams")
+
+
+class WorkerHalted(RinkError):  # noqa: N818 - as the other public errors are named
+    """A processor with `on_error="halt"` met an event that it cannot process."""
+
+
+class Worker:
+    """Runs an app's processors, until it is told to stop.
+
+    Args:
+        app: which.
+        processors: their names; all of the app's where None.
+        name: of this worker in all its groups: host name, process id and four digits where None.
+
+    Raises:
+        ConfigError: the app has no processor of such a name, or none at all and no task.
+    """
+
+    def __init__(
+        self, app: App, processors: Sequence[str] | None = None, *, name: str | None = None
+    ) -> None:
+        unknown = sorted(set(processors or ()) - set(app.processors))
+        if unknown:
+            raise ConfigError(
+                f"app {app.name!r} has no processor {unknown[0]!r}; it has {sorted(app.processors)}"
+            )
+        chosen = app.processors if processors is None else processors
+        if not chosen and not app.tasks:
+            raise ConfigError(f"app {app.name!r} has neither processors nor tasks to run")
+        self.app = app
+        self.name = name or default_name()
+        self.metrics = Metrics(app.name)
+        self.executors: dict[str, Executor] = {}
+        self._processors = [app.processors[one] for one in chosen]
+        self._stop = asyncio.Event()
+        self._halted = ""
+
+    def stop(self) -> None:
+        """Have it leave in order; to be called on its event loop."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Process until `stop`.
+
+        Raises:
+            WorkerHalted: a processor's policy ended this worker.
+            RedisUnavailable, RedisAuth, StateError: Redis cannot be used as it is.
+            EtcdError: etcd cannot be used.
+        """
+        opened = await self.app.opened()
+        store = opened.store
+        for stream in {one.stream.name: one.stream for one in self._processors}.values():
+            await opened.settle(stream)
+        await self._register(store)
+        session = aio.Session(self.app.etcd, ttl=self.app.ttl, **self.app.session)
+        async with session:
+            await self._run(store, session)
+        if self._halted:
+            raise WorkerHalted(self._halted)
+
+    async def _run(self, store: Store, session: aio.Session) -> None:
+        one_marked = asyncio.Lock()
+        for processor in self._processors:
+            self.executors[processor.name] = Executor(
+                processor,
+                store,
+                session,
+                name=self.name,
+                metrics=self.metrics,
+                one_marked=one_marked,
+                halt=self._halt,
+            )
+        async with asyncio.TaskGroup() as group:
+            for executor in self.executors.values():
+                group.create_task(executor.run(self._stop))
+            if self.app.tasks:
+                group.create_task(self._run_tasks(session))
+
+    async def _run_tasks(self, session: aio.Session) -> None:
+        async with aio.Rink(session, self.app.name, name=self.name, rebalance_delay=10.0) as rink:
+            running = asyncio.create_task(run_tasks(list(self.app.tasks.values()), rink))
+            stopped = asyncio.create_task(self._stop.wait())
+            try:
+                await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)
+                if running.done():
+                    running.result()
+            finally:
+                for task in (running, stopped):
+                    task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await running
+
+    async def _register(self, store: Store) -> None:
+        """Have trimming wait for every processor of the app, before any of them begins."""
+        async with asyncio.TaskGroup() as group:
+            for processor in self.app.processors.values():
+                for number in range(processor.stream.partition_count):
+                    group.create_task(store.register(processor.place(number)))
+        for stream in self.app.streams.values():
+            mine = {one.name for one in self.app.processors.values() if one.stream is stream}
+            others = sorted(set(await store.registered(stream.names.partition(0))) - mine)
+            if others:
+                log.warning(
+                    "rink.streams: stream %r keeps events for processors that this program does not "
+                    "have: %s; `rink streams forget-group` lets go of them", stream.name, ", ".join(others),
+                )  # fmt: skip
+
+    def _halt(self, reason: str) -> None:
+        self._halted = reason
+        self._stop.set()
