@@ -18,6 +18,8 @@ import attrs
 from rink.testing.servers_process import GivenProcess
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rink.errors import RinkError
     from rink.testing.servers_process import Process
 
@@ -189,11 +191,8 @@ class ServerNode(ABC):
         )
 
     def _wait_gone(self) -> None:
-        end = time.monotonic() + self._deadline
-        while self.is_running:
-            if time.monotonic() > end:
-                raise self._trouble("did not end")
-            time.sleep(_LOOK_EVERY_S)
+        if not wait_until(lambda: not self.is_running, self._deadline):
+            raise self._trouble("did not end")
         self._frozen = False
 
 
@@ -203,3 +202,13 @@ _Node = TypeVar("_Node", bound=ServerNode)
 def awake(nodes: tuple[_Node, ...]) -> list[_Node]:
     """Those that run and are not frozen."""
     return [node for node in nodes if node.is_running and not node.is_frozen]
+
+
+def wait_until(look: Callable[[], bool], timeout: float) -> bool:
+    """Look now and then until something is so; False when it was not within so many seconds."""
+    end = time.monotonic() + timeout
+    while not look():
+        if time.monotonic() > end:
+            return False
+        time.sleep(_LOOK_EVERY_S)
+    return True
