@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterator
 
+    from rink.errors import RinkError
     from rink.testing.servers_process import Process
 
 _ANSWERS_WITHIN_S = (
@@ -54,6 +55,7 @@ class RedisNode(ServerNode):
         self._ours = ours or address
         self._data = data
         self._context = context
+        self._said = "nothing yet"
 
     @property
     def url(self) -> str:
@@ -74,9 +76,11 @@ class RedisNode(ServerNode):
     def is_healthy(self) -> bool:
         """It answers PING within a second; one that still loads its data does not."""
         try:
-            return bool(self.call("PING", timeout=_ANSWERS_WITHIN_S) == "PONG")
-        except RedisError:
-            return False
+            said = self.call("PING", timeout=_ANSWERS_WITHIN_S)
+        except RedisError as error:
+            said = str(error)
+        self._said = str(said)
+        return self._said == "PONG"
 
     def call(self, *words: Word, timeout: float = 5.0) -> Reply:
         """What the server answers to one command: for a look at it, or to change a setting.
@@ -143,7 +147,7 @@ class RedisNode(ServerNode):
             RedisError: it could not take the snapshot.
         """
         data = self._own_data("copied")
-        if self.is_running and not self._frozen and not self._appends():
+        if self.is_running and not self.is_frozen and not self._appends():
             self.call("SAVE", timeout=self._deadline)
         copy = Path(tempfile.mkdtemp(prefix="copy-", dir=data.parent))
         with self._held():
@@ -168,6 +172,9 @@ class RedisNode(ServerNode):
         shutil.copytree(copy, data)
         self.start(wait=wait)
 
+    def _trouble(self, what: str) -> RinkError:
+        return super()._trouble(f"{what} (to PING it said last: {self._said})")
+
     def _own_data(self, done: str) -> Path:
         if self._data is None:
             raise UsageError(f"{self} cannot be {done}: it was not started here, or is a Sentinel")
@@ -179,7 +186,7 @@ class RedisNode(ServerNode):
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
         """Keep it from writing meanwhile."""
-        if self._frozen or not self.is_running:
+        if self.is_frozen or not self.is_running:
             yield
             return
         self._process.signal(signal.SIGSTOP)

@@ -65,7 +65,7 @@ class RedisPair:
         self._wait(lambda: not self._follows(), "still follows its master")
 
     def heal(self) -> None:
-        """Have the replica follow the master, after a cut or a fail-over; started if it is down.
+        """Have the replica follow the master, after a cut or a fail-over; thawed, or started, if need be.
 
         What only the replica has is lost, as in production. Returns when it has all that the
         master has, and a Sentinel has noticed, which asks every ten seconds.
@@ -75,6 +75,7 @@ class RedisPair:
         """
         self.master.call("ACL", "SETUSER", _REPLICA, "on")
         _say_role(self.replica, self.master)
+        self.replica.thaw()
         self.replica.start()
         self.replica.call("REPLICAOF", self.master.host, self.master.port)
         self.wait_replicated()
