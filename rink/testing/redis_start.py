@@ -47,6 +47,8 @@ class Settings:
     def __attrs_post_init__(self) -> None:
         if self.appendfsync not in {"always", "everysec", "no"}:
             raise ConfigError(f"appendfsync is {self.appendfsync!r}: it is always, everysec or no")
+        if isinstance(self.acl, str):
+            raise ConfigError(f"acl is one text, {self.acl!r}: give a tuple with one for each user")
         for rule in self.acl:
             if len(rule.split()) < 2 or "\n" in rule:
                 raise ConfigError(
