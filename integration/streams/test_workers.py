@@ -185,3 +185,21 @@ async def test_who_commits_by_hand_and_does_not_is_told_so(shop):
         await until(lambda: told)
     assert "window=5" in told[0]
     assert "legs/" in told[0]
+
+
+@with_shop()
+async def test_what_was_gathered_for_a_batch_and_not_given_is_the_next_owners(shop):
+    @shop.app.processor(shop.legs, **QUICK)
+    async def note(events):
+        async for batch in events.take(3, within=30).records():
+            shop.seen.extend((leg.who, leg.n) for leg in batch)
+
+    async with shop.workers("a") as (start, stop):
+        await until_true(lambda: shop.at("note", shop.partition("a")))
+        await shop.send(1)
+        await asyncio.sleep(0.3)
+        await start("b")
+        await stop("a")
+        await shop.send(2, 3)
+        await until_seen(shop, 3)
+    assert shop.numbers("a") == [1, 2, 3]
