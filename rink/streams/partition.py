@@ -120,7 +120,7 @@ class Grant:
         while not lost.done():
             try:
                 return await scene.store.take(
-                    self._place, self._role.token, processor.window, processor.prefetch // 4
+                    self._place, self._role.token, processor.prefetch // 4
                 )
             except (StaleToken, StateError):
                 raise
