@@ -188,8 +188,8 @@ class Store:
         version = str(found.get("redis_version", "0"))
         if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_REDIS:
             raise ConfigError(
-                f"Redis at {self.server} is {version}; streams need 7.0 or later, whose scripts can "
-                "commit while it is out of memory"
+                f"Redis at {self.server} is {version}; streams need {'.'.join(map(str, OLDEST_REDIS))} or "
+                "later, whose scripts can commit while it is out of memory"
             )
 
     async def close(self) -> None:
