@@ -36,8 +36,8 @@ class RedisNode(ServerNode):
         endpoint: where it answers, `redis://127.0.0.1:PORT` (`rediss://` with TLS).
     """
 
-    serves = "Redis"
-    unavailable = RedisUnavailable
+    _serves = "Redis"
+    _unavailable = RedisUnavailable
 
     def __init__(
         self,
@@ -104,11 +104,6 @@ class RedisNode(ServerNode):
             RedisError: as of `call`.
         """
         return fields(self.call("INFO", section))
-
-    @property
-    def as_us(self) -> Address:
-        """As whom `call` speaks with it: a user that may do everything."""
-        return self._ours
 
     def configure(self, name: str, value: str | None) -> None:
         """Write a setting into its file, for its next start; None takes it out.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -90,6 +91,20 @@ def test_a_given_address_that_is_none_is_refused(monkeypatch):
     monkeypatch.setenv("RINK_TEST_REDIS", "there:6379")
     with pytest.raises(ConfigError, match="there:6379 is no address of a Redis"), local_redis():
         pass
+
+
+def test_where_nothing_may_be_installed_the_script_says_what_is_missing(tmp_path):
+    (tmp_path / "id").write_text("#!/bin/sh\necho 1000\n")
+    (tmp_path / "id").chmod(0o755)
+    script = [shutil.which("bash"), ROOT / ".ci" / "redis-server"]
+    done = subprocess.run(
+        script, check=False, env={"PATH": str(tmp_path)}, stderr=subprocess.PIPE, text=True
+    )
+    assert done.returncode == 0  # what needs no Redis goes on
+    assert "apt-get install redis-server" in done.stderr
+    assert "RINK_TEST_REDIS" in done.stderr
+    given = {"PATH": str(tmp_path), "RINK_TEST_REDIS": "redis://there"}
+    assert not subprocess.run(script, check=False, env=given, stderr=subprocess.PIPE).stderr
 
 
 def test_import_of_the_servers_brings_no_optional_package():
