@@ -63,7 +63,7 @@ class RedisPair:
         """
         self.master.call("ACL", "SETUSER", _REPLICA, "off")
         self.master.call("CLIENT", "KILL", "TYPE", "replica")
-        self._wait(lambda: not self._follows(), "still follows its master")
+        self._wait(lambda: not self._follows(), self.replica, "still follows its master")
 
     def heal(self) -> None:
         """Have the replica follow the master, after a cut or a fail-over; thawed, or started, if need be.
@@ -106,7 +106,7 @@ class RedisPair:
         elif old.is_running and not old.is_frozen:
             self.sentinel.call("SENTINEL", "FAILOVER", SERVICE)
         self.master, self.replica = new, old
-        self._wait(self._is_promoted, "was not promoted", new)
+        self._wait(self._is_promoted, new, "was not promoted")
         return new
 
     def wait_replicated(self) -> None:
@@ -118,11 +118,12 @@ class RedisPair:
         # A replica that has just copied the data is sent nothing new for up to a second: what is
         # published is sent as writes are, and changes nothing.
         self.master.call("PUBLISH", SERVICE, "in step?")
-        self._wait(self._in_step, "has not all that its master has")
+        self._wait(self._in_step, self.replica, "has not all that its master has")
 
-    def _wait(self, look: Callable[[], bool], trouble: str, node: RedisNode | None = None) -> None:
-        if not wait_until(_unless_refused(look), self._deadline):
-            node = node or self.replica
+    def _wait(self, look: Callable[[], bool], node: RedisNode, trouble: str) -> None:
+        # A Sentinel that was kept from running for two seconds does nothing for as long as this.
+        tilt_s = 0.0 if self.sentinel is None else 31.0
+        if not wait_until(_unless_refused(look), self._deadline + tilt_s):
             raise RedisUnavailable(f"{node} {trouble}; its log:\n{node.log_tail()}")
 
     def _follows(self) -> bool:

@@ -53,14 +53,11 @@ def local_redis(
     """Run one Redis for as long as the `with` lasts.
 
     Args:
-        url: use this server instead of starting one; default RINK_TEST_REDIS. Of the settings below
-            only `tls` then applies, and its process cannot be killed or frozen.
-        data_dir: where the data lies and stays; None is a temporary folder. A later start on the
-            same folder has the same data and port.
+        url: use this server instead, and only `tls` of what follows; default RINK_TEST_REDIS.
+        data_dir: where the data stays, with its port; None is a temporary folder.
         appendonly: keep an append-only file, so that a kill loses nothing that was acknowledged;
             False is snapshots only: a kill loses what came after the last, `stop()` takes one.
-        appendfsync: "always", "everysec" or "no": what a crash of the machine (not of the process)
-            may lose.
+        appendfsync: "always", "everysec" or "no": what a crash of the machine may lose.
         password: of the default user, which then needs one; it is part of the node's `url`.
         acl: further users, each as in a file of Redis' users without the word `user`:
             "worker on >secret ~orders:* &* +@all". "default off" switches the default user off.

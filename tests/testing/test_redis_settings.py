@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -105,12 +104,3 @@ def test_where_nothing_may_be_installed_the_script_says_what_is_missing(tmp_path
     assert "RINK_TEST_REDIS" in done.stderr
     given = {"PATH": str(tmp_path), "RINK_TEST_REDIS": "redis://there"}
     assert not subprocess.run(script, check=False, env=given, stderr=subprocess.PIPE).stderr
-
-
-def test_import_of_the_servers_brings_no_optional_package():
-    code = "import sys, rink.testing; print(*{name.split('.')[0] for name in sys.modules})"
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
-    ).stdout.split()
-    brought = {"redis", "hiredis", "cronsim", "prometheus_client", "pytest", "testcontainers"}
-    assert not brought & set(loaded)
