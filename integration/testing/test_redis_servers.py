@@ -15,8 +15,8 @@ import trustme
 from processes import is_alive, thread_states
 from servers_support import client_of
 
-from rink.errors import ConfigError, RedisUnavailable, UsageError
-from rink.testing import TlsFiles, local_redis, redis_start
+from rink.errors import ConfigError, UsageError
+from rink.testing import RedisUnavailable, TlsFiles, local_redis, redis_start
 from rink.testing.servers_ports import free_ports
 
 pytestmark = pytest.mark.usefixtures("no_given_redis")

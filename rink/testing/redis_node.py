@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rink.errors import RedisError, RedisUnavailable, UsageError
-from rink.testing.redis_resp import Address, Reply, Word, call
+from rink.errors import UsageError
+from rink.testing.redis_resp import Address, RedisError, RedisUnavailable, Reply, Word, call
 from rink.testing.servers_base import ServerNode
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ import functools
 import secrets
 from typing import TYPE_CHECKING
 
-from rink.errors import RedisError, RedisUnavailable
 from rink.testing.redis_node import RedisNode
-from rink.testing.redis_resp import Address, Reply
+from rink.testing.redis_resp import Address, RedisError, RedisUnavailable, Reply
 from rink.testing.redis_start import HOST, Settings, quoted, redis_folder, started_redises
 from rink.testing.servers_base import wait_until
 from rink.testing.servers_folder import started

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from rink.testing.redis_cluster import RedisCluster, formed
 from rink.testing.redis_node import RedisNode
 from rink.testing.redis_pair import RedisPair, redis_pair
+from rink.testing.redis_resp import RedisError, RedisUnavailable
 from rink.testing.redis_start import Settings, given_redis, redis_folder, started_redises
 
 if TYPE_CHECKING:
@@ -33,7 +34,16 @@ if TYPE_CHECKING:
 
     from rink.testing.servers_base import TlsFiles
 
-__all__ = ["RedisCluster", "RedisNode", "RedisPair", "local_redis", "redis_cluster", "redis_pair"]
+__all__ = [
+    "RedisCluster",
+    "RedisError",
+    "RedisNode",
+    "RedisPair",
+    "RedisUnavailable",
+    "local_redis",
+    "redis_cluster",
+    "redis_pair",
+]
 
 
 @contextlib.contextmanager
