@@ -13,6 +13,7 @@
         RoleError
             RoleTimeout (TimeoutError)   await_role waited for its whole timeout
             RoleLost                     raised by Role.raise_if_lost
+            StaleToken                   a write under a token that counts no more was refused
         StateError                       what lies in etcd is not ours or cannot be read
         EtcdError
             EtcdUnavailable              no endpoint answered within the deadline
@@ -104,6 +105,29 @@ class RoleLost(RoleError):  # noqa: N818 - the name is public and fixed
     ) -> None:
         super().__init__(*args, role=role, group=group, member=member)
         self.token = token
+
+
+class StaleToken(RoleError):  # noqa: N818 - the name is public and fixed
+    """A write under a fencing token that counts no more was refused; nothing was changed by it.
+
+    Attributes:
+        token: the fencing token that it was tried with.
+        newer: the token that counts now; 0 where that is not known, or where there is none: the
+            session was lost, and nobody has followed yet.
+    """
+
+    def __init__(
+        self,
+        *args: object,
+        role: str = "",
+        group: str = "",
+        member: str = "",
+        token: int = 0,
+        newer: int = 0,
+    ) -> None:
+        super().__init__(*args, role=role, group=group, member=member)
+        self.token = token
+        self.newer = newer
 
 
 class StateError(RinkError):
