@@ -39,7 +39,7 @@ class Assignment(BaseAssignment[Role]):  # noqa: D101 - documented by its base
             EtcdError: there was no answer: it may be committed or not. The next commit settles it.
         """
         offset = self._check(offset)
-        cursor, etcd = self._lane.cursor, self._lanes.etcd
+        cursor, etcd = self._lane.cursor, self._lanes.topic.etcd
         async with self._lane.committing:
             while (asked := cursor.commit(offset)) is not None:
                 send = asyncio.to_thread(etcd.txn, asked.compare, asked.then, asked.otherwise)

@@ -41,7 +41,7 @@ class Assignment(BaseAssignment[Role]):  # noqa: D101 - documented by its base
         with self._lane.committing:
             while (asked := cursor.commit(offset)) is not None:
                 try:
-                    result = self._lanes.etcd.txn(asked.compare, asked.then, asked.otherwise)
+                    result = self._lanes.topic.etcd.txn(asked.compare, asked.then, asked.otherwise)
                 except EtcdClusterChanged:
                     cursor.lose_history()
                     raise
@@ -85,7 +85,9 @@ class PartitionedConsumer(BaseConsumer[Role, Assignment]):  # noqa: D101 - docum
             StateError: the offset of a partition that is here cannot be read.
             StaleToken: a partition that is here was taken over under a greater token.
         """
-        lanes, clock = self._open, self._topic.engine.clock
+        lanes = self._open
+        lanes.topic.engine.refuse_own_thread("next_change()")
+        clock = lanes.topic.engine.clock
         until = None if timeout is None else clock.now() + check_seconds("timeout", timeout)
         while True:
             is_over = lanes.is_over  # before the look: what was told before the end comes first

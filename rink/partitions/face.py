@@ -10,12 +10,12 @@ import attrs
 
 from rink.core import schemes
 from rink.core.keys import Keys, OffsetKeys, check_name
-from rink.errors import ClosedError, ConfigError, ForkedProcessError, UsageError
+from rink.errors import ClosedError, ConfigError, UsageError
 from rink.etcd.api import KeyValue
 from rink.face import BaseRink
 from rink.partitions import stored
 from rink.partitions.cursor import check_partitions
-from rink.partitions.lanes import Lane, Lanes, Topic
+from rink.partitions.lanes import Lane, Lanes, State, Topic
 from rink.partitions.table import PartitionRow, rows
 from rink.roles import BaseRole
 
@@ -69,6 +69,7 @@ class BaseAssignment(Generic[R]):
 
     def _check(self, offset: object) -> int:
         """Return an offset that may be tried to commit."""
+        self._lanes.refuse_fork()
         if self._lane.is_released:
             raise self._lane.cursor.lost("it was released here")
         return stored.check_offset(offset)
@@ -85,9 +86,11 @@ class BaseAssignment(Generic[R]):
         self.release()
 
     def __repr__(self) -> str:
-        state = "released" if self._lane.is_released else "held" if self.is_held else "lost"
-        place, token = self._lane.cursor.place, self.token
-        return f"<{type(self).__name__} {place.role!r} offset={self.offset} token={token} {state}>"
+        lane = self._lane
+        is_lost = lane.state is State.REVOKED
+        state = "released" if lane.is_released else "lost" if is_lost else "held"
+        name = f"{type(self).__name__} {lane.role.name!r}"
+        return f"<{name} offset={self.offset} token={self.token} {state}>"
 
 
 @attrs.frozen
@@ -145,8 +148,7 @@ class BaseConsumer(Generic[R, A]):
     @property
     def assigned(self) -> Mapping[int, A]:
         """What is assigned here now, by partition: told by a change, and not lost or released."""
-        self._refuse_fork()
-        lanes = self._lanes.told() if self._lanes else {}
+        lanes = self._open.told() if self._lanes else {}
         return {number: lane.assignment for number, lane in lanes.items() if lane.role.is_held}
 
     # ── what the faces share ─────────────────────────────────────────────────────────────────
@@ -183,7 +185,8 @@ class BaseConsumer(Generic[R, A]):
     def _begin(self, topic: Topic, found: Iterable[KeyValue], *how: Any) -> None:
         """Look at the offsets that lie there, and want every partition."""
         self._read(found)
-        self._lanes = Lanes(topic, self._rink._role_class, *how)  # noqa: SLF001 - a friend
+        role_class = self._rink._role_class  # noqa: SLF001 - a friend
+        self._lanes = Lanes(topic, role_class, self._assignment_class, *how)
         try:
             self._lanes.start()
         except BaseException:  # Ctrl-C: nothing may go on being wanted
@@ -196,9 +199,9 @@ class BaseConsumer(Generic[R, A]):
 
     @property
     def _open(self) -> Lanes[R]:
-        self._refuse_fork()
         if self._lanes is None:
             raise ClosedError(f"consume topic {self.topic!r} inside the consumer's `with`")
+        self._lanes.refuse_fork()
         return self._lanes
 
     def _take_change(self, lanes: Lanes[R]) -> PartitionChange[A] | None:
@@ -206,8 +209,6 @@ class BaseConsumer(Generic[R, A]):
         if change is None:
             return None
         lane, is_assigned = change
-        if is_assigned:
-            lane.assignment = self._assignment_class(lanes, lane)
         return PartitionChange(lane.assignment, is_assigned)
 
     def _assignment(self, partition: int) -> A:
@@ -217,7 +218,7 @@ class BaseConsumer(Generic[R, A]):
             raise UsageError(f"{text}, and not {partition!r}")
         lane = lanes.told().get(partition)
         if lane is None:
-            raise self._topic.cursor(partition, 0).lost(
+            raise lanes.topic.cursor(partition, 0).lost(
                 "it was not told as assigned, or was released; iterate the consumer to be told"
             )
         found: A = lane.assignment
@@ -235,14 +236,6 @@ class BaseConsumer(Generic[R, A]):
         for key, value in values.items():
             check_partitions(self.topic, self.partitions, key, value)
         return values
-
-    def _refuse_fork(self) -> None:
-        engine = self._rink._opened  # noqa: SLF001 - a friend
-        if engine is not None and engine.forked:
-            raise ForkedProcessError(
-                f"this consumer of topic {self.topic!r} belongs to the parent process; join in this "
-                "process instead"
-            )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.topic!r} of {self._rink!r}>"

@@ -28,7 +28,7 @@ from rink.core.keys import Keys, OffsetKeys
 from rink.engine.calls import Calls
 from rink.engine.clock import Mailbox
 from rink.engine.engine import Engine
-from rink.errors import RinkError
+from rink.errors import ForkedProcessError, RinkError
 from rink.etcd.api import Etcd
 from rink.partitions.cursor import Cursor, Place, role_of, txn
 from rink.roles import BaseRole
@@ -124,6 +124,7 @@ class Lanes(Generic[R]):
     Args:
         topic: what is consumed.
         role_class: of the face.
+        assignment_class: of the face; made of this and a lane.
         make_lock: makes what keeps two commits of one partition apart.
         wake: called on any thread when there is a change to take, or nothing more will come.
     """
@@ -132,12 +133,13 @@ class Lanes(Generic[R]):
         self,
         topic: Topic,
         role_class: type[R],
+        assignment_class: Callable[[Any, Any], Any],
         make_lock: Callable[[], Any],
         wake: Callable[[], None],
     ) -> None:
         self.is_over = False
-        self.etcd = topic.etcd
-        self._topic = topic
+        self.topic = topic
+        self._assignment_class = assignment_class
         self._make_lock = make_lock
         self._wake = wake
         self._clock = topic.engine.clock
@@ -156,17 +158,25 @@ class Lanes(Generic[R]):
 
     # ── for the user's threads ───────────────────────────────────────────────────────────────
 
+    def refuse_fork(self) -> None:
+        """Raise in a forked child: nothing is assigned there."""
+        if self.topic.engine.forked:
+            raise ForkedProcessError(
+                f"this consumer of topic {self.topic.name!r} belongs to the parent process; join in "
+                "this process instead"
+            )
+
     def start(self) -> None:
         """Want every partition."""
         mailbox = self._mailbox = self._clock.mailbox()
         self._tracker.follow(True)
-        name = f"rink-partitions-{self._topic.name}"
+        name = f"rink-partitions-{self.topic.name}"
         threading.Thread(target=self._run, args=(mailbox,), name=name, daemon=True).start()
         self._tracker.start()
 
     def close(self) -> None:
         """Want nothing any more, and let go of everything; nothing in a forked child."""
-        if self._topic.engine.forked:
+        if self.topic.engine.forked:
             return
         with self._lock:
             for lane in self._lanes.values():
@@ -198,8 +208,8 @@ class Lanes(Generic[R]):
         return {one.partition: one for one in lanes if not one.is_released}
 
     def release(self, lane: Lane[R]) -> None:
-        """Let go of a lane; twice does nothing."""
-        if not lane.is_released:
+        """Let go of a lane; twice does nothing, and so does a forked child."""
+        if not lane.is_released and not self.topic.engine.forked:
             lane.is_released = True
             self._post(partial(self._released, lane))
 
@@ -222,9 +232,8 @@ class Lanes(Generic[R]):
                 self._take_due()
             self._look()  # at what came before the end
         except Exception as error:
-            log.critical("rink: partitions of %r fail", self._topic.name, exc_info=True)
-            self._tell(error)
-            self._tracker.close()
+            log.critical("rink: partitions of %r fail", self.topic.name, exc_info=True)
+            self._tell(error)  # whoever hears of it leaves the `with`, which lets go of everything
         finally:
             mailbox.close()
             self._calls.close()
@@ -243,11 +252,13 @@ class Lanes(Generic[R]):
                 self._lost(change.role)
 
     def _begin(self, role: R) -> None:
-        cursor = self._topic.cursor(self._partition_of[role.name], role.token)
+        cursor = self.topic.cursor(self._partition_of[role.name], role.token)
         lane = Lane(role, cursor, self._make_lock())
+        lane.assignment = self._assignment_class(self, lane)
         with self._lock:
             self._lanes[role.name] = lane
-        self._due.append(lane)
+        if role.is_held:  # else its loss is on the way here, and there may be no record to compare
+            self._due.append(lane)
 
     def _lost(self, role: R) -> None:
         with self._lock:
@@ -299,10 +310,10 @@ class Lanes(Generic[R]):
         """Runs on a thread of `calls`; until it posts its outcome the cursors are its own."""
         error: Exception | None = None
         try:
-            take_over(self.etcd, [lane.cursor for lane in batch])
+            take_over(self.topic.etcd, [lane.cursor for lane in batch])
         except Exception as failed:
             if not isinstance(failed, RinkError):
-                log.exception("rink: taking over partitions of %r failed", self._topic.name)
+                log.exception("rink: taking over partitions of %r failed", self.topic.name)
             error = failed
         self._post(partial(self._took, batch, error))
 

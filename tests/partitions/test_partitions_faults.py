@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from faces_support import QUICK
+from faces_support import LONG_S, QUICK
 from partitions_support import Worker, settle, stored
 
 import rink
@@ -279,22 +279,39 @@ def test_a_take_that_hangs_delays_no_revocation(time, apart):
     def hang(compare, then, otherwise=(), **how):
         if compare[-1].key.endswith(b"orders/0"):
             begun.set()
-            assert go_on.wait(20.0)
+            go_on.wait(3 * LONG_S)
         return send(compare, then, otherwise, **how)
 
     a.etcd.txn = hang
-    a.consumer.assigned[0].release()
-    assert begun.wait(20.0)
-    role = a.consumer.assigned[3].role
-    a.session.etcd.cluster.expire_lease(a.member._opened.node.tenure.lease)
-    for stream in list(time.cluster.streams):
-        stream.pump()
-    assert role.lost.wait(20.0)
-    change = a.consumer.next_change(20.0)
-    assert change.revoked
-    go_on.set()
+    try:
+        a.consumer.assigned[0].release()
+        assert begun.wait(LONG_S)
+        role = a.consumer.assigned[3].role
+        time.cluster.expire_lease(a.member._opened.node.tenure.lease)
+        time.cluster.pump()
+        assert role.lost.wait(LONG_S)
+        assert apart(a.consumer.next_change).result(LONG_S).revoked
+    finally:
+        go_on.set()
     time.settle()
     a.look()
+
+
+def test_a_worker_that_gave_up_commits_nothing_once_its_partition_is_assigned_anew(time):
+    """Under the same token: the role was held all the while."""
+    a = Worker(time, "a")
+    settle(time, a)
+    old = a.consumer.assigned[0]
+    old.commit(5)
+    held = a.etcd.hold_next_txn()
+    with pytest.raises(rink.EtcdUnavailable):
+        old.commit(7)
+    old.release()
+    settle(time, a)
+    new = a.consumer.assigned[0]
+    assert (new.token, new.offset) == (old.token, 5)
+    assert not held.apply().succeeded
+    new.commit(6)
 
 
 def test_a_failed_etcd_is_tried_again_ever_more_rarely(time, caplog):
