@@ -148,6 +148,7 @@ class Lanes(Generic[R]):
         self._untold: collections.deque[tuple[Lane[R], bool] | Exception] = collections.deque()
         self._due: list[Lane[R]] = []  # to be taken over
         self._is_woken = False
+        self._is_closed = False
         self._partition_of = {
             role_of(topic.name, number): number for number in range(topic.partitions)
         }
@@ -181,7 +182,7 @@ class Lanes(Generic[R]):
         with self._lock:
             for lane in self._lanes.values():
                 lane.is_released = True
-            self._untold.clear()
+            self._is_closed = True  # whatever is told from now on, nobody hears
         self._tracker.close()
 
     def take_change(self) -> tuple[Lane[R], bool] | None:
@@ -191,7 +192,7 @@ class Lanes(Generic[R]):
             RinkError: a partition that is here cannot be worked on.
         """
         with self._lock:
-            if not self._untold:
+            if not self._untold or self._is_closed:
                 return None
             change = self._untold.popleft()
             if isinstance(change, Exception):
