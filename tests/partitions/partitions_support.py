@@ -13,6 +13,8 @@ from rink.core.keys import OffsetKeys
 from rink.etcd.api import Put
 from rink.partitions import PartitionedConsumer, aio
 
+TTL_S = 10.0
+
 
 class AioAssignment(_Adapter):
     def commit(self, offset: Any) -> None:
@@ -138,6 +140,16 @@ def settle(time: Any, *workers: Worker) -> None:
         time.advance(0.01)  # a holder gathers for a millisecond
         if sum(len(worker.look()) for worker in workers) == 0:
             return
+
+
+def pair(time, **how):
+    """Two workers, settled: a has partitions 0 and 1, b has 2 and 3."""
+    a = Worker(time, "a", **how)
+    settle(time, a)
+    b = Worker(time, "b", **how)
+    settle(time, a, b)
+    assert (a.partitions, b.partitions) == ({0, 1}, {2, 3})
+    return a, b
 
 
 __all__ = ["LONG_S", "raw", "until"]
