@@ -10,6 +10,8 @@ pytest.register_assert_rewrite("partitions_real_support")
 
 from partitions_real_support import Work  # noqa: E402 - needs the path above
 
+from rink.testing import local_etcd  # noqa: E402
+
 
 @pytest.fixture
 def work(etcd_url, prefix):
@@ -17,3 +19,12 @@ def work(etcd_url, prefix):
     made = Work(etcd_url, prefix)
     yield made
     made.close()
+
+
+@pytest.fixture
+def work_alone():
+    """As `work`, on an etcd of the test's own, to be frozen."""
+    with local_etcd(fsync=False) as node:
+        made = Work(node.endpoint, "rink/")
+        yield made, node
+        made.close()

@@ -48,7 +48,8 @@ class Work:
 
     def start(self, name: str, *, ttl: float = 3.0, **settings: Any) -> Consumer:
         settings = {"scheme": f"balanced:{self.partitions}", "leave_timeout": 5.0, **settings}
-        made = Consumer(self, name, session={"ttl": ttl}, **settings)
+        session = {"ttl": ttl, "timeout": settings.pop("timeout", 5.0)}
+        made = Consumer(self, name, session=session, **settings)
         self._consumers.append(made)
         return made
 

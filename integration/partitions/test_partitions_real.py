@@ -96,3 +96,29 @@ def wait_idle(work, consumers):
         owners = {row["owner"] for row in any_one.ask("table")["rows"]}
         if len(owners) == 6:
             return set(consumers) - owners
+
+
+@pytest.mark.slow
+def test_commits_that_etcd_does_not_answer_are_settled_when_it_does(work_alone):
+    """A frozen etcd applies them when it thaws, long after their callers were told of no answer."""
+    work, node = work_alone
+    a, b = [work.start(name, ttl=10.0, timeout=0.3) for name in ("a", "b")]
+    work.all_worked_by("a", "b")
+    for _ in range(3):
+        frozen_at = SYSTEM.now()
+        node.freeze()
+        work.wait(lambda since=frozen_at: len(work.all("unanswered", since=since)) >= 4)
+        node.thaw()
+        thawed_at = SYSTEM.now()
+        work.wait(
+            lambda since=thawed_at: (
+                {one["partition"] for one in work.all("committed", since=since)}
+                == set(range(work.partitions))
+            )
+        )
+    for one in (a, b):
+        one.leave()
+    work.judge()
+    assert work.all("stale") == []
+    print("FIGURE unanswered_commits", len(work.all("unanswered")), "redelivered", work.redelivered)
+    assert work.redelivered == 0

@@ -313,8 +313,6 @@ class Lanes(Generic[R]):
         try:
             take_over(self.topic.etcd, [lane.cursor for lane in batch])
         except Exception as failed:
-            if not isinstance(failed, RinkError):
-                log.exception("rink: taking over partitions of %r failed", self.topic.name)
             error = failed
         self._post(partial(self._took, batch, error))
 
@@ -327,10 +325,12 @@ class Lanes(Generic[R]):
                 self._tell((lane, True))
             elif lane.cursor.over is not None:
                 self._tell(lane.cursor.over)
-            elif error is not None:
+            elif isinstance(error, RinkError):
                 self._retry(lane, error)
+            elif error is not None:
+                raise error  # nobody expected it: see _run
 
-    def _retry(self, lane: Lane[R], error: Exception) -> None:
+    def _retry(self, lane: Lane[R], error: RinkError) -> None:
         lane.failures += 1
         pause = backoff(lane.failures, lane.role.name)
         lane.retry_at = self._clock.now() + pause

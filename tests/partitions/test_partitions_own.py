@@ -85,6 +85,20 @@ def test_a_commit_that_is_cancelled_is_settled_by_the_next():
     run_aio(scenario)
 
 
+def test_a_restored_etcd_ends_what_was_assigned_before():
+    async def scenario(etcd, _, consumer):
+        change = await consumer.next_change(LONG_S)
+        etcd.cluster.restore_backup(etcd.cluster.backup())
+        with pytest.raises(rink.EtcdClusterChanged):
+            await change.assignment.commit(5)
+        with pytest.raises(rink.StaleToken, match="restored"):
+            await change.assignment.commit(5)
+        change.assignment.release()
+        consumer._close()
+
+    run_aio(scenario)
+
+
 def test_commits_of_one_partition_come_one_after_the_other():
     async def scenario(_, __, consumer):
         change = await consumer.next_change(LONG_S)
@@ -135,6 +149,43 @@ def test_many_partitions_are_taken_over_in_a_few_transactions(rink_etcd):
             assert sum(len(txn[1]) for txn in sent if b":offsets" in txn[0][-1].key) == 1000
             assert len(sent) < 200
             client.txn = send
+
+
+def test_a_begin_that_is_interrupted_leaves_nothing_wanted(rink_session, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with rink.Rink(rink_session, "g", scheme="balanced:2", **QUICK) as r:
+        assert r.wait_settled(LONG_S)
+        with monkeypatch.context() as patch:
+            patch.setattr("rink.tracker.Tracker._want", interrupt)
+            with (
+                pytest.raises(KeyboardInterrupt),
+                PartitionedConsumer(r, "orders", partitions=2),
+            ):
+                pass
+        assert (r.status().held, r.status().waiting_for) == ({}, {})
+        with PartitionedConsumer(r, "orders", partitions=2) as consumer:
+            assert consumer.next_change(LONG_S).assigned
+
+
+@pytest.mark.parametrize(
+    "where", ["rink.partitions.lanes.take_over", "rink.partitions.face.Topic.cursor"]
+)
+def test_a_failure_that_nobody_expected_is_told(rink_session, monkeypatch, caplog, where):
+    def fail(*_):
+        raise ZeroDivisionError(where)
+
+    with rink.Rink(rink_session, "g", scheme="balanced:1", **QUICK) as r:
+        assert r.wait_settled(LONG_S)
+        with PartitionedConsumer(r, "orders", partitions=1) as consumer:
+            change = consumer.next_change(LONG_S)
+            monkeypatch.setattr(where, fail)
+            change.assignment.release()
+            with pytest.raises(ZeroDivisionError):
+                consumer.next_change(LONG_S)
+        assert r.status().held == {}
+    assert "partitions of 'orders' fail" in caplog.text
 
 
 def test_a_callback_may_not_wait_for_changes(rink_session):
