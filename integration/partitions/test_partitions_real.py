@@ -1,8 +1,13 @@
 """Processes share a topic on a real etcd: rebalances, kill -9, a freeze past the TTL."""
 
-import pytest
+import asyncio
 
+import pytest
+from members import LONG_S, QUICK
+
+from rink import aio
 from rink.engine.clock import SYSTEM
+from rink.partitions.aio import PartitionedConsumer
 
 TTL_S = 3.0
 
@@ -122,3 +127,41 @@ def test_commits_that_etcd_does_not_answer_are_settled_when_it_does(work_alone):
     assert work.all("stale") == []
     print("FIGURE unanswered_commits", len(work.all("unanswered")), "redelivered", work.redelivered)
     assert work.redelivered == 0
+
+
+def test_the_asyncio_face_on_a_real_etcd(etcd_url, prefix):
+    how = {"scheme": "balanced:4", "leave_timeout": 5.0, **QUICK}
+
+    async def drain(consumer):
+        async for change in consumer:
+            if change.revoked:
+                with change.assignment as moved:
+                    await moved.commit(moved.offset + 1)
+
+    async def begin(session, name):
+        r = await aio.Rink(session, "g", name=name, **how).join()
+        return r, await PartitionedConsumer(r, "orders", partitions=4).__aenter__()
+
+    async def whole():
+        async with (
+            aio.Session(etcd_url, prefix=prefix, ttl=5) as one,
+            aio.Session(etcd_url, prefix=prefix, ttl=5) as two,
+        ):
+            a, old = await begin(one, "a")
+            for _ in range(4):
+                await (await old.next_change(LONG_S)).assignment.commit(5)
+            draining = asyncio.create_task(drain(old))
+            b, new = await begin(two, "b")
+            changes = [await new.next_change(LONG_S) for _ in range(2)]
+            assert {one.partition: one.assignment.offset for one in changes} == {2: 6, 3: 6}
+            rows = [(row.owner, row.standby, row.offset) for row in await new.table()]
+            assert rows == [("a", "b", 5)] * 2 + [("b", "a", 6)] * 2
+            for change in changes:
+                change.assignment.release()
+            await new.__aexit__()
+            await b.leave()
+            await a.leave()
+            await draining
+            await old.__aexit__()
+
+    asyncio.run(asyncio.wait_for(whole(), 3 * LONG_S))

@@ -216,7 +216,7 @@ class BaseConsumer(Generic[R, A]):
         if partition not in range(self.partitions):
             text = f"topic {self.topic!r} has partitions 0 to {self.partitions - 1}"
             raise UsageError(f"{text}, and not {partition!r}")
-        lane = lanes.told().get(partition)
+        lane = lanes.find(partition)
         if lane is None:
             raise lanes.topic.cursor(partition, 0).lost(
                 "it was not told as assigned, or was released; iterate the consumer to be told"

@@ -72,6 +72,11 @@ class Lane(Generic[R]):
         """Its number."""
         return self.cursor.place.partition
 
+    @property
+    def is_users(self) -> bool:
+        """Whether the user works on it, and has not released it."""
+        return self.state in {State.TOLD, State.REVOKED} and not self.is_released
+
 
 @attrs.frozen
 class Topic:
@@ -205,8 +210,13 @@ class Lanes(Generic[R]):
     def told(self) -> dict[int, Lane[R]]:
         """Return the lanes that the user works on and has not released, by partition."""
         with self._lock:
-            lanes = [one for one in self._lanes.values() if one.state in _USERS]
-        return {one.partition: one for one in lanes if not one.is_released}
+            lanes = list(self._lanes.values())
+        return {one.partition: one for one in lanes if one.is_users}
+
+    def find(self, partition: int) -> Lane[R] | None:
+        """Return the lane of a partition that the user works on and has not released, if it does."""
+        lane = self._lanes.get(role_of(self.topic.name, partition))
+        return lane if lane is not None and lane.is_users else None
 
     def release(self, lane: Lane[R]) -> None:
         """Let go of a lane; twice does nothing, and so does a forked child."""
@@ -336,6 +346,3 @@ class Lanes(Generic[R]):
         lane.retry_at = self._clock.now() + pause
         self._due.append(lane)
         log.warning("rink: %s is not taken over yet: %s", lane.cursor.place, error)
-
-
-_USERS = (State.TOLD, State.REVOKED)
