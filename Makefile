@@ -15,25 +15,29 @@ $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11: set PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[cli,testing]' --group dev
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[cli,testing,streams]' --group dev
 	@touch $@
 
 .PHONY: setup
-setup: $(READY) ## install the project and its tools into .venv
+setup: $(READY) redis-server ## install the project and its tools into .venv, and a redis-server where there is none
+
+.PHONY: redis-server
+redis-server: # looked for each time, unlike what is in .venv: the system's, not ours
+	@.ci/redis-server
 
 .PHONY: test
-test: unit integration ## all tests: fast ones, then those on a real etcd
+test: unit integration ## all tests: fast ones, then those on real servers
 
 .PHONY: unit
 unit: $(READY) ## the fast tests (no server, no sleep)
 	$(PY) -m pytest tests
 
 .PHONY: integration
-integration: $(READY) ## the tests on a real etcd, which they start and stop
+integration: setup ## the tests on real servers of etcd and Redis, which they start and stop
 	$(PY) -m pytest integration
 
 .PHONY: faults
-faults: $(READY) ## faults on real servers and processes, and the table of what they did
+faults: setup ## faults on real servers and processes, and the table of what they did
 	$(PY) -m pytest integration/faults
 
 .PHONY: coverage
@@ -61,12 +65,12 @@ evenness: $(READY) ## how evenly the schemes spread jobs, and how fast
 	$(PY) bench/evenness.py
 
 .PHONY: bench
-bench: $(READY) ## how fast, beside its limits and its peers (make bench BENCH="--quick --only handover")
+bench: setup ## how fast, beside its limits and its peers (make bench BENCH="--quick --only handover")
 	$(PY) -m pip install --quiet --disable-pip-version-check --group bench
 	$(PY) bench/run.py $(BENCH)
 
 .PHONY: demo
-demo: $(READY) ## the main job: 336,776 flights shared by three processors through deploy, freeze and kill
+demo: setup ## the main job: 336,776 flights shared by three processors through deploy, freeze and kill
 	$(PY) examples/flights.py
 
 .PHONY: fmt

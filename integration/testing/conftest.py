@@ -13,3 +13,8 @@ pytest.register_assert_rewrite(
 @pytest.fixture
 def no_given_etcd(monkeypatch):
     monkeypatch.delenv("RINK_TEST_ETCD", raising=False)
+
+
+@pytest.fixture
+def no_given_redis(monkeypatch):
+    monkeypatch.delenv("RINK_TEST_REDIS", raising=False)

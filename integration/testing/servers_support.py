@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+
+import redis
 
 # A node that starts again waits for one to two election timeouts before it leads.
 QUICK = {"heartbeat_ms": 20, "election_ms": 200}
@@ -13,3 +16,11 @@ def wait_until(look, seconds=10.0):
     while not look():
         assert time.monotonic() < end, "not within the time"
         time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def client_of(url, **settings):
+    """A client as users have it, one that does not try again."""
+    settings = {"socket_timeout": 0.5, "decode_responses": True, "retry": None, **settings}
+    with redis.Redis.from_url(url, **settings) as client:
+        yield client

@@ -1,9 +1,31 @@
 """Help for testing with Rink, for our tests and for our users'.
 
-`local_etcd` and `etcd_cluster` run real servers, see `rink.testing.servers`. Neither pytest nor
-testcontainers is imported with this package.
+`local_etcd` and `etcd_cluster` run real servers, see `rink.testing.servers`; `local_redis`,
+`redis_cluster` and `redis_pair` run those of Redis, see `rink.testing.redis_servers`. Neither pytest
+nor testcontainers nor redis is imported with this package.
 """
 
+from rink.testing.redis_servers import (
+    RedisCluster,
+    RedisNode,
+    RedisPair,
+    local_redis,
+    redis_cluster,
+    redis_pair,
+)
 from rink.testing.servers import EtcdCluster, EtcdNode, Place, TlsFiles, etcd_cluster, local_etcd
 
-__all__ = ["EtcdCluster", "EtcdNode", "Place", "TlsFiles", "etcd_cluster", "local_etcd"]
+__all__ = [
+    "EtcdCluster",
+    "EtcdNode",
+    "Place",
+    "RedisCluster",
+    "RedisNode",
+    "RedisPair",
+    "TlsFiles",
+    "etcd_cluster",
+    "local_etcd",
+    "local_redis",
+    "redis_cluster",
+    "redis_pair",
+]

@@ -9,6 +9,7 @@ Fixtures:
     rink_etcd: that etcd, a `rink.testing.memory.MemoryCluster`: more clients, and faults.
     rink_time: a `rink.testing.virtual.VirtualTime`: `advance(3600)` takes a moment.
     rink_server: a real etcd for the whole test session, a `rink.testing.EtcdNode`.
+    rink_redis: a real Redis, a `rink.testing.RedisNode`: the same one for all tests, empty for each.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pytest
 
 if TYPE_CHECKING:  # a plugin is loaded before the coverage of its user's code is measured
     from rink import Session
-    from rink.testing import EtcdNode
+    from rink.testing import EtcdNode, RedisNode
     from rink.testing.memory import MemoryCluster
     from rink.testing.virtual import VirtualTime
 
@@ -60,3 +61,28 @@ def rink_server() -> Iterator[EtcdNode]:
 
     with local_etcd() as node:
         yield node
+
+
+@pytest.fixture(scope="session")
+def rink_redis_server() -> Iterator[RedisNode]:
+    """Give the Redis that `rink_redis` empties, started once; one that was given must be empty."""
+    from rink.errors import ConfigError
+    from rink.testing import local_redis
+
+    with local_redis() as node:
+        if node.is_given and (keys := node.call("DBSIZE")):
+            raise ConfigError(
+                f"the database at {node.endpoint} (RINK_TEST_REDIS) holds {keys} keys, and the fixture "
+                "rink_redis would remove them: name an empty one, redis://host:port/number"
+            )
+        yield node
+
+
+@pytest.fixture
+def rink_redis(rink_redis_server: RedisNode) -> RedisNode:
+    """Give a real Redis without any keys, running, whatever the test before has done to it."""
+    if not rink_redis_server.is_given:
+        rink_redis_server.thaw()
+        rink_redis_server.start()
+    rink_redis_server.flush()
+    return rink_redis_server

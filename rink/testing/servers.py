@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rink.errors import ConfigError, EtcdUnavailable
+from rink.testing.servers_base import TlsFiles, awake
 from rink.testing.servers_node import EtcdNode
-from rink.testing.servers_start import Place, Settings, TlsFiles, given_etcd, running_etcds
+from rink.testing.servers_start import Place, Settings, given_etcd, running_etcds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +61,7 @@ class EtcdCluster:
         """
         end = time.monotonic() + timeout
         while time.monotonic() < end:
-            for node in self._awake():
+            for node in awake(self.nodes):
                 if node.is_leader:
                     return node
             time.sleep(0.05)
@@ -85,11 +86,8 @@ class EtcdCluster:
         Raises:
             EtcdUnavailable: one was not in time.
         """
-        for node in self._awake():
+        for node in awake(self.nodes):
             node.wait_healthy(timeout)
-
-    def _awake(self) -> list[EtcdNode]:
-        return [node for node in self.nodes if node.is_running and not node.is_frozen]
 
 
 @contextlib.contextmanager

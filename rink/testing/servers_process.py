@@ -1,6 +1,6 @@
 """What runs a test server: a child of the guard, or somebody else.
 
-`EtcdNode` holds one of these and gives its verbs their meaning.
+A `ServerNode` holds one of these and gives its verbs their meaning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from rink.errors import EtcdError, UsageError
+from rink.errors import EtcdError, RinkError, UsageError
 
 if TYPE_CHECKING:
     import signal
@@ -73,10 +73,14 @@ class Guard:
     Args:
         binary: the server's.
         folders: what the guard removes when it ends.
+        error: what is raised where the guard cannot do as asked.
     """
 
-    def __init__(self, binary: Path, folders: list[Path]) -> None:
+    def __init__(
+        self, binary: Path, folders: list[Path], *, error: type[RinkError] = EtcdError
+    ) -> None:
         self._binary = binary
+        self._error = error
         self._lock = threading.Lock()
         self._owner = os.getpid()
         self._folders = folders
@@ -100,7 +104,7 @@ class Guard:
 
         Raises:
             UsageError: called in a forked child, whose answers would be mixed with its parent's.
-            EtcdError: the guard could not do it, or is gone.
+            RinkError: the `error` it was made with: the guard could not do it, or is gone.
         """
         if os.getpid() != self._owner:
             raise UsageError(
@@ -116,10 +120,10 @@ class Guard:
             except (OSError, ValueError):
                 line = ""
         if not line:
-            raise EtcdError(f"the guard of the test servers has gone (asked to {do})")
+            raise self._error(f"the guard of the test servers has gone (asked to {do})")
         reply = json.loads(line)
         if "error" in reply:
-            raise EtcdError(f"the guard could not {do}: {reply['error']}")
+            raise self._error(f"the guard could not {do}: {reply['error']}")
         return reply["is"]
 
     def process(
@@ -161,10 +165,12 @@ class GuardedProcess:
         """Start it with the environment cleared of etcd's settings.
 
         Raises:
-            EtcdError: it cannot be run.
+            RinkError: the guard's error: it cannot be run.
         """
-        # ETCD_NAME and the like in the caller's shell would configure our server.
+        # ETCD_NAME and the like in the caller's shell would configure our server; a locale that is
+        # not installed here would keep a Redis from starting.
         env = {key: value for key, value in os.environ.items() if not key.startswith("ETCD")}
+        env["LC_ALL"] = "C"
         self.pid = self._guard.ask("start", command=self._command, env=env, log=str(self._log_path))
 
     def is_running(self) -> bool:
@@ -182,13 +188,23 @@ class GuardedProcess:
 
 
 class GivenProcess:
-    """A server that somebody else runs at a given address: it can be used, not killed or frozen."""
+    """A server that somebody else runs at a given address: it can be used, not killed or frozen.
+
+    Args:
+        endpoint: where.
+        serves: what it is.
+        given_by: how its address came to us.
+    """
 
     pid: int | None = None
     log_path: Path | None = None
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(
+        self, endpoint: str, serves: str = "etcd", given_by: str = "endpoint= or RINK_TEST_ETCD"
+    ) -> None:
         self._endpoint = endpoint
+        self._serves = serves
+        self._given_by = given_by
 
     def start(self) -> NoReturn:
         """Refuse, as `signal` does.
@@ -197,7 +213,7 @@ class GivenProcess:
             UsageError: always.
         """
         raise UsageError(
-            f"the etcd at {self._endpoint} was given by endpoint= or RINK_TEST_ETCD, not started "
+            f"the {self._serves} at {self._endpoint} was given by {self._given_by}, not started "
             "here: it cannot be killed, frozen, stopped or started"
         )
 
@@ -215,4 +231,4 @@ class GivenProcess:
 
     def log(self) -> str:
         """Where the log would be found."""
-        return "(given by endpoint= or RINK_TEST_ETCD: whoever started it has its log)"
+        return f"(given by {self._given_by}: whoever started it has its log)"

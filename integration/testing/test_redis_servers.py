@@ -1,0 +1,350 @@
+"""The Redis servers that tests start: they break as told, keep their data, and go back to older data."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import redis
+import trustme
+from processes import is_alive, thread_states
+from servers_support import client_of
+
+from rink.errors import ConfigError, RedisError, RedisUnavailable, UsageError
+from rink.testing import TlsFiles, local_redis, redis_start
+from rink.testing.servers_ports import free_ports
+
+pytestmark = pytest.mark.usefixtures("no_given_redis")
+
+
+# --------------------------------------------------------------------------- one node
+
+
+def test_a_killed_node_has_its_data_and_address_again():
+    with local_redis() as node, client_of(node.url) as client:
+        client.set("a", "1")
+        pid, url = node.pid, node.url
+        node.kill()
+        assert not node.is_running
+        assert node.pid is None
+        assert not is_alive(pid)
+        with pytest.raises(redis.ConnectionError):
+            client.get("a")
+        node.kill()
+        node.start()
+        assert node.url == url
+        assert client.get("a") == "1"
+        node.restart()
+        assert client.get("a") == "1"
+        assert node.pid != pid
+
+
+def test_a_frozen_node_answers_nothing_until_it_is_thawed():
+    with local_redis() as node, client_of(node.url) as client:
+        client.set("a", "1")
+        node.freeze()
+        assert thread_states(node.pid) == {"T"}
+        assert node.is_running
+        assert node.is_frozen
+        assert not node.is_healthy
+        with pytest.raises(redis.TimeoutError):
+            client.get("a")
+        node.thaw()
+        assert not node.is_frozen
+        node.wait_healthy()
+        assert client.get("a") == "1"
+
+
+def test_a_frozen_node_can_be_stopped_and_killed():
+    with local_redis() as node:
+        node.freeze()
+        node.stop()
+        assert not node.is_running
+        node.start()
+        node.freeze()
+        node.kill()
+        assert not node.is_frozen
+        node.start()
+        assert node.is_healthy
+
+
+def test_a_given_folder_survives_with_its_port(tmp_path):
+    with local_redis(data_dir=tmp_path) as node:
+        node.call("SET", "a", "1")
+        url = node.url
+    with local_redis(data_dir=tmp_path) as node:
+        assert node.url == url
+        assert node.call("GET", "a") == "1"
+        assert node.log_path.is_relative_to(tmp_path)
+
+
+def test_a_node_that_loads_its_data_is_not_healthy_yet():
+    slow = ("--key-load-delay", "10000", "--loading-process-events-interval-bytes", "1024")
+    with local_redis(extra_args=slow) as node:
+        for i in range(100):
+            node.call("SET", f"key-{i}", "x" * 1000)
+        node.kill()
+        node.start(wait=False)
+        codes = set()
+        while not node.is_healthy:
+            with contextlib.suppress(RedisUnavailable):
+                try:
+                    node.call("GET", "key-1")
+                except RedisError as error:
+                    codes.add(error.code)
+        assert "LOADING" in codes
+        assert node.call("DBSIZE") == 100
+
+
+def test_a_setting_redis_refuses_is_reported_with_its_log():
+    refused = pytest.raises(RedisUnavailable, match=r"(?s)is not running.*no-such-thing")
+    with refused, local_redis(extra_args=("--no-such-thing", "1")):
+        pass
+
+
+def test_settings_reach_the_server():
+    more = ("--maxmemory-policy", "allkeys-lru")
+    with local_redis(appendfsync="always", maxmemory="100mb", extra_args=more) as node:
+        for name, value in [
+            ("appendonly", "yes"),
+            ("appendfsync", "always"),
+            ("maxmemory", str(100 << 20)),
+            ("maxmemory-policy", "allkeys-lru"),
+        ]:
+            assert node.call("CONFIG", "GET", name) == [name, value]
+
+
+def test_without_an_append_only_file_a_kill_loses_what_a_stop_keeps():
+    with local_redis(appendonly=False) as node:
+        node.call("SET", "a", "1")
+        node.restart()
+        node.call("SET", "a", "2")
+        node.kill()
+        node.start()
+        assert node.call("GET", "a") == "1"
+
+
+# --------------------------------------------------------------------------- older data
+
+
+@pytest.mark.parametrize("appendonly", [True, False])
+def test_the_data_goes_back_to_a_copy_as_often_as_asked(appendonly):
+    with local_redis(appendonly=appendonly) as node, client_of(node.url) as client:
+        client.xadd("orders", {"n": "1"}, id="1-0")
+        first = node.save_copy()
+        client.xadd("orders", {"n": "2"}, id="2-0")
+        second = node.save_copy()
+        client.flushall()
+        for copy, length in [(first, 1), (second, 2), (first, 1)]:
+            url = node.url
+            node.restore_copy(copy)
+            assert node.url == url
+            assert client.xlen("orders") == length
+            client.xadd("orders", {"n": "3"})  # is not in the copy
+
+
+@pytest.mark.parametrize("how", ["frozen", "killed"])
+def test_a_node_that_does_not_answer_is_copied_too(how):
+    with local_redis() as node:
+        node.call("SET", "a", "1")
+        node.freeze() if how == "frozen" else node.kill()
+        copy = node.save_copy()
+        assert node.is_frozen == (how == "frozen")
+        node.thaw()
+        node.start()
+        node.call("SET", "a", "2")
+        node.restore_copy(copy)
+        assert node.call("GET", "a") == "1"
+
+
+def test_a_copy_amid_writes_has_all_that_was_acknowledged_before_it():
+    with local_redis() as node, client_of(node.url) as client:
+        over, acknowledged = threading.Event(), []
+
+        def write():
+            while not over.is_set():
+                acknowledged.append(client.incr("n"))
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            copies = []
+            for _ in range(10):
+                before = len(acknowledged)
+                copies.append((before, node.save_copy(), len(acknowledged) + 1))
+                time.sleep(0.01)
+        finally:
+            over.set()
+            writer.join()
+        assert node.is_healthy
+        for before, copy, after in copies:
+            node.restore_copy(copy)
+            assert before <= int(client.get("n") or 0) <= after
+
+
+def test_one_node_can_be_started_on_the_copy_of_another():
+    with local_redis() as one, local_redis(appendfsync="no") as other:
+        one.call("SET", "a", "1")
+        other.restore_copy(one.save_copy())
+        assert other.call("GET", "a") == "1"
+
+
+# --------------------------------------------------------------------------- where it comes from
+
+
+def test_a_port_taken_meanwhile_is_left_for_another(monkeypatch):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        chosen = []
+
+        def first_a_taken_one(count):
+            chosen.append(free_ports(count) if chosen else [taken])
+            return chosen[-1]
+
+        monkeypatch.setattr(redis_start, "free_ports", first_a_taken_one)
+        with local_redis() as node:
+            assert node.is_healthy
+            assert [node.port] == chosen[1]
+
+
+@pytest.mark.parametrize("how", ["argument", "environment"])
+def test_a_given_server_is_used_and_cannot_be_broken(how, monkeypatch):
+    with local_redis(password="secret") as node:
+        if how == "environment":
+            monkeypatch.setenv("RINK_TEST_REDIS", node.url + "/3")
+        given = local_redis(url=node.url + "/3") if how == "argument" else local_redis()
+        with given as same:
+            assert same.url == node.url + "/3"
+            assert same.is_given
+            assert same.is_running
+            assert same.is_healthy
+            assert same.pid is None
+            assert same.log_path is None
+            for verb in (same.kill, same.freeze, same.thaw, same.stop, same.restart):
+                with pytest.raises(UsageError, match=r"the Redis at .* was given by url= or RINK_"):
+                    verb()
+            with pytest.raises(UsageError, match="cannot be copied"):
+                same.save_copy()
+            node.call("SET", "a", "1")
+            same.call("SET", "a", "2")
+            same.flush()
+            assert (node.call("DBSIZE"), same.call("DBSIZE")) == (1, 0)
+        assert node.is_healthy
+
+
+def test_a_given_address_where_nothing_answers_is_a_clear_error(monkeypatch):
+    monkeypatch.setattr(redis_start, "GIVEN_DEADLINE_S", 0.3)
+    (port,) = free_ports(1)
+    refused = pytest.raises(RedisUnavailable, match=rf"(?s)127.0.0.1:{port}.*RINK_TEST_REDIS")
+    with refused, local_redis(url=f"redis://127.0.0.1:{port}"):
+        pass
+
+
+def test_a_given_address_with_a_wrong_password_says_so_and_does_not_show_it(monkeypatch):
+    monkeypatch.setattr(redis_start, "GIVEN_DEADLINE_S", 0.3)
+    with local_redis(password="secret") as node:
+        wrong = f"redis://:wrong@127.0.0.1:{node.port}"
+        refused = pytest.raises(RedisUnavailable, match="WRONGPASS")
+        with refused as caught, local_redis(url=wrong):
+            pass
+        assert ":wrong" not in str(caught.value)
+
+
+def test_without_a_redis_server_the_error_says_what_would_help(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    refused = pytest.raises(ConfigError, match=r"apt-get install redis-server.*RINK_TEST_REDIS")
+    with refused, local_redis():
+        pass
+
+
+# --------------------------------------------------------------------------- users, TLS
+
+
+@pytest.mark.parametrize("password", ["secret", 'a b"c\\d:@/%é'])
+def test_a_password_is_asked_for_from_the_start(password):
+    with local_redis(password=password) as node:
+        with client_of(node.url) as client:
+            assert client.set("a", "1")
+        with (
+            client_of(node.endpoint) as stranger,
+            pytest.raises(redis.AuthenticationError),
+        ):
+            stranger.get("a")
+        assert node.is_healthy
+        node.call("CONFIG", "SET", "requirepass", "another")  # as when it is changed in operation
+        assert node.is_healthy
+        with client_of(node.url) as late, pytest.raises(redis.AuthenticationError):
+            late.get("a")
+
+
+def test_a_user_may_what_its_rules_say():
+    rules = ("default off", "worker on >pw ~orders:* &* +@all -@dangerous")
+    with local_redis(acl=rules) as node:
+        with client_of(node.endpoint, username="worker", password="pw") as worker:
+            assert worker.set("orders:1", "1")
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                worker.set("other", "1")
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                worker.flushall()
+        with client_of(node.url) as nobody, pytest.raises(redis.AuthenticationError):
+            nobody.get("a")
+        node.restart()
+        assert node.is_healthy
+
+
+def test_with_tls_only_clients_that_speak_it_get_in(tmp_path):
+    ca = trustme.CA()
+    files = TlsFiles(tmp_path / "ca.pem", tmp_path / "cert.pem", tmp_path / "key.pem", True)
+    certificate = ca.issue_cert("127.0.0.1", "localhost")
+    ca.cert_pem.write_to_path(str(files.ca))
+    certificate.private_key_pem.write_to_path(str(files.key))
+    certificate.cert_chain_pems[0].write_to_path(str(files.cert))
+    with local_redis(tls=files, password="pw") as node:
+        assert node.url.startswith("rediss://")
+        tls = {"ssl_ca_certs": files.ca, "ssl_certfile": files.cert, "ssl_keyfile": files.key}
+        with client_of(node.url, **tls) as client:
+            assert client.set("a", "1")
+        plain = node.url.replace("rediss:", "redis:")
+        with client_of(plain) as stranger, pytest.raises(redis.ConnectionError):
+            stranger.get("a")
+        node.restart()
+        with local_redis(url=node.url, tls=files) as given:
+            assert given.call("GET", "a") == "1"
+
+
+# --------------------------------------------------------------------------- the fixture
+
+
+@pytest.mark.parametrize("round_", [1, 2, 3])
+def test_the_fixture_gives_an_empty_server_that_runs(rink_redis, round_):
+    assert rink_redis.call("DBSIZE") == 0
+    rink_redis.call("SET", "a", "1")
+    rink_redis.call("SELECT", 1)
+    assert rink_redis.is_healthy
+    rink_redis.freeze() if round_ == 1 else rink_redis.kill()
+
+
+def test_the_fixture_empties_no_database_that_was_given_with_keys_in_it(tmp_path):
+    test = tmp_path / "test_it.py"
+    test.write_text("def test_it(rink_redis):\n    assert rink_redis.call('DBSIZE') == 0\n")
+    with local_redis() as node:
+
+        def outcome(database):
+            return subprocess.run(
+                [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test)],
+                env={**os.environ, "RINK_TEST_REDIS": f"{node.url}/{database}"},
+                cwd=tmp_path, capture_output=True, text=True, check=False,
+            ).stdout  # fmt: skip
+
+        node.call("SET", "dear", "1")
+        assert "holds 1 keys" in outcome(0)
+        assert "1 passed" in outcome(1)
+        assert node.call("GET", "dear") == "1"

@@ -1,0 +1,101 @@
+"""How a Redis of a test is set up, as far as no server is needed to see it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rink.errors import ConfigError
+from rink.testing import TlsFiles, local_redis, redis_cluster, redis_pair
+from rink.testing.redis_start import Settings, configuration, find_redis, quoted
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def no_given_redis(monkeypatch):
+    monkeypatch.delenv("RINK_TEST_REDIS", raising=False)
+
+
+def test_the_configuration_says_what_was_asked_for_and_listens_on_loopback():
+    settings = Settings(
+        password='a "b"', acl=("worker on >x ~* +@all",), maxmemory="1gb", appendfsync="no"
+    )
+    assert configuration(1234, Path("/data here"), settings) == [
+        "bind 127.0.0.1",
+        "port 1234",
+        'dir "/data here"',
+        "daemonize no",
+        "appendonly yes",
+        "appendfsync no",
+        'save ""',
+        'requirepass "a \\"b\\""',
+        "maxmemory 1gb",
+        "user worker on >x ~* +@all",
+    ]
+
+
+def test_without_an_append_only_file_there_are_snapshots():
+    lines = configuration(1, Path("/data"), Settings(appendonly=False))
+    assert "appendonly no" in lines
+    assert 'save ""' not in lines
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_with_tls_there_is_no_plain_port(asked):
+    files = TlsFiles(Path("/ca"), Path("/cert"), Path("/key"), client_cert_auth=asked)
+    lines = configuration(1234, Path("/data"), Settings(tls=files))
+    assert {"port 0", "tls-port 1234", 'tls-ca-cert-file "/ca"'} < set(lines)
+    assert f"tls-auth-clients {'yes' if asked else 'no'}" in lines
+
+
+def test_a_value_is_quoted_so_that_it_stays_one_line():
+    assert quoted('a\\b"c\nd') == '"a\\\\b\\"c\\nd"'
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"appendfsync": "sometimes"}, "it is always, everysec or no"),
+        ({"acl": ("worker",)}, "'worker' in acl is no user"),
+        ({"acl": ("worker on\nuser other on",)}, "is no user"),
+        ({"acl": "worker on"}, "acl is one text"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_refused_before_anything_starts(settings, match):
+    for make in (local_redis, redis_cluster, redis_pair):
+        with pytest.raises(ConfigError, match=match), make(**settings):
+            pass
+
+
+def test_the_redis_server_is_the_one_on_the_path(monkeypatch, tmp_path):
+    binary = tmp_path / "redis-server"
+    binary.write_text("#!/bin/sh\n")
+    binary.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_redis() == binary
+
+
+@pytest.mark.parametrize("make", [local_redis, redis_cluster, redis_pair])
+def test_with_nothing_to_start_the_error_says_what_would_help(monkeypatch, make):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ConfigError, match=r"apt-get install redis-server.*RINK_TEST_REDIS"), make():
+        pass
+
+
+def test_a_given_address_that_is_none_is_refused(monkeypatch):
+    monkeypatch.setenv("RINK_TEST_REDIS", "there:6379")
+    with pytest.raises(ConfigError, match="there:6379 is no address of a Redis"), local_redis():
+        pass
+
+
+def test_import_of_the_servers_brings_no_optional_package():
+    code = "import sys, rink.testing; print(*{name.split('.')[0] for name in sys.modules})"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.split()
+    brought = {"redis", "hiredis", "cronsim", "prometheus_client", "pytest", "testcontainers"}
+    assert not brought & set(loaded)
