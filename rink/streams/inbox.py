@@ -235,6 +235,14 @@ class Inbox:
             entry.skipped, entry.letter = False, None
             self._read.appendleft(entry)
 
+    def take_back(self, first: Entry) -> None:
+        """What was yielded from this one on has reached nobody: it is yielded again."""
+        while self._out:
+            entry = self._out.pop()
+            self._read.appendleft(entry)
+            if entry is first:
+                return
+
     def condemn(self, entry_id: str, letter: Letter) -> None:
         """Skip an event that was not yielded, or came back, when it is its turn."""
         self._condemned[entry_id] = letter

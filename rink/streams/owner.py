@@ -191,8 +191,14 @@ class Owner(Generic[R]):
                     f"{self.place.role!r} without a commit; commit, or give it a larger window"
                 )
             if await self._wait_for_change(deadline) and entries:
-                return entries
+                return await self._marked(entries)
+        return self._end_of_events(entries)
+
+    def _end_of_events(self, entries: list[Entry]) -> list[Entry]:
+        """The partition is lost: what was collected is the next owner's."""
         self.stop()
+        if entries:
+            self.inbox.take_back(entries[0])
         return []
 
     def _give(self, count: int, have: int) -> list[Entry]:
@@ -227,7 +233,7 @@ class Owner(Generic[R]):
             self._has_marked = True
             place, entry_id = self.place, entries[0].id
             await self.insist(lambda: self._store.mark(place, self.token, self._epoch, entry_id))
-        return [] if self.is_lost else entries
+        return self._end_of_events(entries) if self.is_lost else entries
 
     async def settle_mark(self) -> None:
         """A marked event has been processed: commit it before another one is marked."""

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from rink import aio
-from rink.errors import StaleToken, StateError
+from rink.errors import RinkError, StaleToken, StateError
 from rink.streams.errors import OffsetMoved, PartitionFull, RedisError, WentBack
 from rink.streams.events import Events
 from rink.streams.metrics import Metrics
@@ -58,7 +58,7 @@ class Grant:
         """Own the partition until the role is lost."""
         lost = asyncio.create_task(self._role.lost.wait())
         try:
-            while not lost.done():
+            while not lost.done() and self._role.is_held:
                 await self._once(lost)
         finally:
             lost.cancel()
@@ -170,11 +170,12 @@ class _Tenure:
         try:
             done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             owner.stop()
-            if lost in done:
-                await self._drain(work, commits)
-            for ended in (work, commits, broken):
+            for ended in (commits, broken):
                 if ended in done:
                     ended.result()
+            await self._drain(work, commits)
+            if work in done:  # what it found may be known here before the loss is
+                work.result()
         finally:
             owner.stop()
             reader.remove(owner)
@@ -194,10 +195,15 @@ class _Tenure:
             )  # fmt: skip
             await _end(work)
         await _end(commits)
-        with contextlib.suppress(TimeoutError, RedisError, StaleToken, OffsetMoved, WentBack):
+        try:
             async with asyncio.timeout(max(began + grace - time.monotonic(), 0.05)):
                 await owner.flush()
                 await self._scene.store.close_place(self._place, self._token)
+        except (TimeoutError, RinkError) as error:
+            log.warning(
+                "rink.streams: the last commit of %s by processor %r did not succeed, so events may come "
+                "again: %s", self._place.role, self._scene.processor.name, error or "no answer in time",
+            )  # fmt: skip
 
     async def _work(self) -> None:
         """Call the processor, again after each error, until nothing more is given to it."""

@@ -1,0 +1,382 @@
+"""Each step on a partition, on a real Redis: what it does, what it refuses, and that it may be repeated."""
+
+import asyncio
+
+import pytest
+from streams_support import Steps, output, place_of, stepping
+
+from rink.errors import StaleToken, StateError
+from rink.streams import PartitionFull, RedisError, RedisFull, WentBack
+from rink.streams.errors import OffsetMoved
+from rink.streams.store import Known
+
+
+@stepping
+async def test_the_first_owner_begins_before_the_first_event(steps, server):
+    ids = await steps.add(3)
+    taken = await steps.take(7, first=2)
+    assert (taken.offset, taken.epoch, taken.careful, taken.parked) == ("0-0", "0", "", "")
+    assert [entry_id.decode() for entry_id, _ in taken.first] == ids[:2]
+
+
+@stepping
+async def test_latest_begins_behind_what_is_there_when_it_is_registered(steps, server):
+    place = place_of(start="latest")
+    [old] = await steps.add(1)
+    assert await steps.store.register(place) == old
+    await steps.add(1)
+    assert (await steps.take(7, place)).offset == old
+
+
+@stepping
+async def test_an_owner_with_a_lower_token_is_refused_in_every_step(steps, server):
+    [one, two] = await steps.add(2)
+    await steps.take(10)
+    await steps.take(11)
+    for refused in (
+        steps.take(10),
+        steps.commit(10, "0-0", one),
+        steps.commit(10, "0-0", one, outputs=(output(),)),
+        steps.store.mark(steps.place, 10, "0", one),
+        steps.store.park(steps.place, 10, "0", "no"),
+        steps.store.close_place(steps.place, 10),
+    ):
+        with pytest.raises(StaleToken) as caught:
+            await refused
+        assert caught.value.token == 10
+    assert (await steps.position()).offset == "0-0"
+    assert await steps.redis.exists("out") == 0
+    await steps.commit(11, "0-0", two)
+
+
+@stepping
+async def test_tokens_are_compared_as_whole_numbers_of_any_length(steps, server):
+    await steps.take(9)
+    await steps.take(10)
+    await steps.take(2**53 + 1)
+    with pytest.raises(StaleToken):
+        await steps.take(2**53)
+    await steps.take(2**63 - 1)
+
+
+@stepping
+async def test_a_commit_moves_the_offset_once_however_often_it_is_sent(steps, server):
+    [one, two] = await steps.add(2)
+    await steps.take(5)
+    for _ in range(3):
+        await steps.commit(5, "0-0", one, outputs=(output(),))
+    assert await steps.redis.xlen("out") == 1
+    await steps.commit(5, one, two)
+    position = await steps.position()
+    assert (position.offset, position.processed, position.fence) == (two, 2, 5)
+
+
+@stepping
+async def test_a_commit_from_an_offset_that_is_not_there_writes_nothing(steps, server):
+    [one, two, three] = await steps.add(3)
+    await steps.take(5)
+    await steps.commit(5, "0-0", two)
+    with pytest.raises(OffsetMoved):
+        await steps.commit(5, one, three, outputs=(output(),))
+    with pytest.raises(WentBack):
+        await steps.commit(5, three, three)
+    assert await steps.redis.exists("out") == 0
+
+
+@stepping
+async def test_outputs_are_written_wholly_or_not_at_all(steps, server):
+    [one] = await steps.add(1)
+    await steps.take(5)
+    await steps.redis.set("no stream", "text")
+    with pytest.raises(StateError, match="no stream"):
+        await steps.commit(5, "0-0", one, outputs=(output("out"), output("no stream")))
+    await steps.redis.xadd("small", {"d": "x"})
+    with pytest.raises(PartitionFull, match="small"):
+        await steps.commit(5, "0-0", one, outputs=(output("out"), output("small", limit=1)))
+    assert await steps.redis.exists("out") == 0
+    assert (await steps.position()).offset == "0-0"
+    await steps.commit(5, "0-0", one, outputs=(output("out"), output("small", limit=2)))
+    assert [await steps.redis.xlen(key) for key in ("out", "small")] == [1, 2]
+
+
+@stepping
+async def test_a_full_partition_has_room_for_an_output_to_itself_by_what_that_commit_passes(
+    steps, server
+):
+    place = place_of(limit=3)
+    ids = await steps.add(3, place)
+    await steps.take(5, place)
+    own = output(place.names.stream, limit=3)
+    await steps.commit(5, "0-0", ids[1], place, outputs=(own,))
+    assert (await steps.ids())[:2] == ids[1:]
+
+
+@stepping
+async def test_trimming_stays_below_the_lowest_offset_of_all_processors(steps, server):
+    bill, ship = place_of("bill"), place_of("ship")
+    ids = await steps.add(5)
+    await steps.store.register(ship)
+    await steps.take(5, bill)
+    await steps.commit(5, "0-0", ids[3], bill)
+    assert await steps.store.trim(bill.names) == 0
+    await steps.take(6, ship)
+    await steps.commit(6, "0-0", ids[1], ship)
+    assert await steps.store.trim(bill.names) == 1
+    assert (
+        await steps.ids() == ids[1:]
+    )  # the entry at the lowest offset stays, and shows that nothing is missing
+
+
+@stepping
+async def test_a_sender_finds_room_by_trimming_or_is_told_how_many_fitted(steps, server):
+    place = place_of(limit=4)
+    ids = await steps.add(3, place)
+    records = [b"{}"] * 3
+    assert (await steps.store.append(place.names, place.bounds, records, 2, False))[0] == 1
+    assert (await steps.store.append(place.names, place.bounds, records, 3, False))[0] == 0
+    await steps.take(5, place)
+    await steps.commit(5, "0-0", ids[2], place)
+    assert (await steps.store.append(place.names, place.bounds, records, 4, False))[0] == 2
+
+
+@stepping
+async def test_where_the_oldest_give_way_it_is_counted_for_whom_they_are_lost(steps, server):
+    place, other = place_of(limit=4, loses=True), place_of("ship", limit=4, loses=True)
+    ids = await steps.add(4, place)
+    await steps.take(5, place)
+    await steps.commit(5, "0-0", ids[1], place)
+    await steps.store.register(other)
+    more = await steps.add(3, place)
+    assert await steps.ids() == [ids[3], *more]
+    lost = {
+        key.decode(): int(value)
+        for key, value in (await steps.redis.hgetall(place.names.lost)).items()
+    }
+    assert lost == {"bill": 1, "ship": 3}
+
+
+@stepping
+async def test_an_append_that_is_sent_again_adds_nothing_and_answers_the_same(steps, server):
+    names, bounds = steps.place.names, steps.place.bounds
+    first = await steps.store.append(names, bounds, [b"a", b"b"], 1, True)
+    assert await steps.store.append(names, bounds, [b"a", b"b"], 1, True) == first
+    assert len(await steps.ids()) == 2
+    await steps.store.append(names, bounds, [b"c"], 2, True)
+    with pytest.raises(RedisError, match="too late"):
+        await steps.store.append(names, bounds, [b"a", b"b"], 1, True)
+    assert len(await steps.ids()) == 3
+
+
+@stepping
+async def test_two_senders_do_not_take_each_others_calls_for_their_own(steps, server):
+    other = Steps(steps.redis)
+    await steps.add(1)
+    await other.add(1)
+    assert len(await steps.ids()) == 2
+
+
+# ── unclean ends ─────────────────────────────────────────────────────────────────────────────
+
+
+@stepping
+async def test_after_an_orderly_end_the_next_owner_need_not_be_careful(steps, server):
+    await steps.add(3)
+    await steps.take(5)
+    await steps.store.close_place(steps.place, 5)
+    assert (await steps.take(6)).careful == ""
+    assert (await steps.position()).unclean == 0
+
+
+@stepping
+async def test_after_an_unclean_end_what_its_owner_may_have_had_is_told(steps, server):
+    ids = await steps.add(6)
+    await steps.take(5, window=4)
+    await steps.commit(5, "0-0", ids[0])
+    taken = await steps.take(6, window=2)
+    assert taken.careful == ids[4]  # four events behind the offset: the window of the owner before
+    assert (await steps.take(6, window=2)).careful == ids[4]  # asked again: no second death
+    assert (await steps.position()).unclean == 1
+
+
+@stepping
+async def test_a_death_counts_for_the_event_that_was_marked_and_no_other(steps, server):
+    one, two, _ = await steps.add(3)
+    await steps.take(5)
+    taken = await steps.take(6)
+    assert taken.ends == {}
+    await steps.store.mark(steps.place, 6, "0", one)
+    await steps.commit(6, "0-0", one)
+    await steps.store.mark(steps.place, 6, "0", two)
+    assert (await steps.take(7)).ends == {two: 1}
+    assert (await steps.take(8)).ends == {two: 1}  # it died before it marked anything
+    await steps.store.mark(steps.place, 8, "0", two)
+    assert (await steps.take(9)).ends == {two: 2}
+    await steps.commit(9, one, two)
+    assert (await steps.take(10)).ends == {}
+    assert (await steps.position()).offset == two
+
+
+@stepping
+async def test_an_event_that_was_marked_and_committed_is_not_counted(steps, server):
+    one, _ = await steps.add(2)
+    await steps.take(5)
+    await steps.store.mark(steps.place, 5, "0", one)
+    await steps.commit(5, "0-0", one)
+    assert (await steps.take(6)).ends == {}
+
+
+# ── what went back ───────────────────────────────────────────────────────────────────────────
+
+
+@stepping
+async def test_an_offset_above_the_streams_last_id_is_refused(steps, server):
+    [one] = await steps.add(1)
+    await steps.take(5)
+    await steps.commit(5, "0-0", one)
+    await steps.redis.delete(steps.place.names.stream)
+    with pytest.raises(WentBack, match="went back"):
+        await steps.take(6)
+
+
+@pytest.mark.parametrize("loss", ["deleted", "emptied"])
+def test_a_committed_event_that_is_missing_is_noticed(rink_redis, loss):
+    """A stream that was deleted and used again has a higher last id: that alone shows nothing."""
+
+    @stepping
+    async def check(steps, server):
+        [one] = await steps.add(1)
+        await steps.take(5)
+        await steps.commit(5, "0-0", one)
+        if loss == "deleted":
+            await steps.redis.delete(steps.place.names.stream)
+        else:
+            await steps.redis.xtrim(steps.place.names.stream, maxlen=0)
+        await steps.add(1)
+        with pytest.raises(WentBack):
+            await steps.take(6)
+
+    check(rink_redis)
+
+
+@stepping
+async def test_an_owner_that_comes_back_finds_out_that_redis_knows_less(steps, server):
+    [one, two] = await steps.add(2)
+    await steps.take(5)
+    await steps.commit(5, "0-0", one)
+    copy = server.save_copy()
+    await steps.commit(5, one, two)
+    known = Known("0", two, two)
+    assert (await steps.take(5, known=known)).offset == two
+    server.restore_copy(copy)
+    with pytest.raises(WentBack):
+        await steps.again(lambda: steps.take(5, known=known))
+    with pytest.raises(WentBack):
+        await steps.commit(5, two, two)
+
+
+@stepping
+async def test_an_owner_that_comes_back_finds_out_that_what_it_has_read_is_gone(steps, server):
+    await steps.add(1)
+    await steps.take(5)
+    copy = server.save_copy()
+    [two] = await steps.add(1)
+    server.restore_copy(copy)
+    await steps.again(lambda: steps.store.trim(steps.place.names))
+    await steps.add(1)
+    with pytest.raises(WentBack):
+        await steps.take(5, known=Known("0", "0-0", two))
+
+
+@stepping
+async def test_a_commit_of_an_event_that_is_gone_is_refused(steps, server):
+    one, _ = await steps.add(2)
+    await steps.take(5)
+    await steps.redis.delete(steps.place.names.stream)
+    with pytest.raises(WentBack):
+        await steps.commit(5, "0-0", one)
+
+
+# ── operators ────────────────────────────────────────────────────────────────────────────────
+
+
+@stepping
+async def test_a_parked_partition_is_told_until_it_is_released(steps, server):
+    place = steps.place
+    await steps.add(2)
+    await steps.take(5)
+    await steps.store.park(place, 5, "0", "for a test")
+    taken = await steps.take(6, first=2)
+    assert (taken.parked, taken.first) == ("for a test", [])
+    answer = await steps.store.run("release", place.keys, place.processor)
+    assert answer[0] == b"ok"
+    assert (await steps.take(6)).parked == ""
+    with pytest.raises(OffsetMoved):
+        await steps.store.park(place, 6, "0", "by somebody who has not heard of the release")
+
+
+@stepping
+async def test_a_reset_makes_the_owner_take_again(steps, server):
+    place, ids = steps.place, await steps.add(3)
+    await steps.take(5)
+    await steps.commit(5, "0-0", ids[1])
+    await steps.store.run("reset", place.keys, place.processor, "earliest")
+    with pytest.raises(OffsetMoved):
+        await steps.commit(5, ids[1], ids[2])
+    taken = await steps.take(5)
+    assert (taken.offset, taken.epoch) == ("0-0", "1")
+    await steps.commit(5, "0-0", ids[0], epoch="1")
+
+
+@stepping
+async def test_a_dead_letter_is_requeued_for_its_processor_alone_and_once(steps, server):
+    place, [one] = steps.place, await steps.add(1)
+    await steps.take(5)
+    dead = place.names.dead("bill")
+    letter = output(dead)
+    await steps.commit(5, "0-0", one, dead=1, letters=(letter,))
+    [(letter_id, _)] = await steps.redis.xrange(dead)
+    keys = [dead, place.names.stream, place.names.offsets, place.names.lost]
+    first = await steps.store.run("requeue", keys, "bill", letter_id, 1000, 0)
+    again = await steps.store.run("requeue", keys, "bill", letter_id, 1000, 0)
+    assert (first[0], again[0]) == (b"ok", b"gone")
+    [_, (_, fields)] = await steps.redis.xrange(place.names.stream)
+    assert fields == {b"d": b"x", b"only": b"bill"}
+    assert (await steps.store.run("requeue", keys, "nobody", letter_id, 1000, 0))[0] == b"unknown"
+
+
+# ── memory ───────────────────────────────────────────────────────────────────────────────────
+
+
+@stepping
+async def test_out_of_memory_commits_go_on_and_what_grows_is_refused(steps, server):
+    place, ids = steps.place, await steps.add(3)
+    server.call("CONFIG", "SET", "maxmemory", "1")
+    try:
+        await steps.take(5)
+        await steps.store.mark(place, 5, "0", ids[0])
+        await steps.commit(5, "0-0", ids[0])
+        letter = output(place.names.dead("bill"))
+        await steps.commit(5, ids[0], ids[1], dead=1, letters=(letter,))
+        with pytest.raises(RedisFull):
+            await steps.commit(5, ids[1], ids[2], outputs=(output(),))
+        with pytest.raises(RedisFull):
+            await steps.store.append(place.names, place.bounds, [b"{}"], 2, False)
+        assert await steps.store.trim(place.names) == 1
+        await steps.store.close_place(place, 5)
+    finally:
+        server.call("CONFIG", "SET", "maxmemory", "0")
+
+
+@stepping
+async def test_steps_that_are_asked_for_at_once_go_in_one_pipeline_and_fail_one_by_one(
+    steps, server
+):
+    ids = await steps.add(1)
+    places = [place_of(number=number) for number in range(50)]
+    await steps.redis.set(places[9].names.stream, "no stream")
+    taken = await asyncio.gather(
+        *(steps.take(5, place) for place in places), return_exceptions=True
+    )
+    assert isinstance(taken.pop(9), StateError)
+    assert {one.offset for one in taken} == {"0-0"}
+    await steps.commit(5, "0-0", ids[0])

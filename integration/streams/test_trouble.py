@@ -1,0 +1,271 @@
+"""What goes wrong with events, and with who processes them: tried again, given up, parked, cancelled."""
+
+import asyncio
+import contextlib
+import time
+
+import pytest
+from workers_support import QUICK, Leg, until, until_seen, with_shop
+
+from rink.errors import ConfigError, StateError
+from rink.streams import App, PartitionFull, WorkerHalted
+from rink.streams.events import Events
+
+
+@with_shop()
+async def test_an_event_that_always_fails_becomes_a_dead_letter_and_its_neighbours_do_not(shop):
+    @shop.app.processor(shop.legs, backoff=(0.001, 0.01), attempts=3, **QUICK)
+    async def note(events):
+        async for batch in events.take(10).records():
+            for leg in batch:
+                if leg.n == 13:
+                    raise ValueError("thirteen")
+            shop.seen.extend((leg.who, leg.n) for leg in batch)
+
+    await shop.send(*range(30))
+    async with shop.workers("a"):
+        await until_seen(shop, 29)
+    assert shop.numbers("a") == [n for n in range(30) if n != 13]
+    [letter] = await shop.dead("note", shop.partition("a"))
+    assert letter["error"] == "ValueError: thirteen"
+    assert letter["attempts"] == "3"
+    assert '"n":13' in letter["d"]
+    assert "raise ValueError" in letter["trace"]
+
+
+@with_shop()
+async def test_of_events_that_come_one_by_one_only_the_one_that_failed_is_tried_again(shop):
+    tries = []
+
+    @shop.app.processor(shop.legs, backoff=(0.001, 0.01), attempts=2, **QUICK)
+    async def note(events):
+        async for leg in events.records():
+            tries.append(leg.n)
+            if leg.n == 3:
+                raise ValueError("three")
+
+    await shop.send(*range(6))
+    async with shop.workers("a"):
+        await until(lambda: len(tries) >= 7)
+    assert tries == [0, 1, 2, 3, 3, 4, 5]
+
+
+@with_shop()
+async def test_a_plain_function_that_fails_is_tried_again_from_that_event_on(shop):
+    tries = []
+
+    @shop.app.processor(shop.legs, backoff=(0.001, 0.01), attempts=2, **QUICK)
+    def note(events):
+        for leg in events.records():
+            tries.append(leg.n)
+            if leg.n == 3:
+                raise ValueError("three")
+
+    await shop.send(*range(6))
+    async with shop.workers("a"):
+        await until(lambda: 5 in tries)
+    assert [n for n in tries if n != 3] == [0, 1, 2, 4, 5]
+    [letter] = await shop.dead("note", shop.partition("a"))
+    assert '"n":3' in letter["d"]
+
+
+@with_shop()
+async def test_what_is_no_record_becomes_a_dead_letter_at_once(shop):
+    @shop.app.processor(shop.legs, **QUICK)
+    async def note(events):
+        async for leg in events.records():
+            shop.seen.append((leg.who, leg.n))
+
+    number = shop.partition("a")
+    await shop.send(1)
+    for data in (b"not json", b'{"n":"2","who":"a"}', b'{"who":"a"}', b"[1]"):
+        await shop.redis.xadd(shop.names(number).stream, {"d": data})
+    await shop.redis.xadd(shop.names(number).stream, {"other": b"x"})
+    await shop.send(3)
+    async with shop.workers("a"):
+        await until_seen(shop, 2)
+    assert shop.numbers("a") == [1, 3]
+    letters = await shop.dead("note", number)
+    assert [letter["d"] for letter in letters] == [
+        "not json", '{"n":"2","who":"a"}', '{"who":"a"}', "[1]", "",
+    ]  # fmt: skip
+    assert "expected int" in letters[1]["error"]
+    assert "n" in letters[2]["error"]
+
+
+@with_shop()
+async def test_a_quarantined_partition_waits_for_an_operator_and_the_others_go_on(shop):
+    broken = [True]
+
+    @shop.app.processor(
+        shop.legs, on_error="quarantine", backoff=(0.001, 0.01), attempts=2, **QUICK
+    )
+    async def note(events):
+        async for leg in events.records():
+            if leg.note == "bad" and broken[0]:
+                raise ValueError("bad")
+            shop.seen.append((leg.who, leg.n))
+
+    bad, good = shop.of_key(0), shop.of_key(1)
+    await shop.legs.send(Leg(n=1, who=bad))
+    await shop.legs.send(Leg(n=2, who=bad, note="bad"))
+    await shop.legs.send(Leg(n=3, who=bad))
+    async with shop.workers("a"):
+        await shop.send(*range(50), who=good)
+        await until_seen(shop, 51)
+        assert "ValueError: bad" in await shop.parked("note", 0)
+        assert shop.numbers(bad) == [1]
+        broken[0] = False
+        opened = await shop.app.opened()
+        place = shop.app.processors["note"].place(0)
+        await opened.store.run("release", place.keys, "note")
+        await until(lambda: shop.numbers(bad) == [1, 2, 3])
+
+
+@with_shop()
+async def test_who_halts_parks_the_partition_and_ends_its_worker_alone(shop):
+    @shop.app.processor(shop.legs, on_error="halt", backoff=(0.001, 0.01), attempts=1, **QUICK)
+    async def note(events):
+        async for leg in events.records():
+            if leg.note == "bad":
+                raise ValueError("bad")
+            shop.seen.append((leg.who, leg.n))
+
+    bad, good = shop.of_key(0), shop.of_key(1)
+    async with shop.workers("a", "b") as (_start, stop):
+        await shop.send(1, who=good)
+        await until_seen(shop, 1)
+        await shop.legs.send(Leg(n=2, who=bad, note="bad"))
+        await shop.parked("note", 0)
+        await asyncio.sleep(0.5)
+        ended = []
+        for name in ("a", "b"):
+            try:
+                await asyncio.wait_for(stop(name), 10)
+            except WorkerHalted as error:
+                ended.append(str(error))
+        assert len(ended) == 1
+        assert "ValueError: bad" in ended[0]
+
+
+@with_shop()
+async def test_a_processor_that_returns_without_an_event_is_called_again_with_pauses(shop):
+    calls = []
+
+    @shop.app.processor(shop.legs, backoff=(0.05, 0.05), **QUICK)
+    async def lazy(events):
+        calls.append(events.partition)
+
+    async with shop.workers("a"):
+        await until(lambda: calls)
+        await asyncio.sleep(0.3)
+    assert len(calls) < 4 * 40
+
+
+@with_shop()
+async def test_a_processor_that_returns_has_processed_what_it_was_given(shop):
+    @shop.app.processor(shop.legs, **QUICK)
+    async def one_batch(events):
+        async for batch in events.take(5).records():
+            shop.seen.extend((leg.who, leg.n) for leg in batch)
+            return
+
+    await shop.send(*range(23))
+    async with shop.workers("a"):
+        await until_seen(shop, 23)
+    assert shop.numbers("a") == list(range(23))
+
+
+@with_shop()
+async def test_who_does_not_return_within_grace_is_cancelled_and_its_event_comes_again(shop):
+    cancelled = []
+
+    @shop.app.processor(shop.legs, grace=0.4, **QUICK)
+    async def slow(events):
+        async for leg in events.records():
+            shop.seen.append((leg.who, leg.n))
+            if leg.n == 1 and len(shop.seen) == 2:
+                try:
+                    await asyncio.sleep(60)
+                finally:
+                    cancelled.append(time.monotonic())
+
+    await shop.send(0, 1, 2)
+    async with shop.workers("a") as (start, stop):
+        await until_seen(shop, 2)
+        began = time.monotonic()
+        await start("b")
+        await stop("a")
+        assert 0.2 < cancelled[0] - began < 2
+        await until_seen(shop, 4)
+    assert shop.numbers("a") == [0, 1, 1, 2]
+
+
+@with_shop(partition_size=20)
+async def test_a_full_partition_makes_senders_wait_and_then_says_so(shop):
+    go = asyncio.Event()
+
+    @shop.app.processor(shop.legs, **QUICK)
+    async def note(events):
+        await go.wait()
+        async for leg in events.records():
+            shop.seen.append((leg.who, leg.n))
+
+    async with shop.workers("a"):
+        await shop.send(*range(20))
+        with pytest.raises(PartitionFull, match="20 events"):
+            await shop.legs.send(Leg(n=20, who="a"), timeout=0.2)
+        sending = asyncio.create_task(shop.send(*range(20, 100)))
+        await asyncio.sleep(0.2)
+        assert not sending.done()
+        go.set()
+        await sending
+        await until_seen(shop, 100)
+    assert shop.numbers("a") == list(range(100))
+
+
+@with_shop(partition_count=4)
+async def test_another_partition_count_is_refused(shop):
+    await shop.send(1)
+    other = App("shop", redis=shop.app._redis)
+    legs = other.stream("legs", record=Leg, partition_by="who", partition_count=8)
+    with pytest.raises(StateError, match="4 partitions"):
+        await legs.send(Leg(n=1, who="a"))
+    await other.close()
+
+
+@with_shop()
+async def test_middleware_goes_around_each_batch(shop):
+    told = []
+
+    @contextlib.asynccontextmanager
+    async def timing(batch):
+        told.append(("in", len(batch)))
+        try:
+            yield
+        except ValueError:
+            told.append("failed")
+            raise
+        told.append("out")
+
+    @shop.app.processor(shop.legs, middleware=[timing], backoff=(0.001, 0.01), attempts=1, **QUICK)
+    async def note(events):
+        async for batch in events.take(2).records():
+            shop.seen.extend((leg.who, leg.n) for leg in batch)
+            if batch[0].n == 2 and len(batch) == 1:
+                raise ValueError
+
+    await shop.send(0, 1)
+    await shop.send(2)
+    async with shop.workers("a"):
+        await until_seen(shop, 3)
+        await until(lambda: "failed" in told)
+    assert told[:2] == [("in", 2), "out"]
+
+
+def test_a_batch_larger_than_the_window_is_refused():
+    class Narrow:
+        window = 10
+
+    with pytest.raises(ConfigError, match="window=10"):
+        Events(Narrow()).take(11)

@@ -1,0 +1,205 @@
+"""Workers that share partitions: order, hand-over, what comes again and what does not."""
+
+import asyncio
+import threading
+import time
+
+from workers_support import QUICK, Leg, until, until_seen, until_true, with_shop
+
+from rink.streams import EventsHeld
+
+
+@with_shop()
+async def test_each_event_is_processed_once_and_those_of_one_key_in_order(shop):
+    @shop.app.processor(shop.legs, **QUICK)
+    async def note(events):
+        async for leg in events.records():
+            shop.seen.append((leg.who, leg.n))
+
+    await shop.send_keys(2000)
+    async with shop.workers("a", "b"):
+        await until_seen(shop, 2000)
+        await shop.send_keys(10)
+        await until_seen(shop, 2010)
+    for numbers in shop.numbers().values():
+        assert numbers[:100] == sorted(set(numbers[:100]))
+    assert len(shop.seen) == 2010
+
+
+@with_shop()
+async def test_a_worker_that_leaves_finishes_what_it_has_and_nothing_comes_again(shop):
+    @shop.app.processor(shop.legs, **QUICK)
+    async def note(events):
+        async for leg in events.records():
+            await asyncio.sleep(0.0005)
+            shop.seen.append((leg.who, leg.n))
+
+    await shop.send_keys(3000)
+    async with shop.workers("a", "b") as (start, stop):
+        await until_seen(shop, 500)
+        await stop("a")
+        await start("c")
+        await until_seen(shop, 1500)
+        await stop("b")
+        await until_seen(shop, 3000)
+    assert len(shop.seen) == 3000
+    for numbers in shop.numbers().values():
+        assert numbers == sorted(set(numbers))
+    assert {(await shop.at("note", number))["open"] for number in range(4)} == {"0"}
+    assert not any([(await shop.at("note", number)).get("unclean") for number in range(4)])
+
+
+@with_shop()
+async def test_batches_are_committed_when_the_next_one_is_asked_for(shop):
+    sizes = []
+
+    @shop.app.processor(shop.legs, **QUICK)
+    async def note(events):
+        async for batch in events.take(50):
+            sizes.append(len(batch))
+            shop.seen.extend((event.record.who, event.record.n) for event in batch)
+
+    await shop.send_keys(1000)
+    async with shop.workers("a"):
+        await until_seen(shop, 1000)
+    assert max(sizes) == 50
+    assert sum([int((await shop.at("note", number))["processed"]) for number in range(4)]) == 1000
+
+
+@with_shop()
+async def test_a_batch_waits_for_its_number_within_the_given_time(shop):
+    batches = []
+
+    @shop.app.processor(shop.legs, **QUICK)
+    async def note(events):
+        async for batch in events.take(3, within=0.4).records():
+            batches.append((time.monotonic(), [leg.n for leg in batch]))  # noqa: PERF401 - one by one
+
+    async with shop.workers("a"):
+        await shop.send(1)
+        began = time.monotonic()
+        await asyncio.sleep(0.1)
+        await shop.send(2)
+        await until(lambda: len(batches) == 1)
+        assert batches[0][1] == [1, 2]
+        assert 0.25 < batches[0][0] - began < 3
+        await shop.send(3, 4, 5)
+        await until(lambda: len(batches) == 2)
+        assert batches[1][1] == [3, 4, 5]
+
+
+@with_shop()
+async def test_a_plain_function_runs_in_a_thread_for_each_partition(shop):
+    threads = set()
+
+    @shop.app.processor(shop.legs, **QUICK)
+    def note(events):
+        for leg in events.records():
+            threads.add(threading.current_thread().name)
+            shop.seen.append((leg.who, leg.n))
+
+    await shop.send_keys(2000)
+    async with shop.workers("a") as (start, _):
+        await until_seen(shop, 500)
+        await start("b")
+        await until_seen(shop, 2000)
+    assert len(shop.seen) == 2000
+    for numbers in shop.numbers().values():
+        assert numbers == sorted(set(numbers))
+    assert all(name.startswith("rink-partition-") for name in threads)
+
+
+@with_shop()
+async def test_a_plain_function_takes_batches_and_commits_with_outputs(shop):
+    out = shop.app.stream("out", record=Leg, partition_by="who", partition_count=2)
+
+    @shop.app.processor(shop.legs, commit="manual", **QUICK)
+    def note(events):
+        for batch in events.take(10).records():
+            events.commit([(out, Leg(n=leg.n, who=leg.who)) for leg in batch])
+            shop.seen.extend((leg.who, leg.n) for leg in batch)
+
+    await shop.send_keys(300)
+    async with shop.workers("a"):
+        await until_seen(shop, 300)
+    names = [out.names.partition(number).stream for number in range(2)]
+    assert sum([await shop.redis.xlen(name) for name in names]) == 300
+
+
+@with_shop()
+async def test_outputs_and_offset_are_one_step(shop):
+    """The processor fails after every third commit and before every fifth: each output is there once."""
+    out = shop.app.stream("out", record=Leg, partition_by="who", partition_count=2)
+    calls = [0]
+
+    @shop.app.processor(shop.legs, commit="manual", backoff=(0.001, 0.001), attempts=1000, **QUICK)
+    async def copy(events):
+        async for batch in events.take(7).records():
+            calls[0] += 1
+            if calls[0] % 5 == 0:
+                raise ValueError("before")
+            await events.commit([(out, Leg(n=leg.n, who=leg.who)) for leg in batch])
+            if calls[0] % 3 == 0:
+                raise ValueError("after")
+
+    await shop.send_keys(500)
+
+    async def copied():
+        found = []
+        for number in range(2):
+            for _, fields in await shop.redis.xrange(out.names.partition(number).stream):
+                leg = out.codec.decode(fields[b"d"])
+                found.append((leg.who, leg.n))
+        return found
+
+    async def at_least(count):
+        return len(await copied()) >= count
+
+    async with shop.workers("a") as (start, stop):
+        await until_true(lambda: at_least(200))
+        await start("b")
+        await stop("a")
+        await until_true(lambda: at_least(500))
+    found = await copied()
+    assert len(found) == len(set(found)) == 500
+    for key in {who for who, _ in found}:
+        numbers = [n for who, n in found if who == key]
+        assert numbers == sorted(numbers)
+
+
+@with_shop()
+async def test_who_commits_by_hand_and_does_not_is_told_so(shop):
+    told = []
+
+    @shop.app.processor(shop.legs, commit="manual", window=5, prefetch=20, **QUICK)
+    async def forget(events):
+        try:
+            async for _ in events:
+                pass
+        except EventsHeld as error:
+            told.append(str(error))
+            raise
+
+    await shop.send(*range(10))
+    async with shop.workers("a"):
+        await until(lambda: told)
+    assert "window=5" in told[0]
+    assert "legs/" in told[0]
+
+
+@with_shop()
+async def test_what_was_gathered_for_a_batch_and_not_given_is_the_next_owners(shop):
+    @shop.app.processor(shop.legs, **QUICK)
+    async def note(events):
+        async for batch in events.take(3, within=30).records():
+            shop.seen.extend((leg.who, leg.n) for leg in batch)
+
+    async with shop.workers("a") as (start, stop):
+        await until_true(lambda: shop.at("note", shop.partition("a")))
+        await shop.send(1)
+        await asyncio.sleep(0.3)
+        await start("b")
+        await stop("a")
+        await shop.send(2, 3)
+        await until_seen(shop, 3)
+    assert shop.numbers("a") == [1, 2, 3]

@@ -1,0 +1,149 @@
+"""Workers in this process, on a real etcd and a real Redis, and what they saw."""
+
+import asyncio
+import contextlib
+import functools
+import time
+from collections import defaultdict
+
+from redis.asyncio import Redis
+
+from rink.streams import App, Record, Worker
+
+QUICK = {"initial_delay": 0.1, "rebalance_delay": 0.3}
+
+
+class Leg(Record):
+    n: int
+    who: str
+    note: str = ""
+
+
+class Shop:
+    """An app with one stream, and short words for what tests do with it.
+
+    Attributes:
+        seen: what processors noted, in order: key and number.
+        server: the Redis server.
+    """
+
+    def __init__(self, redis_url, etcd_url, prefix, **stream):
+        self.redis = Redis.from_url(redis_url)
+        self.app = App("shop", redis=redis_url, etcd=etcd_url, ttl=3, session={"prefix": prefix})
+        given = {"partition_count": 4, "partition_by": "who"} | stream
+        self.legs = self.app.stream("legs", record=Leg, **given)
+        self.seen = []
+
+    def of_key(self, number, partitions=4):
+        """A key whose records go to this partition."""
+        return next(
+            key for key in (f"k{i}" for i in range(10_000)) if self.partition(key) == number
+        )
+
+    def partition(self, key):
+        return self.legs.partition_of(Leg(n=0, who=key))
+
+    async def send(self, *numbers, who="a"):
+        await self.legs.send_many(Leg(n=number, who=who) for number in numbers)
+
+    async def send_keys(self, count, keys=20):
+        await self.legs.send_many(Leg(n=n, who=f"k{n % keys}") for n in range(count))
+
+    def names(self, number):
+        return self.legs.names.partition(number)
+
+    async def dead(self, processor, number):
+        """The dead letters of a partition, oldest first."""
+        found = await self.redis.xrange(self.names(number).dead(processor))
+        return [
+            {key.decode(): value.decode() for key, value in fields.items()} for _, fields in found
+        ]
+
+    async def parked(self, processor, number):
+        """Wait until a partition is parked; returns why."""
+        return await until_true(lambda: self._parked(processor, number), what="parked")
+
+    async def _parked(self, processor, number):
+        return (await self.at(processor, number)).get("parked")
+
+    async def at(self, processor, number):
+        found = await self.redis.hgetall(self.names(number).at(processor))
+        return {key.decode(): value.decode() for key, value in found.items()}
+
+    @contextlib.asynccontextmanager
+    async def workers(self, *names):
+        """Workers of these names, for as long as the `with` lasts; left in order at its end."""
+        running = {}
+
+        async def start(name):
+            worker = Worker(self.app, name=name)
+            running[name] = worker, asyncio.create_task(worker.run())
+            return worker
+
+        async def stop(name):
+            worker, task = running.pop(name)
+            worker.stop()
+            await task
+
+        for name in names:
+            await start(name)
+        try:
+            yield start, stop
+        finally:
+            for name in list(running):
+                await stop(name)
+
+    def numbers(self, key=None):
+        """What was seen: of one key, or by key."""
+        by_key = defaultdict(list)
+        for who, n in self.seen:
+            by_key[who].append(n)
+        return by_key if key is None else by_key[key]
+
+    async def close(self):
+        await self.app.close()
+        await self.redis.aclose()
+
+
+async def until(look, seconds=10.0, what=""):
+    """Wait until something is so."""
+    end = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < end, f"not within {seconds} s: {what or look}"
+        await asyncio.sleep(0.005)
+    return found
+
+
+async def until_true(ask, seconds=10.0, what=""):
+    """As `until`, of something that must be asked for."""
+    end = time.monotonic() + seconds
+    while not (found := await ask()):
+        assert time.monotonic() < end, f"not within {seconds} s: {what or ask}"
+        await asyncio.sleep(0.01)
+    return found
+
+
+async def until_seen(shop, count, seconds=10.0):
+    await until(lambda: len(shop.seen) >= count, seconds, f"{count} seen, but {len(shop.seen)}")
+
+
+def with_shop(**stream):
+    """Give an async test a `Shop` on the servers of the run."""
+
+    def decorate(test):
+        @functools.wraps(test)
+        def run(rink_redis, etcd_url, prefix):
+            async def body():
+                shop = Shop(rink_redis.url, etcd_url, prefix, **stream)
+                try:
+                    shop.server = rink_redis
+                    await asyncio.wait_for(test(shop), 60)
+                finally:
+                    await shop.close()
+
+            asyncio.run(body())
+
+        del run.__wrapped__  # pytest would ask for the arguments of that one
+        return run
+
+    return decorate

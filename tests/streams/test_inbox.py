@@ -1,0 +1,284 @@
+"""What one grant of a partition holds in memory, driven step by step and at random."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rink.streams import ids
+from rink.streams.inbox import Inbox, Letter
+
+BROKEN = Letter("ValueError: no", "", 3)
+
+
+def entries(*numbers, only=None):
+    fields = {b"d": b"{}"} | ({b"only": only} if only else {})
+    return [(f"{number}-0".encode(), fields) for number in numbers]
+
+
+def inbox(*numbers, offset="0-0", prefetch=10, window=6, careful=""):
+    made = Inbox("bill", offset, prefetch=prefetch, window=window, careful=careful)
+    made.feed(entries(*numbers))
+    return made
+
+
+def numbers(given_entries):
+    return [int(entry.id.partition("-")[0]) for entry in given_entries]
+
+
+def commit(box):
+    passage = box.passage()
+    box.settled()
+    return passage
+
+
+def test_events_are_yielded_in_order_and_committed_when_finished():
+    box = inbox(1, 2, 3)
+    assert numbers(box.give(2)) == [1, 2]
+    assert box.passage() is None
+    box.finish()
+    assert commit(box).new == "2-0"
+    assert box.offset == "2-0"
+    assert numbers(box.give(9)) == [3]
+
+
+def test_a_commit_under_way_stays_what_it_is_until_it_is_settled():
+    """It may have been applied: another one in its place would not be known for the same."""
+    box = inbox(1, 2)
+    box.give(1)
+    box.finish()
+    first = box.passage()
+    box.give(1)
+    box.finish()
+    assert box.passage() is first
+    box.settled()
+    assert (box.passage().expected, box.passage().new) == ("1-0", "2-0")
+
+
+def test_no_more_than_the_window_is_yielded_and_not_settled():
+    box = inbox(*range(1, 10), window=3)
+    assert numbers(box.give(9)) == [1, 2, 3]
+    assert box.is_held_up
+    box.finish()
+    assert box.give(9) == []
+    box.passage()
+    assert box.give(9) == []
+    box.settled()
+    assert numbers(box.give(9)) == [4, 5, 6]
+
+
+def test_room_counts_everything_that_is_not_settled():
+    box = inbox(1, 2, 3, prefetch=5)
+    assert box.room == 2
+    box.give(3)
+    box.finish()
+    assert box.room == 2
+    commit(box)
+    assert box.room == 5
+    box.stop()
+    assert box.room == 0
+
+
+def test_reading_goes_on_behind_what_was_read_last():
+    box = inbox(offset="7-3")
+    assert box.read_to == "7-3"
+    box.feed(entries(8, 9))
+    assert box.read_to == "9-0"
+
+
+def test_after_a_failure_the_events_come_again_one_by_one():
+    box = inbox(1, 2, 3, 4)
+    box.give(3)
+    assert box.fail() == (None, 0)
+    assert numbers(box.give(3)) == [1]
+    assert box.give(3) == []  # the next one is not yielded before this one's end
+    box.finish()
+    assert numbers(box.give(3)) == [2]
+    box.finish()
+    assert numbers(box.give(3)) == [3]
+    box.finish()
+    box.feed(entries(5))
+    assert numbers(box.give(3)) == [4, 5]  # the trouble is behind
+
+
+def test_who_failed_alone_is_blamed_and_counted():
+    box = inbox(1, 2)
+    box.give(2)
+    box.fail()
+    box.give(2)
+    blamed, times = box.fail()
+    assert (blamed.id, times) == ("1-0", 1)
+    box.give(2)
+    assert box.fail()[1] == 2
+    box.give(2)
+    box.finish()
+    commit(box)
+    box.give(2)
+    assert box.fail() == (blamed, 3) or box.fail()[0] is None  # of event 2 it is the first time
+    assert box._attempts.get("1-0") is None
+
+
+def test_a_single_event_that_fails_is_blamed_at_once():
+    box = inbox(1)
+    box.give(1)
+    blamed, times = box.fail()
+    assert (blamed.id, times) == ("1-0", 1)
+
+
+def test_what_was_finished_before_a_failure_does_not_come_again():
+    box = inbox(1, 2, 3)
+    box.give(3)
+    box.finish(1)
+    box.fail()
+    assert numbers(box.give(3)) == [2]
+
+
+def test_a_condemned_event_is_skipped_and_goes_along_with_the_commit_that_passes_it():
+    box = inbox(1, 2, 3)
+    box.condemn("2-0", BROKEN)
+    assert numbers(box.give(9)) == [1, 3]
+    box.finish()
+    passage = commit(box)
+    assert passage.processed == 2
+    assert [(entry.id, entry.letter) for entry in passage.dead] == [("2-0", BROKEN)]
+
+
+def test_a_condemned_event_at_the_end_is_committed_without_waiting_for_another():
+    box = inbox(1)
+    box.condemn("1-0", BROKEN)
+    assert box.give(9) == []
+    assert commit(box).new == "1-0"
+
+
+def test_a_condemned_event_that_was_yielded_last_stays_condemned_when_others_fail():
+    box = inbox(1, 2)
+    _, two = box.give(2)
+    box.condemn_now(two, BROKEN)
+    assert box.passage() is None  # the first one is not finished
+    box.fail()
+    assert numbers(box.give(9)) == [1]
+    box.finish()
+    assert box.give(9) == []
+    assert [entry.id for entry in commit(box).dead] == ["2-0"]
+
+
+def test_an_event_for_another_processor_is_passed_in_silence():
+    box = Inbox("bill", "0-0", prefetch=10, window=6)
+    box.feed(entries(1, only=b"ship"))
+    box.feed(entries(2, only=b"bill"))
+    assert numbers(box.give(9)) == [2]
+    box.finish()
+    passage = commit(box)
+    assert (passage.new, passage.processed, passage.dead) == ("2-0", 1, ())
+
+
+def test_after_an_unclean_end_events_come_alone_and_are_to_be_marked():
+    box = inbox(1, 2, 3, 4, careful="2-0")
+    [first] = box.give(9)
+    assert box.must_mark(first)
+    assert box.has_one_alone
+    box.finish()
+    [second] = box.give(9)
+    assert box.must_mark(second)
+    box.finish()
+    rest = box.give(9)
+    assert numbers(rest) == [3, 4]
+    assert not any(box.must_mark(entry) for entry in rest)
+
+
+def test_a_failure_amid_careful_events_keeps_the_marks():
+    box = inbox(1, 2, 3, careful="2-0")
+    box.give(9)
+    box.fail()
+    [first] = box.give(9)
+    assert box.must_mark(first)
+
+
+def test_nothing_is_yielded_after_the_stop():
+    box = inbox(1, 2)
+    box.give(1)
+    box.stop()
+    assert box.give(1) == []
+    box.finish()
+    assert commit(box).new == "1-0"
+
+
+def test_put_back_yields_again_what_is_not_finished():
+    box = inbox(1, 2, 3)
+    box.give(3)
+    box.finish(1)
+    box.put_back()
+    assert numbers(box.give(9)) == [2, 3]
+
+
+ACTS = st.one_of(
+    st.tuples(st.just("feed"), st.integers(1, 4), st.booleans()),
+    st.tuples(st.just("give"), st.integers(1, 4)),
+    st.tuples(st.just("finish"), st.one_of(st.none(), st.integers(0, 3))),
+    st.tuples(st.just("fail")),
+    st.tuples(st.just("condemn"), st.integers(0, 3)),
+    st.tuples(st.just("send")),
+    st.tuples(st.just("settle")),
+    st.tuples(st.just("put back")),
+)
+
+
+@given(acts=st.lists(ACTS, max_size=60), careful=st.integers(0, 4))
+@settings(max_examples=400, deadline=None)
+def test_whatever_happens_each_event_ends_once_and_in_order(acts, careful):
+    """Each event is passed by one commit; those it passes were finished, condemned, or for others."""
+    box = Inbox("bill", "0-0", prefetch=20, window=5, careful=f"{careful}-0" if careful else "")
+    fed, others, passed, finished, condemned, out = 0, set(), [], set(), set(), []
+    sent = None
+
+    def given_by(count):
+        got = box.give(count)
+        assert numbers(got) == sorted(numbers(got))
+        assert len(out) + len(got) <= box.window
+        if got and careful and numbers(got)[0] <= careful:
+            assert len(got) == 1
+        out.extend(numbers(got))
+
+    for act, *more in acts:
+        match act:
+            case "feed" if box.room >= more[0]:
+                for _ in range(more[0]):
+                    fed += 1
+                    if more[1]:
+                        others.add(fed)
+                    box.feed(entries(fed, only=b"ship" if more[1] else None))
+            case "give":
+                given_by(more[0])
+            case "finish":
+                count = len(out) if more[0] is None else min(more[0], len(out))
+                finished.update(out[:count])
+                del out[:count]
+                box.finish(more[0])
+            case "fail" | "put back":
+                (box.fail if act == "fail" else box.put_back)()
+                out.clear()
+            case "condemn":
+                number = (passed[-1] if passed else 0) + more[0] + 1
+                if number not in finished and number not in out:
+                    condemned.add(number)
+                    box.condemn(f"{number}-0", BROKEN)
+            case "send":
+                sent = box.passage()
+            case "settle" if sent is not None:
+                first, last = ids.order(sent.expected)[0] + 1, ids.order(sent.new)[0]
+                for number in range(first, last + 1):
+                    assert number in finished | others | condemned
+                passed += range(first, last + 1)
+                box.settled()
+                sent = None
+    assert passed == list(range(1, len(passed) + 1))
+    box.finish()
+    while box.give(5) or box.has_finished:  # everything comes to its end
+        box.finish()
+        while box.passage() is not None:
+            box.settled()
+    assert ids.order(box.offset)[0] == fed
+
+
+@pytest.mark.parametrize(("low", "high"), [("9-0", "10-0"), ("5-9", "5-10"), ("5-99", "6-0")])
+def test_ids_are_ordered_by_their_numbers(low, high):
+    assert ids.order(low) < ids.order(high)
