@@ -12,6 +12,7 @@ from rink.errors import ConfigError, RinkError
 from rink.settings import default_name
 from rink.streams.app import App
 from rink.streams.executor import Executor
+from rink.streams.lookout import look_out
 from rink.streams.metrics import Metrics
 from rink.streams.store import Store
 from rink.streams.tasks import run_tasks
@@ -89,11 +90,17 @@ class Worker:
                 one_marked=one_marked,
                 halt=self._halt,
             )
-        async with asyncio.TaskGroup() as group:
-            for executor in self.executors.values():
-                group.create_task(executor.run(self._stop))
-            if self.app.tasks:
-                group.create_task(self._run_tasks(session))
+        readers = [executor.reader for executor in self.executors.values()]
+        looking = asyncio.create_task(look_out(store, readers, self.metrics))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for executor in self.executors.values():
+                    group.create_task(executor.run(self._stop))
+                if self.app.tasks:
+                    group.create_task(self._run_tasks(session))
+        finally:
+            looking.cancel()
+            await asyncio.wait([looking])
 
     async def _run_tasks(self, session: aio.Session) -> None:
         async with aio.Rink(session, self.app.name, name=self.name, rebalance_delay=10.0) as rink:

@@ -67,12 +67,19 @@ async def store_of(app: App) -> Store:
     return (await app.opened()).store
 
 
+async def read(store: Store, key: str, ask: Callable[[Any], Awaitable[Any]]) -> Any:
+    """Ask Redis for what one command returns; the errors are ours."""
+    with explained(store.server, key):
+        return await ask(store.redis)
+
+
 async def find(
     app: App,
     *,
     processor: str | None = None,
     stream: str | None = None,
     partition: int | None = None,
+    gone: bool = False,
 ) -> list[Found]:
     """Return the places that are meant, by processor, stream and partition.
 
@@ -81,6 +88,7 @@ async def find(
         processor: only this one; it may be one that only Redis knows.
         stream: only this one.
         partition: only this one.
+        gone: the processor may also be one that was forgotten, and has left dead letters.
 
     Raises:
         ConfigError: there is no such processor, stream or partition.
@@ -94,13 +102,31 @@ async def find(
     found = [
         place for places in await each(lambda at: _found(app, *at), wanted) for place in places
     ]
-    chosen = [one for one in found if processor in (None, one.place.processor)]
-    if processor is not None and not chosen and processor not in app.processors:
-        raise _unknown(app, processor, sorted({one.place.processor for one in found}))
     if partition is not None and not wanted:
         most = max((one.partition_count for one in streams), default=0)
         raise ConfigError(f"there is no partition {partition}: they are 0 to {most - 1}")
+    chosen = [one for one in found if processor in (None, one.place.processor)]
+    if processor is not None and not chosen:
+        if gone:
+            chosen = await _with_letters(app, wanted, processor)
+        if not chosen:
+            raise _unknown(app, processor, stream, {one.place.processor for one in found})
     return sorted(chosen, key=lambda one: (one.place.stream, one.place.processor, one.place.number))
+
+
+async def _with_letters(
+    app: App, wanted: Iterable[tuple[Stream[Any], int]], processor: str
+) -> list[Found]:
+    """Return the places of a processor that was forgotten and has left dead letters."""
+    store = await store_of(app)
+
+    async def look(at: tuple[Stream[Any], int]) -> list[Found]:
+        one = _stranger(*at, processor)
+        key = one.names.dead(processor)
+        there = await read(store, key, lambda redis: redis.exists(key))
+        return [Found(at[0], one, {}, declared=False)] if there else []
+
+    return [one for places in await each(look, wanted) for one in places]
 
 
 def _streams(app: App, stream: str | None) -> list[Stream[Any]]:
@@ -137,9 +163,7 @@ async def _found(app: App, stream: Stream[Any], number: int) -> list[Found]:
     return [
         Found(
             stream,
-            declared[name].place(number)
-            if name in declared
-            else Place(stream.name, number, names, name, stream.bounds),
+            declared[name].place(number) if name in declared else _stranger(stream, number, name),
             offsets,
             name in declared,
         )
@@ -147,8 +171,14 @@ async def _found(app: App, stream: Stream[Any], number: int) -> list[Found]:
     ]
 
 
-def _unknown(app: App, processor: str, known: list[str]) -> ConfigError:
-    there = f"there are {known}" if known else "there is none"
+def _stranger(stream: Stream[Any], number: int, processor: str) -> Place:
+    """A partition as a processor sees it that the app does not declare."""
+    return Place(stream.name, number, stream.names.partition(number), processor, stream.bounds)
+
+
+def _unknown(app: App, processor: str, stream: str | None, known: set[str]) -> ConfigError:
+    of = f" of stream {stream!r}" if stream else ""
+    there = f"there are {sorted(known)}" if known else "there is none"
     return ConfigError(
-        f"neither app {app.name!r} declares a processor {processor!r}, nor is one registered in Redis: {there}"
+        f"app {app.name!r} declares no processor {processor!r}{of}, and none is registered in Redis: {there}"
     )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import attrs
 
 from rink.streams import ids
-from rink.streams.admin.places import Found, each, find, store_of, text
-from rink.streams.faults import explained
+from rink.streams.admin.places import Found, each, find, read, store_of, text
 from rink.streams.store import Store
 
 if TYPE_CHECKING:
@@ -86,14 +84,12 @@ async def _lag(store: Store, found: Found) -> Lag:
     place = found.place
     position = await store.position(place)
     behind = await store.lag(place, MOST) if position.offset else 0
-    with explained(store.server, place.names.stream):
-        length = int(await store.redis.xlen(place.names.stream))
-        first = (
-            await store.redis.xrange(place.names.stream, f"({position.offset}", count=1)
-            if behind
-            else None
-        )
-        lost = await store.redis.hget(place.names.lost, place.processor)
+    names, after = place.names, f"({position.offset}"
+    length = await read(store, names.stream, lambda redis: redis.xlen(names.stream))
+    first = behind and await read(
+        store, names.stream, lambda redis: redis.xrange(names.stream, after, count=1)
+    )
+    lost = await read(store, names.lost, lambda redis: redis.hget(names.lost, place.processor))
     lowest = min(found.offsets.values(), key=ids.order, default="")
     return Lag(
         processor=place.processor,
@@ -102,8 +98,8 @@ async def _lag(store: Store, found: Found) -> Lag:
         declared=found.declared,
         lag=behind,
         offset=position.offset,
-        oldest=_when(text(first[0][0])) if first else "",
-        length=length,
+        oldest=ids.when(text(first[0][0])) if first else "",
+        length=int(length),
         size=found.stream.partition_size,
         holds_back=behind > 0 and found.offsets.get(place.processor) == lowest,
         owned=position.window > 0,
@@ -113,7 +109,3 @@ async def _lag(store: Store, found: Found) -> Lag:
         lost=int(lost or 0),
         unclean=position.unclean,
     )
-
-
-def _when(entry_id: str) -> str:
-    return datetime.fromtimestamp(ids.seconds(entry_id), UTC).isoformat(timespec="milliseconds")
