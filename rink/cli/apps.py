@@ -100,9 +100,10 @@ def _app_class() -> type[App]:
     try:
         from rink.streams import App
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in NEEDED:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in NEEDED:
             raise
-        raise NeedsExtra(f"streams need {error.name}: pip install 'rink[streams]'") from error
+        raise NeedsExtra(f"streams need {missing}: pip install 'rink[streams]'") from error
     return App
 
 

@@ -57,12 +57,13 @@ def send(app: str, stream: str, record: str, timeout: float, as_json: bool) -> N
 
 @attrs.define
 class _Count:
-    """How far `sendmany` has come; what `--json` writes."""
+    """How far `sendmany` has come; what `--json` writes. Of the `unsure` records after `sent`, some may be sent."""
 
     stream: str
     file: str
     lines: int = 0
     sent: int = 0
+    unsure: int = 0
     seconds: float = 0.0
     line: int | None = None
     error: str | None = None
@@ -87,7 +88,8 @@ def sendmany(app: str, stream: str, file: BinaryIO, timeout: float, as_json: boo
     """
     found = apps.load(app)
     target = apps.stream_of(found, stream)
-    count = _Count(stream, file.name if file.name != "<stdin>" else "-")
+    name = str(getattr(file, "name", "<stdin>"))
+    count = _Count(stream, "-" if name == "<stdin>" else name)
     began = time.monotonic()
     try:
         with _shown(file) as show:
@@ -108,7 +110,8 @@ def sendmany(app: str, stream: str, file: BinaryIO, timeout: float, as_json: boo
 
 def _told(count: _Count, error: str) -> str:
     if count.line is None:
-        return f"{error}. {count.sent} records of {count.file}, or a few more, were sent before"
+        some = f", and maybe some of the next {count.unsure}" if count.unsure else ""
+        return f"{error}. Of {count.file} the first {count.sent} records were sent{some}"
     return (
         f"line {count.line} of {count.file}: {error}. The {count.sent} records before it were sent"
     )
@@ -134,7 +137,9 @@ async def _send_lines(
     stream: Stream[Any], lines: list[bytes], count: _Count, timeout: float
 ) -> None:
     records, bad = _records(stream, lines, count)
+    count.unsure = len(records)
     count.sent += await stream.send_many(records, timeout=timeout)
+    count.unsure = 0
     if bad is not None:
         count.line = count.lines
         raise bad
