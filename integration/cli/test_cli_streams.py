@@ -1,178 +1,24 @@
-"""`rink worker`, `send`, `sendmany` and `streams` as users run them: processes, on a real Redis and a real etcd."""
+"""`rink worker`, `send`, `sendmany` and `streams`, on a real Redis and a real etcd.
+
+Workers and what reads a pipe are processes, as users run them; so is each command in `test_every_command_…`. All
+else runs in this process: a command takes a second to start on a busy machine, and is asked for again and again.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import queue
 import re
 import signal
 import socket
 import subprocess
-import sys
 import textwrap
-import threading
-import time
 import urllib.request
 
 import pytest
-from redis import Redis
+from cli_shop import DEADLINE_S, PARTITIONS, RINK, SHOP, Running, wait_for, working
 
-from rink.streams.names import Names
 from rink.testing import local_redis
-
-RINK = [sys.executable, "-m", "rink.cli"]
-DEADLINE_S = 30
-PARTITIONS = 4
-
-SHOP = """
-    import os, time
-    from rink.streams import App, Record
-
-    app = App("shop", redis=os.environ["SHOP_REDIS"], ttl=3, session={"prefix": os.environ["PREFIX"]})
-
-    class Order(Record):
-        order_id: int
-        customer: str = "x"
-        amount: int = 0
-
-    orders = app.stream(
-        "orders", record=Order, partition_by="customer",
-        partition_count=int(os.environ.get("COUNT", "4")),
-    )
-    QUICK = {"initial_delay": 0.1, "rebalance_delay": 0.3, "backoff": (0.001, 0.01)}
-
-    @app.processor(orders, **QUICK)
-    async def bill(events):
-        async for order in events.records():
-            if order.amount < 0:
-                raise ValueError(f"amount {order.amount} is negative")
-
-    @app.processor(orders, on_error="quarantine", attempts=2, **QUICK)
-    def ship(events):
-        for order in events.records():
-            if order.amount > 1000:
-                raise ValueError("too heavy")
-            time.sleep(0.2 if order.amount == 1000 else 0)
-"""
-
-
-class Shop:
-    """A folder with the app, its servers, and commands run there."""
-
-    def __init__(self, folder, redis_url, etcd_url, prefix):
-        self.folder = folder
-        self.redis = Redis.from_url(redis_url, decode_responses=True)
-        self.env = {"SHOP_REDIS": redis_url, "RINK_ETCD": etcd_url, "PREFIX": prefix}
-        (folder / "shop.py").write_text(textwrap.dedent(SHOP))
-
-    def rink(self, *line, given=None, **env):
-        return subprocess.run(
-            [*RINK, *line],
-            cwd=self.folder,
-            env={**os.environ, **self.env, **env},
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
-
-    def ok(self, *line, given=None):
-        """Run a command that is to succeed; returns what it writes."""
-        result = self.rink(*line, given=given)
-        assert (result.returncode, result.stderr) == (0, ""), result
-        return result.stdout
-
-    def json(self, command, *line):
-        return json.loads(self.ok("streams", command, "shop:app", *line, "--json"))
-
-    def refused(self, *line, **env):
-        """Run a command that is to fail with one line; returns that."""
-        result = self.rink(*line, **env)
-        assert (result.returncode, result.stdout) == (1, ""), result
-        assert result.stderr.startswith("rink: ")
-        assert result.stderr.count("\n") == 1, result.stderr
-        return result.stderr
-
-    def send(self, *orders):
-        """Send orders, each of a number and an amount, all of one customer."""
-        lines = [json.dumps({"order_id": n, "amount": amount}) for n, amount in orders]
-        self.ok("sendmany", "shop:app", "orders", "--file", "-", given="\n".join(lines))
-
-    def names(self, number):
-        return Names.of("shop", "orders").partition(number)
-
-    def at(self, processor, number):
-        return self.redis.hgetall(self.names(number).at(processor))
-
-    def lag(self, processor):
-        return {one["partition"]: one for one in self.json("lag", "-p", processor)["lag"]}
-
-    def until_done(self, processor):
-        return wait_for(
-            lambda: (found := self.lag(processor)) and not any(one["lag"] for one in found.values())
-            and found
-        )  # fmt: skip
-
-
-class Running:
-    """A worker that runs, and what it logs."""
-
-    def __init__(self, shop, *line):
-        self.process = subprocess.Popen(
-            [*RINK, "worker", "shop:app", *line],
-            cwd=shop.folder,
-            env={**os.environ, **shop.env},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.log = []
-        self._lines = queue.SimpleQueue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self):
-        with self.process.stderr as lines:
-            for line in lines:
-                self.log.append(line)
-                self._lines.put(line)
-
-    def until_said(self, pattern):
-        while not (found := re.search(pattern, self._lines.get(timeout=DEADLINE_S))):
-            pass
-        return found
-
-    def end(self, number=signal.SIGTERM):
-        self.process.send_signal(number)
-        return self.process.wait(DEADLINE_S)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        self._reader.join()
-
-
-@pytest.fixture
-def shop(tmp_path, rink_redis, etcd_url, prefix):
-    """The app on an empty Redis."""
-    shop = Shop(tmp_path, rink_redis.url, etcd_url, prefix)
-    yield shop
-    shop.redis.close()
-
-
-@contextlib.contextmanager
-def working(shop, *line):
-    """A worker that owns all partitions, and leaves in order when the `with` ends."""
-    with Running(shop, *line) as worker:
-        wait_for(lambda: all(shop.at("bill", n).get("open", "0") != "0" for n in range(PARTITIONS)))
-        yield worker
-        assert worker.end() == 0, "".join(worker.log)
 
 
 def test_send_then_work_then_nothing_lags(shop):
@@ -194,7 +40,7 @@ def test_send_then_work_then_nothing_lags(shop):
 
 def test_sendmany_from_a_pipe_stops_at_the_first_bad_line(shop):
     lines = ['{"order_id": 1}', '{"order_id": "2"}', '{"order_id": 3}']
-    result = shop.rink("sendmany", "shop:app", "orders", "--file", "-", given="\n".join(lines))
+    result = shop.process("sendmany", "shop:app", "orders", "--file", "-", given="\n".join(lines))
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.startswith("rink: line 2 of -: ")
     assert "expected int @ $.order_id" in result.stderr
@@ -248,6 +94,16 @@ def test_a_second_signal_ends_a_worker_at_once(shop):
         worker.process.send_signal(signal.SIGTERM)
         worker.until_said("leaves")
         assert worker.end(signal.SIGTERM) == -signal.SIGTERM
+
+
+def test_a_processor_that_halts_ends_its_worker_with_one_line(shop):
+    (shop.folder / "shop.py").write_text(
+        textwrap.dedent(SHOP).replace('on_error="quarantine"', 'on_error="halt"')
+    )
+    shop.send((1, 2000))
+    result = shop.process("worker", "shop:app", "--log-level", "critical")
+    assert result.returncode == 1
+    assert re.fullmatch(r"rink: event \d+-0 of 'orders/\d', .*too heavy.*\n", result.stderr)
 
 
 def test_metrics_of_a_worker(shop):
@@ -407,6 +263,16 @@ def named(line):
     return [*line[:words], "shop:app", *line[words:], *more]
 
 
+def test_every_command_is_a_process_that_ends_with_status_0(shop):
+    shop.send((1, 3))
+    with working(shop):
+        shop.until_done("bill")
+    for line in EVERY[1:]:
+        result = shop.process(*named(line))
+        assert (result.returncode, result.stderr) == (0, ""), result
+        assert result.stdout
+
+
 @pytest.mark.parametrize("line", EVERY, ids=lambda line: " ".join(line[:2]))
 def test_no_redis(shop, line):
     with socket.socket() as nobody:
@@ -451,11 +317,3 @@ def test_no_etcd(shop):
     assert "etcd did not answer" in said
     said = shop.refused(*named(("worker",)), RINK_ETCD="http://127.0.0.1:1")
     assert "etcd" in said
-
-
-def wait_for(condition):
-    end = time.monotonic() + DEADLINE_S
-    while not (found := condition()):
-        assert time.monotonic() < end, "did not happen"
-        time.sleep(0.05)
-    return found

@@ -94,9 +94,9 @@ def sendmany(app: str, stream: str, file: BinaryIO, timeout: float, as_json: boo
     try:
         with _shown(file) as show:
             apps.run(found, lambda: _send_all(target, file, count, timeout, show))
-    except RinkError as error:
-        count.error = str(error)
-        raise Failed(_told(count, str(error))) from error
+    except (RinkError, KeyboardInterrupt) as error:
+        count.error = str(error) or "interrupted"
+        raise Failed(_told(count, count.error)) from error
     finally:
         count.seconds = round(time.monotonic() - began, 3)
         if as_json:

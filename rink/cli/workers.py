@@ -52,7 +52,7 @@ def _names(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> lis
 )
 @click.option(
     "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+    type=click.Choice(["debug", "info", "warning", "error", "critical"], case_sensitive=False),
     default="info",
     show_default=True,
     help="What is logged to stderr, where the app's module has not set up logging itself.",

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from rink.errors import RinkError
 from rink.streams.errors import OffsetMoved
@@ -29,28 +30,29 @@ MOST = 10_000
 
 async def look_out(store: Store, readers: Sequence[Reader], metrics: Metrics) -> None:
     """Look until cancelled, one partition after the other."""
-    count_at = time.monotonic()
+    counted: WeakKeyDictionary[Owner[Any], float] = WeakKeyDictionary()
     while True:
-        counts = time.monotonic() >= count_at
-        if counts:
-            count_at = time.monotonic() + COUNT_EVERY_S
         for reader in readers:
             try:
                 for owner in reader.owners:
-                    await _look(store, reader, owner, metrics if counts else None)
+                    await _look(store, reader, owner)
+                    if time.monotonic() - counted.get(owner, -COUNT_EVERY_S) >= COUNT_EVERY_S:
+                        counted[owner] = time.monotonic()
+                        await _count(store, reader, owner, metrics)
             except RinkError as error:  # whoever needs Redis says so, and waits
                 log.debug("rink.streams: not looked at: %s", error)
         await asyncio.sleep(LOOK_EVERY_S)
 
 
-async def _look(store: Store, reader: Reader, owner: Owner[Any], metrics: Metrics | None) -> None:
-    place = owner.place
-    known = owner.known.epoch
+async def _look(store: Store, reader: Reader, owner: Owner[Any]) -> None:
+    place, known = owner.place, owner.known.epoch
     position = await store.position(place)
     if position.fence == owner.token and position.epoch != known:
-        error = OffsetMoved(f"the offset of {place.at!r} was moved to {position.offset}")
-        reader.fail(owner, error)
-    elif metrics is not None:
-        behind = await store.lag(place, MOST)
-        if owner in reader.owners:  # else it is another worker's to tell
-            metrics.lag(place, behind)
+        what = f"the offset of {place.at!r} was moved to {position.offset}"
+        reader.fail(owner, OffsetMoved(what))
+
+
+async def _count(store: Store, reader: Reader, owner: Owner[Any], metrics: Metrics) -> None:
+    behind = await store.lag(owner.place, MOST)
+    if owner in reader.owners:  # else it is for another worker to tell
+        metrics.lag(owner.place, behind)
