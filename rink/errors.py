@@ -21,8 +21,8 @@
             EtcdTls                      certificate or handshake refused
             EtcdCompacted                the revision asked for has been compacted
             EtcdClusterChanged           another cluster, or one whose history went back
-        RedisError                       a call to a Redis that did not succeed
-            RedisUnavailable             … nothing answered within the deadline
+        RedisError                       a test's Redis refused (rink.testing.redis_resp)
+            RedisUnavailable             … or did not answer within the deadline (there too)
 
 "Not mine" is None and loss is a signal (`role.lost`): neither is an exception.
 
@@ -173,19 +173,3 @@ class EtcdCompacted(EtcdError):  # noqa: N818 - the name is public and fixed
 
 class EtcdClusterChanged(EtcdError):  # noqa: N818 - the name is public and fixed
     """Another cluster answered, or this one's history went back (restored from a backup)."""
-
-
-class RedisError(RinkError):
-    """A call to a Redis that did not succeed; the message names where it is.
-
-    Attributes:
-        code: the first word of what Redis answered, such as "MOVED" or "NOAUTH".
-    """
-
-    def __init__(self, *args: object, code: str = "") -> None:
-        super().__init__(*args)
-        self.code = code
-
-
-class RedisUnavailable(RedisError):  # noqa: N818 - as EtcdUnavailable
-    """Nothing answered within the deadline; a command may still have been carried out."""

@@ -160,14 +160,24 @@ def test_what_is_allowed_is_no_breach(module, source):
     assert list(breaches(module, source)) == []
 
 
-def test_import_rink_brings_no_optional_package():
-    code = "import sys, rink; print(*sys.modules, sep='\\n')"
+def loaded_by(module):
+    """What is loaded once a module has been imported."""
+    code = f"import sys, {module}; print(*sys.modules, sep='\\n')"
     loaded = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT
     ).stdout.split()
-    assert "rink" in loaded
-    assert sorted({name.split(".")[0] for name in loaded} & set(OPTIONAL)) == []
-    assert [name for name in loaded if name.startswith(("rink.testing", "rink.cli"))] == []
+    assert module in loaded
+    return loaded
+
+
+@pytest.mark.parametrize("module", ["rink", "rink.testing"])
+def test_an_import_brings_no_optional_package(module):
+    brought = {name.split(".")[0] for name in loaded_by(module)}
+    assert sorted(brought & set(OPTIONAL)) == []
+
+
+def test_import_rink_brings_neither_the_test_servers_nor_the_command_line():
+    assert [name for name in loaded_by("rink") if name.startswith((TESTING, "rink.cli"))] == []
 
 
 def test_the_command_line_brings_nothing_of_streams_before_it_is_asked():

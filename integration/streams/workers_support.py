@@ -27,9 +27,9 @@ class Shop:
         server: the Redis server.
     """
 
-    def __init__(self, redis_url, etcd_url, prefix, **stream):
-        self.redis = Redis.from_url(redis_url)
-        self.app = App("shop", redis=redis_url, etcd=etcd_url, ttl=3, session={"prefix": prefix})
+    def __init__(self, redis, etcd_url, prefix, probe=None, **stream):
+        self.redis = probe or Redis.from_url(redis)
+        self.app = App("shop", redis=redis, etcd=etcd_url, ttl=3, session={"prefix": prefix})
         given = {"partition_count": 4, "partition_by": "who"} | stream
         self.legs = self.app.stream("legs", record=Leg, **given)
         self.seen = []

@@ -120,7 +120,7 @@ class Grant:
         while not lost.done():
             try:
                 return await scene.store.take(
-                    self._place, self._role.token, processor.window, processor.prefetch // 4
+                    self._place, self._role.token, processor.prefetch // 4
                 )
             except (StaleToken, StateError):
                 raise
@@ -202,7 +202,7 @@ class _Tenure:
         except (TimeoutError, RinkError) as error:
             log.warning(
                 "rink.streams: the last commit of %s by processor %r did not succeed, so events may come "
-                "again: %s", self._place.role, self._scene.processor.name, error or "no answer in time",
+                "again: %s", self._place.role, self._scene.processor.name, str(error) or "no answer in time",
             )  # fmt: skip
 
     async def _work(self) -> None:

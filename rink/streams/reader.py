@@ -105,7 +105,7 @@ class Reader:
             if broken is None or broken.done():
                 continue
             try:
-                await self._store.take(owner.place, owner.token, owner.window, known=owner.known)
+                await self._store.take(owner.place, owner.token, known=owner.known)
             except RedisError:
                 raise
             except RinkError as error:
@@ -162,11 +162,15 @@ class SharedReader(Reader):
 
     async def _connect(self) -> AnyRedis:
         client = self._store.reader()
-        with explained(self._store.server):
-            self._client_id = await client.client_id()
-        if self._must_recheck:
-            await self._recheck(list(self._owners))
-            self._must_recheck = False
+        try:
+            with explained(self._store.server):
+                self._client_id = await client.client_id()
+            if self._must_recheck:
+                await self._recheck(list(self._owners))
+                self._must_recheck = False
+        except BaseException:
+            await _closed(client)
+            raise
         return client
 
     async def _look(self, client: AnyRedis) -> None:

@@ -126,8 +126,9 @@ def test_every_public_name_is_explained(what, names):
 
 def test_every_helper_for_tests_is_explained():
     fixtures = {name for name in vars(plugin) if name.startswith("rink_")}
-    names = set(rink.testing.__all__) | fixtures | public(rink.testing.EtcdNode)
-    names |= public(rink.testing.EtcdCluster)
+    names = set(rink.testing.__all__) | fixtures
+    for kind in ("EtcdNode", "EtcdCluster", "RedisNode", "RedisCluster", "RedisPair"):
+        names |= public(getattr(rink.testing, kind))
     assert sorted(names - code_words(TESTING)) == []
 
 

@@ -166,6 +166,15 @@ def helpers() -> None:
         assert_type(node.endpoint, str)
     with rink.testing.etcd_cluster(3) as cluster:
         assert_type(cluster, rink.testing.EtcdCluster)
+    with rink.testing.local_redis(acl=("worker on >x",), maxmemory="1gb") as redis:
+        assert_type(redis, rink.testing.RedisNode)
+        assert_type(redis.url, str)
+        redis.restore_copy(redis.save_copy())
+    with rink.testing.redis_cluster(3) as redises:
+        assert_type(redises.node_of("a"), rink.testing.RedisNode)
+    with rink.testing.redis_pair(sentinel=True) as pair:
+        assert_type(pair.failover(), rink.testing.RedisNode)
+        assert_type(pair.sentinel, rink.testing.RedisNode | None)
 
 
 # A misspelt or misplaced setting is an error where it is written, not at the first join. (Each
