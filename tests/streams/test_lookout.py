@@ -45,7 +45,7 @@ class Scene:
         if self.is_away:
             raise RedisUnavailable("away")
         epoch = self.epochs.get(place.number, "0")
-        return Position("5-0", self.fence, epoch, 0, 0, 0, 1, "")
+        return Position("5-0", self.fence, epoch, 0, 0, 0, True, "")
 
     async def lag(self, place, most):
         self.counts += 1

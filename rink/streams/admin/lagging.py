@@ -102,7 +102,7 @@ async def _lag(store: Store, found: Found) -> Lag:
         length=int(length),
         size=found.stream.partition_size,
         holds_back=behind > 0 and found.offsets.get(place.processor) == lowest,
-        owned=position.window > 0,
+        owned=position.is_open,
         parked=position.parked,
         processed=position.processed,
         dead=position.dead,

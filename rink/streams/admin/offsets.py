@@ -250,7 +250,7 @@ async def forget_group(
         if processor in one.offsets
     ]
     positions = await each(lambda one: store.position(one.place), found)
-    owned = [one.place.role for one, at in zip(found, positions, strict=True) if at.window > 0]
+    owned = [one.place.role for one, at in zip(found, positions, strict=True) if at.is_open]
     if owned and not force:
         raise _at_work(processor, owned)
     return tuple(await each(lambda one: _forget(store, one, force=force), found))

@@ -125,7 +125,7 @@ def _owners(status: GroupStatus, places: list[tuple[Found, Position]]) -> Owners
                 standby=who[one.place.role].next,
                 draining=tuple(m.name for m in status.members if one.place.role in m.draining),
                 token=position.fence,
-                is_open=position.window > 0,
+                is_open=position.is_open,
                 parked=position.parked,
             )
             for one, position in places
