@@ -69,10 +69,8 @@ def stream_of(app: App, name: str) -> Stream[Any]:
 
 
 def run(app: App, work: Callable[[], Awaitable[T]]) -> T:
-    """Run something of an app's in an event loop of its own, and close its connections.
-
-    Several errors at once are told by the first: where Redis is away, each of 64 tasks has the same.
-    """
+    """Run something of an app's in an event loop of its own, and close its connections."""
+    from rink.streams.faults import first_error
 
     async def body() -> T:
         try:
@@ -84,16 +82,7 @@ def run(app: App, work: Callable[[], Awaitable[T]]) -> T:
     try:
         return asyncio.run(body())
     except BaseExceptionGroup as group:
-        raise _first(group) from group
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first error of a group if all are Rink's; anything else is a bug, and shown whole."""
-    _, others = group.split(RinkError)
-    found: BaseException = group
-    while others is None and isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found
+        raise first_error(group) from group
 
 
 def _app_class() -> type[App]:

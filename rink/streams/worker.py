@@ -12,6 +12,7 @@ from rink.errors import ConfigError, RinkError
 from rink.settings import default_name
 from rink.streams.app import App
 from rink.streams.executor import Executor
+from rink.streams.faults import first_error
 from rink.streams.lookout import look_out
 from rink.streams.metrics import Metrics
 from rink.streams.store import Store
@@ -67,6 +68,14 @@ class Worker:
             RedisUnavailable, RedisAuth, StateError: Redis cannot be used as it is.
             EtcdError: etcd cannot be used.
         """
+        try:
+            await self._serve()
+        except BaseExceptionGroup as group:
+            raise first_error(group) from group
+        if self._halted:
+            raise WorkerHalted(self._halted)
+
+    async def _serve(self) -> None:
         opened = await self.app.opened()
         store = opened.store
         for stream in {one.stream.name: one.stream for one in self._processors}.values():
@@ -75,8 +84,6 @@ class Worker:
         session = aio.Session(self.app.etcd, ttl=self.app.ttl, **self.app.session)
         async with session:
             await self._run(store, session)
-        if self._halted:
-            raise WorkerHalted(self._halted)
 
     async def _run(self, store: Store, session: aio.Session) -> None:
         one_marked = asyncio.Lock()
