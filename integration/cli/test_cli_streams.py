@@ -44,7 +44,7 @@ def test_sendmany_from_a_pipe_stops_at_the_first_bad_line(shop):
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.startswith("rink: line 2 of -: ")
     assert "expected int @ $.order_id" in result.stderr
-    assert result.stderr.endswith("The 1 records before it were sent\n")
+    assert result.stderr.endswith("Records sent before it: 1\n")
     number = next(n for n in range(PARTITIONS) if shop.redis.exists(shop.names(n).stream))
     assert shop.redis.xlen(shop.names(number).stream) == 1
 
@@ -226,6 +226,21 @@ def test_a_retired_processor_holds_trimming_back_until_it_is_forgotten(shop):
     told = shop.ok("streams", "forget-group", "shop:app", "bill")
     assert "this app still has it" in told
     assert shop.lag("bill")[mine]["offset"] == ""
+
+
+def test_who_is_forgotten_by_force_while_at_work_is_parked_and_can_be_released(shop):
+    shop.send((1, 3))
+    with working(shop):
+        (mine,) = [n for n, one in shop.until_done("bill").items() if one["processed"]]
+        shop.json("forget-group", "bill", "--force")
+        shop.send((2, 3))
+        wait_for(lambda: shop.lag("bill")[mine]["parked"])
+        assert "went back" in shop.lag("bill")[mine]["parked"]
+        (released,) = shop.json("release")["released"]
+        assert released["partition"] == mine
+        shop.send((3, 3))
+        wait_for(lambda: shop.lag("bill")[mine]["processed"] == 1)
+    assert shop.lag("ship")[mine]["processed"] == 3
 
 
 def test_two_workers_and_who_stands_by(shop):

@@ -252,9 +252,10 @@ def show_forgotten(found: Sequence[Forgotten]) -> str:
         sum(one.letters for one in found),
     )
     kept = f"{waited} events waited for it, {trimmed} were kept for it alone and are gone"
-    said = [f"{name} is forgotten in {len(found)} partitions: {kept}"]
+    where = f"{len(found)} partition" + "s" * (len(found) != 1)
+    said = [f"{name} is forgotten in {where}: {kept}"]
     if letters:
-        said.append(f"its {letters} dead letters stay")
+        said.append(f"{letters} of its dead letters stay")
     if any(one.declared for one in found):
         said.append(
             "this app still has it: the next worker registers it anew, from where it starts"

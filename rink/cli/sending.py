@@ -112,9 +112,7 @@ def _told(count: _Count, error: str) -> str:
     if count.line is None:
         some = f", and maybe some of the next {count.unsure}" if count.unsure else ""
         return f"{error}. Of {count.file} the first {count.sent} records were sent{some}"
-    return (
-        f"line {count.line} of {count.file}: {error}. The {count.sent} records before it were sent"
-    )
+    return f"line {count.line} of {count.file}: {error}. Records sent before it: {count.sent}"
 
 
 async def _send_all(

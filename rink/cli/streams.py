@@ -224,6 +224,4 @@ def _confirm(app: App, processor: str, to: str, chosen: dict[str, Any]) -> None:
         raise Failed("reset asks before it moves offsets: say --yes where there is no terminal")
     seen = apps.run(app, lambda: admin.lag(app, processor=processor, **chosen))
     render.console(stderr=True).print(render_streams.show_lag(seen))
-    click.confirm(
-        f"Move the offset of {processor} in {len(seen)} partitions to {to}?", abort=True, err=True
-    )
+    click.confirm(f"Move the offset of {processor} as shown above, to {to}?", abort=True, err=True)

@@ -145,7 +145,7 @@ def test_the_first_bad_line_is_named_and_those_before_it_are_sent(
     result = run("sendmany", shop, "orders", "--file", path, "--json")
     assert (result.exit_code, sent) == (1, [1, 2])
     assert result.stderr.startswith(f"rink: line 4 of {path}: ")
-    assert result.stderr.endswith(". The 2 records before it were sent\n")
+    assert result.stderr.endswith(". Records sent before it: 2\n")
     told = json.loads(result.stdout)
     assert (told["line"], told["sent"], told["lines"]) == (4, 2, 4)
     assert told["error"] in result.stderr

@@ -349,12 +349,12 @@ def test_what_a_forgotten_processor_kept_waiting(lines, run_json, shop, answers)
     other = attrs.evolve(one, partition=4, waited=3, trimmed=0, letters=2, declared=True)
     asked = answers("forget_group", (one,))
     assert lines("streams", "forget-group", shop, "bill", "--force") == [
-        "bill is forgotten in 1 partitions: 5 events waited for it, 4 were kept for it alone and are gone"
+        "bill is forgotten in 1 partition: 5 events waited for it, 4 were kept for it alone and are gone"
     ]
     assert asked == [("bill", {"stream": None, "force": True})]
     answers("forget_group", (one, other))
     assert lines("streams", "forget-group", shop, "bill")[0].endswith(
-        "its 2 dead letters stay; this app still has it: the next worker registers it anew, from "
+        "2 of its dead letters stay; this app still has it: the next worker registers it anew, from "
         "where it starts"
     )
     assert len(run_json("streams", "forget-group", shop, "bill")["forgotten"]) == 2
@@ -395,5 +395,5 @@ def test_on_a_terminal_a_reset_shows_how_it_is_and_asks(shop, answers, monkeypat
     line = ["streams", "reset", shop, "bill", "--to", "latest"]
     result = CliRunner().invoke(commands, line, input=answer)
     assert "orders/3" in result.stderr
-    assert "Move the offset of bill in 1 partitions to latest? [y/N]" in result.stderr
+    assert "Move the offset of bill as shown above, to latest? [y/N]" in result.stderr
     assert (result.exit_code, len(asked)) == (1 - moved, moved)
