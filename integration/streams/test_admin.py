@@ -5,10 +5,12 @@ import functools
 import json
 
 import pytest
+from redis.asyncio import RedisCluster
 from streams_support import Steps
 
 from rink.errors import ConfigError, StateError
 from rink.streams import App, PartitionFull, Record, RedisError, admin
+from rink.testing import redis_cluster
 
 
 class Order(Record):
@@ -18,9 +20,9 @@ class Order(Record):
 class Desk(Steps):
     """An app of two processors on one stream, and steps on partition 1 of `bill`."""
 
-    def __init__(self, url, **stream):
+    def __init__(self, redis, **stream):
         given = {"partition_by": "order_id", "partition_count": 4} | stream
-        self.app = App("shop", redis=url)
+        self.app = App("shop", redis=redis)
         self.orders = self.app.stream("orders", record=Order, **given)
         for name in ("bill", "ship"):
             self.app.processor(self.orders, name=name)(_process)
@@ -320,3 +322,32 @@ async def test_the_first_error_ends_a_look_at_many_partitions(desk):
     desk.store.registered = fail
     with pytest.raises(RedisError, match="once"):
         await admin.lag(desk.app)
+
+
+def test_on_a_cluster_each_partition_is_where_its_slot_is():
+    async def body(cluster):
+        def connect():
+            return RedisCluster(host=cluster.nodes[0].host, port=cluster.nodes[0].port)
+
+        async with Desk(connect, partition_count=8) as desk:
+            await desk.orders.send_many(Order(order_id=n) for n in range(80))
+            for name in ("bill", "ship"):
+                for number in range(8):
+                    await desk.store.register(desk.app.processors[name].place(number))
+            found = await admin.lag(desk.app)
+            assert sum(one.lag for one in found) == 160
+            letter = await desk.bury()
+            (again,) = await admin.requeue(desk.app, letter)
+            assert again.partition == 1
+            moved = await admin.reset(desk.app, "bill", "latest")
+            assert len(moved) == 8
+            ids = await desk.ids()
+            await desk.park(f"event {ids[0]} of 'orders/1', processor 'ship': E", desk.ship)
+            (released,) = await admin.release(desk.app, skip=True)
+            assert released.skipped == ids[0]
+            gone = await admin.forget_group(desk.app, "ship", force=True)
+            assert sum(one.waited for one in gone) == 80  # the requeued one lies in its way, too
+            assert {one.processor for one in await admin.lag(desk.app) if one.offset} == {"bill"}
+
+    with redis_cluster(3) as cluster:
+        asyncio.run(body(cluster))

@@ -24,6 +24,8 @@ _ENDS = (signal.SIGTERM, signal.SIGINT)
 def _names(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> list[str] | None:
     """Take names separated by commas, and the option more than once."""
     found = [name.strip() for one in given for name in one.split(",") if name.strip()]
+    if given and not found:
+        raise click.BadParameter("no processor is named")
     return list(dict.fromkeys(found)) or None
 
 

@@ -67,6 +67,12 @@ def test_which_processors_and_under_which_name(run, shop, made, line, processors
     assert [one.given for one in made] == [("shop", processors, "w1")]
 
 
+def test_an_option_that_names_no_processor_does_not_mean_all(run, shop, made):
+    result = run("worker", shop, "--processors", " ,")
+    assert (result.exit_code, made) == (2, [])
+    assert "no processor is named" in result.stderr
+
+
 def test_a_processor_that_the_app_does_not_have(run, shop, made):
     result = run("worker", shop, "--processors", "bil")
     assert result.exit_code == 1
