@@ -10,6 +10,7 @@ from streams_support import Steps
 
 from rink.errors import ConfigError, StateError
 from rink.streams import App, PartitionFull, Record, RedisError, admin
+from rink.streams.errors import OffsetMoved
 from rink.testing import redis_cluster
 
 
@@ -130,6 +131,11 @@ async def test_whoever_holds_trimming_back_is_the_one_with_the_lowest_offset(des
     assert (found["bill"].lag, found["bill"].holds_back) == (1, False)
     assert (found["ship"].lag, found["ship"].holds_back) == (3, True)
     assert (found["bill"].owned, found["ship"].owned) == (True, False)
+    await admin.reset(desk.app, "ship", ids[1])
+    assert [one.holds_back for one in await admin.lag(desk.app, partition=1)] == [True, True]
+    for name in ("bill", "ship"):
+        await admin.reset(desk.app, name, "latest")
+    assert not any(one.holds_back for one in await admin.lag(desk.app))
     assert found["ship"].oldest < found["bill"].oldest or ids[0][:13] == ids[2][:13]
 
 
@@ -216,6 +222,8 @@ async def test_skip_takes_the_event_that_the_partition_was_parked_for(desk):
     assert (position.offset, position.parked, position.dead) == (ids[0], "", 1)
     (letter,) = await desk.dead()
     assert (letter.event, json.loads(letter.record)) == (ids[0], {"n": 0})
+    with pytest.raises(OffsetMoved):  # by an owner that has not heard of it
+        await desk.store.mark(desk.place, 5, "0", ids[0])
     assert (await desk.take(6)).offset == ids[0]
 
 
