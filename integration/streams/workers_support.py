@@ -66,6 +66,11 @@ class Shop:
     async def _parked(self, processor, number):
         return (await self.at(processor, number)).get("parked")
 
+    async def are_committed(self, processor, count):
+        """Whether so many events were processed and committed, in all partitions together."""
+        found = [await self.at(processor, n) for n in range(self.legs.partition_count)]
+        return sum(int(at.get("processed", 0)) for at in found) >= count
+
     async def at(self, processor, number):
         found = await self.redis.hgetall(self.names(number).at(processor))
         return {key.decode(): value.decode() for key, value in found.items()}

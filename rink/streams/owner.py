@@ -12,15 +12,17 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Generic, TypeVar
 
-from rink.errors import UsageError
+from rink.errors import RinkError, StaleToken, UsageError
 from rink.etcd.backoff import Backoff
 from rink.streams import ids
 from rink.streams.errors import (
     EventsHeld,
+    OffsetMoved,
     PartitionFull,
     RecordError,
     RedisFull,
     RedisUnavailable,
+    WentBack,
 )
 from rink.streams.events import Middleware
 from rink.streams.inbox import Entry, Inbox, Letter
@@ -308,7 +310,7 @@ class Owner(Generic[R]):
         """Commit all that was given, or its first `count`; outputs with it."""
         written = tuple(stream.output(record) for stream, record in outputs)
         async with self._committing:
-            await self._settle()
+            await self._settle_all()
             self.inbox.finish(count)
             if self.inbox.passage() is None:
                 if written:
@@ -318,15 +320,24 @@ class Owner(Generic[R]):
                     )
                 return
             self._step = self._next_step(written)
-            await self._settle()
+            try:
+                await self._settle()
+            except (StaleToken, OffsetMoved, WentBack):
+                raise
+            except RinkError:  # the outputs were refused, and will be the next time
+                self._step = None
+                self.inbox.unfinish()
+                raise
 
     async def flush(self) -> None:
         """Commit what is finished, and return when that is done."""
         async with self._committing:
-            while self._step is not None or self.inbox.passage() is not None:
-                await self._settle()
-                if self.inbox.passage() is not None:
-                    self._step = self._next_step(())
+            await self._settle_all()
+
+    async def _settle_all(self) -> None:
+        while self._step is not None or self.inbox.passage() is not None:
+            self._step = self._step or self._next_step(())
+            await self._settle()
 
     async def keep_committing(self) -> None:
         """Commit whatever gets finished, until cancelled; raises what a commit ends with."""

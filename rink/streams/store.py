@@ -394,7 +394,7 @@ class Store:
                     f"owner: token {token} was refused, {place.at!r} has {fence or 'another one'}",
                     role=place.role,
                     token=token,
-                    fence=fence,
+                    newer=fence,
                 )
             case "moved":
                 raise OffsetMoved(f"the offset of {place.at!r} was moved to {_text(answer[1])}")
