@@ -92,6 +92,12 @@ def test_of_a_later_owners_offset_it_says_nothing(look):
     assert scene.failed == {}
 
 
+def test_older_data_is_not_taken_for_a_moved_offset(look):
+    scene = Scene([Owner(1, epoch="10")], epochs={1: "9"})
+    look(scene)
+    assert scene.failed == {}
+
+
 def test_the_lag_is_counted_once_and_then_now_and_then(look, monkeypatch):
     scene = Scene([Owner(1), Owner(2)])
     look(scene, times=5)
