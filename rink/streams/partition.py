@@ -202,7 +202,7 @@ class _Tenure:
         except (TimeoutError, RinkError) as error:
             log.warning(
                 "rink.streams: the last commit of %s by processor %r did not succeed, so events may come "
-                "again: %s", self._place.role, self._scene.processor.name, error or "no answer in time",
+                "again: %s", self._place.role, self._scene.processor.name, str(error) or "no answer in time",
             )  # fmt: skip
 
     async def _work(self) -> None:
