@@ -146,7 +146,7 @@ class PlainDisplay:
             self._line(f"{scene.now - scene.began:6.2f} s  {self._progress(scene)}")
 
     def _line(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 def make_display(

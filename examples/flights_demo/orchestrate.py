@@ -163,7 +163,12 @@ class Demo(Stage):
         arguments = [f"--{option}={value}" for option, value in told.items()]
         if not self.settings.fence:
             arguments.append("--no-fence")
-        return self.launch(slot, generation, ["-m", "flights_demo.processor", *arguments])
+        return self.launch(
+            name,
+            ["-m", "flights_demo.processor", *arguments],
+            slot=slot,
+            generation=generation,
+        )
 
     def freeze_in_mid_work(self, victim: Process) -> Event:
         """Stop the process just between its check of the role and its write; say at what.

@@ -51,9 +51,15 @@ class Stage:
         self.slots: dict[int, Process] = {}
 
     def launch(
-        self, slot: int, generation: int, arguments: list[str], env: Mapping[str, str] | None = None
+        self,
+        name: str,
+        arguments: list[str],
+        *,
+        slot: int = 0,
+        generation: int = 1,
+        env: Mapping[str, str] | None = None,
     ) -> Process:
-        name = f"p{slot}.{generation}"
+        """Start a Python process; one with a slot takes the place of whoever had that slot."""
         with (self.directory / f"{name}.err").open("wb") as errors:
             popen = subprocess.Popen(
                 [sys.executable, *arguments],
@@ -65,7 +71,9 @@ class Stage:
                 start_new_session=True,  # Ctrl-C is for the demo, which then stops them all
             )
         process = Process(name, slot, generation, popen)
-        self.processes[name] = self.slots[slot] = process
+        self.processes[name] = process
+        if slot:
+            self.slots[slot] = process
         self.note("started", target=name, pid=popen.pid, generation=generation)
         return process
 
