@@ -52,7 +52,7 @@ async def exact(events: Events[Leg]) -> None:
             await events.commit((states, output) for output in outputs)
 
 
-@app.processor(legs, **SETTINGS)
+@app.processor(legs, middleware=[here.at_work("plain")], **SETTINGS)
 def plain(events: BlockingEvents[Leg]) -> None:
     """At least once, in a thread. The ledger knows what is done, and refuses who is not the owner."""
     with here.noted("plain", events):
@@ -72,4 +72,4 @@ def plain(events: BlockingEvents[Leg]) -> None:
 
 # On a cluster each partition has a slot of its own, and one step cannot write to two.
 if not here.cluster:
-    app.processor(legs, commit="manual", **SETTINGS)(exact)
+    app.processor(legs, commit="manual", middleware=[here.at_work("exact")], **SETTINGS)(exact)

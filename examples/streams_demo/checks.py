@@ -164,10 +164,15 @@ def silenced(owner: tuple[int, str, float], happened: list[Mishap]) -> bool:
 
 
 def gaps(steps: Iterable[Step], happened: list[Mishap]) -> dict[str, list[float]]:
-    """For how long a partition put out nothing, by what ended its owner; "" where nothing did."""
+    """For how long a partition put out nothing, by what ended its owner; "" where nothing did.
+
+    Each is from one batch to the next: the states of one batch all bear one time.
+    """
     found: dict[str, list[float]] = defaultdict(list)
     for ones in by_partition(steps).values():
         for earlier, later in pairwise(ones):
+            if earlier.at == later.at:
+                continue
             how = "" if earlier.token == later.token else ended_by(earlier, later, happened)
             found[how].append(later.at - earlier.at)
     return dict(found)

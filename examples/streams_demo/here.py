@@ -3,8 +3,8 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,10 +13,11 @@ from typing import Any, Self
 from flights_demo.events import EventLog
 
 from rink.errors import StaleToken
+from rink.streams import Event, Middleware
 from streams_demo.ledger import Ledger
+from streams_demo.legs import Leg
 
 PREFIX = "FLIGHTS_"
-GO = "go"  # the file in the folder that says that the mishaps are over
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,16 @@ class Here:
         end_with_the_demo()
         return EventLog(Path(self.folder) / "events", self.worker)
 
+    @property
+    def limit(self) -> float:
+        """The share of the flights that may flow freely by now."""
+        return float((Path(self.folder) / "limit").read_text())
+
+    def set_limit(self, share: float) -> None:
+        new = Path(self.folder) / "limit.new"
+        new.write_text(str(share))
+        new.rename(Path(self.folder) / "limit")  # so that nobody reads half of it
+
     def note(self, what: str, **facts: Any) -> None:
         self._notes.write(what, **facts)
 
@@ -61,6 +72,20 @@ class Here:
             raise
         finally:
             self.note("released", **facts)
+
+    def at_work(self, processor: str) -> Middleware[Leg]:
+        """Note from when to when a batch is in hand, so that the freeze hits in mid-work."""
+
+        @asynccontextmanager
+        async def around(batch: list[Event[Leg]]) -> AsyncIterator[None]:
+            facts = {"processor": processor, "batch": batch[0].id, "key": batch[0].record.key}
+            self.note("working", **facts)
+            try:
+                yield
+            finally:
+                self.note("worked", **facts)
+
+        return around
 
 
 def end_with_the_demo() -> None:

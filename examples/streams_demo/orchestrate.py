@@ -13,6 +13,7 @@ from pathlib import Path
 
 from flights_demo.data import ALL_YEAR
 from flights_demo.display import LiveDisplay, PlainDisplay
+from flights_demo.events import Event
 from flights_demo.stage import PATIENCE, DemoError, Process, Stage
 from redis import Redis
 
@@ -22,7 +23,7 @@ from rink.core.view import View
 from rink.etcd.client import Client
 from rink.streams import App
 from streams_demo.checks import Step
-from streams_demo.here import GO, Here
+from streams_demo.here import Here
 from streams_demo.ledger import Ledger
 from streams_demo.legs import Histories
 from streams_demo.outputs import all_steps
@@ -82,11 +83,12 @@ class Demo(Stage):
             self.start_worker(slot, 1)
         self.wait_for(self.is_settled, "three workers with their partitions")
         self.phase("flights")
+        self.here.set_limit(0.1)
         self.start_sender()
 
     def deploy(self) -> None:
         """Replace every worker by a new one that is started first, as a surge deploy does."""
-        self.wait_until_sent(0.1)
+        self.let_flow(0.4, until=0.1)
         for slot, old in sorted(self.slots.items()):
             self.phase(f"deploy {slot}/{WORKERS}")
             new = self.start_worker(slot, old.generation + 1)
@@ -99,33 +101,37 @@ class Demo(Stage):
 
     def freeze_and_thaw(self) -> None:
         """Stop one in mid-work until others have its partitions; then let it write."""
-        self.wait_until_sent(0.45)
+        self.let_flow(0.75, until=0.4)
         self.phase("freeze")
         self.frozen_slot = self.random.choice(sorted(self.slots))
         victim = self.slots[self.frozen_slot]
-        # With the ledger's lock in hand it would stop everybody else too.
-        self.freeze_when(
-            victim, lambda: None if self.ledger.is_locked() else {}, "without the ledger's lock"
-        )
+        seen = self.scene.members[victim.name]
+
+        def is_right() -> Event | None:
+            has_work = all(len(seen.working[name]) > 1 for name in self.scene.processors)
+            # With the ledger's lock in hand it would stop everybody else too.
+            return {} if has_work and not self.ledger.is_locked() else None
+
+        self.freeze_when(victim, is_right, "in the middle of its work")
         self.note("frozen", target=victim.name)
-        held = {name: dict(has) for name, has in self.scene.members[victim.name].held.items()}
+        held = {name: dict(has) for name, has in seen.held.items()}
         self.wait_for(lambda: self.have_all_moved(held), "others to have its partitions")
         self.pause(1.0)
         self.phase("thaw")
         self.note("thawed", target=victim.name, why="; its partitions are others' by now")
         os.kill(victim.popen.pid, signal.SIGCONT)
-        seen = self.scene.members[victim.name]
-        self.wait_for(lambda: seen.refused > 0, f"{victim.name}'s belated write")
+        tested = 0 if self.settings.careless else len(self.scene.processors)
+        self.wait_for(lambda: len(seen.refused) >= tested, f"{victim.name}'s belated writes")
         self.wait_for(self.is_settled, f"{victim.name} to have partitions again")
 
     def kill(self) -> None:
-        self.wait_until_sent(0.75)
+        self.let_flow(0.95, until=0.7)
         self.phase("kill")
         victim = self.slots[self.random.choice(sorted(self.slots.keys() - {self.frozen_slot}))]
         self.kill_process(victim)
         self.start_worker(victim.slot, victim.generation + 1)
         self.wait_for(self.is_settled, f"{victim.name}'s partitions to be taken")
-        (self.settings.directory / GO).touch()
+        self.here.set_limit(1.0)
 
     def finish(self) -> None:
         self.phase("the rest")
@@ -159,10 +165,12 @@ class Demo(Stage):
         sender = self.launch("sender", ["-m", "streams_demo.sender", *arguments], env=environment)
         sender.may_end_with = 0
 
-    def wait_until_sent(self, share: float) -> None:
+    def let_flow(self, limit: float, until: float) -> None:
+        """Let this share flow, most of it during the next mishap; wait until part of it has."""
+        self.here.set_limit(limit)
         self.wait_for(
-            lambda: self.scene.sent >= share * self.scene.legs,
-            f"{share:.0%} to be sent",
+            lambda: self.scene.sent >= until * self.scene.legs,
+            f"{until:.0%} to be sent",
             patience=PATIENCE + 2 * self.settings.seconds,
         )
 

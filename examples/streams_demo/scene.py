@@ -1,6 +1,6 @@
 """What the onlooker knows at this moment of who has which partitions; drawn here too."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -18,7 +18,8 @@ Held = dict[str, dict[int, int]]  # by processor: the token of each partition
 @dataclass(kw_only=True)
 class Worker(Actor):
     held: Held = field(default_factory=lambda: defaultdict(dict))
-    refused: int = 0
+    working: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    refused: Counter[str] = field(default_factory=Counter)
 
     def let_go(self) -> None:
         self.held.clear()
@@ -49,9 +50,13 @@ class Scene(Show):
                     member.state = "running"
             case "released":
                 member.held[event["processor"]].pop(event["partition"], None)
+            case "working":
+                member.working[event["processor"]].add(event["batch"])
+            case "worked":
+                member.working[event["processor"]].discard(event["batch"])
             case "refused":
-                member.refused += 1
-                if member.refused == 1:
+                member.refused[event["processor"]] += 1
+                if member.refused[event["processor"]] == 1:
                     self.say(event["at"], f"{member.name}'s write was refused: {event['why']}")
             case "sent":
                 self.sent = event["count"]

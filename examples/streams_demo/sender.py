@@ -3,21 +3,18 @@
 import argparse
 import asyncio
 import time
-from collections.abc import Callable
 from itertools import islice
-from pathlib import Path
 
 from streams_demo.app import app, here, legs
-from streams_demo.here import GO
 from streams_demo.legs import Leg, read_legs
 
 TICK_S = 0.05
-HELD_BACK = 0.1  # this share, or most of it, comes when the mishaps are over
+SLOWLY = 0.1  # of the pace, where the mishaps are behind: each shall meet a stream that flows
 NOTE_EVERY_S = 0.2
 
 
-async def send(all_legs: list[Leg], seconds: float, may_end: Callable[[], bool]) -> None:
-    """Send so that it takes about so many seconds, but not to the end before that may be."""
+async def send(all_legs: list[Leg], seconds: float) -> None:
+    """Send so that it takes about so many seconds."""
     rate = len(all_legs) / seconds
     ahead = iter(all_legs)
     sent, due, noted, last = 0, 0.0, 0.0, time.monotonic()
@@ -25,8 +22,8 @@ async def send(all_legs: list[Leg], seconds: float, may_end: Callable[[], bool])
         while sent < len(all_legs):
             await asyncio.sleep(TICK_S)
             now = time.monotonic()
-            is_held_back = sent > len(all_legs) * (1 - HELD_BACK) and not may_end()
-            due += rate * (now - last) * (0.1 if is_held_back else 1)
+            pace = 1.0 if sent < here.limit * len(all_legs) else SLOWLY
+            due += pace * rate * (now - last)
             last = now
             # Not all in one call: it would send 4,096 at a time, and then nothing for a while.
             sent += await legs.send_many(islice(ahead, max(int(due) - sent, 0)))
@@ -42,7 +39,7 @@ def main() -> None:
     told = parser.parse_args()
     all_legs = list(read_legs(told.months))
     here.note("joined")
-    asyncio.run(send(all_legs, told.seconds, (Path(here.folder) / GO).exists))
+    asyncio.run(send(all_legs, told.seconds))
     here.note("leaving")
 
 
