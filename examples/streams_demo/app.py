@@ -7,17 +7,21 @@ elsewhere: a leg may come again after a crash, and the ledger says which.
 
 import asyncio
 import time
+from typing import Any
 
 from redis.asyncio import RedisCluster
 
-from rink.streams import App, BlockingEvents, Events
+from rink.streams import App, BlockingEvents, Events, Stream
 from streams_demo.here import Here
-from streams_demo.legs import Aircraft, Leg, State
-from streams_demo.outputs import newest
+from streams_demo.legs import Aircraft, Fleet, Leg, State
+from streams_demo.outputs import entries
+
+Output = tuple[Stream[Any], Any]
 
 PARTITIONS = 16
-WINDOW = 100  # legs given and not committed: at most so many come again after a crash
-BATCH = 50
+WINDOW = 64  # legs given and not committed: at most so many come again after a crash
+BATCH = 32
+SAVE_EVERY = 1000
 WORK_S = 0.001  # for each leg; stands for the work, and is where a freeze or a kill hits
 
 here = Here.read()
@@ -28,28 +32,64 @@ app = App(
     ttl=float(here.ttl),
 )
 legs = app.stream("legs", record=Leg, partition_by=lambda leg: leg.key, partition_count=PARTITIONS)
-# The same keys in as many partitions: the states of an aircraft are where its legs are.
+# The same keys in as many partitions: what is known of an aircraft is where its legs are.
 states = app.stream("states", record=State, partition_by="key", partition_count=PARTITIONS)
+fleets = app.stream(
+    "fleets",
+    record=Fleet,
+    partition_by="key",
+    partition_count=PARTITIONS,
+    partition_size=1,  # the newest is enough
+    trim="oldest",
+)
 
 # A new worker waits longer for partitions than the one that it replaces needs to leave.
 SETTINGS = {"window": WINDOW, "rebalance_delay": float(here.ttl)}
 
 
 async def exact(events: Events[Leg]) -> None:
-    """Exactly once. What this partition's aircraft have come to is what was sent out last."""
+    """Exactly once. How far the aircraft have come is what was put out with the last commit."""
     with here.noted("exact", events):
-        fleet = await newest(states, events.partition)
+        fleet, unsaved = await restored(events.partition)
         async for batch in events.take(BATCH).records():
-            outputs = []
+            outputs: list[Output] = []
             for leg in batch:
                 fleet[leg.key] = fleet.get(leg.key, Aircraft()).after(leg)
-                outputs.append(State.of(leg.key, fleet[leg.key], here.worker, events.token))
+                state = State.of(leg.key, fleet[leg.key], here.worker, events.token)
+                outputs.append((states, state))
+            unsaved += len(batch)
+            if unsaved >= SAVE_EVERY:
+                outputs.append((fleets, Fleet(key=leg.key, aircraft=fleet)))
+                unsaved = 0
             await asyncio.sleep(WORK_S * len(batch))
-            if here.careless:
-                await states.send_many(outputs)  # two steps: what if we end between them?
-                await asyncio.sleep(WORK_S * len(batch))
-                outputs = []
-            await events.commit((states, output) for output in outputs)
+            await put_out(events, outputs)
+
+
+async def restored(partition: int) -> tuple[dict[str, Aircraft], int]:
+    """How far each aircraft has come, and how many states are newer than the last `Fleet`.
+
+    Nobody else can add to the partition from our grant on, so this is what belongs to the offset.
+    """
+    fleet: dict[str, Aircraft] = {}
+    saved_at = ""
+    async for event in entries(fleets, partition):
+        fleet, saved_at = dict(event.record.aircraft), event.id
+    newer = 0
+    # Those that came in one step with it are in it, and change nothing.
+    async for event in entries(states, partition, since=saved_at):
+        fleet[event.record.key] = event.record.aircraft
+        newer += 1
+    return fleet, newer
+
+
+async def put_out(events: Events[Leg], outputs: list[Output]) -> None:
+    """Send outputs and commit: in one step, so that either both happen or neither."""
+    if here.careless:
+        for stream in (states, fleets):
+            await stream.send_many(record for its, record in outputs if its is stream)
+        await asyncio.sleep(WORK_S * len(outputs))  # what if we end here?
+        outputs = []
+    await events.commit(outputs)
 
 
 @app.processor(legs, middleware=[here.at_work("plain")], **SETTINGS)

@@ -68,6 +68,13 @@ class State(Record):
         return Aircraft(self.number, self.delay, self.chain, self.longest, self.day)
 
 
+class Fleet(Record):
+    """All aircraft of a partition at once: where their next owner begins to read."""
+
+    key: str  # of one of them: so it gets into their partition
+    aircraft: dict[str, Aircraft]
+
+
 def read_legs(months: int = ALL_YEAR) -> Iterator[Leg]:
     """The flights of the first months, day after day; the file has October after January."""
     rows = [

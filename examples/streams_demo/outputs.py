@@ -1,32 +1,25 @@
-"""Reads the stream `states` back: for the next owner of a partition, and for the checks."""
+"""Reads streams back: for the next owner of a partition, and for the checks."""
 
 import time
 from collections.abc import AsyncIterator
+from typing import TypeVar
 
 from rink.streams import Event, Stream
 from streams_demo.checks import Step
-from streams_demo.legs import Aircraft, State
+from streams_demo.legs import State
 
-PAGE = 1000
-
-
-async def newest(states: Stream[State], partition: int) -> dict[str, Aircraft]:
-    """Each aircraft's newest state.
-
-    Called by an owner: from its grant on nobody else can add to the partition, so what is read is
-    what belongs to the offset.
-    """
-    return {event.record.key: event.record.aircraft async for event in each(states, partition)}
+R = TypeVar("R")
+PAGE = 250  # no more is decoded in one go, as other partitions share the event loop
 
 
-async def each(states: Stream[State], partition: int) -> AsyncIterator[Event[State]]:
-    """All that lies in a partition, in order."""
-    redis = (await states.app.opened()).store.redis
-    key = states.names.partition(partition).stream
-    after = "-"
+async def entries(stream: Stream[R], partition: int, since: str = "") -> AsyncIterator[Event[R]]:
+    """All that lies in a partition, in order; from the millisecond of an id on."""
+    redis = (await stream.app.opened()).store.redis
+    key = stream.names.partition(partition).stream
+    after: str | bytes = since.partition("-")[0] or "-"
     while page := await redis.xrange(key, after, count=PAGE):
         for entry_id, fields in page:
-            yield Event(entry_id.decode(), states.codec.decode(fields[b"d"]))
+            yield Event(entry_id.decode(), stream.codec.decode(fields[b"d"]))
         after = b"(" + page[-1][0]
 
 
@@ -45,5 +38,5 @@ async def all_steps(states: Stream[State]) -> list[Step]:
                 event.record.aircraft,
             )
             for partition in range(states.partition_count)
-            async for event in each(states, partition)
+            async for event in entries(states, partition)
         ]
