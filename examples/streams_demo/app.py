@@ -44,7 +44,7 @@ fleets = app.stream(
 )
 
 # A new worker waits longer for partitions than the one that it replaces needs to leave.
-SETTINGS = {"window": WINDOW, "rebalance_delay": float(here.ttl)}
+SETTINGS = {"window": WINDOW, "rebalance_delay": 2.0}
 
 
 async def exact(events: Events[Leg]) -> None:

@@ -79,12 +79,13 @@ class Demo(Stage):
 
     def start(self) -> None:
         self.phase("start")
+        self.here.set_limit(0.0)
+        self.start_sender()
         for slot in range(1, WORKERS + 1):
             self.start_worker(slot, 1)
         self.wait_for(self.is_settled, "three workers with their partitions")
-        self.phase("flights")
-        self.here.set_limit(0.1)
-        self.start_sender()
+        self.wait_for(lambda: self.scene.members["sender"].state == "running", "the sender")
+        self.phase("the flights begin")
 
     def deploy(self) -> None:
         """Replace every worker by a new one that is started first, as a surge deploy does."""
@@ -96,7 +97,7 @@ class Demo(Stage):
             self.terminate(old)
             self.wait_until_gone(old)
             self.wait_for(self.is_settled, f"{new.name} to take {old.name}'s partitions")
-            self.pause(0.5)
+            self.pause(0.3)
         self.phase("after the deploy")
 
     def freeze_and_thaw(self) -> None:

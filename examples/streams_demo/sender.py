@@ -22,14 +22,20 @@ async def send(all_legs: list[Leg], seconds: float) -> None:
         while sent < len(all_legs):
             await asyncio.sleep(TICK_S)
             now = time.monotonic()
-            pace = 1.0 if sent < here.limit * len(all_legs) else SLOWLY
-            due += pace * rate * (now - last)
+            due += pace(sent / len(all_legs)) * rate * (now - last)
             last = now
             # Not all in one call: it would send 4,096 at a time, and then nothing for a while.
             sent += await legs.send_many(islice(ahead, max(int(due) - sent, 0)))
             if now - noted > NOTE_EVERY_S or sent == len(all_legs):
                 noted = now
                 here.note("sent", count=sent)
+
+
+def pace(share: float) -> float:
+    limit = here.limit
+    if share < limit:
+        return 1.0
+    return SLOWLY if limit else 0.0
 
 
 def main() -> None:
