@@ -42,6 +42,8 @@ class Worker:
         settings: of the member.
     """
 
+    script = "member_process.py"
+
     def __init__(
         self,
         history: History,
@@ -66,7 +68,7 @@ class Worker:
         }
         self.name = name
         self.history = history
-        script = str(Path(__file__).with_name("member_process.py"))
+        script = str(Path(__file__).parent / self.script)
         self.process = subprocess.Popen(
             [*command, sys.executable, "-X", "faulthandler", script, json.dumps(given)],
             stdin=subprocess.PIPE,
@@ -89,8 +91,12 @@ class Worker:
                 said = {"who": self.name, **json.loads(line)}
                 if said["what"] in {"gained", "let go"}:
                     self.history.add(Event(**said))
+                self.hear(said)
                 self._said.put(said)
         self._said.put(None)
+
+    def hear(self, said: dict[str, Any]) -> None:
+        """Whatever it says, as it comes; for subclasses."""
 
     def _read_errors(self) -> None:
         assert self.process.stderr is not None

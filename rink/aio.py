@@ -37,6 +37,7 @@ from rink.errors import (
     RoleError,
     RoleLost,
     RoleTimeout,
+    StaleToken,
     StateError,
     UsageError,
     WrongThreadError,
@@ -54,8 +55,8 @@ __all__ = [
     "Change", "ClosedError", "ConfigError", "EtcdAuth", "EtcdClusterChanged", "EtcdCompacted",
     "EtcdError", "EtcdTls", "EtcdUnavailable", "ForkedProcessError", "JoinError", "Lost",
     "MemberNameTaken", "MemberStatus", "Rink", "RinkError", "Role", "RoleError", "RoleLost",
-    "RoleSet", "RoleTimeout", "SchemeFailed", "Session", "StateError", "Status", "UnknownScheme",
-    "UsageError", "Version", "WrongThreadError", "rank_of", "register_scheme",
+    "RoleSet", "RoleTimeout", "SchemeFailed", "Session", "StaleToken", "StateError", "Status",
+    "UnknownScheme", "UsageError", "Version", "WrongThreadError", "rank_of", "register_scheme",
 ]  # fmt: skip
 
 log = logging.getLogger("rink")

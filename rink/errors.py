@@ -13,7 +13,7 @@
         RoleError
             RoleTimeout (TimeoutError)   await_role waited for its whole timeout
             RoleLost                     raised by Role.raise_if_lost
-            StaleToken                   a later holder has been here: nothing was written
+            StaleToken                   a write under a token that counts no more was refused
         StateError                       what lies in etcd is not ours or cannot be read
         EtcdError
             EtcdUnavailable              no endpoint answered within the deadline
@@ -21,8 +21,6 @@
             EtcdTls                      certificate or handshake refused
             EtcdCompacted                the revision asked for has been compacted
             EtcdClusterChanged           another cluster, or one whose history went back
-        RedisError                       a call to a Redis that did not succeed
-            RedisUnavailable             … nothing answered within the deadline
 
 "Not mine" is None and loss is a signal (`role.lost`): neither is an exception.
 
@@ -110,11 +108,12 @@ class RoleLost(RoleError):  # noqa: N818 - the name is public and fixed
 
 
 class StaleToken(RoleError):  # noqa: N818 - the name is public and fixed
-    """A resource refused a write: somebody with a greater fencing token has been here before.
+    """A write under a fencing token that counts no more was refused; nothing was changed by it.
 
     Attributes:
-        token: the fencing token that was refused.
-        fence: the greatest token that the resource has seen; 0 where it did not say.
+        token: the fencing token that it was tried with.
+        newer: the token that counts now; 0 where that is not known, or where there is none: the
+            session was lost, and nobody has followed yet.
     """
 
     def __init__(
@@ -124,11 +123,11 @@ class StaleToken(RoleError):  # noqa: N818 - the name is public and fixed
         group: str = "",
         member: str = "",
         token: int = 0,
-        fence: int = 0,
+        newer: int = 0,
     ) -> None:
         super().__init__(*args, role=role, group=group, member=member)
         self.token = token
-        self.fence = fence
+        self.newer = newer
 
 
 class StateError(RinkError):
@@ -173,19 +172,3 @@ class EtcdCompacted(EtcdError):  # noqa: N818 - the name is public and fixed
 
 class EtcdClusterChanged(EtcdError):  # noqa: N818 - the name is public and fixed
     """Another cluster answered, or this one's history went back (restored from a backup)."""
-
-
-class RedisError(RinkError):
-    """A call to a Redis that did not succeed; the message names where it is.
-
-    Attributes:
-        code: the first word of what Redis answered, such as "MOVED" or "NOAUTH".
-    """
-
-    def __init__(self, *args: object, code: str = "") -> None:
-        super().__init__(*args)
-        self.code = code
-
-
-class RedisUnavailable(RedisError):  # noqa: N818 - as EtcdUnavailable
-    """Nothing answered within the deadline; a command may still have been carried out."""

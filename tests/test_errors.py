@@ -19,6 +19,7 @@ ATTRIBUTES = {
     rink.JoinError: {"member": "a"},
     rink.RoleError: {"role": "x", "group": "orders", "member": "a"},
     rink.RoleLost: {"role": "x", "group": "orders", "member": "a", "token": 17},
+    rink.StaleToken: {"role": "x", "group": "orders", "member": "a", "token": 17, "newer": 21},
     rink.StateError: {"key": "rink/orders/"},
     rink.EtcdError: {"endpoints": ("http://h:2379",)},
 }

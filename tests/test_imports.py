@@ -20,12 +20,14 @@ FLOORS = {
     "rink.etcd": 1,
     "rink.engine": 2,
     "faces": 3,
+    "rink.partitions": 4,
     "rink.streams": 4,
     "rink.spark": 4,
     "rink.sidecar": 4,
     "rink.cli": 5,
 }
 TESTING = "rink.testing"
+APART = (TESTING, "rink.cli", "rink.partitions")  # `import rink` brings none of these
 
 # The core is pure: what reads a clock, runs beside it, or reaches outside the process is refused.
 CORE_REFUSES = {
@@ -160,14 +162,24 @@ def test_what_is_allowed_is_no_breach(module, source):
     assert list(breaches(module, source)) == []
 
 
-def test_import_rink_brings_no_optional_package():
-    code = "import sys, rink; print(*sys.modules, sep='\\n')"
+def loaded_by(module):
+    """What is loaded once a module has been imported."""
+    code = f"import sys, {module}; print(*sys.modules, sep='\\n')"
     loaded = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT
     ).stdout.split()
-    assert "rink" in loaded
-    assert sorted({name.split(".")[0] for name in loaded} & set(OPTIONAL)) == []
-    assert [name for name in loaded if name.startswith(("rink.testing", "rink.cli"))] == []
+    assert module in loaded
+    return loaded
+
+
+@pytest.mark.parametrize("module", ["rink", "rink.testing"])
+def test_an_import_brings_no_optional_package(module):
+    brought = {name.split(".")[0] for name in loaded_by(module)}
+    assert sorted(brought & set(OPTIONAL)) == []
+
+
+def test_import_rink_brings_nothing_that_stands_apart():
+    assert [name for name in loaded_by("rink") if name.startswith(APART)] == []
 
 
 def test_asyncio_has_every_public_name_and_one_more():

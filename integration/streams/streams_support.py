@@ -52,8 +52,8 @@ class Steps:
             except RedisUnavailable:
                 await asyncio.sleep(0.01)
 
-    async def take(self, token, place=None, window=4, first=0, known=None):
-        return await self.store.take(place or self.place, token, window, first, known)
+    async def take(self, token, place=None, first=0, known=None):
+        return await self.store.take(place or self.place, token, first, known)
 
     async def commit(self, token, expected, new, place=None, epoch="0", **more):
         step = Step(token=token, epoch=epoch, expected=expected, new=new, processed=1, **more)

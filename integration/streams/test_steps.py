@@ -188,14 +188,26 @@ async def test_after_an_orderly_end_the_next_owner_need_not_be_careful(steps, se
 
 
 @stepping
-async def test_after_an_unclean_end_what_its_owner_may_have_had_is_told(steps, server):
+async def test_after_an_unclean_end_it_is_told_what_its_owner_may_have_begun_with(steps, server):
     ids = await steps.add(6)
-    await steps.take(5, window=4)
-    await steps.commit(5, "0-0", ids[0])
-    taken = await steps.take(6, window=2)
-    assert taken.careful == ids[4]  # four events behind the offset: the window of the owner before
-    assert (await steps.take(6, window=2)).careful == ids[4]  # asked again: no second death
-    assert (await steps.position()).unclean == 1
+    await steps.take(5, first=2)
+    assert (await steps.take(6, first=1)).careful == ids[1]
+    await steps.commit(6, "0-0", ids[0])
+    await steps.store.extend(steps.place, 6, "0", ids[3])
+    assert (await steps.take(7)).careful == ids[3]
+    assert (await steps.take(7)).careful == ids[3]  # asked again: no second death
+    await steps.commit(7, ids[0], ids[1], ceiling=ids[4])
+    assert (await steps.take(8)).careful == ids[4]
+    assert (await steps.position()).unclean == 3
+
+
+@stepping
+async def test_an_owner_that_died_idle_leaves_nothing_to_be_careful_with(steps, server):
+    [one] = await steps.add(1)
+    await steps.take(5, first=9)
+    await steps.commit(5, "0-0", one)
+    await steps.add(3)
+    assert (await steps.take(6)).careful == ""
 
 
 @stepping

@@ -27,9 +27,9 @@ class Shop:
         server: the Redis server.
     """
 
-    def __init__(self, redis_url, etcd_url, prefix, **stream):
-        self.redis = Redis.from_url(redis_url)
-        self.app = App("shop", redis=redis_url, etcd=etcd_url, ttl=3, session={"prefix": prefix})
+    def __init__(self, redis, etcd_url, prefix, probe=None, **stream):
+        self.redis = probe or Redis.from_url(redis)
+        self.app = App("shop", redis=redis, etcd=etcd_url, ttl=3, session={"prefix": prefix})
         given = {"partition_count": 4, "partition_by": "who"} | stream
         self.legs = self.app.stream("legs", record=Leg, **given)
         self.seen = []
@@ -65,6 +65,11 @@ class Shop:
 
     async def _parked(self, processor, number):
         return (await self.at(processor, number)).get("parked")
+
+    async def are_committed(self, processor, count):
+        """Whether so many events were processed and committed, in all partitions together."""
+        found = [await self.at(processor, n) for n in range(self.legs.partition_count)]
+        return sum(int(at.get("processed", 0)) for at in found) >= count
 
     async def at(self, processor, number):
         found = await self.redis.hgetall(self.names(number).at(processor))

@@ -9,8 +9,8 @@ import redis
 import redis.asyncio.sentinel
 from servers_support import client_of, wait_until
 
-from rink.errors import RedisError, RedisUnavailable, UsageError
-from rink.testing import redis_cluster, redis_pair
+from rink.errors import UsageError
+from rink.testing import RedisError, RedisUnavailable, redis_cluster, redis_pair
 
 # --------------------------------------------------------------------------- a cluster
 

@@ -14,8 +14,8 @@ import pytest
 from processes import is_alive
 from servers_support import wait_until
 
-from rink.errors import RedisError, RinkError
-from rink.testing import local_redis, redis_pair
+from rink.errors import RinkError
+from rink.testing import RedisError, local_redis, redis_pair
 from rink.testing.redis_start import OUR_USER
 
 pytestmark = pytest.mark.usefixtures("no_given_redis")

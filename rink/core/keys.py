@@ -20,6 +20,9 @@ MEMBERS = "members/"
 VERSIONS = "versions/"
 REQUESTS = "requests/"
 
+OFFSETS = ":offsets"
+"""What follows a group's name where its offsets lie: no encoded name holds a `:`."""
+
 
 def check_name(what: str, name: object) -> str:
     """Return the name, or raise a ConfigError that says what was wrong with it.
@@ -89,3 +92,32 @@ class Keys:
     def request(self, request_id: str) -> bytes:
         """Return the key of an operator's request."""
         return self.root + f"{REQUESTS}{encode(request_id)}".encode()
+
+
+@attrs.frozen
+class OffsetKeys:
+    """The keys of the offsets of one topic of a group.
+
+    They lie beside the group's own range: all its members watch that, and a commit concerns none.
+    """
+
+    root: bytes
+
+    @classmethod
+    def of(cls, prefix: str, group: str, topic: str) -> OffsetKeys:
+        """Return the keys of a topic of a group under a prefix such as `rink/`."""
+        return cls(f"{prefix}{encode(group)}{OFFSETS}/{encode(topic)}/".encode())
+
+    @property
+    def end(self) -> bytes:
+        """The end of the topic's range, as of a group's."""
+        return self.root[:-1] + b"0"
+
+    def partition(self, number: int) -> bytes:
+        """Return the key of a partition's offset."""
+        return self.root + str(number).encode()
+
+
+def is_of_offsets(segment: str) -> bool:
+    """Whether what follows the prefix is where a group's offsets lie."""
+    return segment.endswith(OFFSETS) and decode(segment.removesuffix(OFFSETS)) is not None

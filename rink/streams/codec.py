@@ -66,7 +66,7 @@ class JsonCodec(Generic[R]):
     def decode(self, data: bytes) -> R:
         """Return the record, or raise a RecordError that says what does not match."""
         try:
-            plain = json.loads(data)
+            plain = _loads(data.decode())
         except ValueError as error:
             raise RecordError(f"{_short(data)} is not JSON: {error}") from error
         try:
@@ -86,6 +86,8 @@ class JsonCodec(Generic[R]):
         return f"does not match {self._class.__name__}: {error_texts}"
 
 
+# Without the guess at an encoding that json.loads makes of bytes.
+_loads = json.JSONDecoder().decode
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 

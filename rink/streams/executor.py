@@ -86,6 +86,7 @@ class Executor:
                 reading.cancel()
                 stopped.cancel()
                 await asyncio.wait([reading, stopped])
+                await self._scene.reader.close()
 
     async def _end(self, holds: list[asyncio.Task[None]]) -> None:
         done, late = await asyncio.wait(holds, timeout=_ENDS_WITHIN_S)

@@ -206,6 +206,12 @@ class Inbox:
                 count -= 1
             self._finished.append(self._out.popleft())
 
+    def unfinish(self) -> None:
+        """The commit under way was refused, and nothing of it written: what it passes is not finished."""
+        self._under_way = None
+        while self._finished:
+            self._out.appendleft(self._finished.pop())
+
     def _finish_skipped(self) -> None:
         while self._out and self._out[0].skipped:
             self._finished.append(self._out.popleft())

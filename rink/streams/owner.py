@@ -12,14 +12,17 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Generic, TypeVar
 
-from rink.errors import UsageError
+from rink.errors import RinkError, StaleToken, UsageError
 from rink.etcd.backoff import Backoff
+from rink.streams import ids
 from rink.streams.errors import (
     EventsHeld,
+    OffsetMoved,
     PartitionFull,
     RecordError,
     RedisFull,
     RedisUnavailable,
+    WentBack,
 )
 from rink.streams.events import Middleware
 from rink.streams.inbox import Entry, Inbox, Letter
@@ -37,6 +40,10 @@ log = logging.getLogger("rink.streams")
 REPORT_EVERY_S = 10.0
 _PASSES = (RedisUnavailable, RedisFull, PartitionFull)
 """What is asked again: none of it is an event's fault."""
+
+LETS_OTHERS_GO_S = 0.5
+"""So long an event waits that may have killed a process, and three times as long one that was marked when
+a process ended: time for the other partitions to be taken and go on."""
 
 _REST_AFTER = 64
 """So many events are given without a pause for the rest of the event loop."""
@@ -92,6 +99,9 @@ class Owner(Generic[R]):
         self._is_held = is_held
         self._one_marked = one_marked
         self._has_marked = False
+        self._suspects = frozenset(taken.ends)
+        self._has_let_others_go = False
+        self._ceiling = ids.NONE  # up to here Redis knows that events are being yielded
         self._metrics = metrics
         self._wants_more = wants_more
         self._committing = asyncio.Lock()
@@ -99,6 +109,7 @@ class Owner(Generic[R]):
         self._given = 0
         self._untrimmed = 0
         self.feed(taken.first)
+        self._ceiling = self.inbox.read_to
 
     @property
     def partition(self) -> int:
@@ -182,7 +193,7 @@ class Owner(Generic[R]):
             if not entries or self.inbox.may_yield >= 1:
                 entries += self._give(count, len(entries))
             if entries and (len(entries) >= count or self.inbox.has_one_alone or within <= 0):
-                return await self._marked(entries)
+                return await self._admitted(entries)
             if entries and deadline is None:
                 deadline = time.monotonic() + within
             if not entries and self.processor.commits_by_hand and self.inbox.is_held_up:
@@ -191,7 +202,7 @@ class Owner(Generic[R]):
                     f"{self.place.role!r} without a commit; commit, or give it a larger window"
                 )
             if await self._wait_for_change(deadline) and entries:
-                return await self._marked(entries)
+                return await self._admitted(entries)
         return self._end_of_events(entries)
 
     def _end_of_events(self, entries: list[Entry]) -> list[Entry]:
@@ -222,18 +233,32 @@ class Owner(Generic[R]):
             return True
         return False
 
-    async def _marked(self, entries: list[Entry]) -> list[Entry]:
-        """Entries as they may be given: what may have killed an owner is marked before."""
+    async def _admitted(self, entries: list[Entry]) -> list[Entry]:
+        """Have Redis know what is about to be yielded, so that a death amid it can be told of."""
         self._given += len(entries)
         if self._given >= _REST_AFTER:
             self._given = 0
             await asyncio.sleep(0)
-        if self.inbox.must_mark(entries[0]):
+        place, token, first, last = self.place, self._token, entries[0], entries[-1]
+        if ids.order(last.id) > ids.order(self._ceiling):
+            ceiling = self.inbox.read_to
+            await self.insist(lambda: self._store.extend(place, token, self._epoch, ceiling))
+            self._ceiling = ceiling
+        if self.inbox.must_mark(first):
+            await self._let_others_go(first)
             await self._one_marked.acquire()
             self._has_marked = True
-            place, entry_id = self.place, entries[0].id
-            await self.insist(lambda: self._store.mark(place, self.token, self._epoch, entry_id))
+            await self.insist(lambda: self._store.mark(place, token, self._epoch, first.id))
         return self._end_of_events(entries) if self.is_lost else entries
+
+    async def _let_others_go(self, entry: Entry) -> None:
+        """Before what may end this process, the other partitions have a moment to go on."""
+        is_suspect = entry.id in self._suspects
+        if is_suspect or not self._has_let_others_go:
+            self._has_let_others_go = True
+            end = time.monotonic() + LETS_OTHERS_GO_S * (3 if is_suspect else 1)
+            while not self.is_lost and time.monotonic() < end:
+                await self._wait_for_change(end)
 
     async def settle_mark(self) -> None:
         """A marked event has been processed: commit it before another one is marked."""
@@ -285,7 +310,7 @@ class Owner(Generic[R]):
         """Commit all that was given, or its first `count`; outputs with it."""
         written = tuple(stream.output(record) for stream, record in outputs)
         async with self._committing:
-            await self._settle()
+            await self._settle_all()
             self.inbox.finish(count)
             if self.inbox.passage() is None:
                 if written:
@@ -295,15 +320,24 @@ class Owner(Generic[R]):
                     )
                 return
             self._step = self._next_step(written)
-            await self._settle()
+            try:
+                await self._settle()
+            except (StaleToken, OffsetMoved, WentBack):
+                raise
+            except RinkError:  # the outputs were refused, and will be the next time
+                self._step = None
+                self.inbox.unfinish()
+                raise
 
     async def flush(self) -> None:
         """Commit what is finished, and return when that is done."""
         async with self._committing:
-            while self._step is not None or self.inbox.passage() is not None:
-                await self._settle()
-                if self.inbox.passage() is not None:
-                    self._step = self._next_step(())
+            await self._settle_all()
+
+    async def _settle_all(self) -> None:
+        while self._step is not None or self.inbox.passage() is not None:
+            self._step = self._step or self._next_step(())
+            await self._settle()
 
     async def keep_committing(self) -> None:
         """Commit whatever gets finished, until cancelled; raises what a commit ends with."""
@@ -322,11 +356,18 @@ class Owner(Generic[R]):
             epoch=self._epoch,
             expected=passage.expected,
             new=passage.new,
+            ceiling=self._raised_ceiling(),
             processed=passage.processed,
             dead=len(letters),
             letters=letters,
             outputs=outputs,
         )
+
+    def _raised_ceiling(self) -> str:
+        # Along with a commit it costs nothing; alone, a request of its own.
+        if ids.order(self.inbox.read_to) > ids.order(self._ceiling):
+            return self.inbox.read_to
+        return ""
 
     async def _settle(self) -> None:
         """Have the step under way carried out, however often it must be asked for."""
@@ -336,6 +377,7 @@ class Owner(Generic[R]):
         began = time.perf_counter()
         await self.insist(lambda: self._store.commit(self.place, step))
         self._step = None
+        self._ceiling = step.ceiling or self._ceiling
         self.inbox.settled()
         self._metrics.committed(self.place, step, time.perf_counter() - began)
         self.changed.set()

@@ -120,7 +120,7 @@ class Grant:
         while not lost.done():
             try:
                 return await scene.store.take(
-                    self._place, self._role.token, processor.window, processor.prefetch // 4
+                    self._place, self._role.token, processor.prefetch // 4
                 )
             except (StaleToken, StateError):
                 raise
@@ -134,9 +134,15 @@ class Grant:
 
     async def _park(self, error: Parked | WentBack, lost: asyncio.Task[bool]) -> None:
         store, place, reason = self._scene.store, self._place, str(error)
-        with contextlib.suppress(OffsetMoved, StaleToken, RedisError):
-            epoch = (await store.position(place)).epoch
-            await store.park(place, self._role.token, epoch, reason)
+        while not lost.done():  # nobody may take it for good before it is parked
+            try:
+                epoch = (await store.position(place)).epoch
+                await store.park(place, self._role.token, epoch, reason)
+                break
+            except (OffsetMoved, StaleToken):
+                break
+            except RedisError:
+                await _until(lost, 0.05)
         self._note_parked(reason)
         if isinstance(error, Parked) and error.halts:
             self._scene.halt(reason)

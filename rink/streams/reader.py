@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from rink.errors import RinkError, StateError
@@ -54,6 +54,20 @@ class Reader:
         self._store = store
         self._chunk = chunk
         self._owners: dict[Owner[Any], Broken] = {}
+        self._helpers: set[asyncio.Task[None]] = set()
+
+    def _start(self, helper: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(helper)
+        self._helpers.add(task)
+        task.add_done_callback(self._helpers.discard)
+        return task
+
+    async def close(self) -> None:
+        """End whatever still reads; nobody is read for any more."""
+        for task in self._helpers:
+            task.cancel()
+        if self._helpers:
+            await asyncio.wait(self._helpers)
 
     def add(self, owner: Owner[Any]) -> Broken:
         """Read for an owner; returns what fails where that cannot go on."""
@@ -93,7 +107,7 @@ class Reader:
             if broken is None or broken.done():
                 continue
             try:
-                await self._store.take(owner.place, owner.token, owner.window, known=owner.known)
+                await self._store.take(owner.place, owner.token, known=owner.known)
             except RedisError:
                 raise
             except RinkError as error:
@@ -125,7 +139,7 @@ class SharedReader(Reader):
             return
         self._woken.set()
         if self._reading and (self._unblocking is None or self._unblocking.done()):
-            self._unblocking = asyncio.create_task(self._unblock(self._round))
+            self._unblocking = self._start(self._unblock(self._round))
 
     async def run(self) -> None:
         """Read until cancelled."""
@@ -150,11 +164,15 @@ class SharedReader(Reader):
 
     async def _connect(self) -> AnyRedis:
         client = self._store.reader()
-        with explained(self._store.server):
-            self._client_id = await client.client_id()
-        if self._must_recheck:
-            await self._recheck(list(self._owners))
-            self._must_recheck = False
+        try:
+            with explained(self._store.server):
+                self._client_id = await client.client_id()
+            if self._must_recheck:
+                await self._recheck(list(self._owners))
+                self._must_recheck = False
+        except BaseException:
+            await _closed(client)
+            raise
         return client
 
     async def _look(self, client: AnyRedis) -> None:
@@ -196,7 +214,7 @@ class ReaderPerPartition(Reader):
         """Read for an owner; returns what fails where that cannot go on."""
         broken = super().add(owner)
         self._woken[owner] = asyncio.Event()
-        self._tasks[owner] = asyncio.create_task(self._run_one(owner))
+        self._tasks[owner] = self._start(self._run_one(owner))
         return broken
 
     def remove(self, owner: Owner[Any]) -> None:

@@ -75,7 +75,7 @@ class Taken:
     Attributes:
         offset: read on from behind this id.
         epoch: how often an operator has moved the offset.
-        careful: up to this id, what may have killed the owner before comes alone; "" for nothing.
+        careful: up to this id the owner before, which ended without a word, may have begun; "" for none.
         parked: why nobody processes this partition; "" where somebody may.
         ends: how many owners have ended while an event was marked, by the event's id.
         first: the first entries behind the offset.
@@ -118,6 +118,7 @@ class Step:
     """One commit: from an offset to the next.
 
     Attributes:
+        ceiling: up to here events may be yielded after it; "" as before.
         processed: how many events it passes that were processed.
         dead: how many of them were given up.
         letters: the dead letters of these.
@@ -129,6 +130,7 @@ class Step:
     expected: str
     new: str
     processed: int
+    ceiling: str = ""
     dead: int = 0
     letters: tuple[Output, ...] = ()
     outputs: tuple[Output, ...] = ()
@@ -140,7 +142,7 @@ class Position:
 
     Attributes:
         offset: "" where the processor was never registered.
-        window: what its owner may have uncommitted; 0 where none is in.
+        is_open: an owner is in, or has ended without a word.
     """
 
     offset: str
@@ -149,7 +151,7 @@ class Position:
     processed: int
     dead: int
     unclean: int
-    window: int
+    is_open: bool
     parked: str
 
 
@@ -186,8 +188,8 @@ class Store:
         version = str(found.get("redis_version", "0"))
         if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_REDIS:
             raise ConfigError(
-                f"Redis at {self.server} is {version}; streams need 7.0 or later, whose scripts can "
-                "commit while it is out of memory"
+                f"Redis at {self.server} is {version}; streams need {'.'.join(map(str, OLDEST_REDIS))} or "
+                "later, whose scripts can commit while it is out of memory"
             )
 
     async def close(self) -> None:
@@ -256,14 +258,13 @@ class Store:
         return _text(await self.run("register", place.keys, place.processor, place.start))
 
     async def take(
-        self, place: Place, token: int, window: int, first: int = 0, known: Known | None = None
+        self, place: Place, token: int, first: int = 0, known: Known | None = None
     ) -> Taken:
         """Become the owner of a partition.
 
         Args:
             place: the partition.
             token: of the grant.
-            window: how many events this owner may have yielded and not committed.
             first: how many entries behind the offset to get along.
             known: what it knew before a reconnect.
 
@@ -272,7 +273,7 @@ class Store:
             WentBack: Redis has less than what this owner, or the offset, knows of.
         """
         knows = (known.epoch, known.offset, known.seen) if known else ("", "", "")
-        given = (place.processor, token, place.start, window, first, int(place.bounds.loses))
+        given = (place.processor, token, place.start, first, int(place.bounds.loses))
         answer = await self.run("take", place.keys, *given, *knows)
         self._check(place, token, answer, known.offset if known else "")
         offset, epoch, careful, parked = (_text(part) for part in answer[1:5])
@@ -295,7 +296,7 @@ class Store:
         self._refuse_slots(place, [names for names, _ in targets])
         index = {names: number for number, (names, _) in enumerate(targets, 1)}
         given: list[Any] = [
-            place.processor, step.token, step.epoch, step.expected, step.new,
+            place.processor, step.token, step.epoch, step.expected, step.new, step.ceiling,
             step.processed, step.dead, int(place.bounds.loses), len(outputs),
         ]  # fmt: skip
         for _, bounds in targets:
@@ -342,6 +343,10 @@ class Store:
         """Tell that this owner ended in order: the next one need not be careful."""
         self._check(place, token, await self.run("close", [place.at], token))
 
+    async def extend(self, place: Place, token: int, epoch: str, ceiling: str) -> None:
+        """Tell that events up to an id are about to be yielded."""
+        self._check(place, token, await self.run("extend", [place.at], token, epoch, ceiling))
+
     async def mark(self, place: Place, token: int, epoch: str, entry_id: str) -> None:
         """Tell which event is about to be processed alone."""
         self._check(place, token, await self.run("mark", [place.at], token, epoch, entry_id))
@@ -363,7 +368,7 @@ class Store:
             processed=int(at.get("processed", 0)),
             dead=int(at.get("dead", 0)),
             unclean=int(at.get("unclean", 0)),
-            window=int(at.get("open", 0)),
+            is_open=at.get("open") == "1",
             parked=at.get("parked", ""),
         )
 
@@ -389,7 +394,7 @@ class Store:
                     f"owner: token {token} was refused, {place.at!r} has {fence or 'another one'}",
                     role=place.role,
                     token=token,
-                    fence=fence,
+                    newer=fence,
                 )
             case "moved":
                 raise OffsetMoved(f"the offset of {place.at!r} was moved to {_text(answer[1])}")

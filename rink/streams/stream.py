@@ -166,10 +166,11 @@ class Stream(Generic[R]):
         return sent
 
     async def _send_all(self, waiting: Mapping[int, list[bytes]], timeout: float) -> int:
-        async with asyncio.TaskGroup() as group:
-            for number, data in waiting.items():
-                lane = await self._lane(number)
-                group.create_task(lane.send(data, timeout))
+        lanes = [(await self._lane(number), data) for number, data in waiting.items()]
+        sends = [lane.send(data, timeout) for lane, data in lanes]
+        for ended in await asyncio.gather(*sends, return_exceptions=True):
+            if isinstance(ended, BaseException):
+                raise ended
         return sum(len(data) for data in waiting.values())
 
     async def _lane(self, number: int) -> Lane:

@@ -7,8 +7,10 @@ nor testcontainers nor redis is imported with this package.
 
 from rink.testing.redis_servers import (
     RedisCluster,
+    RedisError,
     RedisNode,
     RedisPair,
+    RedisUnavailable,
     local_redis,
     redis_cluster,
     redis_pair,
@@ -20,8 +22,10 @@ __all__ = [
     "EtcdNode",
     "Place",
     "RedisCluster",
+    "RedisError",
     "RedisNode",
     "RedisPair",
+    "RedisUnavailable",
     "TlsFiles",
     "etcd_cluster",
     "local_etcd",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from rink.errors import RedisError, RedisUnavailable
 from rink.testing.redis_node import RedisNode, fields
+from rink.testing.redis_resp import RedisError, RedisUnavailable
 from rink.testing.redis_start import Settings, started_redises
 from rink.testing.servers_base import awake, wait_until
 

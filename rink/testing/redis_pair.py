@@ -7,9 +7,8 @@ import functools
 import secrets
 from typing import TYPE_CHECKING
 
-from rink.errors import RedisError, RedisUnavailable
 from rink.testing.redis_node import RedisNode
-from rink.testing.redis_resp import Address, Reply
+from rink.testing.redis_resp import Address, RedisError, RedisUnavailable, Reply
 from rink.testing.redis_start import HOST, Settings, quoted, redis_folder, started_redises
 from rink.testing.servers_base import wait_until
 from rink.testing.servers_folder import started
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 SERVICE = "rink"  # what Sentinel calls the pair
 # Who a replica is to its master: switched off, the link is cut and all else goes on.
 _REPLICA = "rink-replica"
+_SENTINEL = "rink-sentinel"
 
 
 class RedisPair:
@@ -62,7 +62,7 @@ class RedisPair:
         """
         self.master.call("ACL", "SETUSER", _REPLICA, "off")
         self.master.call("CLIENT", "KILL", "TYPE", "replica")
-        self._wait(lambda: not self._follows(), "still follows its master")
+        self._wait(lambda: not self._follows(), self.replica, "still follows its master")
 
     def heal(self) -> None:
         """Have the replica follow the master, after a cut or a fail-over; thawed, or started, if need be.
@@ -105,7 +105,7 @@ class RedisPair:
         elif old.is_running and not old.is_frozen:
             self.sentinel.call("SENTINEL", "FAILOVER", SERVICE)
         self.master, self.replica = new, old
-        self._wait(self._is_promoted, "was not promoted", new)
+        self._wait(self._is_promoted, new, "was not promoted")
         return new
 
     def wait_replicated(self) -> None:
@@ -117,11 +117,12 @@ class RedisPair:
         # A replica that has just copied the data is sent nothing new for up to a second: what is
         # published is sent as writes are, and changes nothing.
         self.master.call("PUBLISH", SERVICE, "in step?")
-        self._wait(self._in_step, "has not all that its master has")
+        self._wait(self._in_step, self.replica, "has not all that its master has")
 
-    def _wait(self, look: Callable[[], bool], trouble: str, node: RedisNode | None = None) -> None:
-        if not wait_until(_unless_refused(look), self._deadline):
-            node = node or self.replica
+    def _wait(self, look: Callable[[], bool], node: RedisNode, trouble: str) -> None:
+        # A Sentinel that was kept from running for two seconds does nothing for as long as this.
+        tilt_s = 0.0 if self.sentinel is None else 31.0
+        if not wait_until(_unless_refused(look), self._deadline + tilt_s):
             raise RedisUnavailable(f"{node} {trouble}; its log:\n{node.log_tail()}")
 
     def _follows(self) -> bool:
@@ -206,7 +207,9 @@ def redis_pair(
         pair = RedisPair(nodes[0], nodes[1], None, deadline)
         pair.wait_replicated()
         if sentinel:
-            pair.sentinel = _started_sentinel(folder, owner, pair.master, down_after_ms, deadline)
+            pair.sentinel = _started_sentinel(
+                folder, owner, _watching(link, pair.master, down_after_ms), deadline
+            )
             pair.wait_replicated()
         yield pair
 
@@ -214,6 +217,7 @@ def redis_pair(
 def _linked(link: str, ports: list[dict[str, int]], i: int) -> list[str]:
     return [
         f"user {_REPLICA} on >{link} +psync +replconf +ping",
+        f"user {_SENTINEL} on >{link} &* +@all",
         f"masteruser {_REPLICA}",
         f"masterauth {link}",
         "repl-diskless-sync-delay 0",  # else the first copy waits 5 s for further replicas
@@ -227,20 +231,18 @@ def _say_role(node: RedisNode, master: RedisNode | None) -> None:
 
 
 def _started_sentinel(
-    folder: Path, owner: Owner, master: RedisNode, down_after_ms: int, deadline: float
+    folder: Path, owner: Owner, watching: list[str], deadline: float
 ) -> RedisNode:
-    """A Sentinel that knows the master and its replica.
-
-    It is started when the two are in step: it asks a master for its replicas every ten seconds only.
-    """
+    """A Sentinel, to be started when the two are in step: it looks for replicas every ten seconds only."""
     home = folder / "watch"  # a folder of its own, with its own port in it
     home.mkdir()
 
     def make() -> tuple[RedisNode]:
         (ports,) = kept_ports(home, ("client",), 1, free_ports)
-        (home / "sentinel").mkdir(exist_ok=True)
-        conf = home / "sentinel" / "sentinel.conf"
-        conf.write_text("\n".join(_watching(ports["client"], conf.parent, master, down_after_ms)))
+        conf = home / "sentinel" / "sentinel.conf"  # which it writes what it learns into
+        conf.parent.mkdir(exist_ok=True)
+        lines = [f"bind {HOST}", f"port {ports['client']}", f"dir {quoted(str(conf.parent))}"]
+        conf.write_text("\n".join([*lines, *watching]) + "\n")
         process = owner.process([str(conf), "--sentinel"], conf.with_name("redis.log"))
         return (RedisNode("sentinel", Address(HOST, ports["client"]), process, deadline=deadline),)
 
@@ -248,19 +250,12 @@ def _started_sentinel(
     return node
 
 
-def _watching(port: int, folder: Path, master: RedisNode, down_after_ms: int) -> list[str]:
-    ours = master.as_us
-    who = [f"sentinel auth-user {SERVICE} {ours.user}"] if ours.user else []
-    password = [f"sentinel auth-pass {SERVICE} {ours.password}"] if ours.password else []
+def _watching(link: str, master: RedisNode, down_after_ms: int) -> list[str]:
     return [
-        f"bind {HOST}",
-        f"port {port}",
-        f"dir {quoted(str(folder))}",
         f"sentinel monitor {SERVICE} {HOST} {master.port} 1",
-        *who,
-        *password,
+        f"sentinel auth-user {SERVICE} {_SENTINEL}",
+        f"sentinel auth-pass {SERVICE} {link}",
         f"sentinel down-after-milliseconds {SERVICE} {down_after_ms}",
-        # It also waits twice as long between a fail-over and the next one.
-        f"sentinel failover-timeout {SERVICE} 5000",
-        "",
+        # The longest that a fail-over may take; it waits twice as long until the next one.
+        f"sentinel failover-timeout {SERVICE} 3000",
     ]

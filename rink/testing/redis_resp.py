@@ -14,13 +14,29 @@ from urllib.parse import quote, unquote, urlsplit
 
 import attrs
 
-from rink.errors import ConfigError, RedisError, RedisUnavailable
+from rink.errors import ConfigError, RinkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Reply = Any  # str, int, None, or a list of them: whoever asks knows which
 Word = str | bytes | int | float
+
+
+class RedisError(RinkError):
+    """A call to a test's Redis that did not succeed; the message names where it is.
+
+    Attributes:
+        code: the first word of what Redis answered, such as "MOVED" or "NOAUTH".
+    """
+
+    def __init__(self, *args: object, code: str = "") -> None:
+        super().__init__(*args)
+        self.code = code
+
+
+class RedisUnavailable(RedisError):  # noqa: N818 - as EtcdUnavailable
+    """Nothing answered within the deadline; a command may still have been carried out."""
 
 
 @attrs.frozen

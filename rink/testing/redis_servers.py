@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from rink.testing.redis_cluster import RedisCluster, formed
 from rink.testing.redis_node import RedisNode
 from rink.testing.redis_pair import RedisPair, redis_pair
+from rink.testing.redis_resp import RedisError, RedisUnavailable
 from rink.testing.redis_start import Settings, given_redis, redis_folder, started_redises
 
 if TYPE_CHECKING:
@@ -33,7 +34,16 @@ if TYPE_CHECKING:
 
     from rink.testing.servers_base import TlsFiles
 
-__all__ = ["RedisCluster", "RedisNode", "RedisPair", "local_redis", "redis_cluster", "redis_pair"]
+__all__ = [
+    "RedisCluster",
+    "RedisError",
+    "RedisNode",
+    "RedisPair",
+    "RedisUnavailable",
+    "local_redis",
+    "redis_cluster",
+    "redis_pair",
+]
 
 
 @contextlib.contextmanager
@@ -53,14 +63,11 @@ def local_redis(
     """Run one Redis for as long as the `with` lasts.
 
     Args:
-        url: use this server instead of starting one; default RINK_TEST_REDIS. Of the settings below
-            only `tls` then applies, and its process cannot be killed or frozen.
-        data_dir: where the data lies and stays; None is a temporary folder. A later start on the
-            same folder has the same data and port.
+        url: use this server instead, and only `tls` of what follows; default RINK_TEST_REDIS.
+        data_dir: where the data stays, with its port; None is a temporary folder.
         appendonly: keep an append-only file, so that a kill loses nothing that was acknowledged;
             False is snapshots only: a kill loses what came after the last, `stop()` takes one.
-        appendfsync: "always", "everysec" or "no": what a crash of the machine (not of the process)
-            may lose.
+        appendfsync: "always", "everysec" or "no": what a crash of the machine may lose.
         password: of the default user, which then needs one; it is part of the node's `url`.
         acl: further users, each as in a file of Redis' users without the word `user`:
             "worker on >secret ~orders:* &* +@all". "default off" switches the default user off.

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from rink.errors import ConfigError, RedisError
+from rink.errors import ConfigError
 from rink.testing.redis_node import RedisNode
-from rink.testing.redis_resp import Address, address_of
+from rink.testing.redis_resp import Address, RedisError, address_of
 from rink.testing.servers_folder import owned_folder, started
 from rink.testing.servers_ports import free_ports, kept_ports
 from rink.testing.servers_process import GivenProcess, Guard, Owner

@@ -61,8 +61,8 @@ class ServerNode(ABC):
         endpoint: where clients reach it.
     """
 
-    serves: ClassVar[str]
-    unavailable: ClassVar[type[RinkError]]
+    _serves: ClassVar[str]
+    _unavailable: ClassVar[type[RinkError]]
 
     def __init__(self, name: str, endpoint: str, process: Process, *, deadline: float) -> None:
         self.name = name
@@ -186,8 +186,8 @@ class ServerNode(ABC):
         return "\n".join(said)
 
     def _trouble(self, what: str) -> RinkError:
-        return self.unavailable(
-            f"{self.serves} {self.name} at {self.endpoint} {what}; its log:\n{self.log_tail()}"
+        return self._unavailable(
+            f"{self._serves} {self.name} at {self.endpoint} {what}; its log:\n{self.log_tail()}"
         )
 
     def _wait_gone(self) -> None:

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from rink.errors import RinkError
 from rink.testing.servers_base import ServerNode
 from rink.testing.servers_ports import PORTS_FILE
 
@@ -53,7 +54,7 @@ def started(folder: Path, make: Callable[[], tuple[_Node, ...]]) -> tuple[_Node,
         make: makes them, not started, on the ports kept or on new ones.
 
     Raises:
-        RinkError: the `unavailable` of their kind: one was not healthy by its deadline.
+        EtcdUnavailable: one was not healthy by its deadline; of a Redis, RedisUnavailable.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         recorded = (folder / PORTS_FILE).exists()
@@ -63,7 +64,7 @@ def started(folder: Path, make: Callable[[], tuple[_Node, ...]]) -> tuple[_Node,
                 node.start(wait=False)
             for node in nodes:
                 node.wait_healthy()
-        except nodes[0].unavailable:
+        except RinkError:
             # Somebody may take a port between our choosing it and the server's listening there:
             # choose anew. Data that was there before is bound to its ports (peers know them), and
             # ours to keep.

@@ -26,8 +26,8 @@ class EtcdNode(ServerNode):
         endpoint: where clients reach it, `http://127.0.0.1:PORT` (`https://` with TLS).
     """
 
-    serves = "etcd"
-    unavailable = EtcdUnavailable
+    _serves = "etcd"
+    _unavailable = EtcdUnavailable
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ from mutants_of_engine import ENGINE
 from mutants_of_etcd import ETCD
 from mutants_of_liveness import ABOUT_LIVENESS
 from mutants_of_overlap import ABOUT_OVERLAP, NAMED_BY_THE_DESIGN
+from mutants_of_partitions import PARTITIONS
 
 BY_HEADING: dict[str, list[Mutant]] = {
     "The weakenings that the design names": NAMED_BY_THE_DESIGN,
@@ -14,6 +15,7 @@ BY_HEADING: dict[str, list[Mutant]] = {
     "About liveness and stickiness": ABOUT_LIVENESS,
     "Of the engine": ENGINE,
     "Of the etcd client": ETCD,
+    "Of partitions": PARTITIONS,
 }
 
 MUTANTS = [mutant for mutants in BY_HEADING.values() for mutant in mutants]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rink.core import keys
-from rink.core.keys import Keys
+from rink.core.keys import Keys, OffsetKeys
 from rink.errors import ConfigError
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
@@ -85,3 +85,32 @@ def test_a_request_lies_under_its_own_key():
     of = Keys.of("rink/", "g")
     assert of.request("a/b") == b"rink/g/requests/a%2Fb"
     assert of.member("..") == b"rink/g/members/%2E%2E"
+
+
+@given(NAMES, NAMES, NAMES, NAMES, st.integers(0, 99_999))
+def test_no_offset_lies_in_the_range_of_a_group_or_of_another_topic(one, two, topic, other, number):
+    key = OffsetKeys.of("rink/", one, topic).partition(number)
+    group, theirs = Keys.of("rink/", two), OffsetKeys.of("rink/", two, other)
+    assert not group.root <= key < group.end
+    assert (theirs.root <= key < theirs.end) == ((one, topic) == (two, other))
+
+
+@given(st.lists(st.tuples(NAMES, NAMES, st.integers(0, 99)), unique=True, max_size=20))
+def test_every_offset_has_a_key_of_its_own(places):
+    found = {OffsetKeys.of("rink/", group, topic).partition(n) for group, topic, n in places}
+    assert len(found) == len(places)
+
+
+@pytest.mark.parametrize("name", ["g:offsets", ":offsets", "g:offsets/orders", "g", *ODD])
+def test_a_group_of_an_odd_name_is_apart_from_every_offset(name):
+    group, key = Keys.of("rink/", name), OffsetKeys.of("rink/", "g", "orders").partition(0)
+    assert not group.root <= key < group.end
+    segment = group.root.decode().split("/")[1]
+    assert not keys.is_of_offsets(segment)
+    assert keys.is_of_offsets(segment + keys.OFFSETS)
+    assert key == b"rink/g:offsets/orders/0"
+
+
+def test_what_only_looks_like_offsets_belongs_to_nobody():
+    assert not keys.is_of_offsets(":offsets")
+    assert not keys.is_of_offsets("a b:offsets")

@@ -26,13 +26,18 @@ from docs_support import (
 import rink
 import rink.aio
 import rink.testing
+from rink import partitions
 from rink.core import codec
+from rink.core.keys import OffsetKeys
 from rink.core.values import Record, Request, Version
+from rink.partitions import stored
+from rink.standby import Standby
 from rink.status import MemberStatus, Status
 from rink.testing import plugin
 
 CONCEPTS = ROOT / "docs" / "concepts.md"
 TESTING = ROOT / "docs" / "testing.md"
+PARTITIONS = ROOT / "docs" / "partitions.md"
 
 PYTHON = all_blocks("python")
 RUNNABLE = [block for block in PYTHON if block.setup is not None and not block.needs]
@@ -124,10 +129,19 @@ def test_every_public_name_is_explained(what, names):
     assert sorted(names - code_words(README, CONCEPTS)) == []
 
 
+@pytest.mark.parametrize(
+    "kind", [*(getattr(partitions, name) for name in partitions.__all__), stored.Stored, Standby]
+)
+def test_every_public_name_of_partitions_is_explained(kind):
+    names = public(kind) | ({kind.__name__} & set(partitions.__all__))
+    assert sorted(names - code_words(PARTITIONS)) == []
+
+
 def test_every_helper_for_tests_is_explained():
     fixtures = {name for name in vars(plugin) if name.startswith("rink_")}
-    names = set(rink.testing.__all__) | fixtures | public(rink.testing.EtcdNode)
-    names |= public(rink.testing.EtcdCluster)
+    names = set(rink.testing.__all__) | fixtures
+    for kind in ("EtcdNode", "EtcdCluster", "RedisNode", "RedisCluster", "RedisPair"):
+        names |= public(getattr(rink.testing, kind))
     assert sorted(names - code_words(TESTING)) == []
 
 
@@ -182,6 +196,14 @@ def test_what_is_shown_of_etcd_is_what_would_be_written_today():
         assert codec.encode(content).decode() == value, key
         kinds.add(type(content))
     assert kinds == {Record, Version, Request}
+
+
+def test_what_is_shown_of_a_partition_is_what_would_be_written_today():
+    (block,) = blocks(PARTITIONS, "text")
+    _, key, value = block.code.splitlines()
+    assert key.encode() == OffsetKeys.of("rink/", "billing", "orders").partition(0)
+    found = stored.read(key.encode(), value.encode())
+    assert stored.encode(found).decode() == value
 
 
 def test_no_page_is_empty():

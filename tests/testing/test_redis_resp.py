@@ -9,7 +9,8 @@ import threading
 
 import pytest
 
-from rink.errors import ConfigError, RedisError, RedisUnavailable
+from rink.errors import ConfigError
+from rink.testing import RedisError, RedisUnavailable
 from rink.testing.redis_node import RedisNode, fields
 from rink.testing.redis_resp import Address, address_of, call, decoded, encoded
 from rink.testing.servers_process import GivenProcess

@@ -11,6 +11,8 @@ from typing import Any, assert_type
 
 import rink
 import rink.aio
+import rink.partitions
+import rink.partitions.aio
 import rink.testing
 from rink.engine.signals import Signal
 from rink.etcd.api import Etcd
@@ -121,6 +123,39 @@ async def on_asyncio() -> None:
     assert_type(rink.aio.rank_of("job", 3), int | None)
 
 
+def partitions(r: rink.Rink) -> None:
+    with rink.partitions.PartitionedConsumer(r, "orders", partitions=8) as consumer:
+        assert_type(consumer, rink.partitions.PartitionedConsumer)
+        for change in consumer:
+            assert_type(change, rink.partitions.PartitionChange[rink.partitions.Assignment])
+            assert_type(change.assignment, rink.partitions.Assignment)
+            assert_type(change.assigned, bool)
+            assert_type(change.revoked, bool)
+            assert_type(change.partition, int)
+        assert_type(consumer.assigned, Mapping[int, rink.partitions.Assignment])
+        with consumer.assigned[0] as assignment:
+            assert_type(assignment.offset, int)
+            assert_type(assignment.token, int)
+            assert_type(assignment.lost, Signal)
+            assert_type(assignment.is_held, bool)
+            assert_type(assignment.role, rink.Role)
+            assignment.commit(5)
+        consumer.commit(0, 5)
+        assert_type(consumer.table(), tuple[rink.partitions.PartitionRow, ...])
+
+
+async def aio_partitions(r: rink.aio.Rink) -> None:
+    async with rink.partitions.aio.PartitionedConsumer(r, "orders", partitions=8) as consumer:
+        async for change in consumer:
+            assert_type(change.assignment, rink.partitions.aio.Assignment)
+        with consumer.assigned[0] as assignment:
+            assert_type(assignment.lost, rink.aio.Lost)
+            assert_type(assignment.role, rink.aio.Role)
+            await assignment.commit(5)
+        await consumer.commit(0, 5)
+        assert_type(await consumer.table(), tuple[rink.partitions.PartitionRow, ...])
+
+
 def values(status: rink.Status, member: rink.MemberStatus, version: rink.Version) -> None:
     assert_type(status.ranks, tuple[str, ...])
     assert_type(status.held, Mapping[str, int])
@@ -143,6 +178,8 @@ def errors(r: rink.Rink) -> None:
         assert_type(error.member, str)
     except rink.RoleLost as error:
         assert_type(error.token, int)
+    except rink.StaleToken as error:
+        assert_type(error.newer, int)
     except rink.MemberNameTaken as error:
         assert_type(error.member, str)
     except rink.EtcdError as error:
@@ -166,11 +203,21 @@ def helpers() -> None:
         assert_type(node.endpoint, str)
     with rink.testing.etcd_cluster(3) as cluster:
         assert_type(cluster, rink.testing.EtcdCluster)
+    with rink.testing.local_redis(acl=("worker on >x",), maxmemory="1gb") as redis:
+        assert_type(redis, rink.testing.RedisNode)
+        assert_type(redis.url, str)
+        redis.restore_copy(redis.save_copy())
+    with rink.testing.redis_cluster(3) as redises:
+        assert_type(redises.node_of("a"), rink.testing.RedisNode)
+    with rink.testing.redis_pair(sentinel=True) as pair:
+        assert_type(pair.failover(), rink.testing.RedisNode)
+        assert_type(pair.sentinel, rink.testing.RedisNode | None)
 
 
 # A misspelt or misplaced setting is an error where it is written, not at the first join. (Each
 # `type: ignore` is checked, too: one that is not needed is an error.)
-def refused(one: rink.Session, untyped: Any) -> None:
+def refused(one: rink.Session, r: rink.aio.Rink, untyped: Any) -> None:
+    rink.partitions.PartitionedConsumer(r, "orders", partitions=8)  # type: ignore[arg-type]  # faces
     rink.Session(untyped, tll=30)  # type: ignore[call-arg]  # no such setting
     rink.Rink(one, "orders", "a")  # type: ignore[call-arg]  # settings are given by name
     rink.Rink("orders", one)  # type: ignore[arg-type]  # the session comes first

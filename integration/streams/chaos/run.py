@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -77,9 +78,16 @@ class Workers:
                 f"{name} ended with {process.returncode}: {self.log(name)[-2000:]}"
             )
 
-    def died(self):
-        """Who has ended without having been told to."""
-        return [name for name, process in self.running.items() if process.poll() is not None]
+    def restart_refused(self):
+        """Start anew who found no Redis or no etcd when it began, as a deployment would."""
+        for name in [name for name, process in self.running.items() if process.poll() is not None]:
+            log = self.log(name)
+            assert re.search(r"\.(Redis|Etcd)Unavailable: ", log[-1500:]), (
+                f"{name} died: {log[-3000:]}"
+            )
+            del self.running[name]
+            self.frozen.discard(name)
+            self.start()
 
     def log(self, name):
         return (self.folder / f"{name}.log").read_text()
@@ -142,7 +150,7 @@ class Chaos:
         )  # fmt: skip
         while time.monotonic() < end:
             await asyncio.sleep(self.random.uniform(0.5, 4))
-            assert not self.workers.died(), self.workers.log(self.workers.died()[0])[-3000:]
+            self.workers.restart_refused()
             kind = self.random.choice(kinds)
             self.done[kind.__name__.replace("_", " ")] += 1
             await kind()
@@ -219,7 +227,7 @@ class Chaos:
         while left := await self._left():
             if time.monotonic() > end:
                 raise AssertionError(f"not drained {seconds} s after the last mishap: {left}")
-            assert not self.workers.died(), self.workers.log(self.workers.died()[0])[-3000:]
+            self.workers.restart_refused()
             await asyncio.sleep(0.2)
         self.say("drained")
 
@@ -289,7 +297,7 @@ def main(arguments=None):
     with contextlib.ExitStack() as stack:
         if settings.keep:
             folder = settings.keep
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True)  # a new one: notes are added to what is there
         else:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rink-chaos-")))
         etcd = stack.enter_context(local_etcd())

@@ -1,9 +1,9 @@
 -- The partition passes to the owner with this token, which gets the first events along.
--- KEYS: at, offsets, stream. ARGV: processor, token, start, window, first (how many events), loses (1: trimmed
--- at any price), then what this owner knows, or '': epoch, offset, the id it has read to.
+-- KEYS: at, offsets, stream. ARGV: processor, token, start, first (how many events), loses (1: trimmed at any
+-- price), then what this owner knows, or '': epoch, offset, the id it has read to.
 local at, offsets, stream = KEYS[1], KEYS[2], KEYS[3]
-local processor, token, loses = ARGV[1], ARGV[2], ARGV[6] == '1'
-local known_epoch, known_offset, seen = ARGV[7], ARGV[8], ARGV[9]
+local processor, token, loses = ARGV[1], ARGV[2], ARGV[5] == '1'
+local known_epoch, known_offset, seen = ARGV[6], ARGV[7], ARGV[8]
 local fence = redis.call('HGET', at, 'fence')
 if fence and less(token, fence) then return {'stale', fence} end
 
@@ -20,18 +20,25 @@ end
 if is_back then return {'back', fence or 'none', offset or 'none', last} end
 
 offset = register(at, offsets, stream, processor, ARGV[3])
-found = redis.call('HMGET', at, 'epoch', 'open', 'suspect', 'careful', 'parked')
-local epoch, open, suspect, careful, parked = unpack(found)
-if open and open ~= '0' and fence ~= token then  -- whoever had it did not end in order
-  local entries = redis.call('XRANGE', stream, '(' .. offset, '+', 'COUNT', open)
-  careful = #entries > 0 and entries[#entries][1] or offset
+found = redis.call('HMGET', at, 'epoch', 'open', 'suspect', 'careful', 'parked', 'ceiling')
+local epoch, open, suspect, careful, parked, ceiling = unpack(found)
+if open == '1' and fence ~= token then  -- whoever had it did not end in order
+  careful = ceiling
   if suspect and before(offset, suspect) then redis.call('HINCRBY', at, 'end:' .. suspect, 1) end
   redis.call('HINCRBY', at, 'unclean', 1)
 end
-if known_epoch == '' then redis.call('HDEL', at, 'suspect') end
-redis.call('HSET', at, 'fence', token, 'open', parked and '0' or ARGV[4])
 if careful and before(offset, careful) then redis.call('HSET', at, 'careful', careful)
 else redis.call('HDEL', at, 'careful'); careful = nil end
+local first = {}
+if not parked and tonumber(ARGV[4]) > 0 then
+  first = redis.call('XRANGE', stream, '(' .. offset, '+', 'COUNT', ARGV[4])
+end
+if known_epoch == '' then
+  ceiling = #first > 0 and first[#first][1] or offset
+  redis.call('HSET', at, 'ceiling', ceiling)
+  redis.call('HDEL', at, 'suspect')
+end
+redis.call('HSET', at, 'fence', token, 'open', parked and '0' or '1')
 
 local ends, all = {}, redis.call('HGETALL', at)
 for i = 1, #all, 2 do
@@ -42,9 +49,5 @@ for i = 1, #all, 2 do
   elseif id then
     redis.call('HDEL', at, all[i])
   end
-end
-local first = {}
-if not parked and tonumber(ARGV[5]) > 0 then
-  first = redis.call('XRANGE', stream, '(' .. offset, '+', 'COUNT', ARGV[5])
 end
 return {'ok', offset, epoch, careful or '', parked or '', ends, first}

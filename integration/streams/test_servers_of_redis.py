@@ -1,0 +1,271 @@
+"""Redis in its other forms: a cluster, a master behind a Sentinel, one with users; restarted, restored, away."""
+
+import asyncio
+import contextlib
+
+import pytest
+from redis.asyncio import Redis, RedisCluster
+from redis.asyncio.sentinel import Sentinel
+from workers_support import QUICK, Leg, Shop, until, until_seen, until_true, with_shop
+
+from rink.errors import ConfigError
+from rink.streams import App, CrossSlot, RedisAuth, RedisFull, RedisUnavailable, Worker
+from rink.testing import local_redis, redis_cluster, redis_pair
+
+
+@contextlib.asynccontextmanager
+async def shop_on(redis, etcd_url, prefix, probe):
+    """A shop on a Redis that `redis` says how to reach; `probe` is a plain client for looking."""
+    shop = Shop(redis, etcd_url, prefix, probe=probe)
+    try:
+        yield shop
+    finally:
+        await shop.close()
+
+
+def note_all(shop, **settings):
+    @shop.app.processor(shop.legs, **(QUICK | settings))
+    async def note(events):
+        async for batch in events.take(20).records():
+            shop.seen.extend((leg.who, leg.n) for leg in batch)
+
+
+@pytest.fixture(scope="module")
+def running_cluster():
+    with redis_cluster(3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def three_masters(running_cluster):
+    for node in running_cluster.nodes:
+        node.flush()
+    return running_cluster
+
+
+def test_workers_share_a_stream_on_a_cluster(three_masters, etcd_url, prefix):
+    """Its partitions lie on several nodes; order and hand-over are as on one."""
+
+    async def body():
+        def connect():
+            return RedisCluster.from_url(three_masters.urls[0])
+
+        async with shop_on(connect, etcd_url, prefix, connect()) as shop:
+            nodes = {three_masters.node_of(shop.names(n).stream).port for n in range(4)}
+            assert len(nodes) > 1
+            note_all(shop)
+            await shop.send_keys(1000)
+            async with shop.workers("a") as (start, stop):
+                await until_seen(shop, 500)
+                await start("b")
+                await shop.send_keys(1000)
+                await stop("a")
+                await until_seen(shop, 2000)
+            assert len(shop.seen) == 2000
+
+    asyncio.run(asyncio.wait_for(body(), 60))
+
+
+def test_outputs_in_other_slots_are_refused_with_a_word_on_what_to_do(
+    three_masters, etcd_url, prefix
+):
+    async def body():
+        def connect():
+            return RedisCluster.from_url(three_masters.urls[1])
+
+        told = []
+        async with shop_on(connect, etcd_url, prefix, connect()) as shop:
+            out = shop.app.stream("out", record=Leg, partition_by="who", partition_count=2)
+
+            @shop.app.processor(shop.legs, name="copy", commit="manual", attempts=1, **QUICK)
+            async def copy(events):
+                async for leg in events.records():
+                    try:
+                        await events.commit([(out, Leg(n=leg.n, who=leg.who))])
+                    except CrossSlot as error:
+                        told.append(str(error))
+                        await out.send(Leg(n=leg.n, who=leg.who))
+                        await events.commit()
+
+            await shop.send(1, 2)
+            async with shop.workers("a"):
+                await until(lambda: len(told) == 2)
+            assert "slot" in told[0]
+            assert "send()" in told[0]
+
+    asyncio.run(asyncio.wait_for(body(), 60))
+
+
+def test_a_worker_follows_its_sentinel_to_the_new_master(etcd_url, prefix):
+    async def body(pair):
+        def connect():
+            return Sentinel([(pair.sentinel.host, pair.sentinel.port)]).master_for(pair.service)
+
+        async with shop_on(connect, etcd_url, prefix, connect()) as shop:
+            note_all(shop)
+            async with shop.workers("a"):
+                await shop.send(*range(50))
+                await until_seen(shop, 50)
+                await asyncio.to_thread(pair.wait_replicated)
+                await asyncio.to_thread(pair.failover)
+                await shop.send(*range(50, 100))
+                await until_seen(shop, 100, seconds=30)
+            assert shop.numbers("a") == list(range(100))
+
+    with redis_pair(sentinel=True) as pair:
+        asyncio.run(asyncio.wait_for(body(pair), 90))
+
+
+def test_a_failover_to_an_older_replica_stops_the_partition_and_says_so(etcd_url, prefix):
+    async def body(pair):
+        def connect():
+            return Sentinel([(pair.sentinel.host, pair.sentinel.port)]).master_for(pair.service)
+
+        async with shop_on(connect, etcd_url, prefix, connect()) as shop:
+            note_all(shop)
+            number = shop.partition("a")
+            async with shop.workers("a"):
+                await shop.send(*range(10))
+                await until_seen(shop, 10)
+                await asyncio.to_thread(pair.wait_replicated)
+                await asyncio.to_thread(pair.cut)
+                await shop.send(*range(10, 20))
+                await until_seen(shop, 20)
+                await asyncio.to_thread(pair.failover)
+                why = await shop.parked("note", number)
+                assert "went back" in why
+                assert "rink streams release" in why
+
+    with redis_pair(sentinel=True) as pair:
+        asyncio.run(asyncio.wait_for(body(pair), 90))
+
+
+@with_shop()
+async def test_a_redis_that_is_restarted_costs_a_pause(shop):
+    note_all(shop)
+    async with shop.workers("a", "b"):
+        await shop.send(*range(50))
+        await until_seen(shop, 50)
+        await asyncio.to_thread(shop.server.restart)
+        await shop.send(*range(50, 100))
+        await until_seen(shop, 100)
+    assert shop.numbers("a") == list(range(100))
+
+
+@with_shop()
+async def test_a_redis_that_is_restored_from_a_copy_stops_what_went_back_and_goes_on_after_a_release(
+    shop,
+):
+    note_all(shop)
+    number, other = shop.partition("a"), (shop.partition("a") + 1) % 4
+    async with shop.workers("a"):
+        await shop.send(*range(5))
+        await shop.send(1, who=shop.of_key(other))
+        await until_seen(shop, 6)
+        await until_true(lambda: shop.are_committed("note", 6))
+        copy = await asyncio.to_thread(shop.server.save_copy)
+        await shop.send(*range(5, 10))
+        await until_seen(shop, 11)
+        await asyncio.to_thread(shop.server.restore_copy, copy)
+        assert "went back" in await shop.parked("note", number)
+        await shop.send(2, who=shop.of_key(other))
+        await until(lambda: shop.numbers(shop.of_key(other)) == [1, 2])
+        opened = await shop.app.opened()
+        place = shop.app.processors["note"].place(number)
+        await opened.store.run("release", place.keys, "note")
+        await shop.send(10, 11)
+        await until(lambda: shop.numbers("a")[-2:] == [10, 11])
+
+
+@with_shop()
+async def test_with_redis_out_of_memory_what_was_sent_is_processed_and_committed(shop):
+    note_all(shop)
+    await shop.send(*range(100))
+    shop.server.call("CONFIG", "SET", "maxmemory", "1")
+    try:
+        async with shop.workers("a"):
+            await until_seen(shop, 100)
+            await until_true(lambda: shop.are_committed("note", 100))
+            with pytest.raises(RedisFull, match="out of memory"):
+                await shop.legs.send(Leg(n=100, who="a"), timeout=0.3)
+    finally:
+        shop.server.call("CONFIG", "SET", "maxmemory", "0")
+
+
+# ── what is wrong from the beginning ─────────────────────────────────────────────────────────
+
+
+def test_no_redis_is_a_clear_error():
+    async def body():
+        app = App("shop", redis="redis://127.0.0.1:1")
+        legs = app.stream("legs", record=Leg, partition_by="who")
+        with pytest.raises(RedisUnavailable, match=r"127\.0\.0\.1:1"):
+            await legs.send(Leg(n=1, who="a"))
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("url", ["redis://:wrong@{at}", "redis://{at}", "redis://nobody:x@{at}"])
+def test_a_wrong_password_is_a_clear_error(url):
+    async def body(at):
+        app = App("shop", redis=url.format(at=at))
+        legs = app.stream("legs", record=Leg, partition_by="who")
+        with pytest.raises(RedisAuth, match="user and password"):
+            await legs.send(Leg(n=1, who="a"))
+
+    with local_redis(password="secret") as redis:
+        asyncio.run(body(f"{redis.host}:{redis.port}"))
+
+
+ALLOWED = (
+    "worker on >pw ~rink:* &* -@all +@connection +@read +@stream +@hash +@scripting +info +type "
+    "+exists +expire +del -client +client|id +client|unblock"
+)
+"""What docs/streams.md says that the Redis user of a worker needs."""
+
+
+def test_a_user_who_may_do_what_the_docs_say_can_run_a_worker(etcd_url, prefix):
+    async def body(redis):
+        url = f"redis://worker:pw@{redis.host}:{redis.port}"
+        async with shop_on(url, etcd_url, prefix, Redis.from_url(redis.url)) as shop:
+            note_all(shop)
+            await shop.send_keys(100)
+            async with shop.workers("a") as (start, stop):
+                await until_seen(shop, 100)
+                await start("b")
+                await stop("a")
+                await shop.send_keys(100)
+                await until_seen(shop, 200)
+
+    with local_redis(acl=(ALLOWED,)) as redis:
+        asyncio.run(asyncio.wait_for(body(redis), 60))
+
+
+def test_an_older_redis_is_refused(monkeypatch, rink_redis):
+    async def body():
+        app = App("shop", redis=rink_redis.url)
+        app.stream("legs", record=Leg, partition_by="who")
+        monkeypatch.setattr("rink.streams.store.OLDEST_REDIS", (99, 0))
+        with pytest.raises(ConfigError, match="need 99"):
+            await app.opened()
+
+    asyncio.run(body())
+
+
+@with_shop()
+async def test_something_else_under_a_partitions_key_stops_that_partition_alone(shop):
+    note_all(shop)
+    number = shop.partition("a")
+    await shop.redis.set(shop.names(number).stream, "something else")
+    good = shop.of_key((number + 1) % 4)
+    worker = Worker(shop.app, name="a")
+    task = asyncio.create_task(worker.run())
+    await shop.send(1, 2, who=good)
+    await until_seen(shop, 2)
+    with pytest.raises(Exception, match="something else"):
+        await shop.send(1)
+    await shop.redis.delete(shop.names(number).stream)
+    await shop.send(1)
+    await until_seen(shop, 3)
+    worker.stop()
+    await task

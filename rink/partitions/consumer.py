@@ -1,0 +1,124 @@
+"""The blocking face: `PartitionedConsumer` on threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Self
+
+from rink.engine.callers import warn_in_event_loop
+from rink.engine.clock import DEAF_S
+from rink.engine.signals import Bell, Signal
+from rink.errors import EtcdClusterChanged
+from rink.partitions.face import BaseAssignment, BaseConsumer, PartitionChange
+from rink.partitions.table import PartitionRow
+from rink.roles import Role
+from rink.settings import check_seconds
+
+
+class Assignment(BaseAssignment[Role]):  # noqa: D101 - documented by its base
+    __doc__ = BaseAssignment.__doc__
+
+    __slots__ = ()
+
+    @property
+    def lost(self) -> Signal:
+        """Set when the partition is lost: `lost.wait(timeout)`, `lost.is_set()`."""
+        return self._lane.role.lost
+
+    def commit(self, offset: int) -> None:
+        """Commit an offset: everything before it is done, and it is where the next one begins.
+
+        Raises:
+            ConfigError: it is no whole number, or negative.
+            UsageError: it is smaller than the committed one.
+            RoleLost: the assignment was released.
+            StaleToken: another has taken over, or the session was lost; nothing was changed.
+            EtcdError: there was no answer: it may be committed or not. The next commit settles it.
+        """
+        offset = self._check(offset)
+        cursor = self._lane.cursor
+        with self._lane.committing:
+            while (asked := cursor.commit(offset)) is not None:
+                try:
+                    result = self._lanes.topic.etcd.txn(asked.compare, asked.then, asked.otherwise)
+                except EtcdClusterChanged:
+                    cursor.lose_history()
+                    raise
+                if cursor.answered(offset, result):
+                    return
+
+
+class PartitionedConsumer(BaseConsumer[Role, Assignment]):  # noqa: D101 - documented by its base
+    __doc__ = BaseConsumer.__doc__
+    _assignment_class = Assignment
+
+    def __enter__(self) -> Self:
+        """Begin to want every partition.
+
+        Raises:
+            ConfigError: the group's scheme, or the offsets that lie there, are of another number of
+                partitions.
+            StateError: an offset cannot be read; names the key.
+            EtcdError: etcd could not be reached, or refused.
+        """
+        warn_in_event_loop("PartitionedConsumer()")
+        topic = self._check_group()
+        found = topic.etcd.range(topic.keys.root, topic.keys.end).kvs
+        self._bell = Bell()
+        self._begin(topic, found, threading.Lock, self._bell.ring)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def __iter__(self) -> Iterator[PartitionChange[Assignment]]:
+        """Each change, until the group or the `with` is left; raises as `next_change` does."""
+        while (change := self.next_change()) is not None:
+            yield change
+
+    def next_change(self, timeout: float | None = None) -> PartitionChange[Assignment] | None:
+        """Return the next change; None where the timeout, in seconds, or everything is over.
+
+        Raises:
+            ConfigError: offsets of another number of partitions were found.
+            StateError: the offset of a partition that is here cannot be read.
+            StaleToken: a partition that is here was taken over under a greater token.
+        """
+        lanes = self._open
+        lanes.topic.engine.refuse_own_thread("next_change()")
+        clock = lanes.topic.engine.clock
+        until = None if timeout is None else clock.now() + check_seconds("timeout", timeout)
+        while True:
+            is_over = lanes.is_over  # before the look: what was told before the end comes first
+            if (change := self._take_change(lanes)) is not None:
+                return change
+            left = DEAF_S if until is None else until - clock.now()
+            if is_over:
+                self._bell.ring()  # for whoever waits on another thread
+            if is_over or left <= 0:
+                return None
+            self._bell.wait(min(left, DEAF_S))
+
+    def commit(self, partition: int, offset: int) -> None:
+        """Commit an offset of a partition that is assigned here, or revoked and not released yet.
+
+        Raises:
+            ConfigError: it is no whole number, or negative.
+            UsageError: it is smaller than the committed one, or there is no such partition.
+            RoleLost: the partition is not assigned here.
+            StaleToken: another has taken over, or the session was lost; nothing was changed.
+            EtcdError: there was no answer: it may be committed or not. The next commit settles it.
+        """
+        self._assignment(partition).commit(offset)
+
+    def table(self) -> tuple[PartitionRow, ...]:
+        """Return a row for each partition: owner, standby, offset. Reads the offsets from etcd.
+
+        Raises:
+            ConfigError: offsets of another number of partitions were found.
+            StateError: an offset cannot be read; names the key.
+            EtcdError: etcd could not be reached, or refused.
+        """
+        topic = self._topic
+        return self._rows(topic.etcd.range(topic.keys.root, topic.keys.end).kvs)

@@ -1,0 +1,143 @@
+"""Mutants of partitions: whose commit counts, where the next one begins, what is let go of when."""
+
+from __future__ import annotations
+
+from mutant import Mutant
+
+
+def partitions(what: str, module: str, old: str, new: str, *tests: str) -> Mutant:
+    """One in `rink/partitions`, for tests in `tests/partitions`."""
+    names = tuple(f"partitions/test_partitions_{name}" for name in tests)
+    return Mutant(what, f"rink/partitions/{module}.py", old, new, names)
+
+
+PARTITIONS = [
+    partitions(
+        "an offset is written whoever has written it meanwhile",
+        "cursor",
+        "(Compare(record, Target.CREATE, first.session), *guards),",
+        "(Compare(record, Target.CREATE, first.session),),",
+        "cursor",
+        "faults",
+    ),
+    partitions(
+        "an offset is written whatever has become of the session",
+        "cursor",
+        "(Compare(record, Target.CREATE, first.session), *guards),",
+        "tuple(guards),",
+        "cursor",
+        "faults",
+    ),
+    partitions(
+        "a take writes nothing where its own token lies there",
+        "lanes",
+        "            cursor.found(next(iter(kvs), None))\n"
+        "        left = [cursor for cursor in left if cursor.over is None]",
+        "            cursor.found(next(iter(kvs), None))\n"
+        "            cursor.is_taken = cursor.stored == cursor.next_of_take()\n"
+        "        left = [one for one in left if one.over is None and not one.is_taken]",
+        "faults",
+        "faces",
+    ),
+    partitions(
+        "a partition begins at 0 wherever the last one was",
+        "cursor",
+        "return self._written(self.offset)",
+        "return self._written(0)",
+        "cursor",
+    ),
+    partitions(
+        "a committed offset may go back",
+        "cursor",
+        "if offset < self.offset:",
+        "if False:",
+        "faces",
+        "cursor",
+    ),
+    partitions(
+        "a commit without an answer is taken for one that was never sent",
+        "cursor",
+        "        self._unanswered.append(value)",
+        "        self._unanswered[:] = []",
+        "faults",
+    ),
+    partitions(
+        "a commit without an answer is taken for done",
+        "cursor",
+        "if offset == self.offset and not self._unanswered:",
+        "if any(one.offset == offset for one in self._unanswered) or offset == self.offset:",
+        "faults",
+    ),
+    partitions(
+        "a smaller token takes over from a greater one",
+        "cursor",
+        "if self.stored is not None and self.stored.token > self.token:",
+        "if False:",
+        "cursor",
+        "faults",
+    ),
+    partitions(
+        "offsets of another number of partitions are taken over",
+        "cursor",
+        "if found.partitions != partitions:",
+        "if False:",
+        "faces",
+        "cursor",
+    ),
+    partitions(
+        "revisions of another history are compared",
+        "cursor",
+        'self.over = self._refused("etcd has become another cluster, or was restored", 0)',
+        "pass",
+        "faults",
+    ),
+    partitions(
+        "a partition is told though it was lost before",
+        "lanes",
+        "                self._untold.remove((lane, True))",
+        "                pass",
+        "faces",
+    ),
+    partitions(
+        "a revoked partition is let go of before its user has",
+        "lanes",
+        "if not is_known or lane.is_released:",
+        "if True:",
+        "faces",
+    ),
+    partitions(
+        "a take without an answer is not sent again",
+        "lanes",
+        "        self._due.append(lane)\n        log.",
+        "        log.",
+        "faults",
+    ),
+    partitions(
+        "who gives up half way keeps the partition for ever",
+        "lanes",
+        "        elif lane.role.is_held:\n            self._begin(lane.role)",
+        "",
+        "faces",
+    ),
+    partitions(
+        "a take that hangs holds up revocations",
+        "lanes",
+        "self._calls.submit(partial(self._take, batch))",
+        "self._take(batch)",
+        "faults",
+    ),
+    Mutant(
+        "offsets lie in the range that the group watches",
+        "rink/core/keys.py",
+        'OFFSETS = ":offsets"',
+        'OFFSETS = "/offsets"',
+        ("core/test_keys", "partitions/test_partitions_faces"),
+    ),
+    Mutant(
+        "whoever cannot take over stands by",
+        "rink/standby.py",
+        "can_follow=scheme in member.schemes,",
+        "can_follow=True,",
+        ("partitions/test_partitions_standby",),
+    ),
+]
