@@ -7,8 +7,10 @@ import time
 from collections import defaultdict
 
 from redis.asyncio import Redis
+from redis.exceptions import ConnectionError  # noqa: A004 - it is one, of Redis
 
 from rink.streams import App, Record, Worker
+from rink.streams.store import Store
 
 QUICK = {"initial_delay": 0.1, "rebalance_delay": 0.3}
 
@@ -107,7 +109,7 @@ class Shop:
 
     async def close(self):
         await self.app.close()
-        await self.redis.aclose()
+        await Store(self.redis).close()
 
 
 async def until(look, seconds=10.0, what=""):
@@ -122,10 +124,12 @@ async def until(look, seconds=10.0, what=""):
 async def until_true(ask, seconds=10.0, what=""):
     """As `until`, of something that must be asked for."""
     end = time.monotonic() + seconds
-    while not (found := await ask()):
+    while True:
+        with contextlib.suppress(ConnectionError):  # Redis is just being restarted
+            if found := await ask():
+                return found
         assert time.monotonic() < end, f"not within {seconds} s: {what or ask}"
         await asyncio.sleep(0.01)
-    return found
 
 
 async def until_seen(shop, count, seconds=10.0):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, Self, TypeVar
 
@@ -13,7 +14,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from rink.core.keys import check_name
-from rink.errors import ConfigError
+from rink.errors import ConfigError, UsageError
 from rink.settings import check_seconds
 from rink.streams.calls import AnyRedis
 from rink.streams.codec import Codec
@@ -37,7 +38,7 @@ class App:
         name: of the app: part of every key in Redis and of every group in etcd.
         redis: a URL as redis-py takes it (`rediss://` for TLS, `unix://`, user and password in it), or a
             function that makes a client of redis-py's: with its own settings, from a Sentinel, or a RedisCluster.
-        etcd: endpoints, as `rink.Session` takes them.
+        etcd: endpoints, as `rink.Session` takes them; or a function that makes a client, one for each worker.
         ttl: seconds until a worker that died loses its partitions.
         session: more settings of `rink.Session`: prefix, user, password, ca, cert, key, margin, timeout.
     """
@@ -47,7 +48,7 @@ class App:
         name: str,
         *,
         redis: str | Connect = "redis://127.0.0.1:6379",
-        etcd: str | Sequence[str] | None = None,
+        etcd: str | Sequence[str] | Callable[[], Any] | None = None,
         ttl: float = 15.0,
         session: Mapping[str, Any] | None = None,
     ) -> None:
@@ -220,6 +221,24 @@ class App:
             return Redis.from_url(self._redis, retry=Retry(NoBackoff(), 0))
         except ValueError as error:
             raise ConfigError(f"redis={self._redis!r} cannot be used: {error}") from error
+
+    @contextlib.contextmanager
+    def pointed_to(
+        self, *, redis: str | Connect, etcd: str | Sequence[str] | Callable[[], Any] | None
+    ) -> Iterator[None]:
+        """Have another Redis and etcd for as long as the `with` lasts; for tests.
+
+        Raises:
+            UsageError: connections are open; `close` them first.
+        """
+        if self._opened:
+            raise UsageError(f"{self!r} has open connections to Redis: close them first")
+        before = self._redis, self.etcd
+        self._redis, self.etcd = redis, etcd
+        try:
+            yield
+        finally:
+            self._redis, self.etcd = before
 
     async def opened(self) -> Opened:
         """Return what this app uses of Redis in the running event loop, opened when first asked for."""

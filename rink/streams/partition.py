@@ -81,7 +81,7 @@ class Grant:
                     owner.bury(event_id, letter_of_death(ends + 1))
             metrics.owned(place, True)
             metrics.handed_over(place, time.perf_counter() - self._granted_at)
-            await _Tenure(self._scene, owner, place, self._role.token).last(lost)
+            await Tenure(self._scene, owner, place, self._role.token).last(lost)
         except OffsetMoved as error:
             log.warning("rink.streams: %s", error)
         except (Parked, WentBack) as error:
@@ -157,7 +157,7 @@ class Grant:
             )  # fmt: skip
 
 
-class _Tenure:
+class Tenure:
     """The time in which an owner works: its reader, its commits, its processor, and the drain."""
 
     def __init__(self, scene: Scene, owner: Owner[Any], place: Place, token: int) -> None:

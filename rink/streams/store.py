@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
-from redis.asyncio import RedisCluster
+from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
@@ -193,8 +193,12 @@ class Store:
             )
 
     async def close(self) -> None:
-        """Close the client's connections."""
+        """Close the client's connections, to its Sentinels too, which redis-py leaves open."""
         await self.redis.aclose()
+        if isinstance(self.redis, Redis):
+            manager = getattr(self.redis.connection_pool, "sentinel_manager", None)
+            for sentinel in manager.sentinels if manager else ():
+                await sentinel.aclose()
 
     async def run(self, name: str, keys: Sequence[str], *given: Any) -> Any:
         """Run one of our scripts; the errors are ours."""

@@ -71,7 +71,8 @@ class Worker:
         for stream in {one.stream.name: one.stream for one in self._processors}.values():
             await opened.settle(stream)
         await self._register(store)
-        session = aio.Session(self.app.etcd, ttl=self.app.ttl, **self.app.session)
+        etcd = self.app.etcd() if callable(self.app.etcd) else self.app.etcd
+        session = aio.Session(etcd, ttl=self.app.ttl, **self.app.session)
         async with session:
             await self._run(store, session)
         if self._halted:

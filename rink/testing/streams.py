@@ -1,0 +1,312 @@
+"""For tests of processors: run one on given records without servers, or a whole app on real ones.
+
+    outcome = process(app, "bill", [Order(order_id=1, customer="a")])
+    assert outcome.outputs == {"invoices": [Invoice(...)]}
+
+    with running(app, workers=2) as run:
+        orders.send_many_blocking(...)
+        run.drain()
+
+`process` runs the very code of a worker, but for Redis and etcd: what is retried, given up and
+committed with outputs is so here too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from rink.errors import RinkError
+from rink.streams import ids
+from rink.streams.app import App
+from rink.streams.metrics import Metrics
+from rink.streams.names import PartitionNames
+from rink.streams.owner import Owner
+from rink.streams.partition import Scene, Tenure
+from rink.streams.policy import Parked
+from rink.streams.processor import Processor
+from rink.streams.reader import Reader
+from rink.streams.store import Place, Step, Store, Taken
+from rink.streams.worker import Worker
+from rink.testing.memory import MemoryCluster
+from rink.testing.redis_servers import local_redis
+
+_TOKEN = 1
+
+
+@attrs.frozen
+class DeadLetter:
+    """An event that was given up.
+
+    Attributes:
+        record: as it was sent.
+        error: what it failed with, and `trace` where.
+        attempts: how often it was tried.
+    """
+
+    record: Any
+    error: str
+    trace: str
+    attempts: int
+
+
+@attrs.frozen
+class Outcome:
+    """What a processor made of its records.
+
+    Attributes:
+        processed: the records that were processed and committed, in order within each partition.
+        outputs: what was sent along with commits, by the name of the stream.
+        dead: what was given up.
+        parked: by partition: why it is not processed any more (`quarantine` and `halt`).
+        commits: how many commits there were.
+    """
+
+    processed: list[Any] = attrs.field(factory=list)
+    outputs: dict[str, list[Any]] = attrs.field(factory=dict)
+    dead: list[DeadLetter] = attrs.field(factory=list)
+    parked: dict[int, str] = attrs.field(factory=dict)
+    commits: list[int] = attrs.field(factory=list)
+
+
+def process(app: App, processor: str, records: Iterable[Any], *, seconds: float = 10.0) -> Outcome:
+    """Run a processor on records, in partitions as they would be, without any server.
+
+    Pauses between tries are left out. What a processor sends by `send` goes to Redis: give outputs
+    to `events.commit`, or have the function that sends replaced.
+
+    Args:
+        app: with the processor.
+        processor: its name.
+        records: instances of its stream's class; or bytes, as they might lie in Redis.
+        seconds: how long it may take.
+
+    Raises:
+        RecordError: a record has no partition key, or does not match.
+        TimeoutError: it took longer.
+    """
+    return asyncio.run(_process(app.processors[processor], list(records), seconds))
+
+
+async def _process(processor: Processor[Any], records: Sequence[Any], seconds: float) -> Outcome:
+    policy = attrs.evolve(processor.policy, backoff=(0.0, 0.0))
+    processor = attrs.evolve(processor, policy=policy)
+    outcome = Outcome()
+    async with asyncio.timeout(seconds):
+        for number, data in sorted(_shares(processor, records).items()):
+            await _Partition(processor, number, data, outcome).run()
+    return outcome
+
+
+def _shares(processor: Processor[Any], records: Sequence[Any]) -> dict[int, list[bytes]]:
+    """The records of each partition; bytes that are no record go to the first."""
+    stream, shares = processor.stream, dict[int, list[bytes]]()
+    for record in records:
+        is_raw = isinstance(record, bytes)
+        number = 0 if is_raw else stream.partition_of(record)
+        data = record if is_raw else stream.codec.encode(record)
+        shares.setdefault(number, []).append(data)
+    return shares
+
+
+class _Partition:
+    """One partition with all its records, from beginning to end: what Redis is to an owner."""
+
+    def __init__(
+        self, processor: Processor[Any], number: int, data: Sequence[bytes], outcome: Outcome
+    ) -> None:
+        self._processor = processor
+        self._place = processor.place(number)
+        self._data = data
+        self._unread = [(f"{at}-0".encode(), {b"d": one}) for at, one in enumerate(data, 1)]
+        self._outcome = outcome
+        self._done = asyncio.Event()
+
+    async def run(self) -> None:
+        store = _StoreOf(self)
+        scene = Scene(
+            processor=self._processor,
+            store=store,
+            reader=_NoReader(store, 1),
+            metrics=Metrics(self._processor.stream.app.name),
+            one_marked=asyncio.Lock(),
+            halt=lambda reason: None,
+            given_up=asyncio.Event(),
+        )
+        owner = Owner(
+            self._processor, store, self._place, _TOKEN,
+            Taken(ids.NONE, "0", "", "", {}, []),
+            is_held=lambda: True, one_marked=scene.one_marked, metrics=scene.metrics,
+            wants_more=self._feed,
+        )  # fmt: skip
+        self._feed(owner)
+        over = asyncio.create_task(self._over())
+        try:
+            await Tenure(scene, owner, self._place, _TOKEN).last(over)
+        except Parked as error:
+            self._outcome.parked[self._place.number] = str(error)
+        finally:
+            over.cancel()
+
+    async def _over(self) -> bool:
+        return await self._done.wait()
+
+    def _feed(self, owner: Owner[Any]) -> None:
+        if (room := owner.inbox.room) and self._unread:
+            owner.feed(self._unread[:room])
+            del self._unread[:room]
+
+    def commit(self, step: Step) -> None:
+        """Take note of a commit, as Redis would carry it out."""
+        letters = [
+            dict(zip(letter.fields[::2], letter.fields[1::2], strict=True))
+            for letter in step.letters
+        ]
+        dead = {letter["id"] for letter in letters}
+        first, last = ids.order(step.expected)[0], ids.order(step.new)[0]
+        outcome = self._outcome
+        outcome.commits.append(step.processed)
+        outcome.processed.extend(
+            self._record(self._data[number - 1])
+            for number in range(first + 1, last + 1)
+            if f"{number}-0" not in dead
+        )
+        outcome.dead.extend(
+            DeadLetter(
+                self._record(letter["d"]),
+                str(letter["error"]),
+                str(letter["trace"]),
+                int(letter["attempts"]),
+            )
+            for letter in letters
+        )
+        for output in step.outputs:
+            stream = self._stream_of(output.target)
+            sent = outcome.outputs.setdefault(stream.name, [])
+            sent.append(stream.codec.decode(output.fields[1]))
+        if last == len(self._data):
+            self._done.set()
+
+    def _record(self, data: Any) -> Any:
+        try:
+            return self._processor.stream.codec.decode(data)
+        except RinkError:
+            return data
+
+    def _stream_of(self, names: PartitionNames) -> Any:
+        for stream in self._processor.stream.app.streams.values():
+            for number in range(stream.partition_count):
+                if stream.names.partition(number) == names:
+                    return stream
+        raise AssertionError(names)
+
+
+class _StoreOf(Store):
+    """What an owner asks of Redis, answered from a list."""
+
+    def __init__(self, partition: _Partition) -> None:
+        self._partition = partition
+
+    async def commit(self, place: Place, step: Step) -> None:
+        self._partition.commit(step)
+
+    async def extend(self, place: Place, token: int, epoch: str, ceiling: str) -> None:
+        pass
+
+    async def close_place(self, place: Place, token: int) -> None:
+        pass
+
+    async def trim(self, names: PartitionNames) -> int:
+        return 0
+
+
+class _NoReader(Reader):
+    """All that is to be read is fed before."""
+
+    def wake(self, owner: Owner[Any]) -> None:
+        pass
+
+
+class Running:
+    """An app whose workers run in this process, for a test.
+
+    Attributes:
+        redis_url: where its Redis is.
+    """
+
+    def __init__(self, app: App, redis_url: str) -> None:
+        self.redis_url = redis_url
+        self._app = app
+
+    def drain(self, seconds: float = 10.0) -> None:
+        """Wait until every processor has committed every event.
+
+        Raises:
+            AssertionError: it took longer; names who is behind, and why.
+        """
+        self._app.blocking(self._drain(seconds))
+
+    async def _drain(self, seconds: float) -> None:
+        end = asyncio.get_running_loop().time() + seconds
+        while behind := await self._behind():
+            assert asyncio.get_running_loop().time() < end, (
+                f"not done within {seconds:g} s: {behind}"
+            )
+            await asyncio.sleep(0.01)
+
+    async def _behind(self) -> list[str]:
+        store, behind = (await self._app.opened()).store, []
+        for processor in self._app.processors.values():
+            for number in range(processor.stream.partition_count):
+                place = processor.place(number)
+                if count := await store.lag(place):
+                    parked = (await store.position(place)).parked
+                    behind.append(
+                        f"{processor.name} in {place.role}: {count} events {parked}".strip()
+                    )
+        return behind
+
+
+@contextlib.contextmanager
+def running(app: App, *, workers: int = 1, redis: str | None = None) -> Iterator[Running]:
+    """Run an app for as long as the `with` lasts: its workers, an etcd in memory, a real redis-server.
+
+    Args:
+        app: its `redis` and `etcd` are replaced meanwhile.
+        workers: how many, all in this process.
+        redis: the URL of a server to use instead of one of its own.
+
+    Raises:
+        ConfigError: there is no redis-server to be found.
+    """
+    with contextlib.ExitStack() as stack:
+        url = redis or stack.enter_context(local_redis(appendonly=False)).url
+        cluster = stack.enter_context(MemoryCluster())
+        stack.enter_context(app.pointed_to(redis=url, etcd=cluster.client))
+        tasks = app.blocking(_start(app, workers))
+        try:
+            yield Running(app, url)
+        finally:
+            app.blocking(_stop(app, tasks))
+
+
+Started = list[tuple[Worker, "asyncio.Task[None]"]]
+
+
+async def _start(app: App, count: int) -> Started:
+    workers = [Worker(app, name=f"worker-{number}") for number in range(count)]
+    return [(worker, asyncio.create_task(worker.run())) for worker in workers]
+
+
+async def _stop(app: App, started: Started) -> None:
+    for worker, _ in started:
+        worker.stop()
+    ended = await asyncio.gather(*(task for _, task in started), return_exceptions=True)
+    await app.close()
+    for one in ended:
+        if isinstance(one, BaseException):
+            raise one

@@ -1,0 +1,132 @@
+"""The kit that runs a processor on given records, without servers."""
+
+import pytest
+
+from rink.streams import App, Record, RecordError
+from rink.testing.streams import process
+
+
+class Order(Record):
+    number: int
+    customer: str
+
+
+class Invoice(Record):
+    customer: str
+    total: int
+
+
+@pytest.fixture
+def app():
+    made = App("shop")
+    made.stream("orders", record=Order, partition_by="customer", partition_count=4)
+    made.stream("invoices", record=Invoice, partition_by="customer", partition_count=2)
+    return made
+
+
+def orders(*numbers, customer="a"):
+    return [Order(number=number, customer=customer) for number in numbers]
+
+
+def test_every_record_is_processed_in_order(app):
+    seen = []
+
+    @app.processor(app.streams["orders"])
+    async def bill(events):
+        async for order in events.records():
+            seen.append((events.partition, order.number))
+
+    outcome = process(app, "bill", [*orders(1, 2, 3), *orders(9, customer="b")])
+    assert sorted(number for _, number in seen) == [1, 2, 3, 9]
+    assert [number for _, number in seen if number < 9] == [1, 2, 3]
+    assert len(outcome.processed) == 4
+    assert outcome.dead == []
+
+
+def test_more_records_than_are_held_at_once_are_fed_as_there_is_room(app):
+    @app.processor(app.streams["orders"], prefetch=10, window=5)
+    async def bill(events):
+        async for _ in events.take(3):
+            pass
+
+    outcome = process(app, "bill", orders(*range(100)))
+    assert [order.number for order in outcome.processed] == list(range(100))
+    assert all(count <= 5 for count in outcome.commits)
+
+
+def test_outputs_are_told_by_stream(app):
+    @app.processor(app.streams["orders"], commit="manual")
+    async def bill(events):
+        async for batch in events.take(10).records():
+            total = sum(order.number for order in batch)
+            invoice = Invoice(customer=batch[0].customer, total=total)
+            await events.commit([(app.streams["invoices"], invoice)])
+
+    outcome = process(app, "bill", orders(1, 2, 3))
+    assert outcome.outputs == {"invoices": [Invoice(customer="a", total=6)]}
+    assert outcome.commits == [3]
+
+
+def test_what_fails_is_tried_again_and_then_given_up(app):
+    tries = []
+
+    @app.processor(app.streams["orders"], attempts=3)
+    async def bill(events):
+        async for order in events.records():
+            tries.append(order.number)
+            if order.number == 2:
+                raise ValueError("two")
+
+    outcome = process(app, "bill", orders(1, 2, 3))
+    assert tries == [1, 2, 2, 2, 3]
+    [letter] = outcome.dead
+    assert letter.record == Order(number=2, customer="a")
+    assert letter.error == "ValueError: two"
+    assert letter.attempts == 3
+    assert "raise ValueError" in letter.trace
+    assert [order.number for order in outcome.processed] == [1, 3]
+
+
+def test_a_plain_function_is_run_in_a_thread_here_too(app):
+    seen = []
+
+    @app.processor(app.streams["orders"])
+    def bill(events):
+        seen.extend(order.number for order in events.records())
+
+    process(app, "bill", orders(*range(200)))
+    assert seen == list(range(200))
+
+
+def test_what_is_no_record_is_given_up(app):
+    @app.processor(app.streams["orders"])
+    async def bill(events):
+        async for _ in events:
+            pass
+
+    outcome = process(app, "bill", [b'{"number": "1"}'])
+    assert outcome.dead[0].record == b'{"number": "1"}'
+    assert outcome.processed == []
+
+
+def test_a_partition_that_is_parked_says_why(app):
+    @app.processor(app.streams["orders"], on_error="quarantine", attempts=1)
+    async def bill(events):
+        async for order in events.records():
+            if order.number == 2:
+                raise ValueError("two")
+
+    outcome = process(app, "bill", orders(1, 2, 3))
+    [why] = outcome.parked.values()
+    assert "ValueError: two" in why
+    assert [order.number for order in outcome.processed] == [1]
+
+
+def test_a_record_of_another_class_is_refused(app):
+    @app.processor(app.streams["orders"])
+    async def bill(events):
+        async for _ in events:
+            pass
+
+    with pytest.raises(RecordError):
+        process(app, "bill", [Invoice(customer="a", total=1)])
