@@ -43,8 +43,13 @@ fleets = app.stream(
     trim="oldest",
 )
 
-# A new worker waits longer for partitions than the one that it replaces needs to leave.
-SETTINGS = {"window": WINDOW, "rebalance_delay": 2.0}
+SETTINGS = {
+    "window": WINDOW,
+    # After a crash what the dead one held comes one by one: the less, the sooner that is over.
+    "prefetch": 2 * WINDOW,
+    # A new worker waits longer for partitions than the one that it replaces needs to leave.
+    "rebalance_delay": 2.0,
+}
 
 
 async def exact(events: Events[Leg]) -> None:

@@ -17,9 +17,9 @@ from streams_demo.legs import Aircraft, Histories
 Report = dict[str, Any]
 CAUSES = {
     "deploy": "rolling deploy",
-    "rebalanced": "given to another, owner alive",
-    "frozen": "owner frozen, until its lease ended",
-    "killed": "owner killed, until its lease ended",
+    "rebalanced": "given to another",
+    "frozen": "owner frozen, lease ended",
+    "killed": "owner killed, lease ended",
     "": "none: the owner stayed",
 }
 
