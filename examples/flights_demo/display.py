@@ -1,16 +1,18 @@
 """Shows the scene: live on a terminal, as plain lines elsewhere."""
 
 import time
+from collections.abc import Callable
 from typing import Self
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from flights_demo.scene import LOG_LINES, Member, Scene
+from flights_demo.scene import Scene
+from flights_demo.show import LOG_LINES, Show
 
 STYLES = {
     "starting": "dim",
@@ -55,33 +57,53 @@ def line_style(text: str) -> str:
     return ""
 
 
-def draw(scene: Scene) -> Panel:
-    progress = Table.grid(expand=True, padding=(0, 1))
-    progress.add_column(ratio=1)
-    progress.add_column(justify="right", no_wrap=True)
-    progress.add_row(
-        ProgressBar(total=scene.jobs, completed=scene.jobs_done),
-        f"{scene.jobs_done:,} of {scene.jobs:,} jobs",
-    )
+def bar(completed: int, total: int, text: str) -> Table:
+    table = Table.grid(expand=True, padding=(0, 1))
+    table.add_column(ratio=1)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_row(ProgressBar(total=total, completed=completed), text)
+    return table
+
+
+def log_lines(show: Show) -> Text:
     log = Text(no_wrap=True, overflow="ellipsis")
-    for at, text in scene.log:
-        log.append(f"{at - scene.began:6.2f} s  ", "dim")
+    for at, text in show.log:
+        log.append(f"{at - show.began:6.2f} s  ", "dim")
         log.append(f"{text}\n", line_style(text))
-    log.append("\n" * (LOG_LINES - len(scene.log)))  # so that the frame keeps its height
+    log.append("\n" * (LOG_LINES - len(show.log)))  # so that the frame keeps its height
+    return log
+
+
+def frame(show: Show, title: str, *parts: RenderableType) -> Panel:
     return Panel(
-        Group(progress, Text(), members_table(scene), Text(), log),
-        title=f"Rink: a year of flights · {scene.phase} · {scene.now - scene.began:.0f} s",
+        Group(*parts, Text(), log_lines(show)),
+        title=f"{title} · {show.phase} · {show.now - show.began:.0f} s",
         title_align="left",
     )
+
+
+def draw(scene: Scene) -> Panel:
+    progress = bar(scene.jobs_done, scene.jobs, f"{scene.jobs_done:,} of {scene.jobs:,} jobs")
+    return frame(scene, "Rink: a year of flights", progress, Text(), members_table(scene))
+
+
+def progress_line(scene: Scene) -> str:
+    held = "  ".join(
+        f"{member.name}:{'-' if (rank := scene.rank(member.name)) is None else rank}:{member.state}"
+        for member in scene.members.values()
+        if not member.is_over
+    )
+    return f"{scene.jobs_done:,} of {scene.jobs:,} jobs  {held}"
 
 
 class LiveDisplay:
     """Redraws one frame in place."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, draw: Callable[[Show], Panel]) -> None:
         self._live = Live(console=console, auto_refresh=False)
+        self._draw = draw
         self._drawn = 0.0
-        self._scene: Scene | None = None
+        self._scene: Show | None = None
 
     def __enter__(self) -> Self:
         self._live.__enter__()
@@ -89,21 +111,22 @@ class LiveDisplay:
 
     def __exit__(self, *error: object) -> None:
         if self._scene:
-            self._live.update(draw(self._scene))  # the last frame is the one that stays
+            self._live.update(self._draw(self._scene))  # the last frame is the one that stays
         self._live.__exit__(None, None, None)
 
-    def show(self, scene: Scene) -> None:
+    def show(self, scene: Show) -> None:
         self._scene = scene
         if time.monotonic() - self._drawn >= REDRAW_EVERY:
-            self._live.update(draw(scene), refresh=True)
+            self._live.update(self._draw(scene), refresh=True)
             self._drawn = time.monotonic()
 
 
 class PlainDisplay:
     """One line per thing that happened, and now and then one about the progress."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, progress: Callable[[Show], str]) -> None:
         self._console = console
+        self._progress = progress
         self._shown = 0
         self._next_line = 0.0
 
@@ -113,29 +136,22 @@ class PlainDisplay:
     def __exit__(self, *error: object) -> None:
         return None
 
-    def show(self, scene: Scene) -> None:
+    def show(self, scene: Show) -> None:
         new = scene.logged - self._shown
         self._shown = scene.logged
         for at, text in list(scene.log)[-new:] if new else []:
             self._line(f"{at - scene.began:6.2f} s  {text}")
         if time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + LINE_EVERY
-            held = "  ".join(
-                self._member(scene, member)
-                for member in scene.members.values()
-                if not member.is_over
-            )
-            self._line(
-                f"{scene.now - scene.began:6.2f} s  {scene.jobs_done:,} of {scene.jobs:,} jobs  {held}"
-            )
-
-    def _member(self, scene: Scene, member: Member) -> str:
-        rank = scene.rank(member.name)
-        return f"{member.name}:{'-' if rank is None else rank}:{member.state}"
+            self._line(f"{scene.now - scene.began:6.2f} s  {self._progress(scene)}")
 
     def _line(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
-def make_display(console: Console) -> LiveDisplay | PlainDisplay:
-    return LiveDisplay(console) if console.is_terminal else PlainDisplay(console)
+def make_display(
+    console: Console,
+    draw: Callable[[Show], Panel] = draw,
+    progress: Callable[[Show], str] = progress_line,
+) -> LiveDisplay | PlainDisplay:
+    return LiveDisplay(console, draw) if console.is_terminal else PlainDisplay(console, progress)

@@ -3,33 +3,25 @@
 It is no member of the group and takes no part in deciding who does what.
 """
 
-import contextlib
 import os
-import random
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import rink
 from flights_demo.data import ALL_YEAR, CHUNK, Job, carrier_role
 from flights_demo.display import LiveDisplay, PlainDisplay
-from flights_demo.events import Event, EventLog, Tail
+from flights_demo.events import Event
 from flights_demo.scene import Scene
+from flights_demo.stage import PATIENCE, DemoError, Process, Stage
 from flights_demo.store import Store
 
-EXAMPLES = Path(__file__).resolve().parent.parent
+__all__ = ["Demo", "DemoError", "Settings"]
+
 PROCESSORS = 3
-PATIENCE = 30.0  # seconds that a step may take before the demo gives up
 COUNT_EVERY = 0.2
 COST_OF_A_WRITE = 0.004  # seconds, about; what is left of a chunk's time is slept
-
-
-class DemoError(Exception):
-    """A step of the demo did not come about."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +39,7 @@ class Settings:
         return self.ttl + 1
 
 
-@dataclass
-class Process:
-    name: str
-    slot: int
-    generation: int
-    popen: subprocess.Popen
-    may_end_with: int | None = None  # the exit status it has been brought to, if it has been
-
-
-class Demo:
+class Demo(Stage):
     def __init__(
         self,
         settings: Settings,
@@ -64,22 +47,14 @@ class Demo:
         jobs: dict[str, Job],
         display: LiveDisplay | PlainDisplay,
     ) -> None:
+        scene = Scene(jobs=len(jobs), began=time.monotonic())
+        super().__init__(settings.directory, settings.seed, scene, display)
         self.settings = settings
         self.endpoint = endpoint
-        self.display = display
-        self.random = random.Random(settings.seed)
-        self.events_directory = settings.directory / "events"
-        self.events_directory.mkdir()
         self.store = Store(settings.directory / "store.db")
         self.store.create(jobs.values(), self._delivered(1))
-        self.events = EventLog(self.events_directory, "onlooker")
-        self.tail = Tail(self.events_directory)
-        self.history: list[Event] = []
         self.carriers = {job.carrier for job in jobs.values()}
         self.counted = 0.0
-        self.scene = Scene(jobs=len(jobs), began=time.monotonic())
-        self.processes: dict[str, Process] = {}
-        self.slots: dict[int, Process] = {}
         self.frozen_slot = 0  # none yet; the kill then hits another one
         chunks = sum(-(-len(job.delays) // CHUNK) for job in jobs.values())
         self.pace = max(0.002, settings.seconds * PROCESSORS / chunks - COST_OF_A_WRITE)
@@ -107,8 +82,7 @@ class Demo:
             new = self.start_process(slot, old.generation + 1)
             self.wait_for(lambda new=new: self.state(new) == "running", f"{new.name} to join")
             self.terminate(old)
-            self.wait_for(lambda old=old: old.popen.poll() is not None, f"{old.name} to leave")
-            self.note("gone", target=old.name)
+            self.wait_until_gone(old)
             self.wait_for(self.is_settled, f"{new.name} to take {old.name}'s rank")
             self.pause(0.5)
         self.phase("after the deploy")
@@ -137,10 +111,7 @@ class Demo:
         self.work_until(0.25, delivery=3)
         self.phase("kill")
         victim = self.slots[self.random.choice(sorted(self.slots.keys() - {self.frozen_slot}))]
-        victim.may_end_with = -signal.SIGKILL
-        victim.popen.kill()
-        victim.popen.wait()
-        self.note("killed", target=victim.name)
+        self.kill_process(victim)
         self.start_process(victim.slot, victim.generation + 1)
         self.wait_for(self.is_settled, f"{victim.name}'s rank to be taken")
 
@@ -155,11 +126,7 @@ class Demo:
         for process in self.slots.values():
             self.terminate(process)
         for process in self.slots.values():
-            self.wait_for(
-                lambda process=process: process.popen.poll() is not None,
-                f"{process.name} to leave",
-            )
-            self.note("gone", target=process.name)
+            self.wait_until_gone(process)
         self.scene.jobs_done = self.store.done()
 
     # What it is made of.
@@ -196,48 +163,28 @@ class Demo:
         arguments = [f"--{option}={value}" for option, value in told.items()]
         if not self.settings.fence:
             arguments.append("--no-fence")
-        with (self.settings.directory / f"{name}.err").open("wb") as errors:
-            popen = subprocess.Popen(
-                [sys.executable, "-m", "flights_demo.processor", *arguments],
-                cwd=EXAMPLES,
-                stdin=subprocess.PIPE,  # its end tells the process that the demo is gone
-                stdout=errors,
-                stderr=errors,
-                start_new_session=True,  # Ctrl-C is for the demo, which then stops them all
-            )
-        process = Process(name, slot, generation, popen)
-        self.processes[name] = self.slots[slot] = process
-        self.note("started", target=name, pid=popen.pid, generation=generation)
-        return process
-
-    def terminate(self, process: Process) -> None:
-        process.may_end_with = 0
-        process.popen.terminate()
-        self.note("terminated", target=process.name)
+        return self.launch(
+            name,
+            ["-m", "flights_demo.processor", *arguments],
+            slot=slot,
+            generation=generation,
+        )
 
     def freeze_in_mid_work(self, victim: Process) -> Event:
         """Stop the process just between its check of the role and its write; say at what.
 
-        There is no way to aim: stop it, look, and let it go on for some milliseconds if the
-        moment is a bad one. One with the store's lock in hand would stop everybody else too.
+        One with the store's lock in hand would stop everybody else too.
         """
         seen = self.scene.members[victim.name]
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            os.kill(victim.popen.pid, signal.SIGSTOP)
-            wait_until_stopped(victim.popen.pid)
-            self.watch()
+
+        def is_right() -> Event | None:
             last = seen.last
             is_between = last.get("what") == "working" and last["first"] > 0
-            if (
-                is_between
-                and not self.store.is_locked()
-                and self.store.position(last["role"]) == last["first"]
-            ):
-                return last
-            os.kill(victim.popen.pid, signal.SIGCONT)
-            self.pause(self.random.uniform(0.005, 0.03))
-        raise DemoError(f"{victim.name} was never seen in the middle of a job")
+            if not is_between or self.store.is_locked():
+                return None
+            return last if self.store.position(last["role"]) == last["first"] else None
+
+        return self.freeze_when(victim, is_right, "in the middle of a job")
 
     def is_settled(self) -> bool:
         """Whether those that run are ranked and hold the long-held roles of their ranks: no more.
@@ -255,69 +202,11 @@ class Demo:
             if not member.is_over
         )
 
-    def state(self, process: Process) -> str:
-        return self.scene.members[process.name].state
-
-    def phase(self, name: str) -> None:
-        self.note("phase", name=name)
-
-    def note(self, what: str, **facts: object) -> None:
-        self.events.write(what, **facts)
-        self.watch()
-
-    def pause(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            self.watch()
-            time.sleep(0.01)
-
-    def wait_for(
-        self, condition: Callable[[], bool], what: str, patience: float = PATIENCE
-    ) -> None:
-        deadline = time.monotonic() + patience
-        self.watch()
-        while not condition():
-            if time.monotonic() > deadline:
-                raise DemoError(f"waited {patience:.0f} s in vain for {what}")
-            self.check_that_all_live()
-            time.sleep(0.02)
-            self.watch()
-
-    def check_that_all_live(self) -> None:
-        for process in self.processes.values():
-            status = process.popen.poll()
-            if status is not None and status != process.may_end_with:
-                errors = (self.settings.directory / f"{process.name}.err").read_text()
-                raise DemoError(f"{process.name} ended by itself ({status}):\n{errors[-2000:]}")
-
-    def watch(self) -> None:
-        """Take in what has happened, and show it."""
-        for event in self.tail.new():
-            self.history.append(event)
-            self.scene.apply(event)
-        self.scene.now = time.monotonic()
+    def look(self) -> None:
         if self.scene.now > self.counted + COUNT_EVERY:
             self.counted = self.scene.now
             self.scene.jobs_done = self.store.done()
-        self.display.show(self.scene)
 
     def close(self) -> None:
-        """Leave no process behind, however the demo ended."""
-        for process in self.processes.values():
-            with contextlib.suppress(OSError):
-                process.popen.kill()  # works on frozen ones too; those that left are not met
-            process.popen.wait()
-            if process.popen.stdin:
-                process.popen.stdin.close()
-        self.events.close()
+        super().close()
         self.store.close()
-
-
-def wait_until_stopped(pid: int) -> None:
-    """Return once every thread of the child has stopped, or it has ended."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        if os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT):
-            return
-        time.sleep(0.001)
-    raise DemoError(f"process {pid} does not stop")

@@ -10,9 +10,9 @@ from flights_demo import checks
 from flights_demo.data import Totals
 from flights_demo.events import Event
 from flights_demo.store import Store
+from flights_demo.tables import duration, faults_table, first_lines, mark, told
 
 Report = dict[str, Any]
-SHOWN = 3  # lines of a kind
 MISHAPS = ("deploy", "freeze", "thaw", "kill")
 
 
@@ -34,9 +34,7 @@ def build(
     return {
         "ok": not any(faults.values()),
         "seconds": round(history[-1]["at"] - history[0]["at"], 1),
-        "faults": {
-            name: {"count": len(found), "first": found[:SHOWN]} for name, found in faults.items()
-        },
+        "faults": told(faults),
         "flights": {
             "got": asdict(checks.grand_total(totals)),
             "expected": asdict(checks.grand_total(expected)),
@@ -140,11 +138,12 @@ def show(report: Report, console: Console) -> None:
         " process could know of it.\nNobody can prevent that, so the store looks at the token;"
         f" writes refused: {writes['stale_refused']}."
     )
-    _first(console, "refused", writes["refused"], "cyan")
+    first_lines(console, "refused", writes["refused"], "cyan")
     console.print()
-    console.print(_faults(report))
+    title = f"{report['jobs']:,} jobs, {report['grants']:,} grants, {writes['all']:,} writes"
+    console.print(faults_table(title, report["faults"]))
     for name, found in report["faults"].items():
-        _first(console, name, found["first"], "red")
+        first_lines(console, name, found["first"], "red")
     console.print()
     console.print(_totals(report))
     verdict = (
@@ -153,13 +152,6 @@ def show(report: Report, console: Console) -> None:
         else "[bold red]NOT as promised; see the lines above.[/]"
     )
     console.print(f"{verdict} {report['seconds']:.0f} s.")
-
-
-def _first(console: Console, name: str, lines: list[str], style: str) -> None:
-    for line in lines[:SHOWN]:
-        console.print(f"  {name}: {line}", style=style, highlight=False, markup=False)
-    if len(lines) > SHOWN:
-        console.print(f"  … and {len(lines) - SHOWN} more", style=style, highlight=False)
 
 
 def _ranks(report: Report) -> Table:
@@ -187,12 +179,10 @@ def _gaps(report: Report) -> Table:
         table.add_column(heading, justify="right")
     for kind, title in GAP_TITLES.items():
         if gap := report["gaps"].get(kind):
-            table.add_row(title, str(gap["count"]), _time(gap["p50_ms"]), _time(gap["max_ms"]))
+            table.add_row(
+                title, str(gap["count"]), duration(gap["p50_ms"]), duration(gap["max_ms"])
+            )
     return table
-
-
-def _time(ms: float) -> str:
-    return f"{ms / 1000:.2f} s" if ms >= 1000 else f"{ms:.1f} ms"
 
 
 def _totals(report: Report) -> Table:
@@ -206,22 +196,5 @@ def _totals(report: Report) -> Table:
         ("delay", "minutes of departure delay"),
     ):
         got, expected = flights["got"][key], flights["expected"][key]
-        table.add_row(title, f"{got:,}", f"{expected:,}", _mark(got == expected))
+        table.add_row(title, f"{got:,}", f"{expected:,}", mark(got == expected))
     return table
-
-
-def _faults(report: Report) -> Table:
-    table = Table(
-        title=f"{report['jobs']:,} jobs, {report['grants']:,} grants, "
-        f"{report['writes']['all']:,} writes"
-    )
-    table.add_column("must be none")
-    table.add_column("found", justify="right")
-    table.add_column("")
-    for name, found in report["faults"].items():
-        table.add_row(name, str(found["count"]), _mark(not found["count"]))
-    return table
-
-
-def _mark(good: bool) -> str:
-    return "[green]✓[/]" if good else "[bold red]✗[/]"

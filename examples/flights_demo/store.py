@@ -10,13 +10,13 @@ second guard: a chunk written twice, or by two owners, makes the totals wrong an
 """
 
 import sqlite3
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from flights_demo.data import Job, Total, Totals
+from flights_demo.database import Database
 
 SCHEMA = """
 CREATE TABLE fences (role TEXT PRIMARY KEY, token INTEGER NOT NULL);
@@ -38,16 +38,13 @@ class StaleWrite(Exception):  # noqa: N818 - it names what happened, as Rink's o
     """The role has gone to somebody with a greater token; nothing was written."""
 
 
-class Store:
+class Store(Database):
     """One connection to the store, for one member. Its methods may be called from any thread."""
 
     def __init__(self, path: Path, member: str = "", *, check_fence: bool = True) -> None:
+        super().__init__(path)
         self.member = member
         self.check_fence = check_fence  # False only to show that the checks notice it
-        self._lock = threading.Lock()
-        self._db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = NORMAL")
 
     def create(self, jobs: Iterable[Job], open_until: int) -> None:
         self._db.executescript(SCHEMA)
@@ -57,9 +54,6 @@ class Store:
                 "INSERT INTO jobs (id, carrier, month, day, size) VALUES (?, ?, ?, ?, ?)",
                 [(job.id, job.carrier, job.month, job.day, len(job.delays)) for job in jobs],
             )
-
-    def close(self) -> None:
-        self._db.close()
 
     # What a processor does.
 
@@ -154,31 +148,3 @@ class Store:
     def greatest_token(self, role: str) -> int:
         rows = self._read("SELECT token FROM fences WHERE role = ?", role)
         return rows[0][0] if rows else 0
-
-    def is_locked(self) -> bool:
-        """Whether some process is in the middle of a write right now."""
-        with self._lock:
-            self._db.execute("PRAGMA busy_timeout = 0")
-            try:
-                self._db.execute("BEGIN IMMEDIATE")
-                self._db.execute("ROLLBACK")
-            except sqlite3.OperationalError:
-                return True
-            finally:
-                self._db.execute("PRAGMA busy_timeout = 30000")
-        return False
-
-    def _read(self, sql: str, *values: object) -> list[tuple]:
-        with self._lock:
-            return self._db.execute(sql, values).fetchall()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            self._db.execute("BEGIN IMMEDIATE")  # take the write lock before reading the fence
-            try:
-                yield self._db
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")

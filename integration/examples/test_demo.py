@@ -1,25 +1,11 @@
 """The examples run as their users run them, and the flights demo fails when its fence is off."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+from examples_support import run
 
 pytestmark = pytest.mark.slow
-
-
-def run(script, *arguments):
-    return subprocess.run(
-        [sys.executable, str(EXAMPLES / script), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
 
 
 def test_the_demo_comes_to_equal_totals_through_deploy_freeze_and_kill():

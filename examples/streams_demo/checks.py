@@ -1,0 +1,193 @@
+"""What is checked afterwards, from what was written where: pure functions.
+
+They trust neither Rink nor the workers: order, losses and repetitions are looked for in the outputs
+themselves, and each state is compared with that of one plain pass.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from flights_demo.events import Event
+
+from streams_demo.legs import Aircraft, Histories
+
+EPSILON_S = (
+    0.05  # an output may bear a time that is as much later than the mishap that ended its writer
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One state that was put out: the aircraft `key` after a leg."""
+
+    partition: int
+    at: float
+    worker: str
+    token: int
+    key: str
+    aircraft: Aircraft
+
+
+def by_partition(steps: Iterable[Step]) -> dict[int, list[Step]]:
+    grouped: dict[int, list[Step]] = defaultdict(list)
+    for step in steps:
+        grouped[step.partition].append(step)
+    return grouped
+
+
+def duplicates(steps: Iterable[Step]) -> list[str]:
+    """Every leg that was put out once more. Must be empty."""
+    times = Counter((step.key, step.aircraft.number) for step in steps)
+    return [
+        f"leg {number} of {key}: {count} times"
+        for (key, number), count in times.items()
+        if count > 1
+    ]
+
+
+def lost(steps: Iterable[Step], expected: Histories) -> list[str]:
+    """Every leg that was not put out. Must be empty."""
+    seen: dict[str, set[int]] = defaultdict(set)
+    for step in steps:
+        seen[step.key].add(step.aircraft.number)
+    return [
+        f"leg {state.number} of {key}"
+        for key, history in expected.items()
+        for state in history
+        if state.number not in seen[key]
+    ]
+
+
+def order_violations(steps: Iterable[Step], partition_of: Callable[[str], int]) -> list[str]:
+    """Every leg that came after a later one of its aircraft, or in another partition. Must be empty."""
+    reached: dict[str, int] = {}
+    found = []
+    for step in steps:
+        key, number = step.key, step.aircraft.number
+        if step.partition != partition_of(key):
+            found.append(f"leg {number} of {key} in partition {step.partition}")
+        if number < reached.get(key, 0):
+            found.append(f"leg {number} of {key} by {step.worker} after leg {reached[key]}")
+        reached[key] = max(number, reached.get(key, 0))
+    return found
+
+
+def stale(steps: Iterable[Step]) -> list[str]:
+    """Every output let through after one with a greater token. Must be empty."""
+    highest: dict[int, int] = {}
+    found = []
+    for step in steps:
+        before = highest.get(step.partition, 0)
+        if step.token < before:
+            found.append(
+                f"partition {step.partition}: {step.worker} wrote with {step.token} after {before}"
+            )
+        highest[step.partition] = max(step.token, before)
+    return found
+
+
+def wrong_states(steps: Iterable[Step], expected: Histories) -> list[str]:
+    """Every state that is not what one plain pass has after that leg. Must be empty."""
+    found = []
+    for step in steps:
+        history = expected.get(step.key, [])
+        number = step.aircraft.number
+        right = history[number - 1] if 0 < number <= len(history) else None
+        if step.aircraft != right:
+            found.append(f"{step.key}: {step.aircraft}, expected {right}")
+    return found
+
+
+# ── who had what, and what ended it ──────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Mishap:
+    at: float
+    worker: str
+    how: str  # frozen, killed or deploy
+
+
+def mishaps(events: Iterable[Event]) -> list[Mishap]:
+    hows = {"frozen": "frozen", "killed": "killed", "terminated": "deploy"}
+    return [
+        Mishap(event["at"], event["target"], hows[event["what"]])
+        for event in events
+        if event["what"] in hows
+    ]
+
+
+def owners(events: Iterable[Event], processor: str) -> dict[int, list[tuple[int, str, float]]]:
+    """For each partition, who was granted it: token, worker, when; by token."""
+    found: dict[int, set[tuple[int, str, float]]] = defaultdict(set)
+    for event in events:
+        if event["what"] == "granted" and event["processor"] == processor:
+            found[event["partition"]].add((event["token"], event["member"], event["at"]))
+    return {partition: sorted(ones) for partition, ones in found.items()}
+
+
+Again = tuple[int, int, str, str, int]  # partition, token, worker, key, number
+
+
+def unexplained_again(
+    again: Iterable[Again],
+    owned: dict[int, list[tuple[int, str, float]]],
+    happened: list[Mishap],
+    window: int,
+) -> list[str]:
+    """What came again, but not within the uncommitted window of a killed or frozen owner. Must be empty."""
+    found = []
+    for (partition, token), count in again_by_grant(again).items():
+        before = [one for one in owned.get(partition, []) if one[0] < token]
+        if count > window:
+            found.append(f"partition {partition}, token {token}: {count} legs, more than {window}")
+        elif not before or not silenced(before[-1], happened):
+            who = before[-1][1] if before else "nobody"
+            found.append(
+                f"partition {partition}, token {token}: {count} legs, but {who} ended well"
+            )
+    return found
+
+
+def again_by_grant(again: Iterable[Again]) -> dict[tuple[int, int], int]:
+    return Counter((partition, token) for partition, token, *_ in again)
+
+
+def silenced(owner: tuple[int, str, float], happened: list[Mishap]) -> bool:
+    """Whether a freeze or a kill hit an owner after its grant."""
+    _, worker, granted_at = owner
+    return any(
+        one.worker == worker and one.how != "deploy" and one.at > granted_at for one in happened
+    )
+
+
+def gaps(steps: Iterable[Step], happened: list[Mishap]) -> dict[str, list[float]]:
+    """For how long a partition put out nothing, by what ended its owner; "" where nothing did.
+
+    Each is from one batch to the next: the states of one batch all bear one time.
+    """
+    found: dict[str, list[float]] = defaultdict(list)
+    for ones in by_partition(steps).values():
+        for earlier, later in pairwise(ones):
+            if earlier.at == later.at:
+                continue
+            how = "" if earlier.token == later.token else ended_by(earlier, later, happened)
+            found[how].append(later.at - earlier.at)
+    return dict(found)
+
+
+def ended_by(earlier: Step, later: Step, happened: list[Mishap]) -> str:
+    for one in _before(later, happened):
+        # Who was told to leave goes on for a while; who fell silent does not.
+        if one.worker == earlier.worker and (
+            one.how == "deploy" or one.at > earlier.at - EPSILON_S
+        ):
+            return one.how
+    return "rebalanced"
+
+
+def _before(step: Step, happened: list[Mishap]) -> Iterator[Mishap]:
+    """What had happened by then, the newest first."""
+    return (one for one in reversed(happened) if one.at < step.at)

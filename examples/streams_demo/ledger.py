@@ -1,0 +1,114 @@
+"""A ledger outside of Redis, which checks fencing tokens: what `plain` writes its results to.
+
+Offset and ledger are two systems, so one of them is ahead after a crash: here the ledger, as the
+offset is committed after it. Whoever takes over is given again what was not committed, and knows
+from the ledger which of it is done.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from sqlite3 import Connection
+
+from flights_demo.database import Database
+
+from rink.errors import StaleToken
+from streams_demo.legs import Aircraft
+
+SCHEMA = """
+CREATE TABLE fences (partition INTEGER PRIMARY KEY, token INTEGER NOT NULL);
+CREATE TABLE fleet (key TEXT PRIMARY KEY, partition INTEGER,
+    number INTEGER, delay INTEGER, chain INTEGER, longest INTEGER, day INTEGER);
+CREATE INDEX of_partition ON fleet (partition);
+-- For the checks afterwards: every state that was written, what came again, and what was refused.
+CREATE TABLE steps (seq INTEGER PRIMARY KEY, partition INTEGER, at REAL, worker TEXT, token INTEGER,
+    key TEXT, number INTEGER, delay INTEGER, chain INTEGER, longest INTEGER, day INTEGER);
+CREATE TABLE again (partition INTEGER, token INTEGER, worker TEXT, key TEXT, number INTEGER);
+CREATE TABLE refused (partition INTEGER, token INTEGER, highest INTEGER, worker TEXT);
+"""
+
+Entry = tuple[str, Aircraft]  # an aircraft's key, and the aircraft after a leg
+
+
+class Ledger(Database):
+    """One connection, for one worker. Its methods may be called from any thread."""
+
+    def __init__(self, path: Path, worker: str = "", *, check_fence: bool = True) -> None:
+        super().__init__(path)
+        self.worker = worker
+        self.check_fence = check_fence  # False only to show that the checks notice it
+
+    def create(self) -> None:
+        self._db.executescript(SCHEMA)
+
+    # What a processor does.
+
+    def take(self, partition: int, token: int) -> dict[str, Aircraft]:
+        """Shut out all earlier owners, then say how far each aircraft has come.
+
+        In this order: what is read before the fence is raised, an earlier owner may still change.
+        """
+        with self._fenced(partition, token) as db:
+            rows = db.execute(
+                "SELECT key, number, delay, chain, longest, day FROM fleet WHERE partition = ?",
+                (partition,),
+            )
+            return {key: Aircraft(*rest) for key, *rest in rows}
+
+    def write(
+        self, partition: int, token: int, entries: Sequence[Entry], again: Iterable[tuple[str, int]]
+    ) -> None:
+        """Enter states, if `token` is still good for the partition; note what came again."""
+        with self._fenced(partition, token) as db:
+            now = time.monotonic()
+            db.executemany(
+                "INSERT INTO steps (partition, at, worker, token, key, number, delay, chain, longest,"
+                " day) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [(partition, now, self.worker, token, key, *state) for key, state in entries],
+            )
+            db.executemany(
+                "INSERT OR REPLACE INTO fleet VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [(key, partition, *state) for key, state in dict(entries).items()],
+            )
+            db.executemany(
+                "INSERT INTO again VALUES (?, ?, ?, ?, ?)",
+                [(partition, token, self.worker, *leg) for leg in again],
+            )
+
+    @contextmanager
+    def _fenced(self, partition: int, token: int) -> Iterator[Connection]:
+        """A transaction that happens only if no greater token was seen for the partition."""
+        with self._transaction() as db:
+            found = db.execute("SELECT token FROM fences WHERE partition = ?", (partition,))
+            highest = next(found, (token,))[0]
+            if token >= highest or not self.check_fence:
+                db.execute("INSERT OR REPLACE INTO fences VALUES (?, ?)", (partition, token))
+                yield db
+                return
+            values = (partition, token, highest, self.worker)
+            db.execute("INSERT INTO refused VALUES (?, ?, ?, ?)", values)
+        # Only here is the refusal itself committed.
+        raise StaleToken(f"partition {partition}: token {token}, but {highest} has been seen")
+
+    # What the onlooker asks.
+
+    def written(self) -> int:
+        [(count,)] = self._read("SELECT COALESCE(MAX(seq), 0) FROM steps")
+        return int(count)
+
+    def steps(self) -> list[tuple]:
+        """Every state in the order of writing: partition, at, worker, token, key, aircraft."""
+        rows = self._read(
+            "SELECT partition, at, worker, token, key, number, delay, chain, longest, day"
+            " FROM steps ORDER BY seq"
+        )
+        return [(*row[:5], Aircraft(*row[5:])) for row in rows]
+
+    def again(self) -> list[tuple[int, int, str, str, int]]:
+        """Every leg that came although it was done: partition, token, worker, key, number."""
+        return self._read("SELECT partition, token, worker, key, number FROM again")
+
+    def refused(self) -> list[tuple[int, int, int, str]]:
+        """Every write that was refused: partition, token, highest seen, worker."""
+        return self._read("SELECT partition, token, highest, worker FROM refused")

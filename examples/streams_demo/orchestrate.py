@@ -1,0 +1,247 @@
+"""The story: a stream flows through three workers during a rolling deploy, a freeze and a kill -9.
+
+The onlooker that tells it is no member of any group and takes no part in deciding who has what.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flights_demo.data import ALL_YEAR
+from flights_demo.display import LiveDisplay, PlainDisplay
+from flights_demo.events import Event
+from flights_demo.stage import PATIENCE, DemoError, Process, Stage
+from redis import Redis
+
+from rink.cli import observe
+from rink.core.keys import Keys
+from rink.core.view import View
+from rink.etcd.client import Client
+from rink.streams import App
+from streams_demo.checks import Step
+from streams_demo.here import Here
+from streams_demo.ledger import Ledger
+from streams_demo.legs import Histories
+from streams_demo.outputs import all_steps
+from streams_demo.report import Evidence
+from streams_demo.scene import Scene
+
+__all__ = ["Demo", "DemoError", "Settings"]
+
+WORKERS = 3
+LOOK_EVERY = 0.2
+
+
+@dataclass(frozen=True)
+class Settings:
+    directory: Path
+    seconds: float = 45.0
+    ttl: float = 3.0
+    months: int = ALL_YEAR
+    seed: int = 0
+    cluster: bool = False
+    careless: bool = False
+
+
+class Demo(Stage):
+    def __init__(
+        self,
+        settings: Settings,
+        here: Here,
+        app: App,
+        count: int,
+        display: LiveDisplay | PlainDisplay,
+    ) -> None:
+        scene = Scene(legs=count, processors=tuple(sorted(app.processors)), began=time.monotonic())
+        super().__init__(settings.directory, settings.seed, scene, display)
+        self.settings = settings
+        self.here = here
+        self.app = app
+        self.ledger = Ledger(settings.directory / "ledger.db")
+        self.ledger.create()
+        self.redis = None if settings.cluster else Redis.from_url(here.redis)
+        self.etcd = Client([here.etcd])
+        self.looked = 0.0
+        self.frozen_slot = 0  # none yet; the kill then hits another one
+
+    # The story.
+
+    def run(self) -> None:
+        self.start()
+        self.deploy()
+        self.freeze_and_thaw()
+        self.kill()
+        self.finish()
+
+    def start(self) -> None:
+        self.phase("start")
+        self.here.set_limit(0.0)
+        self.start_sender()
+        for slot in range(1, WORKERS + 1):
+            self.start_worker(slot, 1)
+        self.wait_for(self.is_settled, "three workers with their partitions")
+        self.wait_for(lambda: self.scene.members["sender"].state == "running", "the sender")
+        self.phase("the flights begin")
+
+    def deploy(self) -> None:
+        """Replace every worker by a new one that is started first, as a surge deploy does."""
+        self.let_flow(0.4, until=0.1)
+        for slot, old in sorted(self.slots.items()):
+            self.phase(f"deploy {slot}/{WORKERS}")
+            new = self.start_worker(slot, old.generation + 1)
+            self.wait_for(lambda new=new: self.has_joined(new), f"{new.name} to join")
+            self.terminate(old)
+            self.wait_until_gone(old)
+            self.wait_for(self.is_settled, f"{new.name} to take {old.name}'s partitions")
+            self.pause(0.3)
+        self.phase("after the deploy")
+
+    def freeze_and_thaw(self) -> None:
+        """Stop one in mid-work until others have its partitions; then let it write."""
+        self.let_flow(0.75, until=0.4)
+        self.phase("freeze")
+        self.frozen_slot = self.random.choice(sorted(self.slots))
+        victim = self.slots[self.frozen_slot]
+        seen = self.scene.members[victim.name]
+
+        def is_right() -> Event | None:
+            has_work = all(len(seen.working[name]) > 1 for name in self.scene.processors)
+            # With the ledger's lock in hand it would stop everybody else too.
+            return {} if has_work and not self.ledger.is_locked() else None
+
+        self.freeze_when(victim, is_right, "in the middle of its work")
+        self.note("frozen", target=victim.name)
+        held = {name: dict(has) for name, has in seen.held.items()}
+        self.wait_for(lambda: self.have_all_moved(held), "others to have its partitions")
+        self.pause(1.0)
+        self.phase("thaw")
+        self.note("thawed", target=victim.name, why="; its partitions are others' by now")
+        os.kill(victim.popen.pid, signal.SIGCONT)
+        tested = 0 if self.settings.careless else len(self.scene.processors)
+        self.wait_for(lambda: len(seen.refused) >= tested, f"{victim.name}'s belated writes")
+        self.wait_for(self.is_settled, f"{victim.name} to have partitions again")
+
+    def kill(self) -> None:
+        self.let_flow(0.95, until=0.7)
+        self.phase("kill")
+        victim = self.slots[self.random.choice(sorted(self.slots.keys() - {self.frozen_slot}))]
+        self.kill_process(victim)
+        self.start_worker(victim.slot, victim.generation + 1)
+        self.wait_for(self.is_settled, f"{victim.name}'s partitions to be taken")
+        self.here.set_limit(1.0)
+
+    def finish(self) -> None:
+        self.phase("the rest")
+        self.wait_for(
+            lambda: self.scene.all_done,
+            "the last leg",
+            patience=PATIENCE + 2 * self.settings.seconds,
+        )
+        self.phase("stop")
+        for process in self.slots.values():
+            self.terminate(process)
+        for process in self.slots.values():
+            self.wait_until_gone(process)
+
+    # What it is made of.
+
+    def start_worker(self, slot: int, generation: int) -> Process:
+        name = f"w{slot}.{generation}"
+        return self.launch(
+            name,
+            ["-m", "streams_demo.worker"],
+            slot=slot,
+            generation=generation,
+            env=replace(self.here, worker=name).environment(),
+        )
+
+    def start_sender(self) -> None:
+        told = {"months": self.settings.months, "seconds": self.settings.seconds}
+        arguments = [f"--{option}={value}" for option, value in told.items()]
+        environment = replace(self.here, worker="sender").environment()
+        sender = self.launch("sender", ["-m", "streams_demo.sender", *arguments], env=environment)
+        sender.may_end_with = 0
+
+    def let_flow(self, limit: float, until: float) -> None:
+        """Let this share flow, most of it during the next mishap; wait until part of it has."""
+        self.here.set_limit(limit)
+        self.wait_for(
+            lambda: self.scene.sent >= until * self.scene.legs,
+            f"{until:.0%} to be sent",
+            patience=PATIENCE + 2 * self.settings.seconds,
+        )
+
+    def groups(self) -> list[View]:
+        """The groups as etcd has them, one for each processor."""
+        return [
+            observe.read(self.etcd, Keys.of("rink/", f"flights/{name}"))
+            for name in self.scene.processors
+        ]
+
+    def has_joined(self, process: Process) -> bool:
+        self.pause(0.05)
+        return all(process.name in view.members for view in self.groups())
+
+    def is_settled(self) -> bool:
+        """Whether those that run have all ranks and, as their notes say, all partitions: no more."""
+        return self.is_each_held_once() and all(
+            view.version is not None
+            and sorted(view.version.ranks) == sorted(one.name for one in self.slots.values())
+            for view in self.groups()
+        )
+
+    def is_each_held_once(self) -> bool:
+        running = {one.name for one in self.slots.values()}
+        for name in self.scene.processors:
+            held = {one.name: one.held[name] for one in self.scene.workers if not one.is_over}
+            times = Counter(partition for has in held.values() for partition in has)
+            shares = {len(held.get(one, ())) for one in running}
+            if set(times.values()) != {1} or len(times) != 16 or shares != {5, 6}:
+                return False
+        return True
+
+    def have_all_moved(self, held: dict[str, dict[int, int]]) -> bool:
+        return all(
+            any(one.held[name].get(partition, 0) > token for one in self.scene.workers)
+            for name, has in held.items()
+            for partition, token in has.items()
+        )
+
+    def look(self) -> None:
+        if self.scene.now < self.looked + LOOK_EVERY:
+            return
+        self.looked = self.scene.now
+        self.scene.done["plain"] = self.ledger.written()
+        if self.redis:
+            states = self.app.streams["states"]
+            with self.redis.pipeline(transaction=False) as asked:
+                for number in range(states.partition_count):
+                    asked.xlen(states.names.partition(number).stream)
+                self.scene.done["exact"] = sum(asked.execute())
+
+    def evidence(self, expected: Histories, unfinished: str) -> Evidence:
+        """What there is to judge by in the end."""
+        steps = {"plain": [Step(*row) for row in self.ledger.steps()]}
+        if "exact" in self.app.processors:
+            steps["exact"] = asyncio.run(all_steps(self.app.streams["states"]))
+        return Evidence(
+            history=self.history,
+            steps=steps,
+            again=self.ledger.again(),
+            refused=self.ledger.refused(),
+            expected=expected,
+            partitions=self.app.streams["legs"].partition_count,
+            window=self.app.processors["plain"].window,
+            unfinished=unfinished,
+        )
+
+    def close(self) -> None:
+        super().close()
+        self.ledger.close()
+        self.etcd.close()
+        if self.redis:
+            self.redis.close()

@@ -1,0 +1,42 @@
+"""Reads streams back: for the next owner of a partition, and for the checks."""
+
+import time
+from collections.abc import AsyncIterator
+from typing import TypeVar
+
+from rink.streams import Event, Stream
+from streams_demo.checks import Step
+from streams_demo.legs import State
+
+R = TypeVar("R")
+PAGE = 250  # no more is decoded in one go, as other partitions share the event loop
+
+
+async def entries(stream: Stream[R], partition: int, since: str = "") -> AsyncIterator[Event[R]]:
+    """All that lies in a partition, in order; from the millisecond of an id on."""
+    redis = (await stream.app.opened()).store.redis
+    key = stream.names.partition(partition).stream
+    after: str | bytes = since.partition("-")[0] or "-"
+    while page := await redis.xrange(key, after, count=PAGE):
+        for entry_id, fields in page:
+            yield Event(entry_id.decode(), stream.codec.decode(fields[b"d"]))
+        after = b"(" + page[-1][0]
+
+
+async def all_steps(states: Stream[State]) -> list[Step]:
+    """Every state that was sent, partition by partition."""
+    # An entry's id tells the time of day, notes the monotonic time; both are this machine's.
+    offset = time.time() - time.monotonic()
+    async with states.app:
+        return [
+            Step(
+                partition,
+                event.sent_at - offset,
+                event.record.worker,
+                event.record.token,
+                event.record.key,
+                event.record.aircraft,
+            )
+            for partition in range(states.partition_count)
+            async for event in entries(states, partition)
+        ]

@@ -1,0 +1,190 @@
+"""What came out: built from the outputs and the notes, shown as tables or as JSON."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from flights_demo.checks import summary
+from flights_demo.events import Event
+from flights_demo.tables import duration, faults_table, first_lines, mark, told
+from rich.console import Console
+from rich.table import Table
+
+from rink.streams import partition_of
+from streams_demo import checks
+from streams_demo.checks import Again, Step
+from streams_demo.legs import Aircraft, Histories
+
+Report = dict[str, Any]
+CAUSES = {
+    "deploy": "rolling deploy",
+    "rebalanced": "given to another",
+    "frozen": "owner frozen, lease ended",
+    "killed": "owner killed, lease ended",
+    "": "none: the owner stayed",
+}
+
+
+@dataclass(kw_only=True)
+class Evidence:
+    """What there is to judge by."""
+
+    history: list[Event]
+    steps: dict[str, list[Step]]  # by processor, in the order of writing
+    again: list[Again]  # what `plain` was given although it was done
+    refused: list[tuple]  # what the ledger refused
+    expected: Histories
+    partitions: int
+    window: int
+    unfinished: str = ""
+    mishaps: list[checks.Mishap] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.history.sort(key=lambda event: event["at"])
+        self.mishaps = checks.mishaps(self.history)
+
+
+def build(seen: Evidence) -> Report:
+    faults = {
+        f"{name}: {fault}": found
+        for name, steps in seen.steps.items()
+        for fault, found in _faults(seen, name, steps).items()
+    }
+    if seen.unfinished:
+        faults["the demo could not be finished"] = [seen.unfinished]
+    return {
+        "ok": not any(faults.values()),
+        "seconds": round(seen.history[-1]["at"] - seen.history[0]["at"], 1),
+        "faults": told(faults),
+        "expected": _totals(
+            {key: history[-1] for key, history in seen.expected.items()},
+            sum(map(len, seen.expected.values())),
+        ),
+        "processors": {name: _processor(seen, name, steps) for name, steps in seen.steps.items()},
+        "again": _again(seen),
+        "window": seen.window,
+    }
+
+
+def _faults(seen: Evidence, name: str, steps: list[Step]) -> dict[str, list[str]]:
+    faults = {
+        "order violations": checks.order_violations(
+            steps, lambda key: partition_of(key, seen.partitions)
+        ),
+        "doubled": checks.duplicates(steps),
+        "stale writes accepted": checks.stale(steps),
+        "states that differ": checks.wrong_states(steps, seen.expected),
+    }
+    if name == "plain":
+        owned = checks.owners(seen.history, name)
+        faults["again, beyond a lost window"] = checks.unexplained_again(
+            seen.again, owned, seen.mishaps, seen.window
+        )
+    if not seen.unfinished:
+        faults["lost"] = checks.lost(steps, seen.expected)
+        tested = bool(_refused(seen, name))
+        faults["fence never tested"] = [] if tested else ["no stale write was refused"]
+    return faults
+
+
+def _refused(seen: Evidence, name: str) -> list[str]:
+    return [
+        f"{event['member']}: {event['why']}"
+        for event in seen.history
+        if event["what"] == "refused" and event["processor"] == name
+    ]
+
+
+def _processor(seen: Evidence, name: str, steps: list[Step]) -> Report:
+    last = {step.key: step.aircraft for step in steps}
+    times = [step.at for step in steps] or [0.0]
+    return {
+        **_totals(last, len(steps)),
+        "refused": _refused(seen, name),
+        "events_per_s": round(len(steps) / max(max(times) - min(times), 0.001)),
+        "gaps": {
+            cause or "none": summary(seconds)
+            for cause, seconds in checks.gaps(steps, seen.mishaps).items()
+        },
+    }
+
+
+def _totals(last: dict[str, Aircraft], count: int) -> Report:
+    return {
+        "legs": count,
+        "aircraft": len(last),
+        "delay": sum(aircraft.delay for aircraft in last.values()),
+        "longest": max((aircraft.longest for aircraft in last.values()), default=0),
+        "sum_of_longest": sum(aircraft.longest for aircraft in last.values()),
+    }
+
+
+def _again(seen: Evidence) -> Report:
+    counts = checks.again_by_grant(seen.again).values()
+    return {"legs": sum(counts), "grants": len(counts), "most": max(counts, default=0)}
+
+
+# ── shown ────────────────────────────────────────────────────────────────────────────────────
+
+
+def show(report: Report, console: Console) -> None:
+    console.print()
+    console.print(_gaps(report))
+    again = report["again"]
+    console.print(
+        f"After the freeze and the kill {again['legs']} legs came to `plain` again, in"
+        f" {again['grants']} grants, {again['most']} at most (window: {report['window']});"
+        " the ledger knew them."
+    )
+    for name, found in report["processors"].items():
+        first_lines(console, f"refused to {name}", found["refused"], "cyan")
+    console.print()
+    rates = ", ".join(
+        f"{name} {found['events_per_s']:,}" for name, found in report["processors"].items()
+    )
+    console.print(faults_table(f"Events per second: {rates}", report["faults"]))
+    for name, found in report["faults"].items():
+        first_lines(console, name, found["first"], "red")
+    console.print()
+    console.print(_results(report))
+    verdict = (
+        "[bold green]Equal, after every single leg: in order, nothing lost, nothing doubled.[/]"
+        if report["ok"]
+        else "[bold red]NOT as promised; see the lines above.[/]"
+    )
+    console.print(f"{verdict} {report['seconds']:.0f} s.")
+
+
+def _gaps(report: Report) -> Table:
+    table = Table(title="Gaps: how long a partition put out nothing")
+    table.add_column("hand-over")
+    for name in report["processors"]:
+        for heading in (f"{name}:", "p50", "longest"):
+            table.add_column(heading, justify="right")
+    for cause, title in CAUSES.items():
+        row = [title]
+        for found in report["processors"].values():
+            gap = found["gaps"].get(cause or "none")
+            row += (
+                [f"{gap['count']:,}", duration(gap["p50_ms"]), duration(gap["max_ms"])]
+                if gap
+                else ["0", "", ""]
+            )
+        table.add_row(*row)
+    return table
+
+
+def _results(report: Report) -> Table:
+    expected = report["expected"]
+    table = Table(title=f"{expected['aircraft']:,} aircraft in the end")
+    for heading in ("", *report["processors"], "in one plain pass", ""):
+        table.add_column(heading, justify="right")
+    for key, title in (
+        ("legs", "legs"),
+        ("delay", "minutes of departure delay"),
+        ("longest", "longest chain of late legs"),
+        ("sum_of_longest", "each one's longest, added up"),
+    ):
+        got = [found[key] for found in report["processors"].values()]
+        right = expected[key]
+        table.add_row(title, *(f"{one:,}" for one in got), f"{right:,}", mark(set(got) == {right}))
+    return table

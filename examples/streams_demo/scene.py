@@ -1,0 +1,104 @@
+"""What the onlooker knows at this moment of who has which partitions; drawn here too."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from flights_demo.display import STYLES, LiveDisplay, PlainDisplay, bar, frame, make_display
+from flights_demo.events import Event
+from flights_demo.show import Actor, Show
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+Held = dict[str, dict[int, int]]  # by processor: the token of each partition
+
+
+@dataclass(kw_only=True)
+class Worker(Actor):
+    held: Held = field(default_factory=lambda: defaultdict(dict))
+    working: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    refused: Counter[str] = field(default_factory=Counter)
+
+    def let_go(self) -> None:
+        self.held.clear()
+
+
+@dataclass(kw_only=True)
+class Scene(Show):
+    actor_class: ClassVar[type[Actor]] = Worker
+
+    legs: int
+    processors: tuple[str, ...]
+    sent: int = 0
+    done: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def workers(self) -> list[Worker]:
+        return [one for name, one in self.members.items() if name != "sender"]
+
+    @property
+    def all_done(self) -> bool:
+        return all(self.done.get(name, 0) >= self.legs for name in self.processors)
+
+    def _apply_member(self, member: Worker, event: Event) -> None:
+        match event["what"]:
+            case "granted":
+                member.held[event["processor"]][event["partition"]] = event["token"]
+                if member.state == "starting":
+                    member.state = "running"
+            case "released":
+                member.held[event["processor"]].pop(event["partition"], None)
+            case "working":
+                member.working[event["processor"]].add(event["batch"])
+            case "worked":
+                member.working[event["processor"]].discard(event["batch"])
+            case "refused":
+                member.refused[event["processor"]] += 1
+                if member.refused[event["processor"]] == 1:
+                    self.say(event["at"], f"{member.name}'s write was refused: {event['why']}")
+            case "sent":
+                self.sent = event["count"]
+            case _:
+                super()._apply_member(member, event)
+
+
+def make_show(console: Console) -> LiveDisplay | PlainDisplay:
+    return make_display(console, draw, progress_line)
+
+
+def draw(scene: Scene) -> Panel:
+    bars = [bar(scene.sent, scene.legs, f"{scene.sent:>9,} of {scene.legs:,} sent")]
+    bars += [
+        bar(count, scene.legs, f"{count:>9,} by {name:5}")
+        for name, count in sorted(scene.done.items())
+    ]
+    return frame(scene, "Rink: a year of flights, as a stream", *bars, Text(), workers_table(scene))
+
+
+def workers_table(scene: Scene) -> Table:
+    table = Table(expand=True, box=None, header_style="bold", pad_edge=False)
+    for heading in ("worker", "pid", "state"):
+        table.add_column(heading, no_wrap=True)
+    for name in scene.processors:
+        table.add_column(f"partitions of {name}", ratio=1, no_wrap=True)
+    for worker in scene.workers:
+        table.add_row(
+            worker.name,
+            str(worker.pid),
+            Text(worker.state, STYLES.get(worker.state, "yellow")),
+            *(" ".join(map(str, sorted(worker.held.get(name, ())))) for name in scene.processors),
+            style="dim" if worker.is_over else "",
+        )
+    return table
+
+
+def progress_line(scene: Scene) -> str:
+    done = ", ".join(f"{count:,} by {name}" for name, count in sorted(scene.done.items()))
+    held = "  ".join(
+        f"{one.name}:{one.state}:" + "+".join(str(len(one.held[name])) for name in scene.processors)
+        for one in scene.workers
+        if not one.is_over
+    )
+    return f"{scene.sent:,} of {scene.legs:,} sent, {done}  {held}"

@@ -1,0 +1,146 @@
+"""The checks of the streams example find each kind of fault, and nothing where there is none."""
+
+from streams_demo import checks
+from streams_demo.checks import Mishap, Step
+from streams_demo.legs import Aircraft
+
+EXPECTED = {
+    "N1": [Aircraft(1, 5, 1, 1, 1), Aircraft(2, 8, 2, 2, 1), Aircraft(3, 8, 0, 2, 1)],
+    "N2": [Aircraft(1, 0, 0, 0, 1)],
+}
+PARTITIONS = {"N1": 0, "N2": 1}
+
+
+def step(key, number, at=0.0, token=1, worker="w1", **changed):
+    state = EXPECTED[key][number - 1]._replace(**changed)
+    return Step(PARTITIONS[key], at, worker, token, key, state)
+
+
+RIGHT = [step("N1", 1, 1.0), step("N1", 2, 2.0), step("N2", 1, 2.5), step("N1", 3, 3.0)]
+
+
+def violations(steps):
+    return checks.order_violations(steps, PARTITIONS.get)
+
+
+def all_found(steps):
+    return [
+        *checks.duplicates(steps),
+        *checks.lost(steps, EXPECTED),
+        *violations(steps),
+        *checks.stale(steps),
+        *checks.wrong_states(steps, EXPECTED),
+    ]
+
+
+def test_nothing_is_found_where_nothing_is_wrong():
+    assert all_found(RIGHT) == []
+
+
+def test_a_leg_that_was_put_out_twice():
+    assert checks.duplicates([*RIGHT, RIGHT[-1]]) == ["leg 3 of N1: 2 times"]
+
+
+def test_a_leg_that_is_missing():
+    assert checks.lost(RIGHT[:1] + RIGHT[2:], EXPECTED) == ["leg 2 of N1"]
+
+
+def test_an_aircraft_that_is_missing_altogether():
+    assert checks.lost(RIGHT[:2] + RIGHT[3:], EXPECTED) == ["leg 1 of N2"]
+
+
+def test_a_leg_after_a_later_one():
+    swapped = [RIGHT[1], RIGHT[0], *RIGHT[2:]]
+    assert violations(swapped) == ["leg 1 of N1 by w1 after leg 2"]
+    assert checks.duplicates(swapped) == []
+
+
+def test_a_leg_in_a_partition_that_is_not_its_own():
+    stray = Step(1, 0.0, "w1", 1, "N1", EXPECTED["N1"][0])
+    assert violations([stray]) == ["leg 1 of N1 in partition 1"]
+
+
+def test_an_output_after_one_with_a_greater_token():
+    steps = [step("N1", 1, token=7), step("N2", 1, token=5), step("N1", 2, token=6, worker="w2")]
+    assert checks.stale(steps) == ["partition 0: w2 wrote with 6 after 7"]
+
+
+def test_a_state_that_differs_from_the_plain_pass():
+    [found] = checks.wrong_states([step("N1", 2, delay=13)], EXPECTED)
+    assert found.startswith("N1: Aircraft(number=2, delay=13,")
+
+
+def test_a_leg_that_was_never_sent():
+    made_up = Step(0, 0.0, "w1", 1, "N1", Aircraft(number=4))
+    assert len(checks.wrong_states([made_up], EXPECTED)) == 1
+
+
+OWNED = {0: [(3, "w1", 1.0), (7, "w2", 5.0)]}
+KILLED = [Mishap(4.0, "w1", "killed")]
+
+
+def again(count, token=7, partition=0):
+    return [(partition, token, "w2", "N1", n) for n in range(count)]
+
+
+def test_what_comes_again_after_a_kill_is_no_fault_within_the_window():
+    assert checks.unexplained_again(again(10), OWNED, KILLED, window=10) == []
+
+
+def test_more_than_the_window_is_a_fault():
+    [found] = checks.unexplained_again(again(11), OWNED, KILLED, window=10)
+    assert found == "partition 0, token 7: 11 legs, more than 10"
+
+
+def test_what_comes_again_after_a_deploy_is_a_fault():
+    [found] = checks.unexplained_again(again(1), OWNED, [Mishap(4.0, "w1", "deploy")], window=10)
+    assert found == "partition 0, token 7: 1 legs, but w1 ended well"
+
+
+def test_what_comes_again_to_the_first_owner_is_a_fault():
+    [found] = checks.unexplained_again(again(1, token=3), OWNED, KILLED, window=10)
+    assert "nobody ended well" in found
+
+
+def test_a_freeze_before_the_grant_explains_nothing():
+    earlier = [Mishap(0.5, "w1", "frozen")]
+    assert len(checks.unexplained_again(again(1), OWNED, earlier, window=10)) == 1
+
+
+def test_owners_are_read_from_the_grants_of_one_processor():
+    def granted(processor, token, member, at):
+        return {
+            "what": "granted", "processor": processor, "partition": 0, "token": token,
+            "member": member, "at": at,
+        }  # fmt: skip
+
+    events = [granted("plain", 7, "w2", 5.0), granted("exact", 4, "w9", 0.0)]
+    assert checks.owners([*events, granted("plain", 3, "w1", 1.0)], "plain") == OWNED
+
+
+def gaps(mishaps, earlier_at=1.0, later_at=4.0):
+    steps = [
+        step("N1", 1, earlier_at, token=1, worker="w1"),
+        step("N1", 2, later_at, token=2, worker="w2"),
+    ]
+    return checks.gaps(steps, mishaps)
+
+
+def test_a_gap_is_told_by_what_ended_the_owner():
+    assert gaps([Mishap(2.0, "w1", "killed")]) == {"killed": [3.0]}
+    assert gaps([Mishap(2.0, "w1", "frozen")]) == {"frozen": [3.0]}
+    assert gaps([Mishap(0.5, "w1", "deploy")]) == {"deploy": [3.0]}  # it finished what it had
+    assert gaps([Mishap(2.0, "w9", "killed")]) == {"rebalanced": [3.0]}
+
+
+def test_a_freeze_that_was_over_before_ends_no_owner():
+    assert gaps([Mishap(0.5, "w1", "frozen")]) == {"rebalanced": [3.0]}
+
+
+def test_what_happened_after_the_gap_did_not_cause_it():
+    assert gaps([Mishap(5.0, "w1", "killed")]) == {"rebalanced": [3.0]}
+
+
+def test_gaps_of_one_owner_are_from_batch_to_batch():
+    steps = [step("N1", 1, 1.0), step("N1", 2, 1.0), step("N1", 3, 1.5)]
+    assert checks.gaps(steps, []) == {"": [0.5]}

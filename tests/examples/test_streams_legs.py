@@ -1,0 +1,77 @@
+"""What the streams example counts follows from the order of the legs, and its input is read whole."""
+
+from itertools import permutations
+
+import pytest
+from streams_demo.legs import Aircraft, Leg, plain_pass, read_legs
+
+from rink.streams import partition_of
+
+
+def leg(number, day, delay, tail="N1"):
+    return Leg(number=number, tail=tail, carrier="UA", day=day, delay=delay)
+
+
+@pytest.fixture(scope="module")
+def legs():
+    return list(read_legs())
+
+
+def test_every_flight_is_a_leg_and_those_without_an_aircraft_go_by_their_carrier(legs):
+    assert len(legs) == 336_776
+    assert sum(one.tail is None for one in legs) == 2512
+    assert {one.key for one in legs if one.tail is None} <= {one.carrier for one in legs}
+
+
+def test_the_legs_come_day_after_day_and_are_numbered_by_key(legs):
+    assert [one.day for one in legs] == sorted(one.day for one in legs)
+    reached = {}
+    for one in legs:
+        assert one.number == reached.get(one.key, 0) + 1
+        reached[one.key] = one.number
+    assert len(reached) == 4050
+
+
+def test_each_of_16_partitions_has_its_share_and_room_for_it(legs):
+    counts = [0] * 16
+    for one in legs:
+        counts[partition_of(one.key, 16)] += 1
+    assert min(counts) > 17_000
+    assert max(counts) < 25_000
+
+
+def test_the_first_months_can_be_read_alone(legs):
+    january = [one for one in legs if one.day <= 31]
+    assert list(read_legs(1)) == january
+
+
+def test_a_chain_goes_on_while_each_leg_is_late_and_soon_after_the_one_before():
+    [history] = plain_pass(
+        [leg(1, 1, 5), leg(2, 1, 1), leg(3, 2, 9), leg(4, 4, 3), leg(5, 5, 0)]
+    ).values()
+    assert [one.chain for one in history] == [1, 2, 3, 1, 0]
+    assert history[-1] == Aircraft(number=5, delay=18, chain=0, longest=3, day=5)
+
+
+def test_a_cancelled_leg_ends_a_chain_and_adds_no_delay():
+    [history] = plain_pass([leg(1, 1, 5), leg(2, 1, None), leg(3, 1, 5)]).values()
+    assert [(one.delay, one.chain) for one in history] == [(5, 1), (5, 0), (10, 1)]
+
+
+def test_an_early_leg_takes_delay_away():
+    [history] = plain_pass([leg(1, 1, 5), leg(2, 1, -7)]).values()
+    assert history[-1].delay == -2
+
+
+def test_the_longest_chain_depends_on_the_order():
+    flights = [5, 5, None, 5]
+    longest = {
+        plain_pass(leg(n, 1, delay) for n, delay in enumerate(order, 1))["N1"][-1].longest
+        for order in permutations(flights)
+    }
+    assert longest == {2, 3}
+
+
+def test_aircraft_are_kept_apart():
+    histories = plain_pass([leg(1, 1, 5, "N1"), leg(1, 1, 7, "N2"), leg(2, 1, 1, "N1")])
+    assert {key: history[-1].delay for key, history in histories.items()} == {"N1": 6, "N2": 7}
