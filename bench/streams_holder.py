@@ -45,14 +45,13 @@ threading.Thread(target=loop.run_forever, daemon=True).start()
 workers: list[tuple[Worker, Any]] = []
 
 
-# A newcomer stands by: it takes what a leaver had, and nothing before.
-@app.processor(ticks, initial_delay=2, rebalance_delay=600)
+@app.processor(ticks, initial_delay=600, rebalance_delay=given["delay"])
 async def note(given):
     partition = given.partition
     owned.add(partition)
     try:
         async for one in given.records():
-            events.append((now(), partition, one.at))
+            events.append((now(), partition, one.at))  # noqa: PERF401 - at its time
     finally:
         ends.append((now(), partition))
         owned.discard(partition)
@@ -76,6 +75,11 @@ def owns(count: int) -> dict[str, Any]:
     """Wait until it owns so many partitions."""
     until(lambda: len(owned) == count)
     return {"owned": sorted(owned)}
+
+
+def seen(count: int) -> None:
+    """Wait until it has processed events of so many partitions."""
+    until(lambda: len({partition for _, partition, _ in events[:]}) == count)
 
 
 def leave() -> dict[str, Any]:
@@ -102,4 +106,4 @@ def until(happens: Any) -> None:
         time.sleep(LOOK_S)
 
 
-serve({"start": start, "knows": knows, "owns": owns, "leave": leave, "noted": noted})
+serve({"start": start, "knows": knows, "owns": owns, "seen": seen, "leave": leave, "noted": noted})

@@ -6,12 +6,13 @@ Every command makes an app of its own, whose name the bench has chosen.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import logging
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from child import now, serve
@@ -139,23 +140,20 @@ async def committed(app: App, each: int) -> None:
     """Wait until Redis has it all."""
     store, processor = (await app.opened()).store, app.processors["work"]
     for number in range(PARTITIONS):
-        while (await store.position(processor.place(number))).processed < each:
+        while (await store.position(processor.place(number))).processed < each:  # noqa: ASYNC110
             await asyncio.sleep(COMMITTED_LOOK_S)
 
 
-class running:
+@contextlib.asynccontextmanager
+async def running(worker: Worker) -> AsyncIterator[None]:
     """A worker that runs for as long as the `with` lasts."""
-
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-
-    async def __aenter__(self) -> None:
-        self._task = asyncio.create_task(self._worker.run())
-
-    async def __aexit__(self, *_: object) -> None:
-        self._worker.stop()
-        await self._task
-        await self._worker.app.close()
+    task = asyncio.create_task(worker.run())
+    try:
+        yield
+    finally:
+        worker.stop()
+        await task
+        await worker.app.close()
 
 
 def listen(app: str, count: int) -> dict[str, Any]:

@@ -4,7 +4,6 @@ they are when they are processed.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from statistics import median
 
@@ -30,7 +29,12 @@ PROCESSING = {
     "take100": ("processed, take(100)", 100, HALF, "take"),
     "take1000": ("processed, take(1000), window=2000", 1000, HALF, ""),
     "records": ("processed one by one, records()", 100, None, "records"),
-    "def": ("processed one by one by a plain function, in a thread for each partition", 100, None, ""),
+    "def": (
+        "processed one by one by a plain function, in a thread for each partition",
+        100,
+        None,
+        "",
+    ),
 }
 SENDING = {
     # how: (what, XADDs in a pipeline, of it, Runnel too)
@@ -45,13 +49,13 @@ def run(arena: Arena) -> Outcome:
     with arenas.redis() as redis, runnel.installed(arena) as peer:
         stage = Stage(arena, redis)
         outcome = Outcome(part="streams", title=TITLE, notes=[arenas.about_redis(redis)])
-        outcome.notes.append(peer.note)
         for kind in PROCESSING:
             _add(outcome, f"streams.{kind}", *_processing(arena, stage, peer, kind))
         for how in SENDING:
             _add(outcome, f"streams.send.{how}", *_sending(arena, stage, peer, how))
         one_by_one = next(one for one in outcome.figures if one.key == "streams.records")
         outcome.figures.extend(streams_latency.figures(arena, stage, one_by_one.value / 2))
+        outcome.notes.append(peer.note)
         stage.close()
     return outcome
 
@@ -66,8 +70,7 @@ def _processing(arena: Arena, stage: Stage, peer: runnel.Peer, kind: str):
     }
     if way:
         rates["runnel"] = lambda: peer.processed(stage.redis.url, way, arena.pick(20_000, 4_000))
-    note = "" if kind == "take1000" else f"batches of {batch}" if kind != "take100" else ""
-    return what, share, _beside(arena, what, rates), LOOP_IS, note and f"limit: {note}"
+    return what, share, _beside(arena, what, rates), LOOP_IS, f"limit: batches of {batch:,}"
 
 
 def _sending(arena: Arena, stage: Stage, peer: runnel.Peer, how: str):

@@ -25,7 +25,11 @@ def figures(arena: Arena, stage: Stage, busy: float) -> list[Figure]:
         for turn in range(arena.pick(4, 2)):
             count = int(rate * arena.pick(4, 1))
             for who in sorted(delays, reverse=turn % 2 == 1):
-                got, at = _ours(stage, rate, count, is_slow) if who == "ours" else _bare(stage, rate, count)
+                got, at = (
+                    _ours(stage, rate, count, is_slow)
+                    if who == "ours"
+                    else _bare(stage, rate, count)
+                )
                 delays[who] += got
                 rates.append(at)
         found += spreads(name, delays, min(rates), SLOW_IS if is_slow else BUSY_IS)

@@ -61,11 +61,17 @@ class Stage:
 
     def processed(self, kind: str, each: int) -> float:
         app, _ = self._filled()
-        return each * PARTITIONS / self.member.ask("process", app=app, kind=kind, each=each)["seconds"]
+        return (
+            each * PARTITIONS / self.member.ask("process", app=app, kind=kind, each=each)["seconds"]
+        )
 
     def looped(self, batch: int, each: int) -> float:
         _, keys = self._filled()
-        return each * PARTITIONS / self.bare.ask("process", keys=keys, each=each, batch=batch)["seconds"]
+        return (
+            each
+            * PARTITIONS
+            / self.bare.ask("process", keys=keys, each=each, batch=batch)["seconds"]
+        )
 
     def sent(self, how: str, count: int) -> float:
         app, _ = self.fresh()

@@ -16,6 +16,7 @@ SHARE = PARTITIONS // 2
 EVERY_S = 0.05
 """Between two events of a partition."""
 
+STANDS_BY_S = 600
 _apps = itertools.count(1)
 
 
@@ -35,13 +36,15 @@ class Trio:
         self._keys = keys_of(app, count=PARTITIONS)
         self._names = itertools.count(1)
         self._sender = Child("streams_bare.py", json.dumps(given))
+        # The second one shares at once; a newcomer after it stands by.
         self.leaver, self.heir, self.other = (
-            Child("streams_holder.py", json.dumps(given)) for _ in range(3)
+            Child("streams_holder.py", json.dumps(given | {"delay": delay}))
+            for delay in (STANDS_BY_S, STANDS_BY_S, 0)
         )
-        for child in (self.leaver, self.other):
+        for child, count in ((self.leaver, PARTITIONS), (self.other, SHARE)):
             child.ask("start", name=f"w{next(self._names)}")
-        for child in (self.leaver, self.other):
-            child.ask("owns", count=SHARE)
+            child.ask("owns", count=count)
+        self.leaver.ask("owns", count=SHARE)
         self._stand_by(self.heir)
 
     def _stand_by(self, child: Child) -> None:

@@ -58,6 +58,9 @@ class Peer:
         child = Child([str(self._python), str(PROGRAM)], json.dumps(given))
         try:
             yield child
+        except RuntimeError as error:
+            self.note += f" A run of it failed: {error}"
+            raise NotToBeHadError(str(error)) from error
         finally:
             child.kill()
             child.close()
@@ -84,7 +87,11 @@ def install(folder: Path) -> Path:
     python = folder / "bin" / "python"
     _run(sys.executable, "-m", "venv", str(folder))
     _run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *WANTED)
-    _run(str(python), "-c", f"import sys; sys.path.insert(0, {str(PROGRAM.parent)!r}); import shim, runnel")
+    _run(
+        str(python),
+        "-c",
+        f"import sys; sys.path.insert(0, {str(PROGRAM.parent)!r}); import shim, runnel",
+    )
     return python
 
 
