@@ -51,7 +51,7 @@ async def note(given):
     owned.add(partition)
     try:
         async for one in given.records():
-            events.append((now(), partition, one.at))  # noqa: PERF401 - at its time
+            events.append((now(), partition, one.at))
     finally:
         ends.append((now(), partition))
         owned.discard(partition)
