@@ -115,7 +115,7 @@ class Lane:
     async def _call(self, records: Sequence[bytes], wants_ids: bool) -> tuple[int, list[str]]:
         """Make one call, the same again until it is answered or nobody waits any more."""
         pauses = Backoff(0.02, 1.0)
-        while self._drop_given_up():
+        while not all(parcel.sent.done() for parcel in self._in_call):
             try:
                 answer = await self._store.append(
                     self._names, self._bounds, records, self._number, wants_ids

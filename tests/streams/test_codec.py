@@ -98,5 +98,5 @@ def test_a_record_of_another_class_is_not_sent():
 
 
 def test_a_class_that_is_no_record_is_refused():
-    with pytest.raises(RecordError, match="subclass rink.streams.Record"):
+    with pytest.raises(RecordError, match=r"subclass rink\.streams\.Record"):
         JsonCodec(int)
