@@ -12,6 +12,7 @@ from rink.errors import ConfigError, StateError
 from rink.streams import App, PartitionFull, Record, RedisError, admin
 from rink.streams.errors import OffsetMoved
 from rink.testing import redis_cluster
+from rink.testing.memory import MemoryCluster
 
 
 class Order(Record):
@@ -144,6 +145,16 @@ async def test_something_else_under_a_key_is_an_error_of_ours(desk):
     await desk.redis.set(desk.place.names.offsets, "x")
     with pytest.raises(StateError, match="something else lies under this key"):
         await admin.lag(desk.app)
+
+
+@at_desk()
+async def test_owners_before_any_worker_was_there(desk):
+    with MemoryCluster() as etcd:
+        desk.app.etcd = etcd.client
+        found = await admin.owners(desk.app, processor="bill")
+    assert [(one.group, one.version, one.workers) for one in found] == [("shop/bill", 0, ())]
+    first = found[0].partitions[0]
+    assert (first.owner, first.standby, first.token, first.is_open) == (None, None, 0, False)
 
 
 # ── dead letters ─────────────────────────────────────────────────────────────────────────────────

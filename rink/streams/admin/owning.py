@@ -90,7 +90,8 @@ async def owners(
     groups: dict[tuple[str, str], list[tuple[Found, Position]]] = {}
     for one, position in zip(found, positions, strict=True):
         groups.setdefault((one.place.processor, one.place.stream), []).append((one, position))
-    async with aio.Session(app.etcd, ttl=app.ttl, **app.session) as session:
+    etcd = app.etcd() if callable(app.etcd) else app.etcd
+    async with aio.Session(etcd, ttl=app.ttl, **app.session) as session:
         statuses = await each(
             lambda name: asyncio.to_thread(_read, session, name),
             [f"{app.name}/{processor}" for processor, _ in groups],
