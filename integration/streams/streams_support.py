@@ -7,7 +7,8 @@ from redis.asyncio import Redis
 
 from rink.streams import RedisUnavailable
 from rink.streams.names import Names, PartitionNames
-from rink.streams.store import Bounds, Output, Place, Step, Store
+from rink.streams.store import Store
+from rink.streams.values import Bounds, Output, Place, Step
 
 
 def driven(test):

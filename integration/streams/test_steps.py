@@ -8,7 +8,7 @@ from streams_support import Steps, output, place_of, stepping
 from rink.errors import StaleToken, StateError
 from rink.streams import PartitionFull, RedisError, RedisFull, WentBack
 from rink.streams.errors import OffsetMoved
-from rink.streams.store import Known
+from rink.streams.values import Known
 
 
 @stepping

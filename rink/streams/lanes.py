@@ -15,7 +15,8 @@ from rink.errors import RinkError
 from rink.etcd.backoff import Backoff
 from rink.streams.errors import PartitionFull, RedisFull, RedisUnavailable
 from rink.streams.names import PartitionNames
-from rink.streams.store import Bounds, Store
+from rink.streams.store import Store
+from rink.streams.values import Bounds
 
 _IN_ONE_CALL = 512
 

@@ -30,8 +30,9 @@ from rink.streams.metrics import Metrics
 from rink.streams.names import PartitionNames
 from rink.streams.policy import Parked, Undecodable, letter_of
 from rink.streams.processor import Processor
-from rink.streams.store import Known, Output, Place, Step, Store, Taken
+from rink.streams.store import Store
 from rink.streams.stream import Stream
+from rink.streams.values import Known, Output, Place, Step, Taken
 
 R = TypeVar("R")
 T = TypeVar("T")

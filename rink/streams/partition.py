@@ -20,8 +20,9 @@ from rink.streams.owner import REPORT_EVERY_S, Owner
 from rink.streams.policy import Parked, Undecodable, letter_of, letter_of_death
 from rink.streams.processor import Processor
 from rink.streams.reader import Reader
-from rink.streams.store import Place, Store, Taken
+from rink.streams.store import Store
 from rink.streams.threads import call_in_thread
+from rink.streams.values import Place, Taken
 
 log = logging.getLogger("rink.streams")
 

@@ -11,8 +11,8 @@ import attrs
 from rink.errors import ConfigError
 from rink.streams.events import Middleware
 from rink.streams.policy import Policy
-from rink.streams.store import Place
 from rink.streams.stream import Stream
+from rink.streams.values import Place
 
 R = TypeVar("R")
 

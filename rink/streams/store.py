@@ -10,7 +10,6 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import attrs
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -20,139 +19,18 @@ from rink.streams.calls import AnyRedis, Calls
 from rink.streams.errors import CrossSlot, OffsetMoved, PartitionFull, WentBack
 from rink.streams.faults import explained
 from rink.streams.names import Names, PartitionNames
+from rink.streams.values import (
+    Bounds,
+    Entry,
+    Known,
+    Place,
+    Position,
+    Step,
+    Taken,
+)
 
 OLDEST_REDIS = (7, 0)
 """Scripts that may go on while Redis is out of memory are of this version."""
-
-Entry = tuple[bytes, dict[bytes, bytes]]
-"""One entry of a Redis stream: its id and its fields."""
-
-
-@attrs.frozen
-class Bounds:
-    """How many entries a partition may hold, and what gives way: `loses` drops the oldest."""
-
-    limit: int
-    loses: bool = False
-
-
-@attrs.frozen
-class Place:
-    """One partition as one processor sees it.
-
-    Attributes:
-        stream: the stream's name, as the user gave it.
-        start: where a processor begins that has no offset yet: `earliest` or `latest`.
-    """
-
-    stream: str
-    number: int
-    names: PartitionNames
-    processor: str
-    bounds: Bounds
-    start: str = "earliest"
-
-    @property
-    def role(self) -> str:
-        """The role that goes with the partition."""
-        return f"{self.stream}/{self.number}"
-
-    @property
-    def at(self) -> str:
-        """The key of the processor's hash."""
-        return self.names.at(self.processor)
-
-    @property
-    def keys(self) -> list[str]:
-        """The keys that every step on a position is given."""
-        return [self.at, self.names.offsets, self.names.stream]
-
-
-@attrs.frozen
-class Taken:
-    """What a take answered.
-
-    Attributes:
-        offset: read on from behind this id.
-        epoch: how often an operator has moved the offset.
-        careful: up to this id the owner before, which ended without a word, may have begun; "" for none.
-        parked: why nobody processes this partition; "" where somebody may.
-        ends: how many owners have ended while an event was marked, by the event's id.
-        first: the first entries behind the offset.
-    """
-
-    offset: str
-    epoch: str
-    careful: str
-    parked: str
-    ends: Mapping[str, int]
-    first: list[Entry]
-
-
-@attrs.frozen
-class Known:
-    """What an owner knows that takes a partition again, after a reconnect."""
-
-    epoch: str
-    offset: str
-    seen: str
-
-
-@attrs.frozen
-class Output:
-    """One entry to be written together with a commit.
-
-    Attributes:
-        target: the partition, or the stream of dead letters, that it goes to.
-        bounds: what that may hold; None: anything.
-        fields: as XADD takes them, names and values in turn.
-    """
-
-    target: PartitionNames
-    bounds: Bounds | None
-    fields: tuple[bytes | str, ...]
-
-
-@attrs.frozen
-class Step:
-    """One commit: from an offset to the next.
-
-    Attributes:
-        ceiling: up to here events may be yielded after it; "" as before.
-        processed: how many events it passes that were processed.
-        dead: how many of them were given up.
-        letters: the dead letters of these.
-        outputs: what the processor sends along.
-    """
-
-    token: int
-    epoch: str
-    expected: str
-    new: str
-    processed: int
-    ceiling: str = ""
-    dead: int = 0
-    letters: tuple[Output, ...] = ()
-    outputs: tuple[Output, ...] = ()
-
-
-@attrs.frozen
-class Position:
-    """What Redis holds of a processor in one partition, for people and for `park`.
-
-    Attributes:
-        offset: "" where the processor was never registered.
-        is_open: an owner is in, or has ended without a word.
-    """
-
-    offset: str
-    fence: int
-    epoch: str
-    processed: int
-    dead: int
-    unclean: int
-    is_open: bool
-    parked: str
 
 
 class Store:

@@ -13,7 +13,7 @@ from rink.streams.codec import Codec, JsonCodec
 from rink.streams.errors import RecordError
 from rink.streams.lanes import Lane
 from rink.streams.names import Names
-from rink.streams.store import Bounds, Output
+from rink.streams.values import Bounds, Output
 
 if TYPE_CHECKING:
     from rink.streams.app import App

@@ -30,7 +30,8 @@ from rink.streams.partition import Scene, Tenure
 from rink.streams.policy import Parked
 from rink.streams.processor import Processor
 from rink.streams.reader import Reader
-from rink.streams.store import Place, Step, Store, Taken
+from rink.streams.store import Store
+from rink.streams.values import Place, Step, Taken
 from rink.streams.worker import Worker
 from rink.testing.memory import MemoryCluster
 from rink.testing.redis_servers import local_redis

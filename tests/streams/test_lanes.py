@@ -8,7 +8,7 @@ from jumping import jumping
 from rink.streams import PartitionFull, RecordError, RedisUnavailable
 from rink.streams.lanes import Lane
 from rink.streams.names import Names
-from rink.streams.store import Bounds
+from rink.streams.values import Bounds
 
 NAMES = Names.of("shop", "orders").partition(0)
 

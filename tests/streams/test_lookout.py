@@ -9,7 +9,7 @@ from rink.streams import RedisUnavailable, lookout
 from rink.streams.errors import OffsetMoved
 from rink.streams.names import Names
 from rink.streams.owner import Known
-from rink.streams.store import Bounds, Place, Position
+from rink.streams.values import Bounds, Place, Position
 
 
 @attrs.define(eq=False)

@@ -249,7 +249,7 @@ class Chaos:
         return ["plain"] if self.settings.cluster else ["plain", "exact"]
 
     def place(self, number):
-        from rink.streams.store import Place
+        from rink.streams.values import Place
 
         names = self.pings.names.partition(number)
         return Place("pings", number, names, "plain", self.pings.bounds)

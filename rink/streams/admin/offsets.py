@@ -15,7 +15,8 @@ from rink.core.record import some
 from rink.errors import ConfigError, StateError
 from rink.streams import ids
 from rink.streams.admin.places import Found, each, find, read, store_of, text
-from rink.streams.store import Place, Store
+from rink.streams.store import Store
+from rink.streams.values import Place
 
 if TYPE_CHECKING:
     from rink.streams.app import App

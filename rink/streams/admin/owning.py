@@ -14,7 +14,7 @@ from rink.engine.follower import read_entry
 from rink.seen import GroupStatus, seen
 from rink.standby import standbys
 from rink.streams.admin.places import Found, each, find, store_of
-from rink.streams.store import Position
+from rink.streams.values import Position
 
 if TYPE_CHECKING:
     from rink.streams.app import App

@@ -10,8 +10,9 @@ import attrs
 
 from rink.errors import ConfigError
 from rink.streams.faults import explained
-from rink.streams.store import Place, Store
+from rink.streams.store import Store
 from rink.streams.stream import Stream
+from rink.streams.values import Place
 
 if TYPE_CHECKING:
     from rink.streams.app import App
