@@ -77,6 +77,11 @@ demo: setup ## the main job: 336,776 flights shared by three processors through 
 demo-streams: setup ## the flights as a stream: 16 partitions, three workers, deploy, freeze and kill -9 (make demo-streams DEMO="--quick")
 	$(PY) examples/streams.py $(DEMO)
 
+MINUTES ?= 10
+.PHONY: chaos-streams
+chaos-streams: setup ## minutes of mishaps for streams, judged from what was processed (make chaos-streams MINUTES=10 SEED=7)
+	$(PY) integration/streams/chaos/run.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
 .PHONY: fmt
 fmt: $(READY) ## format the code
 	$(VENV)/bin/ruff format .

@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 from child import Child, cpu_seconds
 
-from rink.testing import EtcdNode, local_etcd
+from rink.testing import EtcdNode, RedisNode, local_etcd, local_redis
 
 _prefixes = itertools.count(1)
 _probes = itertools.count(1)
@@ -103,6 +103,28 @@ def etcd(quick: bool, progress: Callable[[str, int, int], None]) -> Iterator[Are
     os.environ.pop("RINK_TEST_ETCD", None)  # one that others use too would measure them
     with local_etcd() as node:
         yield Arena(node, quick, progress)
+
+
+@contextlib.contextmanager
+def redis() -> Iterator[RedisNode]:
+    """Run a Redis for as long as the `with` lasts, as one would for streams: with an append-only file.
+
+    It is never rewritten meanwhile: that would be a second process, at a moment of its own choice.
+    """
+    os.environ.pop("RINK_TEST_REDIS", None)
+    with local_redis(extra_args=("--auto-aof-rewrite-percentage", "0")) as node:
+        yield node
+
+
+def about_redis(node: RedisNode) -> str:
+    """What a part says of its Redis."""
+    info = str(node.call("INFO", "server"))
+    version = re.search(r"redis_version:([0-9.]+)", info)
+    folder = Path(str(node.call("CONFIG", "GET", "dir")[1]))
+    return (
+        f"Redis {version[1] if version else 'unknown'}, append-only file with fsync every second, on "
+        f"{filesystem(folder)}."
+    )
 
 
 def filesystem(path: Path) -> str:

@@ -21,7 +21,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-PARTS = ["get_role", "handover", "crash", "deploy", "writes", "idle", "scaling", "peers"]
+PARTS = [
+    "get_role",
+    "handover",
+    "crash",
+    "deploy",
+    "writes",
+    "idle",
+    "scaling",
+    "peers",
+    "streams",
+    "streams_handover",
+]
 RESULTS = Path(__file__).with_name("RESULTS.md")
 
 

@@ -182,6 +182,16 @@ def test_import_rink_brings_nothing_that_stands_apart():
     assert [name for name in loaded_by("rink") if name.startswith(APART)] == []
 
 
+def test_the_command_line_brings_nothing_of_streams_before_it_is_asked():
+    code = "import sys, rink.cli.commands; print(*sys.modules, sep='\\n')"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT
+    ).stdout.split()
+    brought = {name.split(".")[0] for name in loaded} & set(OPTIONAL)
+    assert sorted(brought) == ["click", "rich"]
+    assert [name for name in loaded if name.startswith("rink.streams")] == []
+
+
 def test_asyncio_has_every_public_name_and_one_more():
     """`lost` is awaited there, so it is a class of its own; all else has the blocking name."""
     assert sorted({*rink.__all__, "Lost"}) == sorted(rink.aio.__all__)

@@ -7,8 +7,8 @@ import time
 import pytest
 from workers_support import QUICK, Leg, until, until_seen, with_shop
 
-from rink.errors import ConfigError, StateError
-from rink.streams import App, PartitionFull, WorkerHalted
+from rink.errors import ConfigError, EtcdError, StateError
+from rink.streams import App, PartitionFull, Worker, WorkerHalted
 from rink.streams.events import Events
 
 
@@ -269,3 +269,20 @@ def test_a_batch_larger_than_the_window_is_refused():
 
     with pytest.raises(ConfigError, match="window=10"):
         Events(Narrow()).take(11)
+
+
+@with_shop()
+async def test_without_etcd_a_worker_ends_with_one_error_that_says_so(shop):
+    app = App(
+        "shop", redis=shop.server.url, etcd="http://127.0.0.1:1", ttl=3, session={"timeout": 0.5}
+    )
+    legs = app.stream("legs", record=Leg, partition_by="who", partition_count=2)
+    for name in ("bill", "ship"):
+        app.processor(legs, name=name)(_note)
+    with pytest.raises(EtcdError, match=r"http://127\.0\.0\.1:1"):
+        await Worker(app).run()
+    await app.close()
+
+
+async def _note(events):
+    pass

@@ -1,6 +1,7 @@
-"""The `rink` command: look at groups from outside, and run an etcd for development.
+"""The `rink` command: look at groups from outside, run workers of streams, and an etcd for development.
 
-Every command but `dev` reads only: none joins a group, takes a lease or writes a key.
+What looks at groups reads only: it joins none, takes no lease and writes no key. What is of streams needs
+the extra `streams`, and is imported where a command asks for it.
 """
 
 from __future__ import annotations

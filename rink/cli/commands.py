@@ -1,4 +1,4 @@
-"""The commands: `status`, `groups`, `history`, `watch` and `dev`."""
+"""The commands: `status`, `groups`, `history`, `watch` and `dev`; those of streams are added at the end."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from rink.cli import dev as development
 from rink.cli import observe, render, watching
 from rink.cli.history import steps
 from rink.cli.options import Commands, Target, check_group, opened, until_ended, with_target
+from rink.cli.sending import send, sendmany
+from rink.cli.streams import streams
+from rink.cli.workers import worker
 from rink.seen import seen
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
@@ -20,9 +23,9 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON, for pr
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="rink", prog_name="rink")
 def commands() -> None:
-    """Sticky, exclusive roles over etcd: look at groups, and run an etcd for development.
+    """Sticky, exclusive roles over etcd: look at groups, run workers of streams, and an etcd for development.
 
-    Every command but dev only reads: it joins no group and writes no key.
+    status, groups, history and watch only read: they join no group and write no key.
     """
 
 
@@ -146,3 +149,7 @@ def dev(port: int | None, data_dir: Path | None, as_json: bool) -> None:
 
 def _write(value: Any) -> None:
     click.echo(json.dumps(value, indent=2))
+
+
+for one in (worker, send, sendmany, streams):
+    commands.add_command(one)

@@ -26,10 +26,12 @@ PIPE_WIDTH = 160
 LINES_SHOWN = 8
 
 
-def console() -> Console:
-    """Make a console on stdout as it is now."""
+def console(*, stderr: bool = False) -> Console:
+    """Make a console on stdout, or stderr, as it is now."""
+    stream = sys.stderr if stderr else sys.stdout
     return Console(
-        width=None if sys.stdout.isatty() else PIPE_WIDTH,
+        stderr=stderr,
+        width=None if stream.isatty() else PIPE_WIDTH,
         markup=False,
         highlight=False,
         emoji=False,

@@ -158,7 +158,7 @@ class App:
 
         def declare(function: F) -> F:
             declared = Processor(
-                name=check_name("processor", name or getattr(function, "__name__", "")),
+                name=check_name("processor", _named(name, function)),
                 stream=stream,
                 function=function,
                 start=start,
@@ -200,7 +200,7 @@ class App:
         """
 
         def declare(function: F) -> F:
-            declared = Task.of(name or function.__name__, function, every, cron, on_leader)
+            declared = Task.of(_named(name, function), function, every, cron, on_leader)
             if declared.name in self.tasks:
                 raise ConfigError(f"app {self.name!r} has a task {declared.name!r} already")
             self.tasks[declared.name] = declared
@@ -283,6 +283,10 @@ class App:
 
     def __repr__(self) -> str:
         return f"<App {self.name!r}>"
+
+
+def _named(name: str | None, function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", "") if name is None else name
 
 
 class Opened:

@@ -56,8 +56,9 @@ class JsonCodec(Generic[R]):
             raise RecordError(
                 f"a {type(record).__name__} was given where the stream has {self._class.__name__} records"
             )
-        plain = self._unstructure(record)
+        plain: Any = None
         try:
+            plain = self._unstructure(record)
             self._structure(plain, self._class)
             return _dumps(plain).encode()
         except Exception as error:

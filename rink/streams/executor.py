@@ -13,7 +13,7 @@ from rink.errors import ClosedError
 from rink.streams.metrics import Metrics
 from rink.streams.partition import Grant, Scene
 from rink.streams.processor import Processor
-from rink.streams.reader import make_reader
+from rink.streams.reader import Reader, make_reader
 from rink.streams.store import Store
 
 log = logging.getLogger("rink.streams")
@@ -65,6 +65,11 @@ class Executor:
             halt=halt,
             given_up=asyncio.Event(),
         )
+
+    @property
+    def reader(self) -> Reader:
+        """Who reads for the partitions that are owned now."""
+        return self._scene.reader
 
     async def run(self, stop: asyncio.Event) -> None:
         """Join, process, and leave in order when `stop` is set."""

@@ -32,6 +32,18 @@ def explained(server: str, key: str = "") -> Iterator[None]:
         raise explain(error, server, key) from error
 
 
+def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return what to raise for the errors of several tasks: the first, if all are Rink's.
+
+    Where Redis is away each of 64 tasks says the same. Anything else among them is a bug, and stays whole.
+    """
+    _, others = group.split(RinkError)
+    found: BaseException = group
+    while others is None and isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found
+
+
 def explain(error: Exception, server: str, key: str = "") -> RinkError:
     """Return the error of ours for one of redis-py's."""
     text = str(error) or type(error).__name__

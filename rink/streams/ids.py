@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
+
 NONE = "0-0"
 """Before every entry."""
 
@@ -15,3 +18,13 @@ def order(entry_id: str) -> tuple[int, int]:
 def seconds(entry_id: str) -> float:
     """Return when the entry was added, in seconds since 1970 by the Redis server's clock."""
     return order(entry_id)[0] / 1000
+
+
+def when(entry_id: str) -> str:
+    """Return when the entry was added as text, in UTC by the Redis server's clock."""
+    return datetime.fromtimestamp(seconds(entry_id), UTC).isoformat(timespec="milliseconds")
+
+
+def is_id(text: str) -> bool:
+    """Whether this is an id, both numbers of it."""
+    return re.fullmatch(r"\d{1,20}-\d{1,20}", text) is not None

@@ -115,15 +115,13 @@ class Lane:
     async def _call(self, records: Sequence[bytes], wants_ids: bool) -> tuple[int, list[str]]:
         """Make one call, the same again until it is answered or nobody waits any more."""
         pauses = Backoff(0.02, 1.0)
-        while True:
+        while not all(parcel.sent.done() for parcel in self._in_call):
             try:
                 answer = await self._store.append(
                     self._names, self._bounds, records, self._number, wants_ids
                 )
             except (RedisUnavailable, RedisFull) as error:
                 self._trouble = error
-                if not self._drop_given_up():
-                    return 0, []
                 await asyncio.sleep(pauses.next())
             except RinkError as error:  # it will not be better the next time
                 for parcel in self._in_call:
@@ -133,6 +131,7 @@ class Lane:
             else:
                 self._trouble = None
                 return answer
+        return 0, []
 
     def _deliver(self, count: int, ids: list[str]) -> None:
         for parcel in self._in_call:

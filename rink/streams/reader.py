@@ -80,6 +80,18 @@ class Reader:
         if broken is not None:
             broken.cancel()
 
+    @property
+    def owners(self) -> list[Owner[Any]]:
+        """Whom it reads for."""
+        return list(self._owners)
+
+    def fail(self, owner: Owner[Any], error: RinkError) -> None:
+        """Have an owner end with this error."""
+        broken = self._owners.get(owner)
+        if broken is not None and not broken.done():
+            broken.set_exception(error)
+            broken.exception()  # it may end for another reason first: then nobody asks
+
     def wake(self, owner: Owner[Any]) -> None:
         """It may have room again."""
         raise NotImplementedError

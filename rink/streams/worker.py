@@ -12,6 +12,8 @@ from rink.errors import ConfigError, RinkError
 from rink.settings import default_name
 from rink.streams.app import App
 from rink.streams.executor import Executor
+from rink.streams.faults import first_error
+from rink.streams.lookout import look_out
 from rink.streams.metrics import Metrics
 from rink.streams.store import Store
 from rink.streams.tasks import run_tasks
@@ -66,6 +68,14 @@ class Worker:
             RedisUnavailable, RedisAuth, StateError: Redis cannot be used as it is.
             EtcdError: etcd cannot be used.
         """
+        try:
+            await self._serve()
+        except BaseExceptionGroup as group:
+            raise first_error(group) from group
+        if self._halted:
+            raise WorkerHalted(self._halted)
+
+    async def _serve(self) -> None:
         opened = await self.app.opened()
         store = opened.store
         for stream in {one.stream.name: one.stream for one in self._processors}.values():
@@ -75,8 +85,6 @@ class Worker:
         session = aio.Session(etcd, ttl=self.app.ttl, **self.app.session)
         async with session:
             await self._run(store, session)
-        if self._halted:
-            raise WorkerHalted(self._halted)
 
     async def _run(self, store: Store, session: aio.Session) -> None:
         one_marked = asyncio.Lock()
@@ -90,11 +98,17 @@ class Worker:
                 one_marked=one_marked,
                 halt=self._halt,
             )
-        async with asyncio.TaskGroup() as group:
-            for executor in self.executors.values():
-                group.create_task(executor.run(self._stop))
-            if self.app.tasks:
-                group.create_task(self._run_tasks(session))
+        readers = [executor.reader for executor in self.executors.values()]
+        looking = asyncio.create_task(look_out(store, readers, self.metrics))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for executor in self.executors.values():
+                    group.create_task(executor.run(self._stop))
+                if self.app.tasks:
+                    group.create_task(self._run_tasks(session))
+        finally:
+            looking.cancel()
+            await asyncio.wait([looking])
 
     async def _run_tasks(self, session: aio.Session) -> None:
         async with aio.Rink(session, self.app.name, name=self.name, rebalance_delay=10.0) as rink:

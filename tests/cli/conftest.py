@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
+import uuid
 from pathlib import Path
 
 import pytest
@@ -47,3 +49,50 @@ def run_json(run):
         return json.loads(result.stdout)
 
     return run_json
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Writes a module into the folder that the command is started in; returns its name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+
+    def module(text):
+        name = f"module_{uuid.uuid4().hex}"
+        (tmp_path / f"{name}.py").write_text(textwrap.dedent(text))
+        return name
+
+    yield module
+    for name in set(sys.modules) - before:
+        if name.startswith("module_"):
+            del sys.modules[name]
+
+
+SHOP = """
+    from rink.streams import App, Record
+
+    app = App("shop", redis="redis://127.0.0.1:1")
+
+    class Order(Record):
+        order_id: int
+        customer: str = "x"
+
+    orders = app.stream("orders", record=Order, partition_by="customer", partition_count=4)
+
+    @app.processor(orders)
+    async def bill(events):
+        async for order in events.records():
+            pass
+
+    @app.processor(orders)
+    async def ship(events):
+        async for order in events.records():
+            pass
+"""
+
+
+@pytest.fixture
+def shop(module):
+    """An app as commands are given it; there is no server behind it."""
+    return f"{module(SHOP)}:app"

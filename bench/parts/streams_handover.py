@@ -1,0 +1,204 @@
+"""A worker leaves, another takes its 64 partitions: how long each of them rests, and whether the others do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Any
+
+import arena as arenas
+import attrs
+from arena import Arena
+from figures import Figure, Outcome, Spread, at_most
+
+from parts.streams_trio import EVERY_S, PARTITIONS, SHARE, Trio
+
+TITLE = f"A planned leave and a crash of a worker that has {SHARE} of {PARTITIONS} partitions"
+WINDOW_S = 1.0
+QUIET = 3
+"""Windows without a rebalance, just before each hand-over."""
+WARM_S = 1.0
+TTL = 3
+LIMIT_IS = "the same partitions of the same worker in the seconds just before, when nothing was handed over"
+HOW = (
+    f"Three workers in processes of their own: two have {SHARE} partitions each, one stands by. A bare "
+    f"sender gives each partition an event every {1000 * EVERY_S:g} ms. One of the two leaves (as at "
+    "SIGTERM); the one that stood by takes its partitions; it comes back and stands by in turn."
+)
+Stamp = Sequence[float]
+"""Processed at, partition, sent at."""
+
+
+def run(arena: Arena) -> Outcome:
+    turns = arena.pick(12, 2)
+    with arenas.redis() as redis:
+        trio = Trio(arena, redis, ttl=60)
+        found = []
+        for turn in range(turns):
+            arena.progress("planned leaves", turn, turns)
+            found.append(_leave(trio))
+        trio.close()
+        return Outcome(
+            part="streams_handover",
+            title=TITLE,
+            figures=[*_moved(found), *_stayed(found), *_crashes(arena, redis)],
+            notes=[HOW, arenas.about_redis(redis)],
+        )
+
+
+@attrs.frozen
+class Leave:
+    """One hand-over, in seconds.
+
+    Attributes:
+        gaps: of each moved partition: between its last event here and its first there, less the
+            interval of sending.
+        waits: of that first event: since the end of the drain, or since it was sent if that was later.
+        took: of the leave as a whole, for who asked for it.
+        stayed: the largest gap of a partition that did not move, meanwhile.
+        quiet: the same in each of the windows before.
+    """
+
+    gaps: list[float]
+    waits: list[float]
+    took: float
+    stayed: float
+    quiet: list[float]
+
+
+def _leave(trio: Trio) -> Leave:
+    seconds = WARM_S + QUIET * WINDOW_S + WINDOW_S
+    trio.send(seconds + WARM_S)
+    time.sleep(WARM_S + QUIET * WINDOW_S)
+    told = trio.leaver.ask("leave")
+    trio.sent()
+    old, new, other = (one.ask("noted") for one in (trio.leaver, trio.heir, trio.other))
+    trio.turn()
+    at = told["asked_at"]
+    first = at - QUIET * WINDOW_S
+    quiet = [largest_gap(other["events"], first + n * WINDOW_S, WINDOW_S) for n in range(QUIET)]
+    gaps, waits = moved(old["events"], old["ends"], new["events"], EVERY_S)
+    if len(gaps) != SHARE:
+        raise RuntimeError(f"{len(gaps)} partitions were handed over, and not {SHARE}")
+    stayed = largest_gap(other["events"], at, WINDOW_S)
+    return Leave(gaps, waits, told["left_at"] - at, stayed, quiet)
+
+
+def moved(
+    old: Iterable[Stamp], ends: Iterable[Sequence[float]], new: Iterable[Stamp], every: float
+) -> tuple[list[float], list[float]]:
+    """For each partition that both have processed: its gap less the interval, and its first event's wait."""
+    last = {partition: at for at, partition, _ in old}
+    drained = {partition: at for at, partition in ends}
+    first: dict[float, Stamp] = {}
+    for stamp in new:
+        first.setdefault(stamp[1], stamp)
+    both = sorted(last.keys() & first.keys())
+    gaps = [max(first[one][0] - last[one] - every, 0.0) for one in both]
+    waits = [first[one][0] - max(first[one][2], drained[one]) for one in both]
+    return gaps, waits
+
+
+def largest_gap(stamps: Iterable[Stamp], begin: float, seconds: float) -> float:
+    """Between two events of one partition, of which the second lies in the window."""
+    before: dict[float, float] = {}
+    largest = 0.0
+    for at, partition, _ in stamps:
+        if begin <= at < begin + seconds and partition in before:
+            largest = max(largest, at - before[partition])
+        before[partition] = at
+    return largest
+
+
+def _moved(found: list[Leave]) -> list[Figure]:
+    gaps = Spread.of([1000 * gap for one in found for gap in one.gaps])
+    waits = Spread.of([1000 * wait for one in found for wait in one.waits])
+    note = f"{len(found)} leaves, p50 {gaps.p50:.0f} ms, most {gaps.most:.0f} ms"
+    return [
+        Figure(
+            key="streams_handover.p99",
+            what=f"a moved partition rests, beyond the interval of sending: p99 of {gaps.count}",
+            value=gaps.p99,
+            unit="ms",
+            target=at_most(100, "≤ 100 ms"),
+            note=note,
+            more={"gaps_ms": [[round(1000 * gap, 2) for gap in one.gaps] for one in found]},
+        ),
+        Figure(
+            key="streams_handover.wait.p99",
+            what="its first event waits, from the end of the drain or from send if that is later: p99",
+            value=waits.p99,
+            unit="ms",
+            note=f"p50 {waits.p50:.0f} ms, most {waits.most:.0f} ms",
+        ),
+        Figure(
+            key="streams_handover.leave",
+            what="the leave as a whole, for the worker that leaves",
+            value=1000 * median(one.took for one in found),
+            unit="ms",
+        ),
+    ]
+
+
+def _stayed(found: list[Leave]) -> list[Figure]:
+    """Medians: with as many windows on both sides, the largest of all would be anybody's by chance."""
+    stayed = [1000 * one.stayed for one in found]
+    quiet = [1000 * max(one.quiet) for one in found]
+    limit = median(quiet)
+    single = median(1000 * one for leave in found for one in leave.quiet)
+    return [
+        Figure(
+            key="streams_handover.unaffected",
+            what=f"the largest gap of an unaffected partition in the {WINDOW_S:g} s of a hand-over",
+            value=median(stayed),
+            unit="ms",
+            limit=limit,
+            limit_is=LIMIT_IS,
+            target=at_most(limit, f"≤ the largest of {QUIET} s before"),
+            note=f"medians of {len(found)}, most {max(stayed):.0f} ms; before: of a single second {single:.0f} ms, "
+            f"most {max(quiet):.0f} ms",
+            more={
+                "stayed_ms": stayed,
+                "quiet_ms": [[1000 * q for q in one.quiet] for one in found],
+            },
+        )
+    ]
+
+
+# ── kill -9 ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _crashes(arena: Arena, redis: Any) -> list[Figure]:
+    took: list[float] = []
+    turns = arena.pick(4, 1)
+    for turn in range(turns):
+        arena.progress("kill -9", turn, turns)
+        took += _crash(Trio(arena, redis, ttl=TTL))
+    spread = Spread.of(took)
+    return [
+        Figure(
+            key="streams_handover.crash",
+            what=f"kill -9: until a partition is processed again, the longest of {spread.count}",
+            value=spread.most,
+            unit="s",
+            limit=TTL,
+            limit_is="of a crash: the ttl, after which etcd ends the lease of the dead",
+            note=f"p50 {spread.p50:.2f} s, least {spread.least:.2f} s, ttl {TTL} s",
+            more={"seconds": took},
+        )
+    ]
+
+
+def _crash(trio: Trio) -> list[float]:
+    """For each partition of the one that is killed: until its first event at the heir."""
+    trio.send(WARM_S + TTL + 2)
+    time.sleep(WARM_S)
+    killed = trio.leaver.kill()
+    trio.sent()
+    trio.heir.ask("seen", count=SHARE)
+    first: dict[float, float] = {}
+    for at, partition, _ in trio.heir.ask("noted")["events"]:
+        first.setdefault(partition, at)
+    trio.close()
+    return [at - killed for at in first.values()]

@@ -1,0 +1,73 @@
+"""Three workers, one of which stands by, and a sender: what the part `streams_handover` measures on."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+from arena import Arena
+from child import Child
+
+from parts.streams_stage import keys_of
+from rink.testing import RedisNode
+
+PARTITIONS = 128
+SHARE = PARTITIONS // 2
+EVERY_S = 0.05
+"""Between two events of a partition."""
+
+STANDS_BY_S = 600
+_apps = itertools.count(1)
+
+
+class Trio:
+    """`leaver` and `other` have half of the partitions each, `heir` has none."""
+
+    def __init__(self, arena: Arena, redis: RedisNode, ttl: float) -> None:
+        app = f"trio-{next(_apps)}"
+        given = {
+            "redis": redis.url,
+            "etcd": arena.etcd.endpoint,
+            "prefix": arena.prefix(),
+            "ttl": ttl,
+            "app": app,
+            "partitions": PARTITIONS,
+        }
+        self._keys = keys_of(app, count=PARTITIONS)
+        self._names = itertools.count(1)
+        self._sender = Child("streams_bare.py", json.dumps(given))
+        # The second one shares at once; a newcomer after it stands by.
+        self.leaver, self.heir, self.other = (
+            Child("streams_holder.py", json.dumps(given | {"delay": delay}))
+            for delay in (STANDS_BY_S, STANDS_BY_S, 0)
+        )
+        for child, count in ((self.leaver, PARTITIONS), (self.other, SHARE)):
+            child.ask("start", name=f"w{next(self._names)}")
+            child.ask("owns", count=count)
+        self.leaver.ask("owns", count=SHARE)
+        self._stand_by(self.heir)
+
+    def _stand_by(self, child: Child) -> None:
+        name = f"w{next(self._names)}"
+        child.ask("start", name=name)
+        for other in (self.leaver, self.other):
+            if other is not child:
+                other.ask("knows", name=name)
+
+    def send(self, seconds: float) -> None:
+        """Begin to send; `sent` waits for the end of it."""
+        rate = PARTITIONS / EVERY_S
+        self._sender.tell("pace", keys=self._keys, rate=rate, count=int(rate * seconds))
+
+    def sent(self) -> None:
+        self._sender.answer()
+
+    def turn(self) -> None:
+        """Who has left comes back and stands by."""
+        self.leaver, self.heir = self.heir, self.leaver
+        self.leaver.ask("owns", count=SHARE)
+        self._stand_by(self.heir)
+
+    def close(self) -> None:
+        for child in (self._sender, self.leaver, self.heir, self.other):
+            child.close()

@@ -1,0 +1,182 @@
+"""A shop whose streams are looked after from the command line: its app, commands, workers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+from click.testing import CliRunner
+from redis import Redis
+
+from rink.cli.commands import commands
+from rink.streams.names import Names
+
+RINK = [sys.executable, "-m", "rink.cli"]
+DEADLINE_S = 30
+PARTITIONS = 4
+
+SHOP = """
+    import os, time
+    from rink.streams import App, Record
+
+    app = App("shop", redis=os.environ["SHOP_REDIS"], ttl=3, session={"prefix": os.environ["PREFIX"]})
+
+    class Order(Record):
+        order_id: int
+        customer: str = "x"
+        amount: int = 0
+
+    orders = app.stream(
+        "orders", record=Order, partition_by="customer",
+        partition_count=int(os.environ.get("COUNT", "4")),
+    )
+    QUICK = {"initial_delay": 0.1, "rebalance_delay": 0.3, "backoff": (0.001, 0.01)}
+
+    @app.processor(orders, **QUICK)
+    async def bill(events):
+        async for order in events.records():
+            if order.amount < 0:
+                raise ValueError(f"amount {order.amount} is negative")
+
+    @app.processor(orders, on_error="quarantine", attempts=2, **QUICK)
+    def ship(events):
+        for order in events.records():
+            if order.amount > 1000:
+                raise ValueError("too heavy")
+            time.sleep(0.2 if order.amount == 1000 else 0)
+"""
+
+
+class Shop:
+    """A folder with the app, its servers, and commands run there."""
+
+    def __init__(self, folder, redis_url, etcd_url, prefix):
+        self.folder = folder
+        self.redis = Redis.from_url(redis_url, decode_responses=True)
+        self.env = {"SHOP_REDIS": redis_url, "RINK_ETCD": etcd_url, "PREFIX": prefix}
+        (folder / "shop.py").write_text(textwrap.dedent(SHOP))
+
+    def rink(self, *line, **env):
+        """Run a command in this process."""
+        sys.modules.pop("shop", None)  # it reads the environment
+        result = CliRunner().invoke(commands, line, env={**self.env, **env})
+        if result.exc_info and not isinstance(result.exception, SystemExit | type(None)):
+            raise result.exception
+        return subprocess.CompletedProcess(line, result.exit_code, result.stdout, result.stderr)
+
+    def process(self, *line, given=None, **env):
+        return subprocess.run(
+            [*RINK, *line],
+            cwd=self.folder,
+            env={**os.environ, **self.env, **env},
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+
+    def ok(self, *line):
+        """Run a command that is to succeed; returns what it writes."""
+        result = self.rink(*line)
+        assert (result.returncode, result.stderr) == (0, ""), result
+        return result.stdout
+
+    def json(self, command, *line):
+        return json.loads(self.ok("streams", command, "shop:app", *line, "--json"))
+
+    def refused(self, *line, **env):
+        """Run a command that is to fail with one line; returns that."""
+        result = self.rink(*line, **env)
+        assert (result.returncode, result.stdout) == (1, ""), result
+        assert result.stderr.startswith("rink: ")
+        assert result.stderr.count("\n") == 1, result.stderr
+        return result.stderr
+
+    def send(self, *orders):
+        """Send orders, each of a number and an amount, all of one customer."""
+        for n, amount in orders:
+            record = json.dumps({"order_id": n, "amount": amount})
+            self.ok("send", "shop:app", "orders", record)
+
+    def names(self, number):
+        return Names.of("shop", "orders").partition(number)
+
+    def at(self, processor, number):
+        return self.redis.hgetall(self.names(number).at(processor))
+
+    def lag(self, processor):
+        return {one["partition"]: one for one in self.json("lag", "-p", processor)["lag"]}
+
+    def until_done(self, processor):
+        return wait_for(
+            lambda: (found := self.lag(processor)) and not any(one["lag"] for one in found.values())
+            and found
+        )  # fmt: skip
+
+
+class Running:
+    """A worker that runs, and what it logs."""
+
+    def __init__(self, shop, *line):
+        self.process = subprocess.Popen(
+            [*RINK, "worker", "shop:app", *line],
+            cwd=shop.folder,
+            env={**os.environ, **shop.env},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.log = []
+        self._lines = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        with self.process.stderr as lines:
+            for line in lines:
+                self.log.append(line)
+                self._lines.put(line)
+
+    def until_said(self, pattern):
+        while not (found := re.search(pattern, self._lines.get(timeout=DEADLINE_S))):
+            pass
+        return found
+
+    def end(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        return self.process.wait(DEADLINE_S)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self._reader.join()
+
+
+@contextlib.contextmanager
+def working(shop, *line):
+    """A worker that owns all partitions, and leaves in order when the `with` ends."""
+    with Running(shop, *line) as worker:
+        wait_for(lambda: all(shop.at("bill", n).get("open", "0") != "0" for n in range(PARTITIONS)))
+        yield worker
+        assert worker.end() == 0, "".join(worker.log)
+
+
+def wait_for(condition):
+    end = time.monotonic() + DEADLINE_S
+    while not (found := condition()):
+        assert time.monotonic() < end, "did not happen"
+        time.sleep(0.05)
+    return found

@@ -1,0 +1,22 @@
+"""What the tests of the commands share."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+pytest.register_assert_rewrite("cli_shop")
+
+from cli_shop import Shop  # noqa: E402 - rewritten before
+
+
+@pytest.fixture
+def shop(tmp_path, rink_redis, etcd_url, prefix, monkeypatch):
+    """The app on an empty Redis."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    shop = Shop(tmp_path, rink_redis.url, etcd_url, prefix)
+    yield shop
+    shop.redis.close()
+    sys.modules.pop("shop", None)

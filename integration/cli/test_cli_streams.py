@@ -1,0 +1,334 @@
+"""`rink worker`, `send`, `sendmany` and `streams`, on a real Redis and a real etcd.
+
+Workers and what reads a pipe are processes, as users run them; so is each command in `test_every_command_…`. All
+else runs in this process: a command takes a second to start on a busy machine, and is asked for again and again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import textwrap
+import urllib.request
+
+import pytest
+from cli_shop import DEADLINE_S, PARTITIONS, RINK, SHOP, Running, wait_for, working
+
+from rink.testing import local_redis
+
+
+def test_send_then_work_then_nothing_lags(shop):
+    told = shop.ok("send", "shop:app", "orders", '{"order_id": 1, "amount": 3}')
+    assert re.fullmatch(r"\d+-0 in partition \d of orders\n", told)
+    path = shop.folder / "orders.jsonl"
+    lines = [json.dumps({"order_id": n, "customer": f"c{n % 20}"}) for n in range(5000)]
+    path.write_text("\n".join(lines))
+    counts = json.loads(shop.ok("sendmany", "shop:app", "orders", "--file", str(path), "--json"))
+    assert (counts["lines"], counts["sent"], counts["error"]) == (5000, 5000, None)
+    before = shop.json("lag")["lag"]
+    assert {one["offset"] for one in before} == {""}
+    with working(shop):
+        found = shop.until_done("bill")
+        assert sum(one["processed"] for one in found.values()) == 5001
+        shop.until_done("ship")
+        assert all(one["owned"] for one in shop.json("lag")["lag"])
+
+
+def test_sendmany_from_a_pipe_stops_at_the_first_bad_line(shop):
+    lines = ['{"order_id": 1}', '{"order_id": "2"}', '{"order_id": 3}']
+    result = shop.process("sendmany", "shop:app", "orders", "--file", "-", given="\n".join(lines))
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("rink: line 2 of -: ")
+    assert "expected int @ $.order_id" in result.stderr
+    assert result.stderr.endswith("Records sent before it: 1\n")
+    number = next(n for n in range(PARTITIONS) if shop.redis.exists(shop.names(n).stream))
+    assert shop.redis.xlen(shop.names(number).stream) == 1
+
+
+def test_what_comes_through_a_pipe_is_sent_before_it_ends_and_ctrl_c_is_heard(shop):
+    with subprocess.Popen(
+        [*RINK, "sendmany", "shop:app", "orders", "--file", "-"],
+        cwd=shop.folder,
+        env={**os.environ, **shop.env},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as sending:
+        sending.stdin.write(b'{"order_id": 1}\n{"order_id"')
+        sending.stdin.flush()
+        wait_for(lambda: any(shop.redis.xlen(shop.names(n).stream) for n in range(PARTITIONS)))
+        sending.send_signal(signal.SIGINT)
+        assert sending.wait(DEADLINE_S) == 1
+        assert b"Traceback" not in sending.stderr.read()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_has_a_worker_leave_in_order(shop, number):
+    shop.send(*((n, 1000) for n in range(3)))
+    with Running(shop, "--name", "w1") as worker:
+        (busy,) = [n for n in range(PARTITIONS) if shop.redis.xlen(shop.names(n).stream)]
+        wait_for(lambda: shop.at("ship", busy).get("open", "0") != "0")
+        assert worker.end(number) == 0
+        log = "".join(worker.log)
+    assert f"{number.name}: worker w1 leaves" in log
+    assert log.endswith("worker w1 has left\n")
+    for processor in ("bill", "ship"):
+        at = [shop.at(processor, n) for n in range(PARTITIONS)]
+        assert [one.get("open", "0") for one in at] == ["0"] * PARTITIONS
+    found = shop.lag("ship")[busy]
+    assert found["processed"] + found["lag"] == 3
+    assert found["unclean"] == 0
+
+
+def test_a_second_signal_ends_a_worker_at_once(shop):
+    (shop.folder / "shop.py").write_text(
+        textwrap.dedent(SHOP).replace("time.sleep(0.2 if", "time.sleep(60 if")
+    )
+    shop.send((1, 1000))
+    with Running(shop, "--processors", "ship") as worker:
+        wait_for(lambda: any(shop.at("ship", n).get("open", "0") != "0" for n in range(PARTITIONS)))
+        worker.process.send_signal(signal.SIGTERM)
+        worker.until_said("leaves")
+        assert worker.end(signal.SIGTERM) == -signal.SIGTERM
+
+
+def test_a_processor_that_halts_ends_its_worker_with_one_line(shop):
+    (shop.folder / "shop.py").write_text(
+        textwrap.dedent(SHOP).replace('on_error="quarantine"', 'on_error="halt"')
+    )
+    shop.send((1, 2000))
+    result = shop.process("worker", "shop:app", "--log-level", "critical")
+    assert result.returncode == 1
+    assert re.fullmatch(r"rink: event \d+-0 of 'orders/\d', .*too heavy.*\n", result.stderr)
+
+
+def test_metrics_of_a_worker(shop):
+    shop.send((1, 3), (2, -3))
+    with working(shop, "--metrics-port", "0", "--processors", "bill") as worker:
+        url = worker.until_said(r"metrics are at (\S+)")[1]
+        shop.until_done("bill")
+
+        def metrics():
+            with urllib.request.urlopen(url) as answer:
+                return answer.read().decode()
+
+        def total(name):
+            found = re.findall(rf"^rink_streams_{name}{{.*}} (\S+)$", metrics(), re.MULTILINE)
+            return sum(float(one) for one in found) if found else None
+
+        assert total("processed_total") == 1
+        assert total("dead_total") == 1
+        assert total("retried_total") >= 3
+        assert total("owned") == PARTITIONS
+        assert total("handover_seconds_count") == PARTITIONS
+        assert total("commit_seconds_count") >= 1
+        wait_for(lambda: total("lag") == 0)
+        assert "process_cpu_seconds_total" in metrics()
+
+
+def test_dead_letters_are_listed_shown_and_requeued(shop):
+    shop.send((1, 3), (2, -3), (3, -4))
+    with working(shop):
+        shop.until_done("bill")
+        found = shop.json("dead")
+        assert found["total"] == 2
+        first, second = found["letters"]
+        assert (first["processor"], first["attempts"]) == ("bill", 3)
+        assert first["error"] == "ValueError: amount -3 is negative"
+        assert json.loads(first["record"])["order_id"] == 2
+        shown = shop.ok("streams", "dead", "shop:app", first["id"])
+        assert 'raise ValueError(f"amount {order.amount} is negative")' in shown
+        assert shop.json("dead", "--last", "1")["letters"] == [second]
+        (again,) = shop.json("requeue", first["id"])["requeued"]
+        assert again["letter"] == first["id"]
+        # It fails once more, and is a dead letter of another id.
+        wait_for(lambda: shop.json("dead")["total"] == 2)
+        events = [one["event"] for one in shop.json("dead")["letters"]]
+        assert events == [second["event"], again["event"]]
+        gone = shop.refused("streams", "requeue", "shop:app", first["id"])
+        assert "there is no dead letter" in gone
+    both = shop.json("requeue", "--all")["requeued"]
+    assert [one["letter"] for one in both] == [
+        second["id"], *(one["letter"] for one in both[1:]),
+    ]  # fmt: skip
+    assert len(both) == 2
+    assert shop.json("dead")["total"] == 0
+
+
+def test_a_parked_partition_is_shown_released_and_its_event_skipped(shop):
+    shop.send((1, 3), (2, 2000), (3, 5))
+    with working(shop):
+        (parked,) = wait_for(lambda: [one for one in shop.lag("ship").values() if one["parked"]])
+        assert (parked["lag"], parked["holds_back"], parked["owned"]) == (2, True, False)
+        assert "too heavy" in parked["parked"]
+        assert "too heavy" in shop.ok("streams", "lag", "shop:app")
+        number = str(parked["partition"])
+        (owners,) = shop.json("owners", "-p", "ship", "-n", number)["owners"]
+        assert owners["partitions"][0]["parked"] == parked["parked"]
+        (released,) = shop.json("release", "-p", "ship")["released"]
+        assert (released["reason"], released["skipped"]) == (parked["parked"], "")
+        # What it was parked for is still there, so it is parked again.
+        wait_for(lambda: shop.lag("ship")[parked["partition"]]["parked"])
+        (released,) = shop.json("release", "--skip")["released"]
+        assert released["skipped"] == released["offset"] != ""
+        assert shop.until_done("ship")[parked["partition"]]["processed"] == 2
+        (letter,) = shop.json("dead", "-p", "ship")["letters"]
+        assert letter["error"].startswith("Skipped by an operator: event ")
+        assert json.loads(letter["record"])["order_id"] == 2
+        assert shop.json("release")["released"] == []
+
+
+def test_a_reset_is_heard_by_an_owner_that_has_nothing_to_do(shop):
+    shop.send((1, 3), (2, 4))
+    with working(shop):
+        (mine,) = [n for n, one in shop.until_done("bill").items() if one["processed"]]
+        moved = shop.json("reset", "bill", "--to", "earliest", "--yes")["moved"]
+        assert {one["after"] for one in moved} == {"0-0"}
+        wait_for(lambda: shop.lag("bill")[mine]["processed"] == 4)
+        assert shop.until_done("bill")[mine]["dead"] == 0
+        last = shop.lag("bill")[mine]["offset"]
+        time_ms = last.partition("-")[0]
+        for to, after in [(last, last), ("latest", last)]:
+            (one,) = shop.json("reset", "bill", "--to", to, "-n", str(mine), "--yes")["moved"]
+            assert (one["before"], one["after"]) == (last, after)
+        (one,) = shop.json(
+            "reset", "bill", "--to", str(int(time_ms) + 1), "-n", str(mine), "--yes"
+        )["moved"]
+        assert one["after"] == last
+    late = shop.refused("streams", "reset", "shop:app", "bill", "--to", "99999999999999-0", "--yes")
+    assert "no offset was moved" in late
+    assert "is no offset" in shop.refused(
+        "streams", "reset", "shop:app", "bill", "--to", "x", "--yes"
+    )
+
+
+def test_a_retired_processor_holds_trimming_back_until_it_is_forgotten(shop):
+    shop.send(*((n, 3) for n in range(20)))
+    with working(shop):
+        found = shop.until_done("bill")
+        shop.until_done("ship")
+        (mine,) = [n for n, one in found.items() if one["processed"]]
+        shop.redis.hset(shop.names(mine).offsets, "old", "0-0")
+        (old,) = shop.lag("old").values()
+        assert (old["declared"], old["lag"], old["holds_back"]) == (False, 20, True)
+        assert "not in this app  old" in shop.ok("streams", "lag", "shop:app")
+        owned = shop.refused("streams", "forget-group", "shop:app", "bill")
+        assert "processor 'bill' is at work in orders/0" in owned
+        (gone,) = shop.json("forget-group", "old")["forgotten"]
+        assert (gone["waited"], gone["trimmed"], gone["partition"]) == (20, 19, mine)
+        assert "declares no processor 'old'" in shop.refused(
+            "streams", "forget-group", "shop:app", "old"
+        )
+    told = shop.ok("streams", "forget-group", "shop:app", "bill")
+    assert "this app still has it" in told
+    assert shop.lag("bill")[mine]["offset"] == ""
+
+
+def test_who_is_forgotten_by_force_while_at_work_is_parked_and_can_be_released(shop):
+    shop.send((1, 3))
+    with working(shop):
+        (mine,) = [n for n, one in shop.until_done("bill").items() if one["processed"]]
+        shop.json("forget-group", "bill", "--force")
+        shop.send((2, 3))
+        wait_for(lambda: shop.lag("bill")[mine]["parked"])
+        assert "went back" in shop.lag("bill")[mine]["parked"]
+        (released,) = shop.json("release")["released"]
+        assert released["partition"] == mine
+        shop.send((3, 3))
+        wait_for(lambda: shop.lag("bill")[mine]["processed"] == 1)
+    assert shop.lag("ship")[mine]["processed"] == 3
+
+
+def test_two_workers_and_who_stands_by(shop):
+    with working(shop, "--name", "w1"), working(shop, "--name", "w2", "--processors", "bill"):
+
+        def owners():
+            (found,) = shop.json("owners", "-p", "bill")["owners"]
+            both = len({one["owner"] for one in found["partitions"]}) == 2
+            return found if both and found["settled"] else None
+
+        found = wait_for(owners)
+        assert sorted(found["workers"]) == ["w1", "w2"]
+        for one in found["partitions"]:
+            assert {one["owner"], one["standby"]} == {"w1", "w2"}
+        assert "shop/bill" in shop.ok("streams", "owners", "shop:app")
+
+
+EVERY = [
+    ("worker",),
+    ("send", "orders", '{"order_id": 1}'),
+    ("streams", "lag"),
+    ("streams", "owners"),
+    ("streams", "dead"),
+    ("streams", "requeue", "--all"),
+    ("streams", "release"),
+    ("streams", "forget-group", "bill"),
+    ("streams", "reset", "bill", "--to", "latest", "--yes"),
+]
+
+
+def named(line):
+    """A command line with the app in its place, and no log."""
+    words = 2 if line[0] == "streams" else 1
+    more = {"worker": ["--log-level", "error"], "send": ["--timeout", "0.5"]}.get(line[0], [])
+    return [*line[:words], "shop:app", *line[words:], *more]
+
+
+def test_every_command_is_a_process_that_ends_with_status_0(shop):
+    shop.send((1, 3))
+    with working(shop):
+        shop.until_done("bill")
+    for line in EVERY[1:]:
+        result = shop.process(*named(line))
+        assert (result.returncode, result.stderr) == (0, ""), result
+        assert result.stdout
+
+
+@pytest.mark.parametrize("line", EVERY, ids=lambda line: " ".join(line[:2]))
+def test_no_redis(shop, line):
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen
+        port = nobody.getsockname()[1]
+        said = shop.refused(*named(line), SHOP_REDIS=f"redis://127.0.0.1:{port}")
+    assert f"Redis at 127.0.0.1:{port}" in said
+    assert "cannot be reached" in said
+
+
+@pytest.fixture(scope="module")
+def locked_redis():
+    """A Redis with a password."""
+    with local_redis(password="open sesame") as node:
+        yield node
+
+
+@pytest.mark.parametrize("line", EVERY, ids=lambda line: " ".join(line[:2]))
+def test_a_wrong_password(shop, locked_redis, line):
+    url = f"redis://:sesame@{locked_redis.host}:{locked_redis.port}"
+    said = shop.refused(*named(line), SHOP_REDIS=url)
+    assert "check user and password" in said
+    assert "sesame" not in said
+
+
+@pytest.mark.parametrize("line", EVERY, ids=lambda line: " ".join(line[:2]))
+def test_another_number_of_partitions(shop, line):
+    shop.send((1, 3))
+    said = shop.refused(*named(line), COUNT="8")
+    assert "stream 'orders' has 4 partitions in Redis" in said
+    assert "partition_count=8" in said
+
+
+def test_looking_writes_nothing(shop):
+    for command in ("lag", "owners", "dead", "release"):
+        shop.json(command)
+    assert shop.redis.keys() == []
+
+
+def test_no_etcd(shop):
+    said = shop.refused("streams", "owners", "shop:app", RINK_ETCD="http://127.0.0.1:1")
+    assert "etcd did not answer" in said
+    said = shop.refused(*named(("worker",)), RINK_ETCD="http://127.0.0.1:1")
+    assert "etcd" in said

@@ -1,0 +1,361 @@
+"""What operators do, on a real Redis and without workers: what is refused, what stays, what is not one's own."""
+
+import asyncio
+import functools
+import json
+
+import pytest
+from redis.asyncio import RedisCluster
+from streams_support import Steps
+
+from rink.errors import ConfigError, StateError
+from rink.streams import App, PartitionFull, Record, RedisError, admin
+from rink.streams.errors import OffsetMoved
+from rink.testing import redis_cluster
+
+
+class Order(Record):
+    order_id: int
+
+
+class Desk(Steps):
+    """An app of two processors on one stream, and steps on partition 1 of `bill`."""
+
+    def __init__(self, redis, **stream):
+        given = {"partition_by": "order_id", "partition_count": 4} | stream
+        self.app = App("shop", redis=redis)
+        self.orders = self.app.stream("orders", record=Order, **given)
+        for name in ("bill", "ship"):
+            self.app.processor(self.orders, name=name)(_process)
+        self.ship = self.app.processors["ship"].place(1)
+
+    async def __aenter__(self):
+        self.store = (await self.app.opened()).store
+        self.redis = self.store.redis
+        self.place = self.app.processors["bill"].place(1)
+        return self
+
+    async def __aexit__(self, *_):
+        await self.app.close()
+
+    async def bury(self, *places):
+        """Have the next event of each become a dead letter; returns the letter's id."""
+        ids = []
+        for place in places or (self.place,):
+            fields = {
+                "d": b'{"order_id":7}',
+                "id": "5-0",
+                "error": "E: x",
+                "trace": "",
+                "attempts": 3,
+            }
+            letter = await self.redis.xadd(place.names.dead(place.processor), fields, id="9-0")
+            ids.append(letter.decode())
+        return ids[0]
+
+    async def park(self, reason, place=None):
+        place = place or self.place
+        await self.store.register(place)
+        await self.take(5, place)
+        await self.store.park(place, 5, "0", reason)
+
+    async def dead(self):
+        return (await admin.dead_letters(self.app)).letters
+
+
+async def _process(events):
+    pass
+
+
+def at_desk(**stream):
+    """Give an async test a `Desk`."""
+
+    def decorate(test):
+        @functools.wraps(test)
+        def run(rink_redis):
+            async def body():
+                async with Desk(rink_redis.url, **stream) as desk:
+                    await test(desk)
+
+            asyncio.run(body())
+
+        del run.__wrapped__  # pytest would ask for the arguments of that one
+        return run
+
+    return decorate
+
+
+# ── what is meant ────────────────────────────────────────────────────────────────────────────────
+
+
+@at_desk()
+async def test_all_that_the_app_declares_is_looked_at_though_redis_is_empty(desk):
+    found = await admin.lag(desk.app)
+    assert [(one.processor, one.partition) for one in found] == [
+        (name, number) for name in ("bill", "ship") for number in range(4)
+    ]
+    assert {(one.offset, one.lag, one.holds_back) for one in found} == {("", 0, False)}
+    assert await desk.redis.keys() == []
+
+
+@at_desk()
+async def test_what_cannot_be_meant_is_refused(desk):
+    for chosen, said in [
+        ({"processor": "bil"}, r"declares no processor 'bil', .*\['bill', 'ship'\]"),
+        ({"stream": "order"}, r"no stream 'order'; it has \['orders'\]"),
+        ({"partition": 4}, "no partition 4: they are 0 to 3"),
+    ]:
+        for ask in (admin.lag, admin.dead_letters, admin.release, admin.requeue):
+            with pytest.raises(ConfigError, match=said):
+                await ask(desk.app, **chosen)
+
+
+@at_desk()
+async def test_a_processor_that_only_redis_knows_is_meant_too(desk):
+    await desk.add(3)
+    await desk.redis.hset(desk.place.names.offsets, "old", "0-0")
+    (old,) = await admin.lag(desk.app, processor="old")
+    assert (old.declared, old.lag, old.partition) == (False, 3, 1)
+    (moved,) = await admin.reset(desk.app, "old", "latest")
+    assert moved.after == (await desk.ids())[-1]
+
+
+@at_desk()
+async def test_whoever_holds_trimming_back_is_the_one_with_the_lowest_offset(desk):
+    ids = await desk.add(3)
+    for place in (desk.place, desk.ship):
+        await desk.store.register(place)
+    await desk.take(5)
+    await desk.commit(5, "0-0", ids[1])
+    found = {one.processor: one for one in await admin.lag(desk.app, partition=1)}
+    assert (found["bill"].lag, found["bill"].holds_back) == (1, False)
+    assert (found["ship"].lag, found["ship"].holds_back) == (3, True)
+    assert (found["bill"].owned, found["ship"].owned) == (True, False)
+    await admin.reset(desk.app, "ship", ids[1])
+    assert [one.holds_back for one in await admin.lag(desk.app, partition=1)] == [True, True]
+    for name in ("bill", "ship"):
+        await admin.reset(desk.app, name, "latest")
+    assert not any(one.holds_back for one in await admin.lag(desk.app))
+    assert found["ship"].oldest < found["bill"].oldest or ids[0][:13] == ids[2][:13]
+
+
+@at_desk()
+async def test_something_else_under_a_key_is_an_error_of_ours(desk):
+    await desk.redis.set(desk.place.names.offsets, "x")
+    with pytest.raises(StateError, match="something else lies under this key"):
+        await admin.lag(desk.app)
+
+
+# ── dead letters ─────────────────────────────────────────────────────────────────────────────────
+
+
+@at_desk()
+async def test_letters_of_one_id_in_two_places_must_be_told_apart(desk):
+    await desk.store.register(desk.place)
+    letter = await desk.bury(desk.place, desk.ship)
+    for ask in (admin.dead_letter, admin.requeue):
+        with pytest.raises(StateError, match=r"several .*orders/1 of bill, orders/1 of ship"):
+            await ask(desk.app, letter)
+    assert (await admin.dead_letter(desk.app, letter, processor="ship")).processor == "ship"
+    (again,) = await admin.requeue(desk.app, letter, processor="bill")
+    assert (again.processor, again.partition) == ("bill", 1)
+    assert [one.processor for one in await desk.dead()] == ["ship"]
+
+
+@at_desk()
+async def test_what_is_no_id_of_a_letter(desk):
+    with pytest.raises(StateError, match="'x' is no id of a dead letter"):
+        await admin.dead_letter(desk.app, "x")
+    with pytest.raises(StateError, match="there is no dead letter 1-0"):
+        await admin.dead_letter(desk.app, "1-0")
+
+
+@at_desk(partition_size=2)
+async def test_requeue_into_a_full_partition_changes_nothing(desk):
+    await desk.store.register(desk.place)
+    letter = await desk.bury()
+    limited = desk.place.names
+    await desk.redis.xadd(limited.stream, {"d": b"{}"})
+    await desk.redis.xadd(limited.stream, {"d": b"{}"})
+    with pytest.raises(
+        PartitionFull, match=r"'orders/1' holds 2 events .* 0 letters were requeued"
+    ):
+        await admin.requeue(desk.app, letter)
+    assert [one.id for one in await desk.dead()] == [letter]
+
+
+@at_desk()
+async def test_letters_of_a_forgotten_processor_stay_and_cannot_be_requeued(desk):
+    await desk.redis.hset(desk.place.names.offsets, "old", "0-0")
+    await desk.redis.xadd(desk.place.names.dead("old"), {"d": b"\xff", "error": "E"})
+    (gone,) = await admin.forget_group(desk.app, "old")
+    assert gone.letters == 1
+    (letter,) = (await admin.dead_letters(desk.app, processor="old")).letters
+    assert (letter.record, letter.event, letter.sent, letter.attempts) == (r"\xff", "", "", 0)
+    with pytest.raises(StateError, match="'old' is not registered in 'orders/1'"):
+        await admin.requeue(desk.app, processor="old")
+
+
+@at_desk()
+async def test_many_letters_are_requeued_in_their_order(desk):
+    await desk.store.register(desk.place)
+    for number in range(250):
+        record = json.dumps({"order_id": number}).encode()
+        await desk.redis.xadd(desk.place.names.dead("bill"), {"d": record, "id": "5-0"})
+    assert (await admin.dead_letters(desk.app, last=7)).total == 250
+    assert len(await admin.requeue(desk.app)) == 250
+    entries = await desk.redis.xrange(desk.place.names.stream)
+    assert [json.loads(fields[b"d"])["order_id"] for _, fields in entries] == list(range(250))
+    assert {fields[b"only"] for _, fields in entries} == {b"bill"}
+
+
+# ── offsets ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@at_desk()
+async def test_skip_takes_the_event_that_the_partition_was_parked_for(desk):
+    ids = await desk.add(2)
+    await desk.park(f"event {ids[0]} of 'orders/1', processor 'bill': E: x (3 times)")
+    (released,) = await admin.release(desk.app, skip=True)
+    assert (released.skipped, released.offset) == (ids[0], ids[0])
+    position = await desk.position()
+    assert (position.offset, position.parked, position.dead) == (ids[0], "", 1)
+    (letter,) = await desk.dead()
+    assert (letter.event, json.loads(letter.record)) == (ids[0], {"n": 0})
+    with pytest.raises(OffsetMoved):  # by an owner that has not heard of it
+        await desk.store.mark(desk.place, 5, "0", ids[0])
+    assert (await desk.take(6)).offset == ids[0]
+
+
+@at_desk()
+async def test_skip_passes_over_what_is_for_others(desk):
+    await desk.redis.xadd(desk.place.names.stream, {"d": b"{}", "only": "ship"})
+    (mine,) = await desk.add()
+    await desk.park(f"event {mine} of 'orders/1', processor 'bill': E: x (3 times)")
+    (released,) = await admin.release(desk.app, skip=True)
+    assert released.skipped == mine
+
+
+@at_desk()
+async def test_skip_is_refused_where_it_would_hit_another_event(desk):
+    ids = await desk.add(2)
+    for reason, said in [
+        (f"event {ids[1]} of 'orders/1', processor 'bill': E", f"the next one is {ids[0]}"),
+        ("partition 'orders/1' of processor 'bill' went back", "was not parked for an event"),
+    ]:
+        await desk.park(reason)
+        with pytest.raises(StateError, match=said):
+            await admin.release(desk.app, skip=True)
+        assert (await desk.position()).parked == reason
+        assert await desk.dead() == ()
+        await admin.release(desk.app)
+        await desk.redis.delete(desk.place.at)
+
+
+@at_desk()
+async def test_a_release_of_a_partition_that_went_back_takes_what_is_there(desk):
+    ids = await desk.add(2)
+    await desk.park("partition 'orders/1' of processor 'bill' went back")
+    await desk.redis.hset(desk.place.names.offsets, "bill", "99999999999999-0")
+    (released,) = await admin.release(desk.app, processor="bill", partition=1)
+    assert released.offset == ids[-1]
+    assert (await desk.take(6)).offset == ids[-1]
+
+
+@at_desk()
+async def test_a_reset_by_time_goes_on_with_what_was_sent_from_then_on(desk):
+    await desk.store.register(desk.place)
+    for ms in (1000, 2000, 3000):
+        await desk.redis.xadd(desk.place.names.stream, {"d": b"{}"}, id=f"{ms}-0")
+    for to, first in [
+        ("2000", [2000, 3000]),
+        ("2001", [3000]),
+        ("9999", []),
+        ("1", [1000, 2000, 3000]),
+    ]:
+        await admin.reset(desk.app, "bill", to)
+        taken = await desk.take(5, first=10)
+        assert [int(entry_id.split(b"-")[0]) for entry_id, _ in taken.first] == first
+
+
+@at_desk()
+async def test_a_reset_beyond_the_end_moves_nothing(desk):
+    await desk.store.register(desk.place)
+    await desk.add()
+    for to in ("99999999999999-0", "x", "0", "-1", "1-", ""):
+        with pytest.raises((StateError, ConfigError)):
+            await admin.reset(desk.app, "bill", to)
+    assert (await desk.position()).offset == "0-0"
+
+
+@at_desk()
+async def test_a_reset_where_nobody_ever_started_moves_nothing(desk):
+    assert await admin.reset(desk.app, "bill", "latest") == ()
+
+
+@at_desk()
+async def test_who_is_at_work_anywhere_is_not_forgotten_anywhere_but_by_force(desk):
+    for number in (0, 1):
+        await desk.store.register(desk.app.processors["bill"].place(number))
+    await desk.take(5)
+    with pytest.raises(StateError, match=r"'bill' is at work in orders/1: stop"):
+        await admin.forget_group(desk.app, "bill")
+    assert len([one for one in await admin.lag(desk.app, processor="bill") if one.offset]) == 2
+    gone = await admin.forget_group(desk.app, "bill", force=True)
+    assert [(one.partition, one.declared) for one in gone] == [(0, True), (1, True)]
+    assert not [one for one in await admin.lag(desk.app, processor="bill") if one.offset]
+
+
+@at_desk()
+async def test_what_was_kept_for_a_forgotten_processor_alone_is_trimmed(desk):
+    ids = await desk.add(5)
+    for place in (desk.place, desk.ship):
+        await desk.store.register(place)
+    await desk.take(5)
+    await desk.commit(5, "0-0", ids[3])
+    (gone,) = await admin.forget_group(desk.app, "ship")
+    assert (gone.waited, gone.trimmed) == (5, 3)
+    assert (
+        await desk.ids() == ids[3:]
+    )  # the one at the offset stays: it shows that nothing is missing
+
+
+@at_desk()
+async def test_the_first_error_ends_a_look_at_many_partitions(desk):
+    await desk.store.close()
+
+    async def fail(*_):
+        raise RedisError("once")
+
+    desk.store.registered = fail
+    with pytest.raises(RedisError, match="once"):
+        await admin.lag(desk.app)
+
+
+def test_on_a_cluster_each_partition_is_where_its_slot_is():
+    async def body(cluster):
+        def connect():
+            return RedisCluster(host=cluster.nodes[0].host, port=cluster.nodes[0].port)
+
+        async with Desk(connect, partition_count=8) as desk:
+            await desk.orders.send_many(Order(order_id=n) for n in range(80))
+            for name in ("bill", "ship"):
+                for number in range(8):
+                    await desk.store.register(desk.app.processors[name].place(number))
+            found = await admin.lag(desk.app)
+            assert sum(one.lag for one in found) == 160
+            letter = await desk.bury()
+            (again,) = await admin.requeue(desk.app, letter)
+            assert again.partition == 1
+            moved = await admin.reset(desk.app, "bill", "latest")
+            assert len(moved) == 8
+            ids = await desk.ids()
+            await desk.park(f"event {ids[0]} of 'orders/1', processor 'ship': E", desk.ship)
+            (released,) = await admin.release(desk.app, skip=True)
+            assert released.skipped == ids[0]
+            gone = await admin.forget_group(desk.app, "ship", force=True)
+            assert sum(one.waited for one in gone) == 80  # the requeued one lies in its way, too
+            assert {one.processor for one in await admin.lag(desk.app) if one.offset} == {"bill"}
+
+    with redis_cluster(3) as cluster:
+        asyncio.run(body(cluster))

@@ -1,0 +1,263 @@
+"""How what `rink.streams.admin` finds is shown to people, with rich. Names come from Redis: see `render`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from rink.cli.render import clean, table, when
+from rink.core.record import some
+
+if TYPE_CHECKING:
+    from rink.streams.admin import (
+        DeadLetter,
+        DeadLetters,
+        Forgotten,
+        Lag,
+        Moved,
+        Owners,
+        PartitionOwner,
+        Released,
+        Requeued,
+    )
+
+LONGEST = 100
+"""Characters of an error or a record in a table."""
+
+
+# ── lag ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def show_lag(found: Sequence[Lag]) -> RenderableType:
+    """Show how far each processor is behind, a line for each partition; then what needs somebody."""
+    if not found:
+        return Text("no processors: neither the app nor Redis has one for what was chosen")
+    made = table(
+        "processor",
+        "partition",
+        ">lag",
+        "oldest",
+        ">held",
+        ">of",
+        ">processed",
+        ">dead",
+        "state",
+    )
+    for one in found:
+        made.add_row(
+            clean(one.processor),
+            _role(one),
+            str(one.lag),
+            when(one.oldest) if one.oldest else "-",
+            str(one.length),
+            str(one.size),
+            str(one.processed),
+            str(one.dead),
+            _state(one),
+        )
+    notes = list(_notes(found))
+    return Group(made, *([Text(""), *notes] if notes else []))
+
+
+def _role(one: Lag | DeadLetter | Requeued | Released | Moved) -> str:
+    return clean(f"{one.stream}/{one.partition}")
+
+
+def _state(one: Lag) -> Text:
+    holds = ", holds trimming back" if one.holds_back else ""
+    if one.parked:
+        return Text(f"parked{holds}", "bold red")
+    if not one.declared:
+        return Text(f"not in this app{holds}", "yellow")
+    if not one.offset:
+        return Text("never started", "yellow")
+    return Text("owned" + holds) if one.owned else Text("no owner" + holds, "yellow")
+
+
+def _notes(found: Sequence[Lag]) -> list[RenderableType]:
+    lines = [
+        ("parked", f"{one.processor} {one.stream}/{one.partition}: {one.parked}", "red")
+        for one in found
+        if one.parked
+    ]
+    lines += [
+        ("lost", f"{one.processor} {one.stream}/{one.partition}: {one.lost} events", "red")
+        for one in found
+        if one.lost
+    ]
+    strangers = sorted({one.processor for one in found if not one.declared})
+    what = "trimming waits for it; if it was retired: rink streams forget-group"
+    lines += [("not in this app", f"{name}: {what}", "yellow") for name in strangers]
+    return [_titled(lines)] if lines else []
+
+
+def _titled(lines: Sequence[tuple[str, str, str]]) -> Table:
+    made = Table.grid(padding=(0, 2, 0, 0))
+    made.add_column(no_wrap=True)
+    made.add_column(overflow="fold")
+    for title, text, style in lines:
+        made.add_row(Text(title, "bold"), Text(clean(text), style))
+    return made
+
+
+# ── owners ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def show_owners(found: Sequence[Owners]) -> RenderableType:
+    """Show each processor's workers, and who has which partition."""
+    if not found:
+        return Text("no processors: neither the app nor Redis has one for what was chosen")
+    parts: list[RenderableType] = []
+    for number, one in enumerate(found):
+        parts += [Text("")] * (number > 0) + [_head(one), _partitions(one)]
+    return Group(*parts)
+
+
+def _head(one: Owners) -> Text:
+    head = Text.assemble((clean(one.processor), "bold"), f"  group {clean(one.group)} · ")
+    if not one.declared:
+        head.append("not in this app · ", "yellow")
+    if not one.workers:
+        return head + Text("no worker is here", "yellow")
+    count = len(one.workers)
+    head.append(f"version {one.version or '-'} · {count} worker" + "s" * (count != 1) + " · ")
+    if one.settled is None:
+        return head + Text("cannot tell whether settled", "yellow")
+    return head + (Text("settled", "green") if one.settled else Text("not settled", "bold yellow"))
+
+
+def _partitions(one: Owners) -> RenderableType:
+    made = table("partition", "owner", "standby", ">token", "state")
+    for partition in one.partitions:
+        made.add_row(
+            clean(f"{one.stream}/{partition.partition}"),
+            clean(partition.owner or "-"),
+            clean(partition.standby or "-"),
+            str(partition.token or "-"),
+            _at_work(partition),
+        )
+    return made
+
+
+def _at_work(one: PartitionOwner) -> Text:
+    if one.parked:
+        return Text(f"parked: {clean(one.parked)}", "red")
+    if one.draining:
+        return Text(f"waits for {clean(some(one.draining))} to let go", "yellow")
+    if one.is_open:
+        return Text("at work")
+    return Text("not at work", "yellow" if one.owner else "dim")
+
+
+# ── dead letters ─────────────────────────────────────────────────────────────────────────────────
+
+
+def show_letters(found: DeadLetters) -> RenderableType:
+    """Show dead letters, a line each; oldest first, so that the newest stands where the eye is."""
+    if not found.letters:
+        return Text("no dead letters")
+    made = table("id", "processor", "partition", "given up", ">attempts", "error", "record")
+    for one in found.letters:
+        made.add_row(
+            clean(one.id),
+            clean(one.processor),
+            _role(one),
+            when(one.given_up),
+            str(one.attempts),
+            _short(one.error),
+            _short(one.record),
+        )
+    hidden = found.total - len(found.letters)
+    if not hidden:
+        return made
+    return Group(made, Text(f"… and {hidden} older ones: --last shows more", "dim"))
+
+
+def show_letter(one: DeadLetter) -> RenderableType:
+    """Show one dead letter in full."""
+    facts = [
+        ("dead letter", one.id),
+        ("processor", one.processor),
+        ("partition", f"{one.stream}/{one.partition}"),
+        ("event", f"{one.event}, sent {when(one.sent) if one.sent else 'at an unknown time'}"),
+        ("given up", when(one.given_up)),
+        ("attempts", str(one.attempts)),
+        ("error", one.error),
+        ("record", one.record),
+    ]
+    shown = _titled([(title, text, "") for title, text in facts])
+    if not one.trace:
+        return shown
+    trace = Text("\n".join(clean(line) for line in one.trace.splitlines()))
+    return Group(shown, Text(""), Padding(trace, (0, 0, 0, 2), expand=False))
+
+
+def _short(text: str) -> str:
+    text = clean(text)
+    return text if len(text) <= LONGEST else text[:LONGEST] + "…"
+
+
+# ── what was done ────────────────────────────────────────────────────────────────────────────────
+
+
+def show_requeued(found: Sequence[Requeued]) -> RenderableType:
+    """Show which dead letters are events again."""
+    if not found:
+        return Text("no dead letters")
+    made = table("dead letter", "processor", "partition", "is event")
+    for one in found:
+        made.add_row(clean(one.letter), clean(one.processor), _role(one), clean(one.event))
+    return made
+
+
+def show_released(found: Sequence[Released]) -> RenderableType:
+    """Show which partitions are processed again, and what they were parked for."""
+    if not found:
+        return Text("nothing is parked of what was chosen")
+    made = table("processor", "partition", "goes on behind", "skipped", "was parked for")
+    for one in found:
+        made.add_row(
+            clean(one.processor),
+            _role(one),
+            clean(one.offset),
+            clean(one.skipped) or "-",
+            clean(one.reason),
+        )
+    return made
+
+
+def show_moved(found: Sequence[Moved]) -> RenderableType:
+    """Show where offsets were and are."""
+    if not found:
+        return Text("no offset was moved: the processor has never started there")
+    made = table("processor", "partition", "offset was", "offset is")
+    for one in found:
+        made.add_row(clean(one.processor), _role(one), clean(one.before), clean(one.after))
+    return made
+
+
+def show_forgotten(found: Sequence[Forgotten]) -> str:
+    """Say what a processor kept waiting, and what stays of it."""
+    if not found:
+        return "nothing to forget: it is registered nowhere"
+    name = found[0].processor
+    waited, trimmed, letters = (
+        sum(one.waited for one in found),
+        sum(one.trimmed for one in found),
+        sum(one.letters for one in found),
+    )
+    kept = f"{waited} events waited for it, {trimmed} were kept for it alone and are gone"
+    where = f"{len(found)} partition" + "s" * (len(found) != 1)
+    said = [f"{name} is forgotten in {where}: {kept}"]
+    if letters:
+        said.append(f"{letters} of its dead letters stay")
+    if any(one.declared for one in found):
+        said.append(
+            "this app still has it: the next worker registers it anew, from where it starts"
+        )
+    return "; ".join(said)

@@ -1,0 +1,220 @@
+"""`rink send` and `rink sendmany`: records from JSON into a stream."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import stat
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import attrs
+import click
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+from rink.cli import apps
+from rink.cli.options import Failed
+from rink.errors import RinkError
+
+if TYPE_CHECKING:
+    from rink.streams import Stream
+
+_AT_ONCE = 1 << 18
+"""Bytes that are read and sent together: some thousand small records."""
+
+_timeout = click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=30.0,
+    show_default=True,
+    help="Seconds to wait for room in a partition, or for Redis.",
+)
+
+
+@click.command(short_help="Send one record to a stream.")
+@apps.with_app
+@click.argument("stream")
+@click.argument("record")
+@_timeout
+@click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
+def send(app: str, stream: str, record: str, timeout: float, as_json: bool) -> None:
+    """Send RECORD, a JSON object, to STREAM of the app that MODULE:ATTR names."""
+    found = apps.load(app)
+    target = apps.stream_of(found, stream)
+    value = target.codec.decode(record.encode())
+    number = target.partition_of(value)
+    event_id = apps.run(found, lambda: target.send(value, timeout=timeout))
+    if as_json:
+        click.echo(json.dumps({"stream": stream, "partition": number, "id": event_id}))
+    else:
+        click.echo(f"{event_id} in partition {number} of {stream}")
+
+
+@attrs.define
+class _Count:
+    """How far `sendmany` has come; what `--json` writes. Of the `unsure` records after `sent`, some may be sent."""
+
+    stream: str
+    file: str
+    lines: int = 0
+    sent: int = 0
+    unsure: int = 0
+    seconds: float = 0.0
+    line: int | None = None
+    error: str | None = None
+
+
+@click.command(short_help="Send the records of a file, one JSON object a line.")
+@apps.with_app
+@click.argument("stream")
+@click.option(
+    "--file",
+    type=click.File("rb"),
+    required=True,
+    help="One JSON object a line; - is standard input, sent as it comes.",
+)
+@_timeout
+@click.option("--json", "as_json", is_flag=True, help="Write the counts as JSON, for programs.")
+def sendmany(app: str, stream: str, file: BinaryIO, timeout: float, as_json: bool) -> None:
+    """Send the records of a file to STREAM of the app that MODULE:ATTR names.
+
+    In the order of the lines; empty ones are skipped. The first line that cannot be sent ends it: those
+    before it are sent then.
+    """
+    found = apps.load(app)
+    target = apps.stream_of(found, stream)
+    name = str(getattr(file, "name", "<stdin>"))
+    count = _Count(stream, "-" if name == "<stdin>" else name)
+    began = time.monotonic()
+    try:
+        with _shown(file) as show:
+            apps.run(found, lambda: _send_all(target, file, count, timeout, show))
+    except (RinkError, KeyboardInterrupt) as error:
+        count.error = str(error) or "interrupted"
+        raise Failed(_told(count, count.error)) from error
+    finally:
+        count.seconds = round(time.monotonic() - began, 3)
+        if as_json:
+            click.echo(json.dumps(attrs.asdict(count)))
+    if not as_json:
+        rate = count.sent / max(count.seconds, 0.001)
+        click.echo(
+            f"{count.sent} records sent to {stream} in {count.seconds:.1f} s ({rate:.0f} a second)"
+        )
+
+
+def _told(count: _Count, error: str) -> str:
+    if count.line is None:
+        some = f", and maybe some of the next {count.unsure}" if count.unsure else ""
+        return f"{error}. Of {count.file} the first {count.sent} records were sent{some}"
+    return f"line {count.line} of {count.file}: {error}. Records sent before it: {count.sent}"
+
+
+async def _send_all(
+    stream: Stream[Any],
+    file: BinaryIO,
+    count: _Count,
+    timeout: float,
+    show: Callable[[int, int], object],
+) -> None:
+    rest = b""
+    async with _reading(file) as read:
+        while chunk := await read():
+            *lines, rest = (rest + chunk).split(b"\n")
+            await _send_lines(stream, lines, count, timeout)
+            show(len(chunk), count.sent)
+    await _send_lines(stream, [rest] if rest else [], count, timeout)
+
+
+async def _send_lines(
+    stream: Stream[Any], lines: list[bytes], count: _Count, timeout: float
+) -> None:
+    records, bad = _records(stream, lines, count)
+    count.unsure = len(records)
+    count.sent += await stream.send_many(records, timeout=timeout)
+    count.unsure = 0
+    if bad is not None:
+        count.line = count.lines
+        raise bad
+
+
+def _records(
+    stream: Stream[Any], lines: list[bytes], count: _Count
+) -> tuple[list[Any], RinkError | None]:
+    """Return the records of lines up to the first that is none, and what is wrong with that one."""
+    records: list[Any] = []
+    for line in lines:
+        count.lines += 1
+        if not line.strip():
+            continue
+        try:
+            record = stream.codec.decode(line)
+            stream.partition_of(record)
+        except RinkError as error:
+            return records, error
+        records.append(record)
+    return records, None
+
+
+@contextlib.asynccontextmanager
+async def _reading(file: BinaryIO) -> AsyncIterator[Callable[[], Awaitable[bytes]]]:
+    """Yield what reads the next piece of a file; b"" is the end.
+
+    A pipe or a terminal is waited for on the loop: what comes is sent at once, and Ctrl-C is heard.
+    """
+    if not _is_waited_for(file):
+
+        async def read() -> bytes:
+            return file.read(_AT_ONCE)
+
+        yield read
+        return
+    was_blocking = os.get_blocking(file.fileno())
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader),
+        os.fdopen(os.dup(file.fileno()), "rb"),  # the transport closes it
+    )
+    try:
+        yield lambda: reader.read(_AT_ONCE)
+    finally:
+        transport.close()
+        os.set_blocking(file.fileno(), was_blocking)  # the shell has the same terminal
+
+
+def _is_waited_for(file: BinaryIO) -> bool:
+    try:
+        mode = os.fstat(file.fileno()).st_mode
+    except OSError:  # a file of a test's, in memory
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or file.isatty()
+
+
+@contextlib.contextmanager
+def _shown(file: BinaryIO) -> Iterator[Callable[[int, int], object]]:
+    """A progress bar on stderr, where that is a terminal; yields what is told of each step."""
+    console = Console(stderr=True)
+    with Progress(
+        BarColumn(),
+        DownloadColumn(),
+        TextColumn("{task.fields[sent]} records"),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not sys.stderr.isatty(),
+        transient=True,
+    ) as progress:
+        task = progress.add_task("", total=_size(file), sent=0)
+        yield lambda size, sent: progress.update(task, advance=size, sent=sent)
+
+
+def _size(file: BinaryIO) -> int | None:
+    try:
+        found = os.fstat(file.fileno())
+    except OSError:
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None

@@ -1,0 +1,227 @@
+"""`rink streams …`: what an operator sees and does of an app's streams. `rink.streams.admin` does it."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import click
+from rich.console import RenderableType
+
+from rink.cli import apps, render, render_streams
+from rink.cli.options import Failed
+
+if TYPE_CHECKING:
+    from rink.streams import App
+
+_PROCESSOR = click.option("--processor", "-p", metavar="NAME", help="Only this processor.")
+_STREAM = click.option("--stream", "-s", metavar="NAME", help="Only this stream.")
+_PARTITION = click.option(
+    "--partition", "-n", type=click.IntRange(min=0), metavar="N", help="Only this partition."
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
+
+
+@click.group(short_help="Look after the streams of an app.")
+def streams() -> None:
+    """Look after the streams of an app: lag, owners, dead letters, offsets.
+
+    Each command takes the app as MODULE:ATTR, as `rink worker` does, and may be run while workers run.
+    """
+
+
+def _chosen(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the app, the options that say which partitions are meant, and --json."""
+
+    @functools.wraps(function)
+    def loaded(*given: Any, app: str, **named: Any) -> Any:
+        return function(*given, app=apps.load(app), **named)
+
+    for option in (_JSON, _PARTITION, _STREAM, _PROCESSOR, apps.with_app):
+        loaded = option(loaded)
+    return loaded
+
+
+def _tell(
+    app: App,
+    work: Callable[[], Awaitable[Sequence[Any]]],
+    key: str,
+    show: Callable[[Any], RenderableType | str],
+    *,
+    as_json: bool,
+) -> None:
+    """Do it, and write what came of it for a program or for people."""
+    found = apps.run(app, work)
+    if as_json:
+        click.echo(json.dumps({key: [attrs.asdict(one) for one in found]}, indent=2))
+        return
+    shown = show(found)
+    if isinstance(shown, str):
+        click.echo(render.clean(shown))
+    else:
+        render.console().print(shown)
+
+
+@streams.command(short_help="How far each processor is behind, and who holds trimming back.")
+@_chosen
+def lag(app: App, as_json: bool, **chosen: Any) -> None:
+    """Show how far each processor is behind, and who holds trimming back.
+
+    Processors that Redis knows and the app does not have are shown, too.
+    """
+    from rink.streams import admin
+
+    _tell(app, lambda: admin.lag(app, **chosen), "lag", render_streams.show_lag, as_json=as_json)
+
+
+@streams.command(short_help="Which worker has each partition, and which stands by.")
+@_chosen
+def owners(app: App, as_json: bool, **chosen: Any) -> None:
+    """Show which worker has each partition, and which would take it over."""
+    from rink.streams import admin
+
+    show = render_streams.show_owners
+    _tell(app, lambda: admin.owners(app, **chosen), "owners", show, as_json=as_json)
+
+
+@streams.command(short_help="The dead letters, or one of them in full.")
+@_chosen
+@click.argument("letter", required=False, metavar="[ID]")
+@click.option(
+    "--last",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="How many letters, the newest ones.",
+)
+def dead(app: App, letter: str | None, last: int, as_json: bool, **chosen: Any) -> None:
+    """List the dead letters, or show the one with this ID in full, its traceback included."""
+    from rink.streams import admin
+
+    if letter is not None:
+        one = apps.run(app, lambda: admin.dead_letter(app, letter, **chosen))
+        if as_json:
+            click.echo(json.dumps(attrs.asdict(one), indent=2))
+        else:
+            render.console().print(render_streams.show_letter(one))
+        return
+    found = apps.run(app, lambda: admin.dead_letters(app, last=last, **chosen))
+    if as_json:
+        click.echo(json.dumps(attrs.asdict(found), indent=2))
+    else:
+        render.console().print(render_streams.show_letters(found))
+
+
+@streams.command(short_help="Make dead letters events again.")
+@_chosen
+@click.argument("letter", required=False, metavar="[ID]")
+@click.option("--all", "takes_all", is_flag=True, help="All dead letters of what is chosen.")
+def requeue(app: App, letter: str | None, takes_all: bool, as_json: bool, **chosen: Any) -> None:
+    """Make the dead letter with this ID, or all that are chosen, events again.
+
+    Each comes at the end of its partition, for the processor alone that had given it up.
+    """
+    from rink.streams import admin
+
+    if (letter is None) != takes_all:
+        raise click.UsageError("Give either the ID of a dead letter or --all.")
+    show = render_streams.show_requeued
+    _tell(app, lambda: admin.requeue(app, letter, **chosen), "requeued", show, as_json=as_json)
+
+
+@streams.command(short_help="Have parked partitions processed again.")
+@_chosen
+@click.option(
+    "--skip",
+    is_flag=True,
+    help="Pass over the event that the partition was parked for: it becomes a dead letter.",
+)
+def release(app: App, skip: bool, as_json: bool, **chosen: Any) -> None:
+    """Have parked partitions processed again: all of the app's, or those that are chosen."""
+    from rink.streams import admin
+
+    show = render_streams.show_released
+    _tell(app, lambda: admin.release(app, skip=skip, **chosen), "released", show, as_json=as_json)
+
+
+@streams.command("forget-group", short_help="Have trimming wait for a processor no longer.")
+@apps.with_app
+@click.argument("processor")
+@_STREAM
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Also while workers of it run: what they own is parked with its next commit.",
+)
+@_JSON
+def forget_group(app: str, processor: str, stream: str | None, force: bool, as_json: bool) -> None:
+    """Have trimming wait for PROCESSOR no longer: for one that was retired.
+
+    Its offsets go, its dead letters stay.
+    """
+    found = apps.load(app)
+    from rink.streams import admin
+
+    _tell(
+        found,
+        lambda: admin.forget_group(found, processor, stream=stream, force=force),
+        "forgotten",
+        render_streams.show_forgotten,
+        as_json=as_json,
+    )
+
+
+@streams.command(short_help="Move the offset of a processor.")
+@apps.with_app
+@click.argument("processor")
+@click.option(
+    "--to",
+    required=True,
+    metavar="WHERE",
+    help="earliest, latest, an event's id (it goes on behind that), or milliseconds since 1970.",
+)
+@_STREAM
+@_PARTITION
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@_JSON
+def reset(
+    app: str,
+    processor: str,
+    to: str,
+    stream: str | None,
+    partition: int | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Move the offset of PROCESSOR, in all partitions or in one; those that were parked are released.
+
+    Backwards, events are processed again. Forwards, those passed over never are.
+    """
+    found = apps.load(app)
+    from rink.streams import admin
+
+    chosen: dict[str, Any] = {"stream": stream, "partition": partition}
+    if not yes:
+        _confirm(found, processor, to, chosen)
+    _tell(
+        found,
+        lambda: admin.reset(found, processor, to, **chosen),
+        "moved",
+        render_streams.show_moved,
+        as_json=as_json,
+    )
+
+
+def _confirm(app: App, processor: str, to: str, chosen: dict[str, Any]) -> None:
+    """Show how it is now, and ask; who cannot be asked must say --yes."""
+    from rink.streams import admin
+
+    if not sys.stdin.isatty():
+        raise Failed("reset asks before it moves offsets: say --yes where there is no terminal")
+    seen = apps.run(app, lambda: admin.lag(app, processor=processor, **chosen))
+    render.console(stderr=True).print(render_streams.show_lag(seen))
+    click.confirm(f"Move the offset of {processor} as shown above, to {to}?", abort=True, err=True)

@@ -1,0 +1,124 @@
+"""`rink worker`: runs an app's processors until it is told to leave."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from rink.cli import apps
+from rink.cli.options import Failed
+
+if TYPE_CHECKING:
+    from rink.streams import Worker
+
+log = logging.getLogger("rink.streams")
+
+_ENDS = (signal.SIGTERM, signal.SIGINT)
+
+
+def _names(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> list[str] | None:
+    """Take names separated by commas, and the option more than once."""
+    found = [name.strip() for one in given for name in one.split(",") if name.strip()]
+    if given and not found:
+        raise click.BadParameter("no processor is named")
+    return list(dict.fromkeys(found)) or None
+
+
+@click.command(short_help="Run the processors of an app.")
+@apps.with_app
+@click.option(
+    "--processors",
+    multiple=True,
+    callback=_names,
+    metavar="A,B",
+    help="Only these; may be given more than once.  [default: all of the app's]",
+)
+@click.option(
+    "--name", help="Its name in the groups.  [default: host name, process id, four digits]"
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    help="Serve metrics for Prometheus at this port; 0 is any free one.",
+)
+@click.option(
+    "--metrics-host",
+    default="127.0.0.1",
+    show_default=True,
+    help="The address that metrics are served at.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error", "critical"], case_sensitive=False),
+    default="info",
+    show_default=True,
+    help="What is logged to stderr, where the app's module has not set up logging itself.",
+)
+def worker(
+    app: str,
+    processors: list[str] | None,
+    name: str | None,
+    metrics_port: int | None,
+    metrics_host: str,
+    log_level: str,
+) -> None:
+    """Run the processors of the app that MODULE:ATTR names, such as shop:app, until SIGTERM or Ctrl-C.
+
+    Then it leaves in order: partitions pass to others once what is under way is committed. A second signal
+    ends it at once.
+    """
+    found = apps.load(app)
+    from rink.streams import Worker
+
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)-7s %(message)s")
+    made = Worker(found, processors, name=name)
+    if metrics_port is not None:
+        _serve_metrics(made, metrics_host, metrics_port)
+    apps.run(found, lambda: _until_told(made))
+
+
+async def _until_told(worker: Worker) -> None:
+    """Run a worker; the first signal has it leave, the second is the system's to deal with.
+
+    Python's own handlers, and not the event loop's: those wait for a loop that a processor may be keeping
+    busy, and a second signal must end the process then as well.
+    """
+    loop = asyncio.get_running_loop()
+
+    def leave(number: int, _: FrameType | None) -> None:
+        for one in _ENDS:
+            signal.signal(one, signal.SIG_DFL)
+        loop.call_soon_threadsafe(_leave, worker, signal.Signals(number).name)
+
+    before = {one: signal.signal(one, leave) for one in _ENDS}
+    try:
+        log.info("rink.streams: worker %s of app %r begins", worker.name, worker.app.name)
+        await worker.run()
+        log.info("rink.streams: worker %s has left", worker.name)
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def _leave(worker: Worker, name: str) -> None:
+    log.info("rink.streams: %s: worker %s leaves; another one ends it at once", name, worker.name)
+    worker.stop()
+
+
+def _serve_metrics(worker: Worker, host: str, port: int) -> None:
+    """Serve the worker's metrics, beside those of the process and the app's own."""
+    from prometheus_client import REGISTRY, CollectorRegistry, start_http_server
+
+    both = CollectorRegistry()
+    both.register(REGISTRY)
+    both.register(worker.metrics.registry)
+    try:
+        server, _ = start_http_server(port, addr=host, registry=both)
+    except OSError as error:
+        raise Failed(f"metrics cannot be served at {host}:{port}: {error.strerror}") from error
+    log.info("rink.streams: metrics are at http://%s:%d/metrics", host, server.server_port)

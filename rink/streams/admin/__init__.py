@@ -1,0 +1,27 @@
+"""What an operator sees and does, as plain async functions: what `rink streams` is made of.
+
+    async with app:
+        for one in await admin.lag(app):
+            if one.parked: ...
+
+All of it works while workers run. What is seen is not one moment: each partition is looked at by itself.
+Processors that Redis knows and the app does not declare are meant, too: trimming waits for them as well.
+"""
+
+from rink.streams.admin.lagging import Lag, lag
+from rink.streams.admin.letters import (
+    DeadLetter,
+    DeadLetters,
+    Requeued,
+    dead_letter,
+    dead_letters,
+    requeue,
+)
+from rink.streams.admin.offsets import Forgotten, Moved, Released, forget_group, release, reset
+from rink.streams.admin.owning import Owners, PartitionOwner, owners
+
+__all__ = [
+    "DeadLetter", "DeadLetters", "Forgotten", "Lag", "Moved", "Owners", "PartitionOwner", "Released",
+    "Requeued", "dead_letter", "dead_letters", "forget_group", "lag", "owners", "release", "requeue",
+    "reset",
+]  # fmt: skip

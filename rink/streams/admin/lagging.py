@@ -1,0 +1,111 @@
+"""How far each processor is behind, and who holds trimming back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from rink.streams import ids
+from rink.streams.admin.places import Found, each, find, read, store_of, text
+from rink.streams.store import Store
+
+if TYPE_CHECKING:
+    from rink.streams.app import App
+
+MOST = 100_000
+"""A lag is counted so far."""
+
+
+@attrs.frozen(kw_only=True)
+class Lag:
+    """One processor in one partition.
+
+    Attributes:
+        declared: the app has this processor; Redis may know others, which hold trimming back as well.
+        lag: events that it has not committed, counted up to `MOST`.
+        offset: it has committed up to this id; "" where it was never registered.
+        oldest: when the first event behind the offset was sent, by Redis' clock; "" where there is none.
+        length: events in the partition, those included that everybody has passed and that are not trimmed yet.
+        size: how many it may hold.
+        holds_back: it is the one, or one of those, that the partition keeps events for.
+        owned: an owner is at work.
+        parked: why nobody processes this partition; "" where somebody may.
+        processed: events processed since the beginning.
+        dead: events given up since the beginning.
+        lost: events that `trim="oldest"` dropped before it had processed them.
+        unclean: owners that ended without a word.
+    """
+
+    processor: str
+    stream: str
+    partition: int
+    declared: bool
+    lag: int
+    offset: str
+    oldest: str
+    length: int
+    size: int
+    holds_back: bool
+    owned: bool
+    parked: str
+    processed: int
+    dead: int
+    lost: int
+    unclean: int
+
+
+async def lag(
+    app: App,
+    *,
+    processor: str | None = None,
+    stream: str | None = None,
+    partition: int | None = None,
+) -> tuple[Lag, ...]:
+    """Return how far each processor is behind in each partition; it changes nothing.
+
+    Args:
+        app: whose.
+        processor: only this one; those that only Redis knows are shown, too.
+        stream: only this one.
+        partition: only this one.
+
+    Raises:
+        ConfigError: there is no such processor, stream or partition.
+        StateError: Redis has another number of partitions than the app.
+        RedisError: Redis did not answer as it should.
+    """
+    store = await store_of(app)
+    found = await find(app, processor=processor, stream=stream, partition=partition)
+    return tuple(await each(lambda one: _lag(store, one), found))
+
+
+async def _lag(store: Store, found: Found) -> Lag:
+    place = found.place
+    position = await store.position(place)
+    behind = await store.lag(place, MOST) if position.offset else 0
+    names, after = place.names, f"({position.offset}"
+    length = await read(store, names.stream, lambda redis: redis.xlen(names.stream))
+    first = behind and await read(
+        store, names.stream, lambda redis: redis.xrange(names.stream, after, count=1)
+    )
+    lost = await read(store, names.lost, lambda redis: redis.hget(names.lost, place.processor))
+    lowest = min(found.offsets.values(), key=ids.order, default="")
+    return Lag(
+        processor=place.processor,
+        stream=place.stream,
+        partition=place.number,
+        declared=found.declared,
+        lag=behind,
+        offset=position.offset,
+        oldest=ids.when(text(first[0][0])) if first else "",
+        length=int(length),
+        size=found.stream.partition_size,
+        holds_back=behind > 0 and found.offsets.get(place.processor) == lowest,
+        owned=position.is_open,
+        parked=position.parked,
+        processed=position.processed,
+        dead=position.dead,
+        lost=int(lost or 0),
+        unclean=position.unclean,
+    )

@@ -1,0 +1,265 @@
+"""Dead letters: events that a processor has given up, and how they become events again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from rink.errors import StateError
+from rink.streams import ids
+from rink.streams.admin.places import Found, each, find, read, store_of, text
+from rink.streams.errors import PartitionFull
+from rink.streams.store import Store
+
+if TYPE_CHECKING:
+    from rink.streams.app import App
+
+_PAGE = 100
+
+
+@attrs.frozen(kw_only=True)
+class DeadLetter:
+    """An event that was given up.
+
+    Attributes:
+        id: of the letter.
+        event: the id that the event had.
+        given_up: when, by Redis' clock.
+        sent: when the event was sent.
+        error: the last one, in one line.
+        attempts: how often it was tried alone; or how many processes it ended.
+        record: its bytes as text.
+        trace: the error's traceback.
+    """
+
+    processor: str
+    stream: str
+    partition: int
+    id: str
+    event: str
+    given_up: str
+    sent: str
+    error: str
+    attempts: int
+    record: str
+    trace: str
+
+
+@attrs.frozen
+class DeadLetters:
+    """How many there are, and the newest of them, oldest first."""
+
+    total: int
+    letters: tuple[DeadLetter, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Requeued:
+    """A dead letter that is an event again, for its processor alone: its id then and now."""
+
+    processor: str
+    stream: str
+    partition: int
+    letter: str
+    event: str
+
+
+async def dead_letters(
+    app: App,
+    *,
+    processor: str | None = None,
+    stream: str | None = None,
+    partition: int | None = None,
+    last: int = 20,
+) -> DeadLetters:
+    """Return the newest dead letters.
+
+    Args:
+        app: whose.
+        processor: only this one's; that of one that was forgotten, too.
+        stream: only this one's.
+        partition: only this one's.
+        last: how many.
+
+    Raises:
+        ConfigError: there is no such processor, stream or partition.
+        StateError: Redis has another number of partitions than the app.
+        RedisError: Redis did not answer as it should.
+    """
+    store = await store_of(app)
+    found = await find(app, processor=processor, stream=stream, partition=partition, gone=True)
+    totals = await each(lambda one: _count(store, one), found)
+    full = [one for one, total in zip(found, totals, strict=True) if total]
+    pages = await each(lambda one: _newest(store, one, last), full)
+    every = sorted((one for page in pages for one in page), key=lambda one: ids.order(one.id))
+    return DeadLetters(sum(totals), tuple(every[-last:]))
+
+
+async def dead_letter(
+    app: App,
+    letter: str,
+    *,
+    processor: str | None = None,
+    stream: str | None = None,
+    partition: int | None = None,
+) -> DeadLetter:
+    """Return one dead letter by its id.
+
+    Raises:
+        StateError: there is none of this id, or several partitions have one.
+        ConfigError, RedisError: as `dead_letters`.
+    """
+    store = await store_of(app)
+    found = await find(app, processor=processor, stream=stream, partition=partition, gone=True)
+    one = await _holder(store, found, letter)
+    return _letter(one, (await _range(store, one, letter))[0])
+
+
+async def requeue(
+    app: App,
+    letter: str | None = None,
+    *,
+    processor: str | None = None,
+    stream: str | None = None,
+    partition: int | None = None,
+) -> tuple[Requeued, ...]:
+    """Make dead letters events again, at the end of their partitions and for their processor alone.
+
+    They come behind what was sent since: of their keys, the order is not kept.
+
+    Args:
+        app: whose.
+        letter: only the one with this id; all that there are when it begins where None, oldest first.
+        processor: only this one's.
+        stream: only this one's.
+        partition: only this one's.
+
+    Raises:
+        StateError: there is no letter of this id, several partitions have one, or its processor is not
+            registered (any more).
+        PartitionFull: there is no room; those before it are events again.
+        ConfigError, RedisError: as `dead_letters`.
+    """
+    store = await store_of(app)
+    found = await find(app, processor=processor, stream=stream, partition=partition, gone=True)
+    if letter is not None:
+        one = await _holder(store, found, letter)
+        done = await _requeue(store, one, letter, 0)
+        if done is None:
+            raise _no_letter(letter)
+        return (done,)
+    requeued: list[Requeued] = []
+    for one in found:
+        for letter_id in await _all_ids(store, one):
+            done = await _requeue(store, one, letter_id, len(requeued))
+            requeued += [done] if done else []  # None: somebody else was faster
+    return tuple(requeued)
+
+
+async def _requeue(store: Store, found: Found, letter: str, before: int) -> Requeued | None:
+    place = found.place
+    names = place.names
+    keys = [names.dead(place.processor), names.stream, names.offsets, names.lost]
+    bounds = place.bounds
+    given = (place.processor, letter, bounds.limit, int(bounds.loses))
+    said, *answer = await store.run("requeue", keys, *given)
+    match text(said):
+        case "gone":
+            return None
+        case "unknown":
+            raise StateError(
+                f"processor {place.processor!r} is not registered in {place.role!r}: nobody would process "
+                "the event; start a worker that has it first",
+                key=names.offsets,
+            )
+        case "full":
+            raise PartitionFull(
+                f"partition {place.role!r} holds {bounds.limit} events that some processor has not committed, "
+                f"and has no room for dead letter {letter}; {before} letters were requeued before",
+                stream=names.stream,
+                partition=place.number,
+            )
+    return Requeued(
+        processor=place.processor,
+        stream=place.stream,
+        partition=place.number,
+        letter=letter,
+        event=text(answer[0]),
+    )
+
+
+async def _holder(store: Store, found: list[Found], letter: str) -> Found:
+    """Return the one place that has a letter of this id."""
+    if not ids.is_id(letter):
+        raise StateError(f"{letter!r} is no id of a dead letter: they look like 1700000000000-0")
+    pages = await each(lambda one: _range(store, one, letter), found)
+    holders = [one for one, page in zip(found, pages, strict=True) if page]
+    if not holders:
+        raise _no_letter(letter)
+    if len(holders) > 1:
+        where = ", ".join(f"{one.place.role} of {one.place.processor}" for one in holders)
+        raise StateError(
+            f"several dead letters have the id {letter}: name one partition of {where}"
+        )
+    return holders[0]
+
+
+def _no_letter(letter: str) -> StateError:
+    return StateError(f"there is no dead letter {letter}: it was requeued, or never was one")
+
+
+def _key(found: Found) -> str:
+    return found.place.names.dead(found.place.processor)
+
+
+async def _count(store: Store, found: Found) -> int:
+    return int(await read(store, _key(found), lambda redis: redis.xlen(_key(found))))
+
+
+async def _newest(store: Store, found: Found, count: int) -> list[DeadLetter]:
+    entries = await read(
+        store, _key(found), lambda redis: redis.xrevrange(_key(found), count=count)
+    )
+    return [_letter(found, entry) for entry in entries]
+
+
+async def _range(store: Store, found: Found, letter: str) -> list[Any]:
+    key = _key(found)
+    return list(await read(store, key, lambda redis: redis.xrange(key, letter, letter)))
+
+
+async def _all_ids(store: Store, found: Found) -> list[str]:
+    """Return the ids of the letters there are now: one that comes back meanwhile waits for the next time."""
+    key, after, every = _key(found), "-", list[str]()
+    while True:
+        start = after
+        page = await read(store, key, lambda redis: redis.xrange(key, start, count=_PAGE))  # noqa: B023
+        every += [text(entry[0]) for entry in page]
+        if len(page) < _PAGE:
+            return every
+        after = f"({every[-1]}"
+
+
+def _letter(found: Found, entry: Any) -> DeadLetter:
+    place = found.place
+    letter_id = text(entry[0])
+    fields = {text(name): value for name, value in entry[1].items()}
+    event = text(fields.get("id", b""))
+    return DeadLetter(
+        processor=place.processor,
+        stream=place.stream,
+        partition=place.number,
+        id=letter_id,
+        event=event,
+        given_up=ids.when(letter_id),
+        sent=ids.when(event) if ids.is_id(event) else "",
+        error=text(fields.get("error", b"")),
+        attempts=int(fields.get("attempts", 0)),
+        record=_shown(fields.get("d", b"")),
+        trace=text(fields.get("trace", b"")),
+    )
+
+
+def _shown(data: Any) -> str:
+    return data.decode(errors="backslashreplace") if isinstance(data, bytes) else str(data)

@@ -1,0 +1,284 @@
+"""What moves offsets, or ends them: release, reset, forget.
+
+Each partition is one step in Redis, and each raises the place's `epoch`: an owner at work learns with its next
+commit that an operator was here, and takes the partition anew.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import attrs
+
+from rink.core.record import some
+from rink.errors import ConfigError, StateError
+from rink.streams import ids
+from rink.streams.admin.places import Found, each, find, read, store_of, text
+from rink.streams.store import Place, Store
+
+if TYPE_CHECKING:
+    from rink.streams.app import App
+
+_CULPRIT = re.compile(r"event (\d+-\d+) of ")
+
+
+@attrs.frozen(kw_only=True)
+class Released:
+    """A partition that is processed again.
+
+    Attributes:
+        reason: what it was parked for.
+        offset: where it goes on.
+        skipped: the event that was passed over and is a dead letter now; "" where none was.
+    """
+
+    processor: str
+    stream: str
+    partition: int
+    reason: str
+    offset: str
+    skipped: str
+
+
+@attrs.frozen(kw_only=True)
+class Moved:
+    """An offset that was moved: `before` and `after` are ids; what lies behind `after` comes next."""
+
+    processor: str
+    stream: str
+    partition: int
+    before: str
+    after: str
+
+
+@attrs.frozen(kw_only=True)
+class Forgotten:
+    """A processor that trimming waits for no longer.
+
+    Attributes:
+        declared: the app has it still: the next worker registers it again, where it says that it starts.
+        waited: events that it had not committed, counted up to 100,000.
+        trimmed: events that were kept for nobody but it, and are gone now.
+        letters: its dead letters, which stay.
+    """
+
+    processor: str
+    stream: str
+    partition: int
+    declared: bool
+    waited: int
+    trimmed: int
+    letters: int
+
+
+async def release(
+    app: App,
+    *,
+    processor: str | None = None,
+    stream: str | None = None,
+    partition: int | None = None,
+    skip: bool = False,
+) -> tuple[Released, ...]:
+    """Have parked partitions processed again; those that are not parked are left alone.
+
+    Args:
+        app: whose.
+        processor: only this one's.
+        stream: only this one's.
+        partition: only this one.
+        skip: pass over the event that the partition was parked for: it becomes a dead letter.
+
+    Raises:
+        ConfigError: there is no such processor, stream or partition.
+        StateError: Redis has another number of partitions than the app; or, with `skip`, the next event is not
+            the one that the partition was parked for.
+        RedisError: Redis did not answer as it should.
+    """
+    store = await store_of(app)
+    found = await find(app, processor=processor, stream=stream, partition=partition)
+    answers = await each(lambda one: _release(store, one.place, skip=skip), found)
+    return tuple(one for one in answers if one is not None)
+
+
+async def _release(store: Store, place: Place, *, skip: bool) -> Released | None:
+    position = await store.position(place)
+    if not position.parked:
+        return None
+    if skip:
+        said, *answer = await _skip(store, place, position.parked)
+    else:
+        said, *answer = await store.run("release", place.keys, place.processor)
+    if text(said) != "ok":  # somebody else was faster
+        return None
+    reason, offset = (text(part) for part in answer)
+    return Released(
+        processor=place.processor,
+        stream=place.stream,
+        partition=place.number,
+        reason=reason,
+        offset=offset,
+        skipped=offset if skip else "",
+    )
+
+
+async def _skip(store: Store, place: Place, reason: str) -> list[object]:
+    culprit = _CULPRIT.match(reason)
+    if culprit is None:
+        raise StateError(
+            f"partition {place.role!r} of processor {place.processor!r} was not parked for an event: "
+            f"{reason}: release it without skip, or reset its offset",
+            key=place.at,
+        )
+    keys = [*place.keys, place.names.dead(place.processor)]
+    letter = f"Skipped by an operator: {reason}"
+    answer: list[object] = await store.run("skip", keys, place.processor, culprit[1], letter)
+    match text(answer[0]):
+        case "none" | "other":
+            there = f"is {text(answer[1])}" if len(answer) > 1 else "is not there"
+            raise StateError(
+                f"partition {place.role!r} of processor {place.processor!r} was parked for event "
+                f"{culprit[1]}, and the next one {there}: release it without skip",
+                key=place.at,
+            )
+    return answer
+
+
+async def reset(
+    app: App,
+    processor: str,
+    to: str,
+    *,
+    stream: str | None = None,
+    partition: int | None = None,
+) -> tuple[Moved, ...]:
+    """Move a processor's offset; partitions that were parked are processed again.
+
+    Backwards, events are processed again. Forwards, those passed over never are.
+
+    Args:
+        app: whose.
+        processor: whose offset; it may be one that only Redis knows.
+        to: `earliest`, `latest`, or an event's id, which the partition goes on behind. Milliseconds since 1970
+            alone will do: it goes on with what was sent from then on.
+        stream: only this one's.
+        partition: only this one.
+
+    Raises:
+        ConfigError: there is no such processor, stream or partition, or `to` is none of that.
+        StateError: the id lies behind the end of a partition; no offset was moved. Or Redis has another number
+            of partitions than the app.
+        RedisError: Redis did not answer as it should.
+    """
+    target, is_time = _target(to)
+    store = await store_of(app)
+    found = await find(app, processor=processor, stream=stream, partition=partition)
+    registered = [one.place for one in found if one.place.processor in one.offsets]
+    if target not in ("earliest", "latest"):
+        targets = await each(lambda place: _within(store, place, target, is_time), registered)
+    else:
+        targets = [target] * len(registered)
+    moved = await each(lambda at: _reset(store, *at), zip(registered, targets, strict=True))
+    return tuple(one for one in moved if one is not None)
+
+
+def _target(to: str) -> tuple[str, bool]:
+    """Return what Redis is asked for, and whether that was a time."""
+    if to in ("earliest", "latest") or ids.is_id(to):
+        return to, False
+    if re.fullmatch(r"\d{1,19}", to) and int(to):
+        return f"{int(to) - 1}-{2**64 - 1}", True
+    raise ConfigError(
+        f"{to!r} is no offset: give earliest, latest, an event's id such as 1700000000000-0, or "
+        "milliseconds since 1970"
+    )
+
+
+async def _within(store: Store, place: Place, target: str, is_time: bool) -> str:
+    """Refuse an id that was never given: the next owner would find that Redis went back."""
+    key = place.names.stream
+    last = await read(store, key, lambda redis: redis.xrevrange(key, count=1))
+    end = text(last[0][0]) if last else ids.NONE
+    if ids.order(target) <= ids.order(end):
+        return target
+    if is_time:  # nothing was sent since
+        return end
+    raise StateError(
+        f"partition {place.role!r} ends at {end}, before {target}: give latest for its end; no offset was "
+        "moved",
+        key=key,
+    )
+
+
+async def _reset(store: Store, place: Place, target: str) -> Moved | None:
+    answer = await store.run("reset", place.keys, place.processor, target)
+    said, *offsets = (text(part) for part in answer)
+    if said != "ok":
+        return None
+    return Moved(
+        processor=place.processor,
+        stream=place.stream,
+        partition=place.number,
+        before=offsets[0],
+        after=offsets[1],
+    )
+
+
+async def forget_group(
+    app: App, processor: str, *, stream: str | None = None, force: bool = False
+) -> tuple[Forgotten, ...]:
+    """Have trimming wait for a processor no longer: its offsets go, its dead letters stay.
+
+    For one that was retired. If it is started again, it begins where it says that it starts.
+
+    Args:
+        app: whose.
+        processor: which; it may be one that only Redis knows.
+        stream: only this one.
+        force: also while an owner is at work: its partitions are parked with its next commit.
+
+    Raises:
+        ConfigError: there is no such processor or stream.
+        StateError: an owner is at work; nothing was forgotten. Or Redis has another number of partitions than
+            the app.
+        RedisError: Redis did not answer as it should.
+    """
+    store = await store_of(app)
+    found = [
+        one
+        for one in await find(app, processor=processor, stream=stream)
+        if processor in one.offsets
+    ]
+    positions = await each(lambda one: store.position(one.place), found)
+    owned = [one.place.role for one, at in zip(found, positions, strict=True) if at.is_open]
+    if owned and not force:
+        raise _at_work(processor, owned)
+    return tuple(await each(lambda one: _forget(store, one, force=force), found))
+
+
+async def _forget(store: Store, found: Found, *, force: bool) -> Forgotten:
+    place = found.place
+    waited = await store.lag(place)
+    dead = place.names.dead(place.processor)
+    letters = await read(store, dead, lambda redis: redis.xlen(dead))
+    keys = [place.at, place.names.offsets, place.names.lost]
+    answer = await store.run("forget", keys, place.processor, int(force))
+    if text(answer[0]) == "open":
+        raise _at_work(place.processor, [place.role])
+    trimmed = await store.trim(place.names) if found.stream.trim == "committed" else 0
+    return Forgotten(
+        processor=place.processor,
+        stream=place.stream,
+        partition=place.number,
+        declared=found.declared,
+        waited=waited,
+        trimmed=trimmed,
+        letters=int(letters),
+    )
+
+
+def _at_work(processor: str, roles: list[str]) -> StateError:
+    return StateError(
+        f"processor {processor!r} is at work in {some(tuple(roles))}: stop its workers first, or force it, and "
+        "what they own is parked"
+    )

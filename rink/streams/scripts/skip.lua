@@ -1,0 +1,24 @@
+-- An operator has a parked partition pass over its next event, which becomes a dead letter.
+-- KEYS: at, offsets, stream, dead. ARGV: processor, id that it must be or '', what the letter says.
+local at, offsets, stream, processor = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
+local parked, offset = redis.call('HGET', at, 'parked'), redis.call('HGET', offsets, processor)
+if not parked or not offset then return {'free'} end
+local found, from = nil, offset
+repeat
+  local page = redis.call('XRANGE', stream, '(' .. from, '+', 'COUNT', 100)
+  for _, entry in ipairs(page) do
+    from = entry[1]
+    local fields = {}
+    for i = 1, #entry[2], 2 do fields[entry[2][i]] = entry[2][i + 1] end
+    if not fields.only or fields.only == processor then found = {entry[1], fields.d or ''} break end
+  end
+until found or #page < 100
+if not found then return {'none'} end
+if ARGV[2] ~= '' and found[1] ~= ARGV[2] then return {'other', found[1]} end
+redis.call('XADD', KEYS[4], '*', 'd', found[2], 'id', found[1], 'error', ARGV[3], 'trace', '', 'attempts', '0')
+redis.call('HSET', offsets, processor, found[1])
+redis.call('HINCRBY', at, 'dead', 1)
+redis.call('HINCRBY', at, 'epoch', 1)
+redis.call('HSET', at, 'anchored', '0')
+redis.call('HDEL', at, 'parked', 'suspect', 'careful')
+return {'ok', parked, found[1]}

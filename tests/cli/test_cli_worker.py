@@ -1,0 +1,164 @@
+"""`rink worker`: what it is told, what it serves, and how it ends; the worker itself is a stand-in."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import urllib.request
+
+import pytest
+
+import rink.streams
+from rink.cli import workers
+from rink.streams import RedisUnavailable, WorkerHalted
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """What workers were made, each with what it was given; `made.run` is what they do."""
+
+    class Made(list):
+        @staticmethod
+        async def run(worker):
+            pass
+
+    made = Made()
+
+    class Worker(rink.streams.Worker):
+        def __init__(self, app, processors=None, *, name=None):
+            super().__init__(app, processors, name=name)
+            self.given = (app.name, processors, name)
+            made.append(self)
+
+        async def run(self):
+            await made.run(self)
+
+        @property
+        def is_told(self):
+            return self._stop
+
+    monkeypatch.setattr(rink.streams, "Worker", Worker)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def as_it_was():
+    """Signals and logging are as before."""
+    before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    assert before == {one: signal.getsignal(one) for one in before}
+
+
+@pytest.mark.parametrize(
+    ("line", "processors"),
+    [
+        ((), None),
+        (("--processors", "bill"), ["bill"]),
+        (("--processors", "ship, bill"), ["ship", "bill"]),
+        (("--processors", "bill", "--processors", "ship,bill"), ["bill", "ship"]),
+    ],
+)
+def test_which_processors_and_under_which_name(run, shop, made, line, processors):
+    result = run("worker", shop, "--name", "w1", *line)
+    assert result.exit_code == 0, result.output
+    assert [one.given for one in made] == [("shop", processors, "w1")]
+
+
+def test_an_option_that_names_no_processor_does_not_mean_all(run, shop, made):
+    result = run("worker", shop, "--processors", " ,")
+    assert (result.exit_code, made) == (2, [])
+    assert "no processor is named" in result.stderr
+
+
+def test_a_processor_that_the_app_does_not_have(run, shop, made):
+    result = run("worker", shop, "--processors", "bil")
+    assert result.exit_code == 1
+    assert result.stderr == "rink: app 'shop' has no processor 'bil'; it has ['bill', 'ship']\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_first_signal_has_it_leave_and_a_second_is_the_systems(run, shop, made, number):
+    seen = []
+
+    async def live(worker):
+        os.kill(os.getpid(), number)
+        await asyncio.wait_for(worker.is_told.wait(), 10)
+        seen.extend(signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT))
+
+    made.run = live
+    result = run("worker", shop)
+    assert result.exit_code == 0, result.output
+    assert seen == [signal.SIG_DFL, signal.SIG_DFL]
+
+
+def test_a_signal_is_heard_though_a_processor_keeps_the_loop_busy(run, shop, made):
+    async def live(worker):
+        os.kill(os.getpid(), signal.SIGTERM)
+        while signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            pass
+        await worker.is_told.wait()
+
+    made.run = live
+    assert run("worker", shop).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RedisUnavailable("Redis at x cannot be reached"),
+        WorkerHalted("event 17-0 of 'orders/3'"),
+        ExceptionGroup("tasks", [RedisUnavailable("Redis at x cannot be reached")]),
+    ],
+)
+def test_what_ends_it_is_one_line_and_status_1(run, shop, made, error):
+    async def live(worker):
+        raise error
+
+    made.run = live
+    result = run("worker", shop, "--log-level", "error")
+    assert result.exit_code == 1
+    assert result.stderr in {
+        "rink: Redis at x cannot be reached\n",
+        "rink: event 17-0 of 'orders/3'\n",
+    }
+
+
+def test_metrics_are_served_with_those_of_the_process(run, shop, made, monkeypatch):
+    pages = []
+    served = []
+    monkeypatch.setattr(workers.log, "info", lambda *told: served.append(told))
+
+    async def live(worker):
+        port = next(told[2] for told in served if "metrics" in told[0])
+        url = f"http://127.0.0.1:{port}/metrics"
+        answer = await asyncio.to_thread(urllib.request.urlopen, url, timeout=10)
+        with answer:
+            pages.append(answer.read().decode())
+
+    made.run = live
+    result = run("worker", shop, "--metrics-port", "0")
+    assert result.exit_code == 0, result.output
+    assert "rink_streams_lag" in pages[0]
+    assert "python_info" in pages[0]
+
+
+def test_a_port_that_is_taken(run, shop, made):
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        one.listen()
+        port = one.getsockname()[1]
+        result = run("worker", shop, "--metrics-port", str(port))
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"rink: metrics cannot be served at 127.0.0.1:{port}: Address already in use\n"
+    )
+
+
+def test_logging_that_the_app_has_set_up_is_left_alone(run, shop, made):
+    before = logging.getLogger().handlers[:]
+    assert before, "pytest has some"
+    run("worker", shop)
+    assert logging.getLogger().handlers == before

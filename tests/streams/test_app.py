@@ -1,0 +1,149 @@
+"""What is declared, and what is refused when it is."""
+
+from datetime import timedelta
+
+import pytest
+
+from rink.errors import ConfigError
+from rink.streams import App, Policy, Record, RecordError, Worker, partition_of
+from rink.streams.names import Names
+
+
+class Order(Record):
+    customer: str | None = None
+    number: int = 0
+
+
+@pytest.fixture
+def app():
+    return App("shop")
+
+
+@pytest.fixture
+def orders(app):
+    return app.stream("orders", record=Order, partition_by="customer")
+
+
+def test_the_defaults_suit_workers(app, orders):
+    @app.processor(orders)
+    async def bill(events): ...
+
+    declared = app.processors["bill"]
+    assert (declared.rebalance_delay, declared.initial_delay, declared.grace) == (10, 2, 8)
+    assert (orders.partition_count, orders.partition_size) == (16, 50_000)
+    assert (declared.group, declared.scheme) == ("shop/bill", "balanced:16")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"partition_count": 0},
+        {"partition_count": 10_001},
+        {"partition_size": 0},
+        {"trim": "everything"},
+        {"partition_by": ""},
+        {"partition_by": 3},
+    ],
+)
+def test_a_stream_that_cannot_be_is_refused(app, settings):
+    with pytest.raises(ConfigError):
+        app.stream("orders", **({"record": Order, "partition_by": "customer"} | settings))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"start": "yesterday"},
+        {"on_error": "ignore"},
+        {"attempts": 0},
+        {"deaths": 1},
+        {"window": 0},
+        {"window": 2000},
+        {"grace": -1},
+        {"rebalance_delay": "soon"},
+        {"name": ""},
+    ],
+)
+def test_a_processor_that_cannot_be_is_refused(app, orders, settings):
+    with pytest.raises(ConfigError):
+
+        @app.processor(orders, **settings)
+        async def bill(events): ...
+
+
+def test_a_name_is_declared_once(app, orders):
+    @app.processor(orders)
+    async def bill(events): ...
+
+    with pytest.raises(ConfigError, match="'bill' already"):
+        app.processor(orders, name="bill")(bill)
+    with pytest.raises(ConfigError, match="'orders' already"):
+        app.stream("orders", record=Order, partition_by="customer")
+    with pytest.raises(ConfigError, match="of another app"):
+        App("other").processor(orders)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"every": 1, "cron": "* * * * *"}, {"every": 0}, {"every": -1}, {"cron": "at noon"}],
+)
+def test_a_task_that_cannot_be_is_refused(app, settings):
+    with pytest.raises(ConfigError):
+
+        @app.task(**settings)
+        async def tidy(): ...
+
+
+def test_a_task_is_declared_by_seconds_or_by_cron(app):
+    @app.task(every=timedelta(minutes=2))
+    def tidy(): ...
+
+    @app.task(cron="0 4 * * *", on_leader=True, name="nightly")
+    async def other(): ...
+
+    assert app.tasks["tidy"].every == 120
+    assert app.tasks["nightly"].on_leader
+
+
+def test_a_worker_of_nothing_is_refused(app):
+    with pytest.raises(ConfigError, match="neither processors nor tasks"):
+        Worker(app)
+    with pytest.raises(ConfigError, match="no processor 'bill'"):
+        Worker(app, ["bill"])
+
+
+@pytest.mark.parametrize("customer", [None, ""])
+def test_a_record_without_a_key_is_refused(orders, customer):
+    with pytest.raises(RecordError, match="no partition key"):
+        orders.partition_of(Order(customer=customer))
+
+
+def test_a_key_that_cannot_be_computed_is_refused(app):
+    keyed = app.stream("keyed", record=Order, partition_by=lambda order: order.customer.upper())
+    with pytest.raises(RecordError, match="gave no partition key"):
+        keyed.partition_of(Order())
+    missing = app.stream("missing", record=Order, partition_by="nobody")
+    with pytest.raises(RecordError, match="nobody"):
+        missing.partition_of(Order())
+
+
+def test_the_partition_of_a_key_never_changes():
+    """These are what lies in people's Redis."""
+    assert [partition_of(key, 16) for key in ("ann", "N14228", "UA", "1", "日本語")] == [
+        11, 7, 12, 2, 2,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["BTC/ETH", "../x", "a}x", "a{x}", "a:at:b", "ünï", " "])
+def test_no_name_reaches_into_anothers_keys(name):
+    names = Names.of(name, name).partition(3)
+    inner = names.stream.removeprefix("rink:")
+    assert inner.count("{") == inner.count("}") == 1
+    assert inner.startswith("{")
+    assert inner.endswith("/3}")
+    assert names.at(name).removeprefix(names.stream).count(":") == 2
+
+
+def test_a_policy_tells_when_deaths_are_too_many():
+    assert [Policy(deaths=3).is_fatal(ends) for ends in (0, 1, 2, 3)] == [False, False, True, True]
+    assert [Policy(deaths=2).is_fatal(ends) for ends in (0, 1, 2)] == [False, True, True]

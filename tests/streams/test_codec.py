@@ -1,0 +1,102 @@
+"""Records as JSON: what may change between versions of a program, and what is refused."""
+
+from enum import Enum
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rink.streams import JsonCodec, Record, RecordError
+
+
+class Kind(Enum):
+    NEW = "new"
+    OLD = "old"
+
+
+class Item(Record):
+    name: str
+
+
+class Order(Record):
+    number: int
+    customer: str
+    price: float = 0.0
+    paid: bool = False
+    items: list[Item] = attrs.field(factory=list)
+    kind: Kind = Kind.NEW
+    note: str | None = None
+
+
+CODEC = JsonCodec(Order)
+ORDERS = st.builds(
+    Order,
+    number=st.integers(),
+    customer=st.text(st.characters(exclude_categories=["Cs"])),
+    price=st.floats(allow_nan=False, allow_infinity=False),
+    paid=st.booleans(),
+    items=st.lists(st.builds(Item, name=st.text(st.characters(exclude_categories=["Cs"])))),
+    kind=st.sampled_from(Kind),
+    note=st.none() | st.text(st.characters(exclude_categories=["Cs"])),
+)
+
+
+@given(ORDERS)
+def test_a_record_comes_back_as_it_was(order):
+    assert CODEC.decode(CODEC.encode(order)) == order
+
+
+def test_a_record_is_frozen_and_takes_keywords_only():
+    order = Order(number=1, customer="a")
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        order.number = 2
+    with pytest.raises(TypeError):
+        Order(1, "a")
+    assert attrs.evolve(order, number=2).number == 2
+
+
+def test_unknown_fields_are_ignored_and_missing_ones_take_their_defaults():
+    order = CODEC.decode(b'{"number": 1, "customer": "a", "since": "a later version"}')
+    assert order == Order(number=1, customer="a")
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"not json", "is not JSON"),
+        (b"\xff\xfe", "is not JSON"),
+        (b"[1]", "Order"),
+        (b'{"customer": "a"}', "number"),
+        (b'{"number": "1", "customer": "a"}', "number"),
+        (b'{"number": 1.5, "customer": "a"}', "number"),
+        (b'{"number": true, "customer": "a"}', "number"),
+        (b'{"number": 1, "customer": 5}', "customer"),
+        (b'{"number": 1, "customer": "a", "paid": 1}', "paid"),
+        (b'{"number": 1, "customer": "a", "kind": "none"}', "kind"),
+        (b'{"number": 1, "customer": "a", "items": [{"name": 3}]}', "items"),
+    ],
+)
+def test_what_does_not_match_is_refused_by_the_name_of_its_field(data, told):
+    with pytest.raises(RecordError, match=told):
+        CODEC.decode(data)
+
+
+def test_a_whole_number_is_a_float_and_not_the_other_way_round():
+    assert CODEC.decode(b'{"number": 1, "customer": "a", "price": 2}').price == 2.0
+
+
+@pytest.mark.parametrize("wrong", [{"number": "1"}, {"customer": None}, {"items": [1]}])
+def test_a_record_with_wrong_types_is_not_sent(wrong):
+    with pytest.raises(RecordError, match="does not match Order"):
+        CODEC.encode(Order(**({"number": 1, "customer": "a"} | wrong)))
+
+
+def test_a_record_of_another_class_is_not_sent():
+    with pytest.raises(RecordError, match="Item was given where the stream has Order"):
+        CODEC.encode(Item(name="a"))
+
+
+def test_a_class_that_is_no_record_is_refused():
+    with pytest.raises(RecordError, match=r"subclass rink\.streams\.Record"):
+        JsonCodec(int)

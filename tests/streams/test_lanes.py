@@ -1,0 +1,153 @@
+"""Sending to one partition, with a Redis that answers late, not at all, or that it is full."""
+
+import asyncio
+
+import pytest
+from jumping import jumping
+
+from rink.streams import PartitionFull, RecordError, RedisUnavailable
+from rink.streams.lanes import Lane
+from rink.streams.names import Names
+from rink.streams.store import Bounds
+
+NAMES = Names.of("shop", "orders").partition(0)
+
+
+class Partition:
+    """A partition as `append.lua` has it, and what goes wrong on the way to it.
+
+    Attributes:
+        lose: how many answers are lost from here on, the step having been carried out.
+        away: how many calls do not reach it.
+        room: how many records fit.
+    """
+
+    def __init__(self, room=10_000):
+        self.records, self.calls, self.last = [], [], None
+        self.lose = self.away = 0
+        self.room = room
+        self.refusal = None
+
+    async def append(self, names, bounds, records, number, wants_ids):
+        await asyncio.sleep(0.001)
+        if self.refusal:
+            raise self.refusal
+        if self.away:
+            self.away -= 1
+            raise RedisUnavailable("away")
+        self.calls.append((number, len(records)))
+        if self.last is None or number > self.last[0]:
+            count = min(len(records), max(self.room - len(self.records), 0))
+            if count == 0:
+                return 0, []
+            ids = [f"{len(self.records) + at}-0" for at in range(1, count + 1)]
+            self.records += records[:count]
+            self.last = number, (count, ids if wants_ids else ids[-1:])
+        assert number == self.last[0], "it came too late"
+        if self.lose:
+            self.lose -= 1
+            raise RedisUnavailable("no answer")
+        return self.last[1]
+
+
+def lane(partition):
+    return Lane(partition, NAMES, Bounds(partition.room), "partition 0 of stream 'orders'")
+
+
+def many(count, first=0):
+    return [f"{first + n}".encode() for n in range(count)]
+
+
+@jumping
+async def test_each_single_send_gets_its_own_id():
+    partition = Partition()
+    sending = lane(partition)
+    ids = await asyncio.gather(*(sending.send([b"%d" % n], 1, wants_ids=True) for n in range(5)))
+    assert ids == [[f"{n}-0"] for n in range(1, 6)]
+    assert partition.records == many(5)
+
+
+@jumping
+async def test_what_is_sent_while_a_call_is_under_way_goes_in_the_next():
+    partition = Partition()
+    sending = lane(partition)
+    first = asyncio.create_task(sending.send(many(1), 1))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await asyncio.gather(*(sending.send(many(1, n), 1) for n in range(1, 100)))
+    await first
+    assert partition.records == many(100)
+    assert [count for _, count in partition.calls] == [1, 99]
+
+
+@pytest.mark.parametrize(("lose", "away"), [(1, 0), (3, 0), (0, 3), (2, 2)])
+@jumping
+async def test_nothing_is_added_twice_or_lost_where_answers_are(lose, away):
+    partition = Partition()
+    partition.lose, partition.away = lose, away
+    sending = lane(partition)
+    await asyncio.gather(*(sending.send(many(700, 700 * n), 30) for n in range(3)))
+    assert partition.records == many(2100)
+
+
+@jumping
+async def test_what_does_not_fit_waits_for_room_and_keeps_its_order():
+    partition = Partition(room=10)
+    sending = lane(partition)
+    both = asyncio.gather(sending.send(many(8), 30), sending.send(many(8, 8), 30))
+    await asyncio.sleep(1)
+    assert partition.records == many(10)
+    partition.room = 100
+    await both
+    assert partition.records == many(16)
+
+
+@jumping
+async def test_whoever_has_waited_long_enough_is_told_and_the_next_goes_on():
+    partition = Partition(room=10)
+    sending = lane(partition)
+    await sending.send(many(10), 1)
+    with pytest.raises(PartitionFull, match=r"full for 2 s: it holds 10 events .* 3 of 3 records"):
+        await sending.send(many(3), 2)
+    partition.room = 100
+    await sending.send(many(1, 10), 1)
+    assert partition.records == many(11)
+
+
+@jumping
+async def test_a_redis_that_is_away_for_too_long_is_named_and_not_the_partition():
+    partition = Partition()
+    partition.away = 10_000
+    sending = lane(partition)
+    with pytest.raises(RedisUnavailable, match="away"):
+        await sending.send(many(1), 5)
+    partition.away = 0
+    await sending.send(many(1), 5)
+    assert partition.records == many(1)
+
+
+@jumping
+async def test_a_refusal_that_will_not_pass_is_raised_at_once_to_all_who_wait():
+    partition = Partition()
+    partition.refusal = RecordError("no")
+    sending = lane(partition)
+    ended = await asyncio.gather(
+        *(sending.send(many(1), 1) for _ in range(3)), return_exceptions=True
+    )
+    assert [type(one) for one in ended] == [RecordError] * 3
+    partition.refusal = None
+    await sending.send(many(2), 1)
+    assert partition.records == many(2)
+
+
+@jumping
+async def test_a_send_that_is_cancelled_leaves_the_others_as_they_are():
+    partition = Partition()
+    sending = lane(partition)
+    one, two = (asyncio.create_task(sending.send(many(1, n), 1)) for n in (1, 2))
+    await asyncio.sleep(0)
+    one.cancel()
+    await asyncio.gather(one, two, return_exceptions=True)
+    assert partition.records[-1:] == many(1, 2)
+    await sending.send(many(1, 3), 1)
+    assert partition.records[-2:] == [*many(1, 2), *many(1, 3)]

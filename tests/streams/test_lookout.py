@@ -1,0 +1,123 @@
+"""What a worker looks at now and then, with a store and readers that are stand-ins."""
+
+import asyncio
+
+import attrs
+import pytest
+
+from rink.streams import RedisUnavailable, lookout
+from rink.streams.errors import OffsetMoved
+from rink.streams.names import Names
+from rink.streams.owner import Known
+from rink.streams.store import Bounds, Place, Position
+
+
+@attrs.define(eq=False)
+class Owner:
+    number: int
+    token: int = 7
+    epoch: str = "0"
+
+    @property
+    def place(self):
+        names = Names.of("shop", "orders").partition(self.number)
+        return Place("orders", self.number, names, "bill", Bounds(10))
+
+    @property
+    def known(self):
+        return Known(self.epoch, "0-0", "0-0")
+
+
+@attrs.define
+class Scene:
+    """A store, a reader and metrics in one; `epochs` and `fence` are what lies in Redis."""
+
+    owners: list
+    epochs: dict = attrs.field(factory=dict)
+    fence: int = 7
+    is_away: bool = False
+    counts: int = 0
+    failed: dict = attrs.field(factory=dict)
+    told: dict = attrs.field(factory=dict)
+    as_it_counts: object = None
+
+    async def position(self, place):
+        if self.is_away:
+            raise RedisUnavailable("away")
+        epoch = self.epochs.get(place.number, "0")
+        return Position("5-0", self.fence, epoch, 0, 0, 0, True, "")
+
+    async def lag(self, place, most):
+        self.counts += 1
+        if self.as_it_counts:
+            self.as_it_counts()
+        return place.number * 10
+
+    def fail(self, owner, error):
+        self.failed[owner.number] = error
+
+    @property
+    def metrics(self):
+        return type("", (), {"lag": staticmethod(lambda at, n: self.told.update({at.number: n}))})
+
+
+@pytest.fixture
+def look(monkeypatch):
+    """Looks so many times."""
+
+    def look(scene, times=1):
+        async def sleep(seconds):
+            nonlocal times
+            times -= 1
+            if not times:
+                raise asyncio.CancelledError
+
+        monkeypatch.setattr(lookout.asyncio, "sleep", sleep)
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(lookout.look_out(scene, [scene], scene.metrics))
+
+    return look
+
+
+def test_an_owner_whose_offset_was_moved_is_told(look):
+    scene = Scene([Owner(1), Owner(2)], epochs={2: "1"})
+    look(scene)
+    assert list(scene.failed) == [2]
+    assert isinstance(scene.failed[2], OffsetMoved)
+
+
+def test_of_a_later_owners_offset_it_says_nothing(look):
+    scene = Scene([Owner(1)], epochs={1: "1"}, fence=8)
+    look(scene)
+    assert scene.failed == {}
+
+
+def test_older_data_is_not_taken_for_a_moved_offset(look):
+    scene = Scene([Owner(1, epoch="10")], epochs={1: "9"})
+    look(scene)
+    assert scene.failed == {}
+
+
+def test_the_lag_is_counted_once_and_then_now_and_then(look, monkeypatch):
+    scene = Scene([Owner(1), Owner(2)])
+    look(scene, times=5)
+    assert (scene.told, scene.counts) == ({1: 10, 2: 20}, 2)
+    monkeypatch.setattr(lookout, "COUNT_EVERY_S", 0)
+    look(scene, times=5)
+    assert scene.counts == 2 + 10
+
+
+def test_the_lag_of_a_partition_that_went_meanwhile_is_not_told(look):
+    scene = Scene([Owner(1)])
+    scene.as_it_counts = scene.owners.clear
+    look(scene)
+    assert scene.told == {}
+
+
+def test_it_goes_on_when_redis_is_back(look, monkeypatch):
+    scene = Scene([Owner(1)], is_away=True)
+    look(scene, times=3)
+    assert scene.told == {}
+    scene.is_away = False
+    look(scene)
+    assert scene.told == {1: 10}
