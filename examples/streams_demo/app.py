@@ -45,8 +45,6 @@ fleets = app.stream(
 
 SETTINGS = {
     "window": WINDOW,
-    # After a crash what the dead one held comes one by one: the less, the sooner that is over.
-    "prefetch": 2 * WINDOW,
     # A new worker waits longer for partitions than the one that it replaces needs to leave.
     "rebalance_delay": 2.0,
 }

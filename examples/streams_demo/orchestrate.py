@@ -153,7 +153,7 @@ class Demo(Stage):
         name = f"w{slot}.{generation}"
         return self.launch(
             name,
-            ["-m", "streams_demo.worker"],
+            ["-m", "rink.cli", "worker", "streams_demo.app:app", f"--name={name}"],
             slot=slot,
             generation=generation,
             env=replace(self.here, worker=name).environment(),

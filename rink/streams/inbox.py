@@ -133,6 +133,16 @@ class Inbox:
         return self.window - len(self._out) - len(self._finished)
 
     @property
+    def next_ceiling(self) -> str:
+        """So far may be yielded for now: no more than a `window` ahead, however much was read.
+
+        What lies below it the next owner must be careful with, one by one, if this one dies.
+        """
+        if not self._read:
+            return self.read_to
+        return self._read[min(self.window, len(self._read)) - 1].id
+
+    @property
     def has_one_alone(self) -> bool:
         """What is yielded and not finished came alone: nothing else is yielded before its end."""
         return bool(self._out) and self._is_alone(self._out[-1])

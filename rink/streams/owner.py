@@ -242,7 +242,7 @@ class Owner(Generic[R]):
             await asyncio.sleep(0)
         place, token, first, last = self.place, self._token, entries[0], entries[-1]
         if ids.order(last.id) > ids.order(self._ceiling):
-            ceiling = self.inbox.read_to
+            ceiling = self.inbox.next_ceiling
             await self.insist(lambda: self._store.extend(place, token, self._epoch, ceiling))
             self._ceiling = ceiling
         if self.inbox.must_mark(first):
@@ -366,9 +366,8 @@ class Owner(Generic[R]):
 
     def _raised_ceiling(self) -> str:
         # Along with a commit it costs nothing; alone, a request of its own.
-        if ids.order(self.inbox.read_to) > ids.order(self._ceiling):
-            return self.inbox.read_to
-        return ""
+        ceiling = self.inbox.next_ceiling
+        return ceiling if ids.order(ceiling) > ids.order(self._ceiling) else ""
 
     async def _settle(self) -> None:
         """Have the step under way carried out, however often it must be asked for."""

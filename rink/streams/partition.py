@@ -120,9 +120,9 @@ class Grant:
         delay, said = 0.02, time.monotonic()
         while not lost.done():
             try:
-                return await scene.store.take(
-                    self._place, self._role.token, processor.prefetch // 4
-                )
+                # What comes along may be yielded at once, so it is what a death here would cost.
+                first = min(processor.window, processor.prefetch // 4)
+                return await scene.store.take(self._place, self._role.token, first)
             except (StaleToken, StateError):
                 raise
             except RedisError as error:
