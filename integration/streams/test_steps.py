@@ -84,6 +84,20 @@ async def test_a_commit_from_an_offset_that_is_not_there_writes_nothing(steps, s
 
 
 @stepping
+async def test_ids_of_one_millisecond_are_ordered_by_their_number(steps, server):
+    ids = [f"5-{number}" for number in (8, 9, 10, 11)]
+    for entry_id in ids:
+        await steps.redis.xadd(steps.place.names.stream, {"d": "x"}, id=entry_id)
+    await steps.take(5)
+    await steps.commit(5, "0-0", "5-9")
+    await steps.commit(5, "5-9", "5-10")
+    with pytest.raises(OffsetMoved):
+        await steps.commit(5, "5-9", "5-11")
+    assert (await steps.take(6)).offset == "5-10"
+    assert await steps.store.trim(steps.place.names) == 2
+
+
+@stepping
 async def test_outputs_are_written_wholly_or_not_at_all(steps, server):
     [one] = await steps.add(1)
     await steps.take(5)

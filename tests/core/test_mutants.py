@@ -8,7 +8,11 @@ import pytest
 from mutant_list import MUTANTS
 
 ROOT = Path(__file__).parents[2]
-TESTS = {path.stem: path for path in (ROOT / "tests").rglob("test_*.py")}
+TESTS = {
+    path.stem: path
+    for folder in ("tests", "integration")
+    for path in (ROOT / folder).rglob("test_*.py")
+}
 ROWS = mutants.written()
 
 

@@ -1,0 +1,188 @@
+"""Mutants of streams: who may commit, what comes again, what is trimmed, and what a death tells."""
+
+from __future__ import annotations
+
+from mutant import Mutant
+
+STEPS = "../integration/streams/test_steps"
+WORKERS = "../integration/streams/test_workers"
+TROUBLE = "../integration/streams/test_trouble"
+INBOX = "streams/test_inbox"
+LANES = "streams/test_lanes"
+
+
+def lua(what: str, script: str, old: str, new: str, *tests: str) -> Mutant:
+    """One in a script, for tests on a real Redis."""
+    return Mutant(what, f"rink/streams/scripts/{script}.lua", old, new, tests or (STEPS,))
+
+
+def python(what: str, module: str, old: str, new: str, *tests: str) -> Mutant:
+    """One in a module of `rink/streams`."""
+    return Mutant(what, f"rink/streams/{module}.py", old, new, tests)
+
+
+STREAMS = [
+    lua(
+        "a commit counts whatever its token",
+        "common",
+        "  if fence and less(token, fence) then return {'stale', fence} end\n  if fence ~= token or not offset",
+        "  if not offset",
+    ),
+    lua(
+        "a commit counts wherever the offset is",
+        "common",
+        "  if offset == expected then return nil end",
+        "  do return nil end",
+    ),
+    lua(
+        "a commit that was applied is not known again",
+        "common",
+        "  if offset == new then return {'ok'} end\n",
+        "",
+    ),
+    lua(
+        "ids are compared as text",
+        "common",
+        "  if a_ms ~= b_ms then return less(a_ms, b_ms) end\n  return less(a_seq, b_seq)",
+        "  return a < b",
+    ),
+    lua(
+        "tokens are compared as text",
+        "common",
+        "  if #a ~= #b then return #a < #b end\n",
+        "",
+    ),
+    lua(
+        "trimming looks at who is furthest",
+        "common",
+        "if not found or before(offset, found)",
+        "if not found or before(found, offset)",
+    ),
+    lua(
+        "a take leaves the fence as it was",
+        "take",
+        "redis.call('HSET', at, 'fence', token, 'open'",
+        "redis.call('HSET', at, 'open'",
+    ),
+    lua(
+        "a lower token may take",
+        "take",
+        "if fence and less(token, fence) then return {'stale', fence} end\n",
+        "",
+    ),
+    lua(
+        "a take that is asked again is a death more",
+        "take",
+        "if open == '1' and fence ~= token then",
+        "if open == '1' then",
+    ),
+    lua(
+        "a committed event that is missing is not looked for",
+        "take",
+        "  or offset and found[2] == '1' and not loses and not has_entry(stream, offset)",
+        "",
+    ),
+    lua(
+        "an owner that comes back is believed",
+        "take",
+        "if known_epoch ~= '' then\n  is_back",
+        "if false then\n  is_back",
+    ),
+    lua(
+        "a parked partition gives its events along",
+        "take",
+        "if not parked and tonumber(ARGV[4]) > 0 then",
+        "if tonumber(ARGV[4]) > 0 then",
+    ),
+    lua(
+        "outputs are written whether there is room or not",
+        "commit",
+        "if free < wanted then return",
+        "if false then return",
+    ),
+    lua(
+        "outputs are written until one cannot be",
+        "commit",
+        "if kind ~= 'stream' and kind ~= 'none' then return",
+        "if false then return",
+    ),
+    lua(
+        "an event that is gone is committed",
+        "commit",
+        "if ARGV[9] ~= '1' and not has_entry(stream, new) then",
+        "if false then",
+    ),
+    lua(
+        "an orderly end is none",
+        "close",
+        "redis.call('HSET', KEYS[1], 'open', '0')\n",
+        "",
+    ),
+    lua(
+        "an append that is repeated is appended again",
+        "append",
+        "if sent[1] and number == tonumber(sent[1]) then return {tonumber(sent[2]), sent[3]} end\n",
+        "",
+    ),
+    lua(
+        "a requeued event is for every processor",
+        "requeue",
+        "'d', data or '', 'only', ARGV[1])",
+        "'d', data or '')",
+    ),
+    lua(
+        "who lost what to the oldest is not counted",
+        "common",
+        "if unread > 0 then",
+        "if false then",
+    ),
+    python(
+        "nothing goes on when Redis is full",
+        "scripts/__init__",
+        '"#!lua" if grows else "#!lua flags=allow-oom"',
+        '"#!lua"',
+        STEPS,
+    ),
+    python(
+        "more is yielded than the window",
+        "inbox",
+        "        count = min(count, self.may_yield)\n",
+        "",
+        INBOX,
+    ),
+    python(
+        "a commit under way is made anew",
+        "inbox",
+        "if self._under_way is None and self._finished:",
+        "if self._finished:",
+        INBOX,
+    ),
+    python(
+        "after a failure all come together again",
+        "inbox",
+        "self._alone = max(self._alone or (0, 0), ids.order(last.id))",
+        "pass",
+        INBOX,
+    ),
+    python(
+        "an event that was given up leaves no letter",
+        "inbox",
+        "entry.skipped, entry.letter = True, self._condemned[entry.id]",
+        "entry.skipped = True",
+        INBOX,
+    ),
+    python(
+        "what was gathered and not given is taken for processed",
+        "owner",
+        "            self.inbox.take_back(entries[0])",
+        "            pass",
+        WORKERS,
+    ),
+    python(
+        "a call that is repeated has another number",
+        "lanes",
+        "                self._trouble = error\n",
+        "                self._trouble = error\n                self._number += 1\n",
+        LANES,
+    ),
+]
