@@ -9,18 +9,13 @@ from streams_demo.checks import Step
 from streams_demo.legs import State
 
 R = TypeVar("R")
-PAGE = 250  # no more is decoded in one go, as other partitions share the event loop
 
 
 async def entries(stream: Stream[R], partition: int, since: str = "") -> AsyncIterator[Event[R]]:
-    """All that lies in a partition, in order; from the millisecond of an id on."""
-    redis = (await stream.app.opened()).store.redis
-    key = stream.names.partition(partition).stream
-    after: str | bytes = since.partition("-")[0] or "-"
-    while page := await redis.xrange(key, after, count=PAGE):
-        for entry_id, fields in page:
-            yield Event(entry_id.decode(), stream.codec.decode(fields[b"d"]))
-        after = b"(" + page[-1][0]
+    """All that lies in a partition, in order; from the millisecond before an id on."""
+    after = f"{int(since.partition('-')[0]) - 1}-0" if since else "0-0"
+    async for event in stream.read(partition, after=after):
+        yield event
 
 
 async def all_steps(states: Stream[State]) -> list[Step]:

@@ -203,3 +203,13 @@ async def test_what_was_gathered_for_a_batch_and_not_given_is_the_next_owners(sh
         await shop.send(2, 3)
         await until_seen(shop, 3)
     assert shop.numbers("a") == [1, 2, 3]
+
+
+@with_shop()
+async def test_what_lies_in_a_partition_can_be_read_back(shop):
+    await shop.send(*range(2500))
+    number = shop.partition("a")
+    events = [event async for event in shop.legs.read(number)]
+    assert [event.record.n for event in events] == list(range(2500))
+    rest = [event.record.n async for event in shop.legs.read(number, after=events[2497].id)]
+    assert rest == [2498, 2499]

@@ -24,7 +24,8 @@ from rink.streams.errors import (
     RedisUnavailable,
     WentBack,
 )
-from rink.streams.events import Batches, Event, Events, Middleware
+from rink.streams.event import Event
+from rink.streams.events import Batches, Events, Middleware
 from rink.streams.policy import OnError, Policy
 from rink.streams.processor import Processor
 from rink.streams.record import Record

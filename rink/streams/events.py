@@ -8,34 +8,11 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, Generic, Protocol, TypeVar
 
 from rink.errors import ConfigError
-from rink.streams import ids
+from rink.streams.event import Event
 from rink.streams.inbox import Entry
 from rink.streams.stream import Stream
 
 R = TypeVar("R")
-
-
-class Event(Generic[R]):
-    """One event.
-
-    Attributes:
-        id: its id in the partition, `milliseconds-sequence`.
-        record: what was sent.
-    """
-
-    __slots__ = ("id", "record")
-
-    def __init__(self, entry_id: str, record: R) -> None:
-        self.id = entry_id
-        self.record = record
-
-    @property
-    def sent_at(self) -> float:
-        """When it was added, in seconds since 1970 by the Redis server's clock."""
-        return ids.seconds(self.id)
-
-    def __repr__(self) -> str:
-        return f"<Event {self.id} {self.record!r}>"
 
 
 Outputs = Iterable[tuple[Stream[Any], Any]]

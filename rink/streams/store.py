@@ -133,6 +133,12 @@ class Store:
         """Remove what every registered processor has committed past; returns how many entries."""
         return int(await self.run("trim", [names.stream, names.offsets]))
 
+    async def page(self, key: str, after: str, count: int = 1000) -> list[Entry]:
+        """Return the entries of a stream behind an id, so many at most."""
+        with explained(self.server, key):
+            found: Any = await self.redis.xrange(key, min=f"({after}", count=count)
+        return list(found)
+
     # ── positions ────────────────────────────────────────────────────────────────────────────
 
     async def register(self, place: Place) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from rink.core.hashing import fnv1a64, jump_hash
 from rink.errors import ConfigError
+from rink.streams import ids
 from rink.streams.codec import Codec, JsonCodec
 from rink.streams.errors import RecordError
+from rink.streams.event import Event
 from rink.streams.lanes import Lane
 from rink.streams.names import Names
 from rink.streams.values import Bounds, Output
@@ -177,6 +179,26 @@ class Stream(Generic[R]):
         opened = await self.app.opened()
         await opened.settle(self)
         return opened.lane(self, number)
+
+    async def read(self, partition: int, *, after: str = ids.NONE) -> AsyncIterator[Event[R]]:
+        """Read what lies in a partition now, in order, whoever has processed it.
+
+        For state that a processor keeps in its outputs, and reads back when a partition comes to it.
+
+        Args:
+            partition: 0 to `partition_count` - 1.
+            after: an event's id to begin behind.
+
+        Raises:
+            RecordError: an event does not decode.
+            RedisUnavailable: Redis does not answer.
+        """
+        key = self.names.partition(partition).stream
+        store = (await self.app.opened()).store
+        while page := await store.page(key, after):
+            for entry_id, fields in page:
+                after = entry_id.decode()
+                yield Event(after, self.codec.decode(fields.get(b"d", b"")))
 
     def send_blocking(self, record: R, *, timeout: float = 30.0) -> str:
         """As `send`, for plain scripts and threads."""

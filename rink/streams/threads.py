@@ -8,7 +8,8 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Generic, TypeVar
 
-from rink.streams.events import Batches, Event, Events, Outputs
+from rink.streams.event import Event
+from rink.streams.events import Batches, Events, Outputs
 
 R = TypeVar("R")
 T = TypeVar("T")

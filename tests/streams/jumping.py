@@ -2,6 +2,9 @@
 
 import asyncio
 import functools
+from asyncio import sleep as pass_time
+
+__all__ = ["JumpingLoop", "jumping", "pass_time"]
 
 
 class JumpingLoop(asyncio.SelectorEventLoop):

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from jumping import jumping
+from jumping import jumping, pass_time
 
 from rink.streams import PartitionFull, RecordError, RedisUnavailable
 from rink.streams.lanes import Lane
@@ -29,7 +29,7 @@ class Partition:
         self.refusal = None
 
     async def append(self, names, bounds, records, number, wants_ids):
-        await asyncio.sleep(0.001)
+        await pass_time(0.001)
         if self.refusal:
             raise self.refusal
         if self.away:
@@ -95,7 +95,7 @@ async def test_what_does_not_fit_waits_for_room_and_keeps_its_order():
     partition = Partition(room=10)
     sending = lane(partition)
     both = asyncio.gather(sending.send(many(8), 30), sending.send(many(8, 8), 30))
-    await asyncio.sleep(1)
+    await pass_time(1)
     assert partition.records == many(10)
     partition.room = 100
     await both

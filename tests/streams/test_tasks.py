@@ -5,7 +5,7 @@ import contextlib
 import logging
 
 import pytest
-from jumping import jumping
+from jumping import jumping, pass_time
 
 from rink.errors import ClosedError
 from rink.streams.tasks import Task, run_tasks
@@ -17,7 +17,7 @@ def task(function, every=None, cron=None, on_leader=False):
 
 async def run_for(seconds, running):
     started = asyncio.create_task(running)
-    await asyncio.sleep(seconds)
+    await pass_time(seconds)
     started.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await started
@@ -41,7 +41,7 @@ async def test_a_run_that_takes_longer_delays_the_next_and_they_never_overlap():
 
     async def slow():
         times.append(loop.time())
-        await asyncio.sleep(15)
+        await pass_time(15)
         times.append(loop.time())
 
     began = loop.time()
@@ -75,7 +75,7 @@ class Group:
         if self.left == 0:
             raise ClosedError("left")
         self.left -= 1
-        await asyncio.sleep(5)
+        await pass_time(5)
         body = asyncio.current_task()
         asyncio.get_running_loop().call_later(10, body.cancel)
         with contextlib.suppress(asyncio.CancelledError):
