@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
+import threading
 import time
 
 import pytest
 from workers_support import QUICK, Leg, until, until_seen, with_shop
 
 from rink.errors import ConfigError, EtcdError, StateError
-from rink.streams import App, PartitionFull, Worker, WorkerHalted
+from rink.streams import App, JsonCodec, PartitionFull, Worker, WorkerHalted
 from rink.streams.events import Events
 
 
@@ -286,3 +287,94 @@ async def test_without_etcd_a_worker_ends_with_one_error_that_says_so(shop):
 
 async def _note(events):
     pass
+
+
+@with_shop()
+async def test_a_planned_stop_is_no_death_whatever_the_processor_does(shop):
+    """A thread that outlasts its grace, an event that is marked: the next owner need not be careful."""
+    go = threading.Event()
+
+    @shop.app.processor(shop.legs, grace=0.3, **QUICK)
+    def stuck(events):
+        for leg in events.records():
+            shop.seen.append((leg.who, leg.n))
+            go.wait(20)
+
+    number = shop.partition("a")
+    await shop.send(1)
+    async with shop.workers("a") as (start, stop):
+        await until_seen(shop, 1)
+        await shop.redis.hset(shop.names(number).at("stuck"), "suspect", "1-1")
+        await start("b")
+        stopping = asyncio.create_task(stop("a"))
+        await until_seen(shop, 2)
+        assert "unclean" not in await shop.at("stuck", number)
+        go.set()
+        await stopping
+
+
+@with_shop()
+async def test_a_release_forgets_the_deaths_before(shop):
+    tries = []
+
+    @shop.app.processor(shop.legs, on_error="quarantine", **QUICK)
+    async def note(events):
+        async for leg in events.records():
+            tries.append(leg.n)
+
+    number = shop.partition("a")
+    await shop.send(1)
+    [(entry_id, _)] = await shop.redis.xrange(shop.names(number).stream)
+    await shop.redis.hset(shop.names(number).at("note"), f"end:{entry_id.decode()}", "2")
+    async with shop.workers("a"):
+        assert "3 processes ended" in await shop.parked("note", number)
+        assert tries == []
+        opened = await shop.app.opened()
+        place = shop.app.processors["note"].place(number)
+        await opened.store.run("release", place.keys, "note")
+        await until(lambda: tries == [1])
+
+
+@with_shop()
+async def test_a_wrong_type_at_an_outputs_key_blames_no_event(shop):
+    out = shop.app.stream("out", record=Leg, partition_by="who", partition_count=1)
+    key = out.names.partition(0).stream
+    await shop.redis.set(key, "no stream")
+
+    @shop.app.processor(shop.legs, commit="manual", attempts=1, **QUICK)
+    async def copy(events):
+        async for leg in events.records():
+            await events.commit([(out, Leg(n=leg.n, who=leg.who))])
+            shop.seen.append((leg.who, leg.n))
+
+    await shop.send(1, 2, 3)
+    async with shop.workers("a"):
+        await asyncio.sleep(1)
+        await shop.redis.delete(key)
+        await until_seen(shop, 3)
+    assert shop.numbers("a") == [1, 2, 3]
+    assert await shop.dead("copy", shop.partition("a")) == []
+
+
+@with_shop()
+async def test_a_surprise_costs_one_partition_and_not_the_worker(shop):
+    """An output that cannot be sent at all, as a codec may make one."""
+
+    class Odd(JsonCodec):
+        def encode(self, record):
+            return {"no": "bytes"} if record.n == 1 else super().encode(record)
+
+    out = shop.app.stream("out", record=Leg, partition_by="who", codec=Odd(Leg))
+
+    @shop.app.processor(shop.legs, commit="manual", **QUICK)
+    async def copy(events):
+        async for leg in events.records():
+            await events.commit([(out, Leg(n=leg.n, who=leg.who))])
+            shop.seen.append((leg.who, leg.n))
+
+    bad, good = shop.of_key(0), shop.of_key(1)
+    async with shop.workers("a"):
+        await shop.send(1, who=bad)
+        await shop.send(*range(2, 50), who=good)
+        await until_seen(shop, 48)
+    assert shop.numbers(bad) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -154,6 +155,8 @@ class App:
         """
         if self.streams.get(stream.name) is not stream:
             raise ConfigError(f"{stream!r} is of another app than {self.name!r}")
+        if commit not in ("auto", "manual"):
+            raise ConfigError(f"commit={commit!r} is neither 'auto' nor 'manual'")
         policy = Policy(on_error, attempts, deaths, backoff)
 
         def declare(function: F) -> F:
@@ -277,7 +280,7 @@ class App:
     def blocking(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in a thread of the app's that has an event loop, and wait for it."""
         with self._lock:
-            if self._thread is None:
+            if self._thread is None or self._thread.pid != os.getpid():  # a child has none of it
                 self._thread = _LoopThread()
         return self._thread.run(coroutine)
 
@@ -311,7 +314,8 @@ class Opened:
                 self.store,
                 stream.names.partition(number),
                 stream.bounds,
-                f"partition {number} of stream {stream.name!r}",
+                stream.name,
+                number,
             )
         return self._lanes[key]
 
@@ -320,6 +324,7 @@ class _LoopThread:
     """A daemon thread with an event loop, for plain scripts."""
 
     def __init__(self) -> None:
+        self.pid = os.getpid()
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="rink-streams", daemon=True).start()
 

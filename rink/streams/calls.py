@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 from redis.asyncio import Redis, RedisCluster
-from redis.exceptions import NoScriptError
+from redis.exceptions import DataError, NoScriptError
 
 from rink.streams.scripts import Script, script
 
@@ -73,12 +73,17 @@ class Calls:
 
     async def _execute(self, commands: list[tuple[Any, ...]]) -> list[Any]:
         if isinstance(self._redis, RedisCluster) or len(commands) == 1:
-            one_by_one = [self._redis.execute_command(*command) for command in commands]
-            return list(await asyncio.gather(*one_by_one, return_exceptions=True))
+            return await self._one_by_one(commands)
         try:
             async with self._redis.pipeline(transaction=False) as pipeline:
                 for command in commands:
                     pipeline.execute_command(*command)
                 return list(await pipeline.execute(raise_on_error=False))
+        except (DataError, UnicodeError, TypeError):  # one cannot be sent: the others can
+            return await self._one_by_one(commands)
         except Exception as error:  # the connection: whether they were carried out is not known
             return [error] * len(commands)
+
+    async def _one_by_one(self, commands: list[tuple[Any, ...]]) -> list[Any]:
+        asked = [self._redis.execute_command(*command) for command in commands]
+        return list(await asyncio.gather(*asked, return_exceptions=True))

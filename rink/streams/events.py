@@ -53,6 +53,9 @@ class Source(Protocol[R]):
     def finish(self, count: int | None = None) -> None:
         """What was given has been processed: all of it, or the first `count`."""
 
+    def hand_back(self) -> None:
+        """What was given and not finished comes again."""
+
     async def next(self, count: int, within: float) -> list[tuple[Entry, R]]:
         """What was given before has been processed; give up to `count` more, [] where there are none."""
 
@@ -130,6 +133,11 @@ class Events(Generic[R]):
         one_by_one = self._source.commits_by_hand or self._source.middleware
         return await self._next(1 if one_by_one else count, 0.0)
 
+    async def hand_back(self, finished: int) -> None:
+        """Of what was given, the first so many are processed, and the others come again."""
+        self.finish(finished)
+        self._source.hand_back()
+
     def finish(self, count: int | None) -> None:
         """What was given is processed: all of it, or its first `count`; not where it is committed by hand."""
         if not self._source.commits_by_hand:
@@ -144,15 +152,20 @@ class Events(Generic[R]):
         return count
 
     async def _next(self, count: int, within: float) -> list[Event[R]]:
+        await self._leave_middleware()
+        while given := await self._source.next(count, within):
+            batch = [Event(entry.id, record) for entry, record in given]
+            if self._source.middleware:
+                batch = await self._surround(batch)
+            if batch:
+                return batch
+            await self._leave_middleware()  # which has left nothing of it: the next one
+        return []
+
+    async def _leave_middleware(self) -> None:
         if self._around is not None:
             around, self._around = self._around, None
             await around.aclose()
-        batch = [
-            Event(entry.id, record) for entry, record in await self._source.next(count, within)
-        ]
-        if batch and self._source.middleware:
-            batch = await self._surround(batch)
-        return batch
 
     async def _surround(self, batch: list[Event[R]]) -> list[Event[R]]:
         self._around = AsyncExitStack()

@@ -10,6 +10,7 @@ from typing import Any
 
 from rink import aio
 from rink.errors import ClosedError
+from rink.streams.endings import end
 from rink.streams.metrics import Metrics
 from rink.streams.partition import Grant, Scene
 from rink.streams.processor import Processor
@@ -88,9 +89,7 @@ class Executor:
                 await self.rink.leave()
                 self._scene.given_up.set()
                 await self._end(holds)
-                reading.cancel()
-                stopped.cancel()
-                await asyncio.wait([reading, stopped])
+                await end([reading, stopped])
                 await self._scene.reader.close()
 
     async def _end(self, holds: list[asyncio.Task[None]]) -> None:

@@ -28,7 +28,7 @@ def explained(server: str, key: str = "") -> Iterator[None]:
     """Raise what redis-py raises inside as one of our errors."""
     try:
         yield
-    except (of_redis.RedisError, OSError, TimeoutError) as error:
+    except (of_redis.RedisError, of_redis.RedisClusterException, OSError, TimeoutError) as error:
         raise explain(error, server, key) from error
 
 
@@ -59,7 +59,12 @@ def explain(error: Exception, server: str, key: str = "") -> RinkError:
             )
         case of_redis.OutOfMemoryError():
             return _full(at, text, server)
-        case of_redis.ConnectionError() | of_redis.TimeoutError() | OSError():
+        case (
+            of_redis.ConnectionError()
+            | of_redis.TimeoutError()
+            | of_redis.RedisClusterException()
+            | OSError()
+        ):
             return RedisUnavailable(f"{at} cannot be reached: {text}", server=server)
     if any(word in text for word in ("WRONGPASS", "NOAUTH")):
         return RedisAuth(f"{at}: {text}: check user and password", server=server)

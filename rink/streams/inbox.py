@@ -87,6 +87,7 @@ class Inbox:
         offset: what is committed, and known to be.
         read_to: what was read last; read on from behind it.
         stopped: nothing more is yielded.
+        count_finished: how many events have been finished.
     """
 
     def __init__(
@@ -100,6 +101,8 @@ class Inbox:
         self._read: deque[Entry] = deque()
         self._out: deque[Entry] = deque()
         self._finished: deque[Entry] = deque()
+        self.count_finished = 0
+        self._unsettled = 0  # of those two, how many are not skipped
         self._under_way: Passage | None = None
         self._careful = ids.order(careful) if careful else None
         self._alone = self._careful  # up to here, each comes alone
@@ -130,7 +133,7 @@ class Inbox:
     @property
     def may_yield(self) -> int:
         """How many may be yielded before something is settled."""
-        return self.window - len(self._out) - len(self._finished)
+        return self.window - self._unsettled
 
     @property
     def next_ceiling(self) -> str:
@@ -150,7 +153,7 @@ class Inbox:
     @property
     def is_held_up(self) -> bool:
         """Nothing is yielded before something that was yielded is finished: `window` is full of it."""
-        return len(self._out) >= self.window
+        return self._unsettled >= self.window and not self._finished
 
     def give(self, count: int) -> list[Entry]:
         """Yield up to `count` entries; those that are skipped go along silently."""
@@ -168,6 +171,7 @@ class Inbox:
                     given.append(entry)
         else:
             self._give_with_care(count, given)
+        self._unsettled += len(given)
         if not given:
             self._finish_skipped()
         return given
@@ -214,6 +218,7 @@ class Inbox:
                 if count == 0:
                     return
                 count -= 1
+            self.count_finished += not self._out[0].skipped
             self._finished.append(self._out.popleft())
 
     def unfinish(self) -> None:
@@ -248,16 +253,20 @@ class Inbox:
         """What is yielded and not finished is yielded again."""
         while self._out:
             entry = self._out.pop()
+            self._unsettled -= not entry.skipped
             entry.skipped, entry.letter = False, None
             self._read.appendleft(entry)
 
+    def end_alone(self) -> None:
+        """Yield events together again: who commits several at once cannot be given them one by one."""
+        self._alone = self._careful = None
+
     def take_back(self, first: Entry) -> None:
         """What was yielded from this one on has reached nobody: it is yielded again."""
-        while self._out:
+        while first in self._out:
             entry = self._out.pop()
+            self._unsettled -= not entry.skipped
             self._read.appendleft(entry)
-            if entry is first:
-                return
 
     def condemn(self, entry_id: str, letter: Letter) -> None:
         """Skip an event that was not yielded, or came back, when it is its turn."""
@@ -265,6 +274,7 @@ class Inbox:
 
     def condemn_now(self, entry: Entry, letter: Letter) -> None:
         """Skip an event that was just yielded and has not reached the processor."""
+        self._unsettled -= not entry.skipped
         entry.skipped, entry.letter = True, letter
         self._condemned[entry.id] = letter
         if all(one.skipped for one in self._out):
@@ -302,6 +312,7 @@ class Inbox:
         self.offset = passage.new
         while self._finished:
             entry = self._finished.popleft()
+            self._unsettled -= not entry.skipped
             self._attempts.pop(entry.id, None)
             self._condemned.pop(entry.id, None)
             if entry.id == passage.new:

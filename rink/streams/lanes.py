@@ -39,18 +39,23 @@ class Lane:
         store: where.
         names: of the partition.
         bounds: what it may hold.
-        what: the partition, for messages.
+        stream: the stream's name, and `number` the partition's, for messages.
     """
 
-    def __init__(self, store: Store, names: PartitionNames, bounds: Bounds, what: str) -> None:
+    def __init__(
+        self, store: Store, names: PartitionNames, bounds: Bounds, stream: str, number: int
+    ) -> None:
         self._store = store
         self._names = names
         self._bounds = bounds
-        self._what = what
+        self._stream = stream
+        self._number_of_partition = number
         self._parcels: deque[_Parcel] = deque()
         self._task: asyncio.Task[None] | None = None
         self._number = 0
         self._trouble: RinkError | None = None
+        self._in_call: list[_Parcel] = []
+        self._is_calling = self._is_full = False
 
     async def send(
         self, records: Sequence[bytes], timeout: float, *, wants_ids: bool = False
@@ -74,12 +79,21 @@ class Lane:
     def _late(self, parcel: _Parcel, timeout: float) -> RinkError:
         if self._trouble is not None:
             return self._trouble
-        left = len(parcel.records) - parcel.done
+        number, stream = self._number_of_partition, self._stream
+        left = f"{len(parcel.records) - parcel.done} of {len(parcel.records)} records"
+        if self._is_calling or not self._is_full:
+            sent = "may have been sent" if parcel in self._in_call else "were not sent"
+            return RedisUnavailable(
+                f"Redis at {self._store.server} did not answer within {timeout:g} s: {left} for "
+                f"partition {number} of stream {stream!r} {sent}",
+                server=self._store.server,
+            )
         return PartitionFull(
-            f"{self._what} was full for {timeout:g} s: it holds {self._bounds.limit} events "
-            f"(partition_size) that some processor has not committed; {left} of "
-            f"{len(parcel.records)} records were not sent. `rink streams lag` shows whom it waits for",
-            stream=self._names.stream,
+            f"partition {number} of stream {stream!r} was full for {timeout:g} s: it holds "
+            f"{self._bounds.limit} events (partition_size) that some processor has not committed; "
+            f"{left} were not sent. `rink streams lag` shows whom it waits for",
+            stream=stream,
+            partition=number,
         )
 
     async def _run(self) -> None:
@@ -88,6 +102,7 @@ class Lane:
             self._number += 1  # the call before was answered, or nobody waits for it
             records, wants_ids = self._batch()
             count, ids = await self._call(records, wants_ids)
+            self._is_full = count < len(records)
             self._deliver(count, ids)
             if count:
                 pauses.reset()
@@ -103,14 +118,15 @@ class Lane:
     def _batch(self) -> tuple[list[bytes], bool]:
         records: list[bytes] = []
         wants_ids = False
+        self._in_call = []
         for parcel in self._parcels:
             if parcel.sent.done():
                 continue
+            self._in_call.append(parcel)
             wants_ids = wants_ids or parcel.wants_ids
             records += parcel.records[parcel.done : parcel.done + _IN_ONE_CALL - len(records)]
             if len(records) >= _IN_ONE_CALL:
                 break
-        self._in_call = [parcel for parcel in self._parcels if not parcel.sent.done()]
         return records, wants_ids
 
     async def _call(self, records: Sequence[bytes], wants_ids: bool) -> tuple[int, list[str]]:
@@ -118,13 +134,14 @@ class Lane:
         pauses = Backoff(0.02, 1.0)
         while not all(parcel.sent.done() for parcel in self._in_call):
             try:
+                self._is_calling = True
                 answer = await self._store.append(
                     self._names, self._bounds, records, self._number, wants_ids
                 )
             except (RedisUnavailable, RedisFull) as error:
                 self._trouble = error
                 await asyncio.sleep(pauses.next())
-            except RinkError as error:  # it will not be better the next time
+            except Exception as error:  # it will not be better the next time
                 for parcel in self._in_call:
                     if not parcel.sent.done():
                         parcel.sent.set_exception(error)
@@ -132,6 +149,8 @@ class Lane:
             else:
                 self._trouble = None
                 return answer
+            finally:
+                self._is_calling = False
         return 0, []
 
     def _deliver(self, count: int, ids: list[str]) -> None:

@@ -33,14 +33,14 @@ async def look_out(store: Store, readers: Sequence[Reader], metrics: Metrics) ->
     counted: WeakKeyDictionary[Owner[Any], float] = WeakKeyDictionary()
     while True:
         for reader in readers:
-            try:
-                for owner in reader.owners:
+            for owner in reader.owners:
+                try:
                     await _look(store, reader, owner)
                     if time.monotonic() - counted.get(owner, -COUNT_EVERY_S) >= COUNT_EVERY_S:
                         counted[owner] = time.monotonic()
                         await _count(store, reader, owner, metrics)
-            except RinkError as error:  # whoever needs Redis says so, and waits
-                log.debug("rink.streams: not looked at: %s", error)
+                except RinkError as error:  # whoever needs Redis says so, and waits
+                    log.debug("rink.streams: not looked at: %s", error)
         await asyncio.sleep(LOOK_EVERY_S)
 
 

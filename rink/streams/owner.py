@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -19,7 +20,6 @@ from rink.streams.errors import (
     EventsHeld,
     OffsetMoved,
     PartitionFull,
-    RecordError,
     RedisFull,
     RedisUnavailable,
     WentBack,
@@ -46,6 +46,9 @@ LETS_OTHERS_GO_S = 0.5
 """So long an event waits that may have killed a process, and three times as long one that was marked when
 a process ended: time for the other partitions to be taken and go on."""
 
+_LOOKS_EVERY_S = 0.1
+"""So often whoever waits for its turn looks whether its partition is still here."""
+
 _REST_AFTER = 64
 """So many events are given without a pause for the rest of the event loop."""
 
@@ -67,6 +70,8 @@ class Owner(Generic[R]):
         inbox: the events in memory.
         changed: set when there is something new in the inbox, room in its window, or its end.
         finished: set when there is something to commit.
+        is_idle: the processor waits for events.
+        ended_early: it was told that there are no more, so that what came alone is judged by itself.
     """
 
     def __init__(
@@ -95,6 +100,7 @@ class Owner(Generic[R]):
         self.changed = asyncio.Event()
         self.finished = asyncio.Event()
         self.ended_early = False
+        self.is_idle = False
         self._store = store
         self._epoch = taken.epoch
         self._is_held = is_held
@@ -170,11 +176,26 @@ class Owner(Generic[R]):
             self.finish()
         await self.settle_mark()
         while True:
-            entries = await self._entries(count, within)
-            given = [pair for entry in entries if (pair := self._decoded(entry)) is not None]
+            entries: list[Entry] = []
+            try:
+                await self._gather(entries, count, within)
+                given = self._decode(entries)
+            except BaseException:  # cancelled, too: the processor has not been given them
+                self._take_back(entries)
+                raise
             if given or not entries:
                 self._wants_more(self)
                 return given
+
+    def _take_back(self, entries: list[Entry]) -> None:
+        """What was gathered and reaches nobody comes again, to this owner or the next."""
+        if entries:
+            self.inbox.take_back(entries[0])
+            entries.clear()
+
+    def hand_back(self) -> None:
+        """What was given and not finished comes again."""
+        self.inbox.put_back()
 
     def finish(self, count: int | None = None) -> None:
         """What was given has been processed: all of it, or the first `count`."""
@@ -186,55 +207,52 @@ class Owner(Generic[R]):
         if self.inbox.has_finished:
             self.finished.set()
 
-    async def _entries(self, count: int, within: float) -> list[Entry]:
-        """Wait for up to `count` entries; [] at the end."""
-        entries: list[Entry] = []
+    async def _gather(self, entries: list[Entry], count: int, within: float) -> None:
+        """Wait for up to `count` entries; none at the end."""
         deadline: float | None = None
         while not self.is_lost:
             if not entries or self.inbox.may_yield >= 1:
                 entries += self._give(count, len(entries))
-            if entries and (len(entries) >= count or self.inbox.has_one_alone or within <= 0):
-                return await self._admitted(entries)
+            is_over = deadline is not None and time.monotonic() >= deadline
+            is_enough = len(entries) >= count or self.inbox.has_one_alone or within <= 0
+            if entries and (is_enough or is_over):
+                await self._admit(entries)
+                break
             if entries and deadline is None:
                 deadline = time.monotonic() + within
-            if not entries and self.processor.commits_by_hand and self.inbox.is_held_up:
+            if not entries and self.commits_by_hand and self.inbox.is_held_up:
                 raise EventsHeld(
                     f"processor {self.processor.name!r} was given window={self.window} events of "
                     f"{self.place.role!r} without a commit; commit, or give it a larger window"
                 )
-            if await self._wait_for_change(deadline) and entries:
-                return await self._admitted(entries)
-        return self._end_of_events(entries)
-
-    def _end_of_events(self, entries: list[Entry]) -> list[Entry]:
-        """The partition is lost: what was collected is the next owner's."""
-        self.stop()
-        if entries:
-            self.inbox.take_back(entries[0])
-        return []
+            await self._wait_for_change(deadline)
+        if self.is_lost:
+            self.stop()
+            self._take_back(entries)
 
     def _give(self, count: int, have: int) -> list[Entry]:
         # A batch waits for the commits before it rather than be cut to the room that is left.
-        if have == 0 and self.inbox.may_yield < min(count, self.inbox.ready):
+        wanted = min(count, self.inbox.ready)
+        if have == 0 and self.inbox.has_finished and self.inbox.may_yield < wanted:
             return []
         given = self.inbox.give(count - have)
         self.note_finished()
         return given
 
-    async def _wait_for_change(self, deadline: float | None) -> bool:
-        """Wait until something has changed; whether the deadline came first."""
+    async def _wait_for_change(self, deadline: float | None) -> None:
+        """Wait until something has changed, or the deadline comes."""
         self._wants_more(self)
         self.changed.clear()
+        left = None if deadline is None else max(deadline - time.monotonic(), 0)
+        self.is_idle = deadline is None
         try:
-            async with asyncio.timeout(
-                None if deadline is None else max(deadline - time.monotonic(), 0)
-            ):
-                await self.changed.wait()
-        except TimeoutError:
-            return True
-        return False
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self.changed.wait()
+        finally:
+            self.is_idle = False
 
-    async def _admitted(self, entries: list[Entry]) -> list[Entry]:
+    async def _admit(self, entries: list[Entry]) -> None:
         """Have Redis know what is about to be yielded, so that a death amid it can be told of."""
         self._given += len(entries)
         if self._given >= _REST_AFTER:
@@ -247,10 +265,17 @@ class Owner(Generic[R]):
             self._ceiling = ceiling
         if self.inbox.must_mark(first):
             await self._let_others_go(first)
-            await self._one_marked.acquire()
-            self._has_marked = True
-            await self.insist(lambda: self._store.mark(place, token, self._epoch, first.id))
-        return self._end_of_events(entries) if self.is_lost else entries
+            await self._begin_marked()
+            if self._has_marked:
+                await self.insist(lambda: self._store.mark(place, token, self._epoch, first.id))
+
+    async def _begin_marked(self) -> None:
+        """Wait until no other marked event runs in this worker, or the partition is lost."""
+        while not self.is_lost and not self._has_marked:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOKS_EVERY_S):
+                    await self._one_marked.acquire()
+                    self._has_marked = True
 
     async def _let_others_go(self, entry: Entry) -> None:
         """Before what may end this process, the other partitions have a moment to go on."""
@@ -267,16 +292,37 @@ class Owner(Generic[R]):
             await self.flush()
             self.release_mark()
 
+    async def take_mark_back(self) -> None:
+        """The marked event did not end the process: a death from here on is not its own."""
+        if self._has_marked:
+            place = self.place
+            await self.insist(lambda: self._store.mark(place, self._token, self._epoch, ""))
+            self.release_mark()
+
     def release_mark(self) -> None:
         """Nothing marked is being processed here any more."""
         if self._has_marked:
             self._has_marked = False
             self._one_marked.release()
 
+    def _decode(self, entries: list[Entry]) -> list[tuple[Entry, R]]:
+        given: list[tuple[Entry, R]] = []
+        for entry in entries:
+            try:
+                pair = self._decoded(entry)
+            except Undecodable:
+                if not given:
+                    raise
+                self.inbox.take_back(entry)  # after those before it
+                break
+            if pair is not None:
+                given.append(pair)
+        return given
+
     def _decoded(self, entry: Entry) -> tuple[Entry, R] | None:
         try:
             return entry, self.processor.stream.codec.decode(entry.data)
-        except RecordError as error:
+        except Exception as error:  # whatever a codec raises, it is this event's
             letter = letter_of(error, 1)
             if self.processor.policy.on_error != "dead-letter":
                 raise Undecodable(entry, letter) from error

@@ -12,8 +12,15 @@ from typing import Any
 import attrs
 
 from rink import aio
-from rink.errors import RinkError, StaleToken, StateError
-from rink.streams.errors import OffsetMoved, PartitionFull, RedisError, WentBack
+from rink.errors import RinkError, StaleToken, StateError, UsageError
+from rink.streams.endings import end
+from rink.streams.errors import (
+    OffsetMoved,
+    PartitionFull,
+    RedisError,
+    RedisUnavailable,
+    WentBack,
+)
 from rink.streams.events import Events
 from rink.streams.metrics import Metrics
 from rink.streams.owner import REPORT_EVERY_S, Owner
@@ -30,6 +37,7 @@ _DRAINS_WITHIN = 0.75
 """The part of `grace` that a processor has to return in; the rest is for the last commit."""
 
 _PARKED_LOOK_S = 1.0
+_TELLS_WITHIN_S = 1.0
 
 
 @attrs.frozen(kw_only=True)
@@ -54,6 +62,7 @@ class Grant:
         self._role = role
         self._granted_at = time.perf_counter()
         self._parked = ""
+        self._has_taken = False  # or may have: a take was sent
 
     async def run(self) -> None:
         """Own the partition until the role is lost."""
@@ -63,6 +72,8 @@ class Grant:
                 await self._once(lost)
         finally:
             lost.cancel()
+            if self._has_taken:  # however it ended: no event has killed this process
+                await end_in_order(self._scene.store, self._place, self._role.token)
 
     async def _once(self, lost: asyncio.Task[bool]) -> None:
         """Take the partition, and own it until something ends that."""
@@ -88,11 +99,19 @@ class Grant:
         except (Parked, WentBack) as error:
             await self._park(error, lost)
         except StaleToken as error:
-            # While the role is held this means tokens that went back: an etcd restored from a backup.
-            log.error("rink.streams: %s (R5: an operator raises token_base)", error)
-            await _until(lost, REPORT_EVERY_S)
+            log.warning("rink.streams: %s", error)
+            await _until(lost, _PARKED_LOOK_S)
+            if self._role.is_held:
+                log.error(
+                    "rink.streams: the role %s is here, and its token %d is too low: an etcd that was "
+                    "restored from a backup? Raise token_base", place.role, self._role.token,
+                )  # fmt: skip
+                await _until(lost, REPORT_EVERY_S)
         except (RedisError, StateError) as error:
             log.error("rink.streams: %s is not processed: %s", place.role, error)
+            await _until(lost, _PARKED_LOOK_S)
+        except Exception:  # what nobody foresaw costs this partition, and not the worker
+            log.exception("rink.streams: %s is not processed, and taken anew", place.role)
             await _until(lost, _PARKED_LOOK_S)
         finally:
             metrics.owned(place, False)
@@ -122,6 +141,7 @@ class Grant:
             try:
                 # What comes along may be yielded at once, so it is what a death here would cost.
                 first = min(processor.window, processor.prefetch // 4)
+                self._has_taken = True
                 return await scene.store.take(self._place, self._role.token, first)
             except (StaleToken, StateError):
                 raise
@@ -186,26 +206,28 @@ class Tenure:
         finally:
             owner.stop()
             reader.remove(owner)
-            await _end(work)
-            await _end(commits)
+            await end([work])
+            await end([commits])
             owner.release_mark()
 
     async def _drain(self, work: asyncio.Task[None], commits: asyncio.Task[None]) -> None:
-        """Let the processor finish what it has, commit that, and tell that we end in order."""
+        """Tell that we end in order, let the processor finish what it has, and commit that."""
         owner, grace = self._owner, self._scene.processor.grace
         began = time.monotonic()
+        # First: whatever comes of the rest, a planned stop is no death.
+        closing = asyncio.create_task(end_in_order(self._scene.store, self._place, self._token))
         await asyncio.wait([work], timeout=grace * _DRAINS_WITHIN)
         if not work.done():
             log.warning(
                 "rink.streams: processor %r has not returned from %s within %.1f s of its loss: it is "
                 "cancelled", self._scene.processor.name, self._place.role, grace * _DRAINS_WITHIN,
             )  # fmt: skip
-            await _end(work)
-        await _end(commits)
+            await end([work])
+        await end([commits])
         try:
             async with asyncio.timeout(max(began + grace - time.monotonic(), 0.05)):
                 await owner.flush()
-                await self._scene.store.close_place(self._place, self._token)
+                await closing
         except (TimeoutError, RinkError) as error:
             log.warning(
                 "rink.streams: the last commit of %s by processor %r did not succeed, so events may come "
@@ -217,23 +239,24 @@ class Tenure:
         owner = self._owner
         pauses = self._scene.processor.policy.pauses()
         while not owner.inbox.stopped:
-            before = owner.inbox.offset, owner.inbox.has_finished
+            finished = owner.inbox.count_finished
             try:
                 await self._call()
             except (OffsetMoved, StaleToken, WentBack, Parked):
                 raise
             except Exception as error:
+                if owner.inbox.count_finished > finished:
+                    pauses.reset()  # it has come further than the last time
                 self._judge(error)
-                owner.release_mark()
+                await owner.take_mark_back()
                 await self._pause(pauses.next())
                 self._scene.metrics.retried(self._place)
-            else:
-                if (owner.inbox.offset, owner.inbox.has_finished) != before:
-                    pauses.reset()
+            await asyncio.sleep(0)  # one that returns at once leaves the others their turn
 
     async def _call(self) -> None:
         processor, owner = self._scene.processor, self._owner
         owner.ended_early = False
+        before = owner.inbox.count_finished
         events: Events[Any] = Events(owner)
         finished: int | None = None
         try:
@@ -245,29 +268,27 @@ class Tenure:
             await events.end(error)
             raise
         await events.end(None)
-        self._returned(finished)
+        if not processor.commits_by_hand:
+            owner.finish(finished)
+        if not owner.inbox.stopped:
+            self._returned(has_come_further=owner.inbox.count_finished > before)
         await owner.settle_mark()
 
-    def _returned(self, finished: int | None) -> None:
-        """The processor has returned: what it was given is processed, or it should not have."""
+    def _returned(self, *, has_come_further: bool) -> None:
+        """The processor has returned before the end: what is not finished comes again."""
         owner, processor = self._owner, self._scene.processor
-        if owner.inbox.stopped:
-            if not processor.commits_by_hand:
-                owner.finish(finished)
-        elif processor.commits_by_hand:
-            if owner.ended_early and owner.inbox.has_yielded:
-                raise _NotCommitted(
-                    f"processor {processor.name!r} returned without a commit of what it was given last"
-                )
-            owner.inbox.put_back()
-        elif owner.inbox.has_yielded:
-            owner.finish(finished)
-            owner.inbox.put_back()
-        else:
-            raise _NothingTaken(
-                f"processor {processor.name!r} returned, and was not given an event: it should iterate "
-                "over its events until they end"
-            )
+        is_open, was_alone = owner.inbox.has_yielded, owner.ended_early
+        owner.inbox.put_back()
+        if has_come_further:
+            return
+        if is_open and was_alone:
+            # It commits several at once, so it cannot be given them one by one.
+            owner.inbox.end_alone()
+        what = "without a commit of what it was given" if is_open else "and was not given an event"
+        raise _NoProgress(
+            f"processor {processor.name!r} returned {what}: it should iterate over its events until "
+            "they end, and commit what is left after that"
+        )
 
     def _judge(self, error: Exception) -> None:
         """Decide what becomes of the event that was being processed."""
@@ -276,14 +297,19 @@ class Tenure:
             owner.inbox.fail()
             owner.bury(error.entry.id, error.letter)
             return
+        if isinstance(error, _NoProgress):
+            log.warning("rink.streams: %s: %s", self._place.role, error)
+            return
         blamed, times = owner.inbox.fail()
         owner.note_finished()
         log.warning(
             "rink.streams: processor %r failed in %s%s: %s", self._scene.processor.name,
             self._place.role, f" at event {blamed.id}" if blamed else "", error, exc_info=error,
         )  # fmt: skip
-        if isinstance(error, RedisError | PartitionFull) or blamed is None:
-            return  # no event's fault, or not known whose
+        if isinstance(error, StateError):
+            raise error  # the partition waits until it is put right
+        if isinstance(error, _NO_EVENTS_FAULT) or blamed is None:
+            return
         if times >= policy.attempts:
             owner.bury(blamed.id, letter_of(error, times))
 
@@ -298,22 +324,24 @@ class Tenure:
                     await owner.changed.wait()
 
 
-class _NotCommitted(Exception):  # noqa: N818 - it ends as the error of an event, told to the user
-    pass
+class _NoProgress(Exception):  # noqa: N818 - not an error of an event
+    """A processor returned, and nothing was finished."""
 
 
-class _NothingTaken(Exception):  # noqa: N818 - as above
-    pass
+_NO_EVENTS_FAULT = (RedisError, PartitionFull, UsageError)
+"""What a processor may raise without any event being to blame: the surroundings, or the program."""
+
+
+async def end_in_order(store: Store, place: Place, token: int) -> None:
+    """Tell that an owner ends, and not by an event; asked for a second, then left."""
+    with contextlib.suppress(TimeoutError, RinkError):
+        async with asyncio.timeout(_TELLS_WITHIN_S):
+            while True:
+                try:
+                    return await store.close_place(place, token)
+                except RedisUnavailable:
+                    await asyncio.sleep(0.05)
 
 
 async def _until(lost: asyncio.Task[bool], seconds: float) -> None:
     await asyncio.wait([lost], timeout=seconds)
-
-
-async def _end(task: asyncio.Task[Any]) -> None:
-    """Cancel a task and wait for its end; how it ended is somebody else's matter."""
-    while not task.done():
-        task.cancel()
-        await asyncio.wait([task], timeout=1.0)
-    if not task.cancelled():
-        task.exception()

@@ -80,10 +80,15 @@ class Parked(RinkError):  # noqa: N818 - as the other public errors are named
 
 def letter_of(error: BaseException, attempts: int) -> Letter:
     """Return what a dead letter says of an error."""
-    trace = "".join(traceback.format_exception(error))
+    trace = printable("".join(traceback.format_exception(error)))
     if len(trace) > _LONGEST_TRACE:
         trace = "…" + trace[-_LONGEST_TRACE:]
-    return Letter(f"{type(error).__name__}: {error}", trace, attempts)
+    return Letter(printable(f"{type(error).__name__}: {error}"), trace, attempts)
+
+
+def printable(text: str) -> str:
+    """Return a text that can be encoded: a half of a surrogate pair, as JSON may bring, cannot."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def letter_of_death(deaths: int) -> Letter:

@@ -15,6 +15,7 @@ from typing import Any
 from rink.errors import RinkError, StateError
 from rink.etcd.backoff import Backoff
 from rink.streams.calls import AnyRedis
+from rink.streams.endings import end
 from rink.streams.errors import RedisError
 from rink.streams.faults import explained
 from rink.streams.owner import REPORT_EVERY_S, Owner
@@ -64,10 +65,7 @@ class Reader:
 
     async def close(self) -> None:
         """End whatever still reads; nobody is read for any more."""
-        for task in self._helpers:
-            task.cancel()
-        if self._helpers:
-            await asyncio.wait(self._helpers)
+        await end(list(self._helpers))
 
     def add(self, owner: Owner[Any]) -> Broken:
         """Read for an owner; returns what fails where that cannot go on."""
@@ -85,7 +83,7 @@ class Reader:
         """Whom it reads for."""
         return list(self._owners)
 
-    def fail(self, owner: Owner[Any], error: RinkError) -> None:
+    def fail(self, owner: Owner[Any], error: Exception) -> None:
         """Have an owner end with this error."""
         broken = self._owners.get(owner)
         if broken is not None and not broken.done():
@@ -170,6 +168,12 @@ class SharedReader(Reader):
                     if time.monotonic() - said > REPORT_EVERY_S or isinstance(error, StateError):
                         said = time.monotonic()
                         log.warning("rink.streams: reading waits: %s", error)
+                    await asyncio.sleep(pauses.next())
+                except Exception as error:  # nobody else would notice that nothing is read any more
+                    for owner in list(self._owners):
+                        self.fail(owner, error)
+                    await _closed(client)
+                    client = None
                     await asyncio.sleep(pauses.next())
         finally:
             await _closed(client)
@@ -266,6 +270,8 @@ class ReaderPerPartition(Reader):
                     said = time.monotonic()
                     log.warning("rink.streams: reading waits: %s", error)
                 await asyncio.sleep(pauses.next())
+            except Exception as error:  # nobody else would notice that nothing is read any more
+                self.fail(owner, error)
 
 
 async def _closed(client: AnyRedis | None) -> None:

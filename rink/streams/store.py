@@ -43,6 +43,10 @@ class Store:
 
     def __init__(self, redis: AnyRedis) -> None:
         redis.set_retry(Retry(NoBackoff(), 0))
+        if _decodes(redis):
+            raise ConfigError(
+                "the Redis client has decode_responses=True: records are bytes, so make it without"
+            )
         self.redis = redis
         self.is_cluster = isinstance(redis, RedisCluster)
         self.server = _server(redis)
@@ -323,6 +327,13 @@ def _went_back(place: Place, token: int, found: Sequence[Any], expected: str) ->
         "failed over to older data. Events may be lost, or come again; `rink streams release` takes what is there",
         key=place.at,
     )
+
+
+def _decodes(redis: AnyRedis) -> bool:
+    if isinstance(redis, RedisCluster):
+        return bool(redis.connection_kwargs.get("decode_responses"))
+    known: dict[str, Any] = redis.get_connection_kwargs()  # type: ignore[no-untyped-call]
+    return bool(known.get("decode_responses"))
 
 
 def _server(redis: AnyRedis) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Generic, TypeVar
 
@@ -27,9 +28,8 @@ class BlockingEvents(Generic[R]):
     def __init__(self, events: Events[R], loop: asyncio.AbstractEventLoop) -> None:
         self._events = events
         self._loop = loop
-        # Of the events that were fetched in one go: how many the function was given since the last
-        # commit, and how many it has not been given yet.
-        self._given = self._ahead = 0
+        self._fetched: deque[Event[R]] = deque()  # and not given to the function yet
+        self._given = 0  # of those that came with them, how many were, since the last commit
 
     @property
     def partition(self) -> int:
@@ -47,14 +47,17 @@ class BlockingEvents(Generic[R]):
         return self._events.is_lost
 
     def __iter__(self) -> Iterator[Event[R]]:
-        while fetched := self.ask(self._events.fetch(_AT_ONCE)):
-            self._given, self._ahead = 0, len(fetched)
-            for event in fetched:
-                if self.is_lost:
-                    return
-                self._given += 1
-                self._ahead -= 1
-                yield event
+        while (event := self._next()) is not None:
+            yield event
+
+    def _next(self) -> Event[R] | None:
+        if not self._fetched:
+            self._given = 0  # all of them are finished by what follows
+            self._fetched.extend(self.ask(self._events.fetch(_AT_ONCE)))
+        if not self._fetched or self.is_lost:
+            return None
+        self._given += 1
+        return self._fetched.popleft()
 
     def records(self) -> Iterator[R]:
         """Iterate over the records alone."""
@@ -66,14 +69,22 @@ class BlockingEvents(Generic[R]):
 
     def commit(self, outputs: Outputs = ()) -> None:
         """Commit all events that were given so far, as `Events.commit`."""
-        self.ask(self._events.commit(outputs, self._given if self._ahead else None))
+        self.ask(self._events.commit(outputs, self._given if self._fetched else None))
         self._given = 0
+
+    def next_batch(self, batches: Batches[R]) -> list[Event[R]]:
+        """Give the next list; what was fetched one by one and not given comes again in it."""
+        if self._fetched:
+            self.ask(self._events.hand_back(self._given))
+            self._fetched.clear()
+        self._given = 0
+        return self.ask(batches.next())
 
     def ended(self, failed: bool) -> int | None:
         """How many events are finished now that the function has ended; None: all that were given."""
         if failed:
             return max(self._given - 1, 0)
-        return self._given if self._ahead else None
+        return self._given if self._fetched else None
 
     def ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop that the events come from."""
@@ -88,7 +99,7 @@ class BlockingBatches(Generic[R]):
         self._batches = batches
 
     def __iter__(self) -> Iterator[list[Event[R]]]:
-        while batch := self._events.ask(self._batches.next()):
+        while batch := self._events.next_batch(self._batches):
             yield batch
 
     def records(self) -> Iterator[list[R]]:
@@ -139,7 +150,8 @@ async def _uncancelled(ended: asyncio.Future[None], given_up: asyncio.Event) -> 
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         abandoned.cancel()
-        raise
+        if not ended.done():
+            raise  # left alone; otherwise it has returned, if late
 
 
 def _end(ended: asyncio.Future[None], error: BaseException | None) -> None:
@@ -147,5 +159,9 @@ def _end(ended: asyncio.Future[None], error: BaseException | None) -> None:
         return
     if error is None:
         ended.set_result(None)
+    elif isinstance(error, StopIteration):  # a future cannot hold one
+        told = RuntimeError("the processor raised StopIteration")
+        told.__cause__ = error
+        ended.set_exception(told)
     else:
         ended.set_exception(error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Sequence
 
@@ -11,6 +10,7 @@ from rink import aio
 from rink.errors import ConfigError, RinkError
 from rink.settings import default_name
 from rink.streams.app import App
+from rink.streams.endings import end
 from rink.streams.executor import Executor
 from rink.streams.faults import first_error
 from rink.streams.lookout import look_out
@@ -107,8 +107,7 @@ class Worker:
                 if self.app.tasks:
                     group.create_task(self._run_tasks(session))
         finally:
-            looking.cancel()
-            await asyncio.wait([looking])
+            await end([looking])
 
     async def _run_tasks(self, session: aio.Session) -> None:
         async with aio.Rink(session, self.app.name, name=self.name, rebalance_delay=10.0) as rink:
@@ -119,10 +118,7 @@ class Worker:
                 if running.done():
                     running.result()
             finally:
-                for task in (running, stopped):
-                    task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await running
+                await end([running, stopped])
 
     async def _register(self, store: Store) -> None:
         """Have trimming wait for every processor of the app, before any of them begins."""

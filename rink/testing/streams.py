@@ -20,7 +20,6 @@ from typing import Any
 
 import attrs
 
-from rink.errors import RinkError
 from rink.streams import ids
 from rink.streams.app import App
 from rink.streams.metrics import Metrics
@@ -37,6 +36,7 @@ from rink.testing.memory import MemoryCluster
 from rink.testing.redis_servers import local_redis
 
 _TOKEN = 1
+_LOOKS_EVERY_S = 0.005
 
 
 @attrs.frozen
@@ -145,7 +145,7 @@ class _Partition:
             wants_more=self._feed,
         )  # fmt: skip
         self._feed(owner)
-        over = asyncio.create_task(self._over())
+        over = asyncio.create_task(self._over(owner))
         try:
             await Tenure(scene, owner, self._place, _TOKEN).last(over)
         except Parked as error:
@@ -153,8 +153,15 @@ class _Partition:
         finally:
             over.cancel()
 
-    async def _over(self) -> bool:
-        return await self._done.wait()
+    async def _over(self, owner: Owner[Any]) -> bool:
+        """Wait until everything is committed, or the processor waits for more than there is."""
+        while not self._done.is_set():
+            if owner.is_idle and not self._unread and not owner.inbox.ready:
+                break
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOKS_EVERY_S):
+                    await self._done.wait()
+        return True
 
     def _feed(self, owner: Owner[Any]) -> None:
         if (room := owner.inbox.room) and self._unread:
@@ -195,7 +202,7 @@ class _Partition:
     def _record(self, data: Any) -> Any:
         try:
             return self._processor.stream.codec.decode(data)
-        except RinkError:
+        except Exception:  # whatever its codec raises
             return data
 
     def _stream_of(self, names: PartitionNames) -> Any:

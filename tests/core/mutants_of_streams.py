@@ -174,8 +174,8 @@ STREAMS = [
     python(
         "what was gathered and not given is taken for processed",
         "owner",
-        "            self.inbox.take_back(entries[0])",
-        "            pass",
+        "            self.stop()\n            self._take_back(entries)",
+        "            self.stop()\n            entries.clear()",
         WORKERS,
     ),
     python(

@@ -171,6 +171,19 @@ def test_an_event_for_another_processor_is_passed_in_silence():
     assert (passage.new, passage.processed, passage.dead) == ("2-0", 1, ())
 
 
+def test_what_is_skipped_takes_no_room_in_the_window():
+    box = Inbox("bill", "0-0", prefetch=1000, window=3)
+    box.feed(entries(1))
+    box.feed(entries(*range(2, 300), only=b"ship"))
+    box.feed(entries(300, 301, 302))
+    assert numbers(box.give(1)) == [1]
+    assert numbers(box.give(9)) == [300, 301]
+    assert box.is_held_up
+    box.finish()
+    commit(box)
+    assert numbers(box.give(9)) == [302]
+
+
 def test_after_an_unclean_end_events_come_alone_and_are_to_be_marked():
     box = inbox(1, 2, 3, 4, careful="2-0")
     [first] = box.give(9)

@@ -27,9 +27,11 @@ class Partition:
         self.lose = self.away = 0
         self.room = room
         self.refusal = None
+        self.server = "redis"
+        self.slow = 0.001
 
     async def append(self, names, bounds, records, number, wants_ids):
-        await pass_time(0.001)
+        await pass_time(self.slow)
         if self.refusal:
             raise self.refusal
         if self.away:
@@ -51,7 +53,7 @@ class Partition:
 
 
 def lane(partition):
-    return Lane(partition, NAMES, Bounds(partition.room), "partition 0 of stream 'orders'")
+    return Lane(partition, NAMES, Bounds(partition.room), "orders", 0)
 
 
 def many(count, first=0):
@@ -151,3 +153,19 @@ async def test_a_send_that_is_cancelled_leaves_the_others_as_they_are():
     assert partition.records[-1:] == many(1, 2)
     await sending.send(many(1, 3), 1)
     assert partition.records[-2:] == [*many(1, 2), *many(1, 3)]
+
+
+@jumping
+async def test_a_slow_redis_is_not_a_full_partition():
+    partition = Partition()
+    partition.slow = 10
+    sending = lane(partition)
+    first = asyncio.create_task(sending.send(many(1), 2))
+    with pytest.raises(RedisUnavailable, match="may have been sent"):
+        await first
+    first = asyncio.create_task(sending.send(many(1, 1), 30))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    with pytest.raises(RedisUnavailable, match="were not sent"):
+        await sending.send(many(1, 2), 2)
+    await first

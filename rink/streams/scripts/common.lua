@@ -76,6 +76,17 @@ local function register(at, offsets, stream, processor, start)
   return offset
 end
 
+-- An operator has decided: what is known of deaths before counts no more, and whoever is in takes again.
+local function begin_anew(at)
+  redis.call('HINCRBY', at, 'epoch', 1)
+  redis.call('HSET', at, 'anchored', '0', 'open', '0')
+  redis.call('HDEL', at, 'parked', 'suspect', 'careful', 'ceiling')
+  local all = redis.call('HKEYS', at)
+  for _, field in ipairs(all) do
+    if string.match(field, '^end:') then redis.call('HDEL', at, field) end
+  end
+end
+
 -- Why the owner with this token may not advance from `expected` to `new`; nil where it may.
 local function objection(at, offsets, processor, token, epoch, expected, new)
   local found = redis.call('HMGET', at, 'fence', 'epoch')

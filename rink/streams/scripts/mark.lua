@@ -1,5 +1,6 @@
--- This event is about to be processed alone. KEYS: at. ARGV: token, epoch, id.
+-- This event is about to be processed alone; '': none is any more. KEYS: at. ARGV: token, epoch, id.
 local refused = dismissal(KEYS[1], ARGV[1], ARGV[2])
 if refused then return refused end
-redis.call('HSET', KEYS[1], 'suspect', ARGV[3])
+if ARGV[3] == '' then redis.call('HDEL', KEYS[1], 'suspect')
+else redis.call('HSET', KEYS[1], 'suspect', ARGV[3]) end
 return {'ok'}

@@ -18,7 +18,5 @@ if ARGV[2] ~= '' and found[1] ~= ARGV[2] then return {'other', found[1]} end
 redis.call('XADD', KEYS[4], '*', 'd', found[2], 'id', found[1], 'error', ARGV[3], 'trace', '', 'attempts', '0')
 redis.call('HSET', offsets, processor, found[1])
 redis.call('HINCRBY', at, 'dead', 1)
-redis.call('HINCRBY', at, 'epoch', 1)
-redis.call('HSET', at, 'anchored', '0')
-redis.call('HDEL', at, 'parked', 'suspect', 'careful')
+begin_anew(at)
 return {'ok', parked, found[1]}

@@ -1,0 +1,24 @@
+"""Ending tasks for certain."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+
+async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and wait for their end; how they ended is somebody else's matter.
+
+    Again and again: what they wait for may take a cancellation for an error of its own, as a read from
+    Redis does that ends in the same moment.
+    """
+    ended = set(tasks)
+    left = {task for task in ended if not task.done()}
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=1.0)
+    for task in ended:
+        if not task.cancelled():
+            task.exception()

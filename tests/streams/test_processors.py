@@ -1,0 +1,295 @@
+"""What processors do that nobody expects: no event is lost by it, and none is blamed that did nothing.
+
+Run on given records, without servers: see `rink.testing.streams`.
+"""
+
+import asyncio
+import contextlib
+from itertools import islice
+
+import pytest
+
+from rink.streams import App, Event, JsonCodec, Record
+from rink.testing.streams import process
+
+
+class Leg(Record):
+    n: int
+    who: str = "a"
+    note: str = ""
+
+
+class Brittle(JsonCodec):
+    """A codec that raises what it likes."""
+
+    def decode(self, data):
+        leg = super().decode(data)
+        if leg.note == "brittle":
+            raise KeyError(leg.n)
+        return leg
+
+
+class Shop:
+    """An app with one stream; what its processor saw, and what came of it."""
+
+    def __init__(self, **settings):
+        self.app = App("shop")
+        codec = settings.pop("codec", None)
+        self.legs = self.app.stream("legs", record=Leg, partition_by="who", codec=codec)
+        self.out = self.app.stream("out", record=Leg, partition_by="who")
+        self.settings = settings
+        self.seen = []
+
+    def processor(self, function):
+        return self.app.processor(self.legs, name="note", **self.settings)(function)
+
+    def process(self, count=130, seconds=5.0, notes=()):
+        notes = dict(notes)
+        legs = [Leg(n=n, note=notes.get(n, "")) for n in range(count)]
+        return process(self.app, "note", legs, seconds=seconds)
+
+
+def numbers(legs):
+    return [leg.n for leg in legs]
+
+
+def test_a_thread_that_takes_some_and_begins_anew_is_given_all():
+    shop = Shop()
+
+    @shop.processor
+    def note(events):
+        while batch := list(islice(events.records(), 10)):
+            shop.seen += numbers(batch)
+
+    outcome = shop.process()
+    assert shop.seen == list(range(130))
+    assert numbers(outcome.processed) == shop.seen
+
+
+def test_a_thread_that_goes_from_one_by_one_to_batches_is_given_all():
+    shop = Shop()
+
+    @shop.processor
+    def note(events):
+        for leg in islice(events.records(), 7):
+            shop.seen.append(leg.n)
+        for batch in events.take(50).records():
+            shop.seen += numbers(batch)
+
+    shop.process()
+    assert shop.seen == list(range(130))
+
+
+def test_a_thread_that_breaks_off_has_processed_what_it_was_given():
+    shop = Shop()
+
+    @shop.processor
+    def note(events):
+        for leg in events.records():
+            shop.seen.append(leg.n)
+            if leg.n % 9 == 8:
+                return
+
+    shop.process()
+    assert shop.seen == list(range(130))
+
+
+@pytest.mark.parametrize("is_thread", [False, True])
+def test_what_does_not_decode_parks_the_partition_right_before_it(is_thread):
+    shop = Shop(on_error="quarantine")
+
+    @shop.processor
+    async def note(events):
+        async for leg in events.records():
+            shop.seen.append(leg.n)
+
+    def note_in_thread(events):
+        for leg in events.records():
+            shop.seen.append(leg.n)
+
+    if is_thread:
+        shop.app.processors.clear()
+        shop.processor(note_in_thread)
+    good = [shop.legs.codec.encode(Leg(n=n)) for n in range(130)]
+    outcome = process(shop.app, "note", [*good[:71], b"no record", *good[71:]])
+    assert shop.seen == list(range(71))
+    assert numbers(outcome.processed) == shop.seen
+    assert len(outcome.parked) == 1
+
+
+@pytest.mark.parametrize("is_thread", [False, True])
+def test_whatever_a_codec_raises_is_the_events_own_error(is_thread):
+    shop = Shop(codec=Brittle(Leg))
+
+    @shop.processor
+    async def note(events):
+        async for leg in events.records():
+            shop.seen.append(leg.n)
+
+    def note_in_thread(events):
+        for leg in events.records():
+            shop.seen.append(leg.n)
+
+    if is_thread:
+        shop.app.processors.clear()
+        shop.processor(note_in_thread)
+    outcome = shop.process(notes={70: "brittle"})
+    assert shop.seen == [n for n in range(130) if n != 70]
+    [letter] = outcome.dead
+    assert letter.error == "KeyError: 70"
+
+
+def test_a_batch_that_is_given_up_while_it_fills_comes_again():
+    shop = Shop()
+
+    @shop.processor
+    async def note(events):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await events.take(200, within=10).next()
+        async for leg in events.records():
+            shop.seen.append(leg.n)
+
+    shop.process()
+    assert shop.seen == list(range(130))
+
+
+@pytest.mark.parametrize("takes", [False, True])
+def test_a_manual_processor_that_returns_without_a_commit_stops_nobody_else(takes):
+    shop = Shop(commit="manual")
+
+    @shop.processor
+    async def note(events):
+        shop.seen.append(1)
+        if takes:
+            await events.take(1).next()
+
+    with pytest.raises(TimeoutError):
+        shop.process(seconds=0.3)
+    assert shop.seen
+
+
+def test_a_text_that_cannot_be_encoded_is_written_so_that_it_can():
+    shop = Shop(attempts=1)
+
+    @shop.processor
+    async def note(events):
+        async for leg in events.records():
+            if leg.n == 3:
+                raise ValueError("bad \ud800")
+
+    [letter] = shop.process(5).dead
+    assert letter.error == r"ValueError: bad \ud800"
+    letter.trace.encode()
+
+
+def test_who_commits_several_at_once_has_only_the_culprit_given_up():
+    shop = Shop(commit="manual", attempts=2)
+
+    @shop.processor
+    async def note(events):
+        held = []
+        async for leg in events.records():
+            if leg.n == 33:
+                raise ValueError(leg.n)
+            held.append(leg)
+            if len(held) == 10:
+                await events.commit([(shop.out, one) for one in held])
+                held = []
+        if held:
+            await events.commit([(shop.out, one) for one in held])
+
+    outcome = shop.process(90)
+    assert numbers(outcome.outputs["out"]) == [n for n in range(90) if n != 33]
+    assert [letter.record.n for letter in outcome.dead] == [33]
+
+
+def test_who_never_commits_what_is_left_loses_nothing_and_is_told(caplog):
+    shop = Shop(commit="manual", attempts=2)
+    failed = []
+
+    @shop.processor
+    async def note(events):
+        held = []
+        async for leg in events.records():
+            if leg.n == 5 and not failed:
+                failed.append(1)
+                raise ValueError(leg.n)
+            held.append(leg)
+            if len(held) == 10:
+                await events.commit([(shop.out, one) for one in held])
+                held = []
+
+    outcome = shop.process(90)
+    assert numbers(outcome.outputs["out"]) == list(range(90))
+    assert outcome.dead == []
+    assert "commit what is left" in caplog.text
+
+
+def test_what_is_left_of_the_window_is_given_to_who_commits_later():
+    shop = Shop(commit="manual", window=256)
+
+    @shop.processor
+    async def note(events):
+        batches = 0
+        async for batch in events.take(100).records():
+            shop.seen += numbers(batch)
+            batches += 1
+            if batches == 3:
+                await events.commit()
+                batches = 0
+
+    outcome = shop.process(256)
+    assert shop.seen == list(range(256))
+    assert len(outcome.processed) == 256
+
+
+@pytest.mark.parametrize("error", [StopIteration, StopAsyncIteration])
+def test_a_thread_may_raise_what_a_future_cannot_hold(error):
+    shop = Shop(attempts=1)
+
+    @shop.processor
+    def note(events):
+        for leg in events.records():
+            if leg.n == 3:
+                raise error
+            shop.seen.append(leg.n)
+
+    outcome = shop.process(10)
+    assert [letter.record.n for letter in outcome.dead] == [3]
+    assert shop.seen[-1] == 9
+
+
+def test_middleware_that_leaves_nothing_of_a_batch_does_not_end_the_iteration():
+    @contextlib.asynccontextmanager
+    async def even(batch):
+        yield [event for event in batch if event.record.n % 2 == 0]
+
+    shop, calls = Shop(middleware=[even]), []
+
+    @shop.processor
+    async def note(events):
+        calls.append(1)
+        async for event in events:
+            assert isinstance(event, Event)
+            shop.seen.append(event.record.n)
+
+    outcome = shop.process(20)
+    assert shop.seen == list(range(0, 20, 2))
+    assert len(outcome.processed) == 20
+    assert calls == [1]
+
+
+def test_an_auto_processor_may_commit_and_return():
+    shop, calls = Shop(), []
+
+    @shop.processor
+    async def note(events):
+        calls.append(1)
+        async for batch in events.take(10).records():
+            shop.seen += numbers(batch)
+            await events.commit()
+            return
+
+    shop.process(30)
+    assert shop.seen == list(range(30))
