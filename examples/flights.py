@@ -8,15 +8,13 @@ The code to read is flights_demo/processor.py (the work) and flights_demo/store.
 """
 
 import argparse
-import json
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 from flights_demo import report
 from flights_demo.data import ALL_YEAR, make_jobs, plain_totals, read_flights
 from flights_demo.display import make_display
+from flights_demo.entry import present
 from flights_demo.orchestrate import Demo, DemoError, Settings
 from rich.console import Console
 
@@ -25,32 +23,19 @@ from rink.testing import local_etcd
 
 def main() -> int:
     told = parse_arguments()
-    # With --json, standard output is the report's alone.
-    console = Console(stderr=told.json)
-    directory = Path(tempfile.mkdtemp(prefix="rink-flights-"))
-    settings = Settings(
-        directory=directory,
-        seconds=told.seconds,
-        ttl=told.ttl,
-        months=told.months,
-        seed=told.seed,
-        fence=not told.no_fence,
-    )
-    try:
-        result = carry_out(settings, console)
-    except KeyboardInterrupt:
-        console.print("Stopped.")
-        return 130
-    finally:
-        if told.keep:
-            console.print(f"Event files and store kept in {directory}", soft_wrap=True)
-        else:
-            shutil.rmtree(directory)
-    if told.json:
-        print(json.dumps(result, indent=2))
-    else:
-        report.show(result, console)
-    return 0 if result["ok"] else 1
+
+    def run(directory: Path, console: Console) -> report.Report:
+        settings = Settings(
+            directory=directory,
+            seconds=told.seconds,
+            ttl=told.ttl,
+            months=told.months,
+            seed=told.seed,
+            fence=not told.no_fence,
+        )
+        return carry_out(settings, console)
+
+    return present(told, run, report.show, folder="rink-flights-", kept="Event files and store")
 
 
 def parse_arguments() -> argparse.Namespace:

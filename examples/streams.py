@@ -10,15 +10,13 @@ The code to read is streams_demo/app.py (the work) and streams_demo/ledger.py (t
 
 import argparse
 import contextlib
-import json
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from flights_demo.data import ALL_YEAR
+from flights_demo.entry import present
 from rich.console import Console
 from streams_demo import report
 from streams_demo.here import Here
@@ -32,33 +30,20 @@ from rink.testing.redis_servers import local_redis, redis_cluster
 
 def main() -> int:
     told = parse_arguments()
-    # With --json, standard output is the report's alone.
-    console = Console(stderr=told.json)
-    directory = Path(tempfile.mkdtemp(prefix="rink-streams-"))
-    settings = Settings(
-        directory=directory,
-        seconds=told.seconds,
-        ttl=told.ttl,
-        months=told.months,
-        seed=told.seed,
-        cluster=told.cluster,
-        careless=told.careless,
-    )
-    try:
-        result = carry_out(settings, console)
-    except KeyboardInterrupt:
-        console.print("Stopped.")
-        return 130
-    finally:
-        if told.keep:
-            console.print(f"Notes and ledger kept in {directory}", soft_wrap=True)
-        else:
-            shutil.rmtree(directory)
-    if told.json:
-        print(json.dumps(result, indent=2))
-    else:
-        report.show(result, console)
-    return 0 if result["ok"] else 1
+
+    def run(directory: Path, console: Console) -> report.Report:
+        settings = Settings(
+            directory=directory,
+            seconds=told.seconds,
+            ttl=told.ttl,
+            months=told.months,
+            seed=told.seed,
+            cluster=told.cluster,
+            careless=told.careless,
+        )
+        return carry_out(settings, console)
+
+    return present(told, run, report.show, folder="rink-streams-", kept="Notes and ledger")
 
 
 def parse_arguments() -> argparse.Namespace:

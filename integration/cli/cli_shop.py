@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import queue
 import re
-import signal
 import subprocess
 import sys
 import textwrap
-import threading
-import time
 
+from cli_lines import DEADLINE_S, Lines, wait_for
 from click.testing import CliRunner
 from redis import Redis
 
@@ -21,7 +18,6 @@ from rink.cli.commands import commands
 from rink.streams.names import Names
 
 RINK = [sys.executable, "-m", "rink.cli"]
-DEADLINE_S = 30
 PARTITIONS = 4
 
 SHOP = """
@@ -124,45 +120,16 @@ class Shop:
         )  # fmt: skip
 
 
-class Running:
+class Running(Lines):
     """A worker that runs, and what it logs."""
 
     def __init__(self, shop, *line):
-        self.process = subprocess.Popen(
-            [*RINK, "worker", "shop:app", *line],
-            cwd=shop.folder,
-            env={**os.environ, **shop.env},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.log = []
-        self._lines = queue.SimpleQueue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self):
-        with self.process.stderr as lines:
-            for line in lines:
-                self.log.append(line)
-                self._lines.put(line)
+        super().__init__([*RINK, "worker", "shop:app", *line], shop.folder, "stderr", **shop.env)
 
     def until_said(self, pattern):
-        while not (found := re.search(pattern, self._lines.get(timeout=DEADLINE_S))):
+        while not (found := re.search(pattern, self.next())):
             pass
         return found
-
-    def end(self, number=signal.SIGTERM):
-        self.process.send_signal(number)
-        return self.process.wait(DEADLINE_S)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        self._reader.join()
 
 
 @contextlib.contextmanager
@@ -171,12 +138,4 @@ def working(shop, *line):
     with Running(shop, *line) as worker:
         wait_for(lambda: all(shop.at("bill", n).get("open", "0") != "0" for n in range(PARTITIONS)))
         yield worker
-        assert worker.end() == 0, "".join(worker.log)
-
-
-def wait_for(condition):
-    end = time.monotonic() + DEADLINE_S
-    while not (found := condition()):
-        assert time.monotonic() < end, "did not happen"
-        time.sleep(0.05)
-    return found
+        assert worker.end() == 0, "".join(worker.read)

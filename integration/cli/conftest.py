@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-pytest.register_assert_rewrite("cli_shop")
+pytest.register_assert_rewrite("cli_lines", "cli_shop")
 
 from cli_shop import Shop  # noqa: E402 - rewritten before
 

@@ -5,20 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import queue
 import signal
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
+from cli_lines import DEADLINE_S, Lines, wait_for
 
 import rink
 
 RINK = [sys.executable, "-m", "rink.cli"]
-DEADLINE_S = 30
 
 
 @pytest.fixture
@@ -53,44 +50,12 @@ def member(etcd_url, prefix):
     return member
 
 
-class Lines:
-    """A running command whose output is read line by line."""
-
-    def __init__(self, command, **env):
-        self.process = subprocess.Popen(
-            command, env={**os.environ, **env}, stdout=subprocess.PIPE, text=True
-        )
-        self._lines = queue.SimpleQueue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self):
-        with self.process.stdout:
-            for line in self.process.stdout:
-                self._lines.put(line)
-
-    def next(self):
-        return self._lines.get(timeout=DEADLINE_S)
-
-    def until(self, event, **facts):
-        """Read JSON lines up to one that is this event; returns all of them."""
-        read = []
-        while not read or {**read[-1], "event": event, **facts} != read[-1]:
-            read.append(json.loads(self.next()))
-        return read
-
-    def end(self, number):
-        self.process.send_signal(number)
-        return self.process.wait(DEADLINE_S)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        self._reader.join()
+def until(lines, event, **facts):
+    """Read JSON lines up to one that is this event; returns all of them."""
+    read = []
+    while not read or {**read[-1], "event": event, **facts} != read[-1]:
+        read.append(json.loads(lines.next()))
+    return read
 
 
 def test_status_sees_members_without_being_one(command, member):
@@ -132,11 +97,11 @@ def test_a_member_that_does_not_let_go_is_seen_to_be_in_the_way(command, member)
 def test_watch_sees_a_join_and_a_leave_and_ends_by_ctrl_c(etcd_url, prefix, member):
     line = [*RINK, "watch", "orders", "--wait", "--prefix", prefix]
     with Lines(line, RINK_ETCD=etcd_url) as watch:
-        assert watch.until("status")[-1]["members"] == []
+        assert until(watch, "status")[-1]["members"] == []
         with member("a"):
-            watch.until("settled", version=1)
+            until(watch, "settled", version=1)
             with member("b"):
-                seen = watch.until("settled", version=2)
+                seen = until(watch, "settled", version=2)
                 kinds = [event["event"] for event in seen]
                 assert [kind for kind in kinds if kind in {"joined", "version"}] == [
                     "joined",
@@ -144,7 +109,7 @@ def test_watch_sees_a_join_and_a_leave_and_ends_by_ctrl_c(etcd_url, prefix, memb
                 ]
                 assert seen[kinds.index("joined")]["member"] == "b"
                 assert seen[kinds.index("version")]["because"] == ["joined b"]
-            seen = watch.until("gone", member="b")
+            seen = until(watch, "gone", member="b")
             kinds = [event["event"] for event in seen]
             assert kinds.index("leaving") < kinds.index("version") < kinds.index("gone")
             assert seen[kinds.index("version")]["because"] == ["left b"]
@@ -229,10 +194,3 @@ def test_dev_keeps_its_data_where_it_is_told(tmp_path):
                 wait_for(lambda r=joined, n=number: r.version and r.version.number == n)
             assert server.end(signal.SIGINT) == 0
             assert processes(url) == []
-
-
-def wait_for(condition):
-    end = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < end, "did not happen"
-        time.sleep(0.02)

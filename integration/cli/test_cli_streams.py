@@ -16,7 +16,8 @@ import textwrap
 import urllib.request
 
 import pytest
-from cli_shop import DEADLINE_S, PARTITIONS, RINK, SHOP, Running, wait_for, working
+from cli_lines import DEADLINE_S, wait_for
+from cli_shop import PARTITIONS, RINK, SHOP, Running, working
 
 from rink.testing import local_redis
 
@@ -73,7 +74,7 @@ def test_a_signal_has_a_worker_leave_in_order(shop, number):
         (busy,) = [n for n in range(PARTITIONS) if shop.redis.xlen(shop.names(n).stream)]
         wait_for(lambda: shop.at("ship", busy).get("open", "0") != "0")
         assert worker.end(number) == 0
-        log = "".join(worker.log)
+        log = "".join(worker.read)
     assert f"{number.name}: worker w1 leaves" in log
     assert log.endswith("worker w1 has left\n")
     for processor in ("bill", "ship"):

@@ -180,12 +180,17 @@ def _foot(status: GroupStatus) -> Iterable[RenderableType]:
     lines += [("problem", f"{key} {what}", "red") for key, what in status.problems]
     if lines:
         yield Text("")
-        made = Table.grid(padding=(0, 2, 0, 0))
-        made.add_column(no_wrap=True)
-        made.add_column(overflow="fold")
-        for title, text, style in lines:
-            made.add_row(Text(title, "bold"), Text(clean(text), style))
-        yield made
+        yield titled(lines)
+
+
+def titled(lines: Iterable[tuple[str, str, str]]) -> Table:
+    """Return lines below a table, each a title, a text and the text's style."""
+    made = Table.grid(padding=(0, 2, 0, 0))
+    made.add_column(no_wrap=True)
+    made.add_column(overflow="fold")
+    for title, text, style in lines:
+        made.add_row(Text(title, "bold"), Text(clean(text), style))
+    return made
 
 
 # ── versions, and groups ─────────────────────────────────────────────────────────────────────────

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from rink.cli.render import clean, table, when
+from rink.cli.render import clean, table, titled, when
 from rink.core.record import some
 
 if TYPE_CHECKING:
@@ -93,16 +92,7 @@ def _notes(found: Sequence[Lag]) -> list[RenderableType]:
     strangers = sorted({one.processor for one in found if not one.declared})
     what = "trimming waits for it; if it was retired: rink streams forget-group"
     lines += [("not in this app", f"{name}: {what}", "yellow") for name in strangers]
-    return [_titled(lines)] if lines else []
-
-
-def _titled(lines: Sequence[tuple[str, str, str]]) -> Table:
-    made = Table.grid(padding=(0, 2, 0, 0))
-    made.add_column(no_wrap=True)
-    made.add_column(overflow="fold")
-    for title, text, style in lines:
-        made.add_row(Text(title, "bold"), Text(clean(text), style))
-    return made
+    return [titled(lines)] if lines else []
 
 
 # ── owners ───────────────────────────────────────────────────────────────────────────────────────
@@ -190,7 +180,7 @@ def show_letter(one: DeadLetter) -> RenderableType:
         ("error", one.error),
         ("record", one.record),
     ]
-    shown = _titled([(title, text, "") for title, text in facts])
+    shown = titled([(title, text, "") for title, text in facts])
     if not one.trace:
         return shown
     trace = Text("\n".join(clean(line) for line in one.trace.splitlines()))

@@ -23,6 +23,7 @@ from rink.streams.errors import (
     RedisFull,
     RedisUnavailable,
     WentBack,
+    WorkerHalted,
 )
 from rink.streams.event import Event
 from rink.streams.events import Batches, Events, Middleware
@@ -31,7 +32,7 @@ from rink.streams.processor import Processor
 from rink.streams.record import Record
 from rink.streams.stream import Stream, partition_of
 from rink.streams.threads import BlockingBatches, BlockingEvents
-from rink.streams.worker import Worker, WorkerHalted
+from rink.streams.worker import Worker
 
 __all__ = [
     "App", "Batches", "BlockingBatches", "BlockingEvents", "Codec", "CrossSlot", "Event", "Events",

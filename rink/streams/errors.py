@@ -2,6 +2,7 @@
 
     RinkError
         RecordError (ValueError)         a record that does not match its class, or has no key
+        WorkerHalted                     a processor with on_error="halt" met an event that it cannot process
         PartitionFull                    a partition had no room for as long as the sender waits
         RedisError                       a call to Redis that did not succeed
             RedisUnavailable             no answer within the deadline
@@ -75,3 +76,7 @@ class WentBack(StateError):  # noqa: N818 - as the other public errors are named
 
 class OffsetMoved(RinkError):  # noqa: N818 - as the other public errors are named
     """An operator moved the offset meanwhile; the partition is taken anew. Users do not see it."""
+
+
+class WorkerHalted(RinkError):  # noqa: N818 - as the other public errors are named
+    """A processor with `on_error="halt"` met an event that it cannot process."""

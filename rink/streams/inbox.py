@@ -4,7 +4,8 @@ An entry moves one way only:
 
     read (`feed`) → yielded (`give`) → finished (`finish`) → settled (`settled`)
 
-and goes back a step only when the processor failed (`fail`: yielded → read, to come again alone).
+and goes back a step only where it was not processed: the processor failed (`fail`, to come again alone), or
+did not get or keep it (`take_back`, `put_back`); or where a commit was refused (`unfinish`).
 Entries are finished in the order of their ids, and a commit passes a prefix of them; so the offset never
 passes an event that was not finished. An event ends without having been processed in one way: it is
 *condemned*, then skipped, and its dead letter goes along with the commit that passes it.
@@ -263,7 +264,8 @@ class Inbox:
 
     def take_back(self, first: Entry) -> None:
         """What was yielded from this one on has reached nobody: it is yielded again."""
-        while first in self._out:
+        entry = None
+        while entry is not first:
             entry = self._out.pop()
             self._unsettled -= not entry.skipped
             self._read.appendleft(entry)

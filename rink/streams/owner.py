@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 from rink.errors import RinkError, StaleToken, UsageError
-from rink.etcd.backoff import Backoff
 from rink.streams import ids
 from rink.streams.errors import (
     EventsHeld,
@@ -28,6 +27,7 @@ from rink.streams.events import Middleware
 from rink.streams.inbox import Entry, Inbox, Letter
 from rink.streams.metrics import Metrics
 from rink.streams.names import PartitionNames
+from rink.streams.patience import Patience
 from rink.streams.policy import Parked, Undecodable, letter_of
 from rink.streams.processor import Processor
 from rink.streams.store import Store
@@ -38,7 +38,6 @@ R = TypeVar("R")
 T = TypeVar("T")
 log = logging.getLogger("rink.streams")
 
-REPORT_EVERY_S = 10.0
 _PASSES = (RedisUnavailable, RedisFull, PartitionFull)
 """What is asked again: none of it is an event's fault."""
 
@@ -282,9 +281,13 @@ class Owner(Generic[R]):
         is_suspect = entry.id in self._suspects
         if is_suspect or not self._has_let_others_go:
             self._has_let_others_go = True
-            end = time.monotonic() + LETS_OTHERS_GO_S * (3 if is_suspect else 1)
-            while not self.is_lost and time.monotonic() < end:
-                await self._wait_for_change(end)
+            await self.rest(LETS_OTHERS_GO_S * (3 if is_suspect else 1))
+
+    async def rest(self, seconds: float) -> None:
+        """Wait, unless the end comes first."""
+        end = time.monotonic() + seconds
+        while not self.is_lost and time.monotonic() < end:
+            await self._wait_for_change(end)
 
     async def settle_mark(self) -> None:
         """A marked event has been processed: commit it before another one is marked."""
@@ -435,15 +438,12 @@ class Owner(Generic[R]):
 
     async def insist(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask Redis until it answers; what passes by itself is waited for, and said now and then."""
-        pauses, said = Backoff(0.02, 1.0), time.monotonic()
+        patience = Patience(self.place.role)
         while True:
             try:
                 return await ask()
             except _PASSES as error:
-                if time.monotonic() - said > REPORT_EVERY_S:
-                    said = time.monotonic()
-                    log.warning("rink.streams: %s waits: %s", self.place.role, error)
-                await asyncio.sleep(pauses.next())
+                await asyncio.sleep(patience.after(error))
 
 
 def _letter_fields(entry: Entry) -> tuple[bytes | str, ...]:

@@ -23,7 +23,8 @@ from rink.streams.errors import (
 )
 from rink.streams.events import Events
 from rink.streams.metrics import Metrics
-from rink.streams.owner import REPORT_EVERY_S, Owner
+from rink.streams.owner import Owner
+from rink.streams.patience import REPORT_EVERY_S, Patience
 from rink.streams.policy import Parked, Undecodable, letter_of, letter_of_death
 from rink.streams.processor import Processor
 from rink.streams.reader import Reader
@@ -62,7 +63,7 @@ class Grant:
         self._role = role
         self._granted_at = time.perf_counter()
         self._parked = ""
-        self._has_taken = False  # or may have: a take was sent
+        self._is_open = False  # or may be, in Redis: a take was sent
 
     async def run(self) -> None:
         """Own the partition until the role is lost."""
@@ -72,7 +73,7 @@ class Grant:
                 await self._once(lost)
         finally:
             lost.cancel()
-            if self._has_taken:  # however it ended: no event has killed this process
+            if self._is_open:  # however it ended: no event has killed this process
                 await end_in_order(self._scene.store, self._place, self._role.token)
 
     async def _once(self, lost: asyncio.Task[bool]) -> None:
@@ -94,6 +95,7 @@ class Grant:
             metrics.owned(place, True)
             metrics.handed_over(place, time.perf_counter() - self._granted_at)
             await Tenure(self._scene, owner, place, self._role.token).last(lost)
+            self._is_open = False  # its drain has told that
         except OffsetMoved as error:
             log.warning("rink.streams: %s", error)
         except (Parked, WentBack) as error:
@@ -136,25 +138,22 @@ class Grant:
         A take that was asked for is waited for: it must not come after this owner's close.
         """
         scene, processor = self._scene, self._scene.processor
-        delay, said = 0.02, time.monotonic()
+        patience = Patience(self._place.role)
         while not lost.done():
             try:
                 # What comes along may be yielded at once, so it is what a death here would cost.
                 first = min(processor.window, processor.prefetch // 4)
-                self._has_taken = True
+                self._is_open = True
                 return await scene.store.take(self._place, self._role.token, first)
             except (StaleToken, StateError):
                 raise
             except RedisError as error:
-                if time.monotonic() - said > REPORT_EVERY_S:
-                    said = time.monotonic()
-                    log.warning("rink.streams: %s waits: %s", self._place.role, error)
-                await _until(lost, delay)
-                delay = min(delay * 2, 1.0)
+                await _until(lost, patience.after(error))
         return None
 
     async def _park(self, error: Parked | WentBack, lost: asyncio.Task[bool]) -> None:
         store, place, reason = self._scene.store, self._place, str(error)
+        patience = Patience(place.role)
         while not lost.done():  # nobody may take it for good before it is parked
             try:
                 epoch = (await store.position(place)).epoch
@@ -162,8 +161,8 @@ class Grant:
                 break
             except (OffsetMoved, StaleToken):
                 break
-            except RedisError:
-                await _until(lost, 0.05)
+            except RedisError as away:
+                await _until(lost, patience.after(away))
         self._note_parked(reason)
         if isinstance(error, Parked) and error.halts:
             self._scene.halt(reason)
@@ -227,12 +226,12 @@ class Tenure:
         try:
             async with asyncio.timeout(max(began + grace - time.monotonic(), 0.05)):
                 await owner.flush()
-                await closing
         except (TimeoutError, RinkError) as error:
             log.warning(
                 "rink.streams: the last commit of %s by processor %r did not succeed, so events may come "
                 "again: %s", self._place.role, self._scene.processor.name, str(error) or "no answer in time",
             )  # fmt: skip
+        await closing
 
     async def _work(self) -> None:
         """Call the processor, again after each error, until nothing more is given to it."""
@@ -249,7 +248,7 @@ class Tenure:
                     pauses.reset()  # it has come further than the last time
                 self._judge(error)
                 await owner.take_mark_back()
-                await self._pause(pauses.next())
+                await owner.rest(pauses.next())
                 self._scene.metrics.retried(self._place)
             await asyncio.sleep(0)  # one that returns at once leaves the others their turn
 
@@ -312,16 +311,6 @@ class Tenure:
             return
         if times >= policy.attempts:
             owner.bury(blamed.id, letter_of(error, times))
-
-    async def _pause(self, seconds: float) -> None:
-        """Wait before the next try, unless the end comes first."""
-        owner = self._owner
-        end = time.monotonic() + seconds
-        while not owner.inbox.stopped and (left := end - time.monotonic()) > 0:
-            owner.changed.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await owner.changed.wait()
 
 
 class _NoProgress(Exception):  # noqa: N818 - not an error of an event

@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-import time
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from rink.errors import RinkError, StateError
-from rink.etcd.backoff import Backoff
 from rink.streams.calls import AnyRedis
 from rink.streams.endings import end
 from rink.streams.errors import RedisError
 from rink.streams.faults import explained
-from rink.streams.owner import REPORT_EVERY_S, Owner
+from rink.streams.owner import Owner
+from rink.streams.patience import Patience
 from rink.streams.store import Store
-
-log = logging.getLogger("rink.streams")
 
 BLOCK_MS = 1000
 """Below any read timeout of a client, and the longest that a wake-up which got lost can cost."""
@@ -121,8 +117,7 @@ class Reader:
             except RedisError:
                 raise
             except RinkError as error:
-                if not broken.done():
-                    broken.set_exception(error)
+                self.fail(owner, error)
 
 
 class SharedReader(Reader):
@@ -153,28 +148,24 @@ class SharedReader(Reader):
 
     async def run(self) -> None:
         """Read until cancelled."""
-        pauses, said = Backoff(0.02, 1.0), time.monotonic()
+        patience = Patience("reading")
         client: AnyRedis | None = None
         try:
             while True:
                 try:
                     client = client or await self._connect()
                     await self._look(client)
-                    pauses.reset()
-                except RinkError as error:
+                    patience.reset()
+                except Exception as error:
                     self._must_recheck = True
                     await _closed(client)
                     client = None
-                    if time.monotonic() - said > REPORT_EVERY_S or isinstance(error, StateError):
-                        said = time.monotonic()
-                        log.warning("rink.streams: reading waits: %s", error)
-                    await asyncio.sleep(pauses.next())
-                except Exception as error:  # nobody else would notice that nothing is read any more
-                    for owner in list(self._owners):
-                        self.fail(owner, error)
-                    await _closed(client)
-                    client = None
-                    await asyncio.sleep(pauses.next())
+                    if not isinstance(error, RinkError):  # nobody else would notice it
+                        for owner in self.owners:
+                            self.fail(owner, error)
+                    await asyncio.sleep(
+                        patience.after(error, at_once=isinstance(error, StateError))
+                    )
         finally:
             await _closed(client)
 
@@ -184,7 +175,7 @@ class SharedReader(Reader):
             with explained(self._store.server):
                 self._client_id = await client.client_id()
             if self._must_recheck:
-                await self._recheck(list(self._owners))
+                await self._recheck(self.owners)
                 self._must_recheck = False
         except BaseException:
             await _closed(client)
@@ -251,9 +242,9 @@ class ReaderPerPartition(Reader):
         await asyncio.Event().wait()
 
     async def _run_one(self, owner: Owner[Any]) -> None:
-        pauses, said, must_recheck = Backoff(0.02, 1.0), time.monotonic(), False
-        client, woken = self._store.reader(), self._woken[owner]
-        while not self._owners[owner].done():
+        patience, must_recheck = Patience("reading"), False
+        client, woken, broken = self._store.reader(), self._woken[owner], self._owners[owner]
+        while not broken.done():  # also where it was removed
             try:
                 if must_recheck:
                     await self._recheck([owner])
@@ -263,13 +254,10 @@ class ReaderPerPartition(Reader):
                     await self._read(client, [owner])
                 else:
                     await woken.wait()
-                pauses.reset()
+                patience.reset()
             except RinkError as error:
                 must_recheck = True
-                if time.monotonic() - said > REPORT_EVERY_S:
-                    said = time.monotonic()
-                    log.warning("rink.streams: reading waits: %s", error)
-                await asyncio.sleep(pauses.next())
+                await asyncio.sleep(patience.after(error))
             except Exception as error:  # nobody else would notice that nothing is read any more
                 self.fail(owner, error)
 

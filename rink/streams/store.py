@@ -21,10 +21,10 @@ from rink.streams.faults import explained
 from rink.streams.names import Names, PartitionNames
 from rink.streams.values import (
     Bounds,
-    Entry,
     Known,
     Place,
     Position,
+    RawEntry,
     Step,
     Taken,
 )
@@ -43,7 +43,7 @@ class Store:
 
     def __init__(self, redis: AnyRedis) -> None:
         redis.set_retry(Retry(NoBackoff(), 0))
-        if _decodes(redis):
+        if _settings(redis).get("decode_responses"):
             raise ConfigError(
                 "the Redis client has decode_responses=True: records are bytes, so make it without"
             )
@@ -131,13 +131,13 @@ class Store:
         keys = [names.stream, names.offsets, names.lost, names.sent(self._sender)]
         given = (number, bounds.limit, int(bounds.loses), int(wants_ids))
         count, ids = await self.run("append", keys, *given, *records)
-        return int(count), _text(ids).split()
+        return int(count), text(ids).split()
 
     async def trim(self, names: PartitionNames) -> int:
         """Remove what every registered processor has committed past; returns how many entries."""
         return int(await self.run("trim", [names.stream, names.offsets]))
 
-    async def page(self, key: str, after: str, count: int = 1000) -> list[Entry]:
+    async def page(self, key: str, after: str, count: int = 1000) -> list[RawEntry]:
         """Return the entries of a stream behind an id, so many at most."""
         with explained(self.server, key):
             found: Any = await self.redis.xrange(key, min=f"({after}", count=count)
@@ -147,7 +147,7 @@ class Store:
 
     async def register(self, place: Place) -> str:
         """Have trimming wait for this processor; returns its offset."""
-        return _text(await self.run("register", place.keys, place.processor, place.start))
+        return text(await self.run("register", place.keys, place.processor, place.start))
 
     async def take(
         self, place: Place, token: int, first: int = 0, known: Known | None = None
@@ -168,10 +168,10 @@ class Store:
         given = (place.processor, token, place.start, first, int(place.bounds.loses))
         answer = await self.run("take", place.keys, *given, *knows)
         self._check(place, token, answer, known.offset if known else "")
-        offset, epoch, careful, parked = (_text(part) for part in answer[1:5])
-        flat = [_text(part) for part in answer[5]]
+        offset, epoch, careful, parked = (text(part) for part in answer[1:5])
+        flat = [text(part) for part in answer[5]]
         ends = dict(zip(flat[::2], map(int, flat[1::2]), strict=True))
-        return Taken(offset, epoch, careful, parked, ends, [_entry(one) for one in answer[6]])
+        return Taken(offset, epoch, careful, parked, ends, [_raw(one) for one in answer[6]])
 
     async def commit(self, place: Place, step: Step) -> None:
         """Advance the offset, all outputs with it.
@@ -198,7 +198,7 @@ class Store:
         keys = [key for names, _ in targets for key in (names.stream, names.offsets, names.lost)]
         name = "write" if step.outputs else "commit"
         answer = await self.run(name, [*place.keys, *keys], *given)
-        if (said := _text(answer[0])) in ("full", "type"):
+        if (said := text(answer[0])) in ("full", "type"):
             key, bounds = targets[int(answer[1]) - 1][0].stream, targets[int(answer[1]) - 1][1]
             self._refused_output(place, said, key, bounds, answer[2])
         self._check(place, step.token, answer, step.expected)
@@ -209,7 +209,7 @@ class Store:
         if said == "type":
             raise StateError(
                 f"Redis at {self.server}: an output of {place.role!r} goes to {key!r}, which is a "
-                f"{_text(found)} and no stream: nothing was written; remove it",
+                f"{text(found)} and no stream: nothing was written; remove it",
                 key=key,
             )
         limit = bounds.limit if bounds else 0
@@ -252,9 +252,9 @@ class Store:
         with explained(self.server, place.at):
             found = await self.redis.hgetall(place.at)
             offset = await self.redis.hget(place.names.offsets, place.processor)
-        at = {_text(key): _text(value) for key, value in found.items()}
+        at = {text(key): text(value) for key, value in found.items()}
         return Position(
-            offset="" if offset is None else _text(offset),
+            offset="" if offset is None else text(offset),
             fence=int(at.get("fence", 0)),
             epoch=at.get("epoch", "0"),
             processed=int(at.get("processed", 0)),
@@ -273,10 +273,10 @@ class Store:
         """Return the offset of each processor that trimming waits for."""
         with explained(self.server, names.offsets):
             found = await self.redis.hgetall(names.offsets)
-        return {_text(key): _text(value) for key, value in found.items()}
+        return {text(key): text(value) for key, value in found.items()}
 
     def _check(self, place: Place, token: int, answer: Sequence[Any], expected: str = "") -> None:
-        match _text(answer[0]):
+        match text(answer[0]):
             case "ok":
                 return
             case "stale":
@@ -289,7 +289,7 @@ class Store:
                     newer=fence,
                 )
             case "moved":
-                raise OffsetMoved(f"the offset of {place.at!r} was moved to {_text(answer[1])}")
+                raise OffsetMoved(f"the offset of {place.at!r} was moved to {text(answer[1])}")
             case _:
                 raise _went_back(place, token, answer[1:], expected)
 
@@ -301,7 +301,7 @@ class Store:
 
     async def read(
         self, client: AnyRedis, positions: Mapping[str, str], count: int, block_ms: int
-    ) -> list[tuple[str, list[Entry]]]:
+    ) -> list[tuple[str, list[RawEntry]]]:
         """Read behind positions, or wait for what comes.
 
         Args:
@@ -314,11 +314,11 @@ class Store:
         with explained(self.server):
             found: Any = await client.xread(given, count=count, block=block_ms)
         pairs = found.items() if isinstance(found, dict) else found
-        return [(_text(key), entries) for key, entries in pairs or ()]
+        return [(text(key), entries) for key, entries in pairs or ()]
 
 
 def _went_back(place: Place, token: int, found: Sequence[Any], expected: str) -> WentBack:
-    fence, offset, *last = (_text(part) for part in found)
+    fence, offset, *last = (text(part) for part in found)
     ours = f"offset {expected} under token {token}" if expected else "an offset within the stream"
     ends = f", and the stream ends at {last[0]}" if last else ""
     return WentBack(
@@ -329,28 +329,29 @@ def _went_back(place: Place, token: int, found: Sequence[Any], expected: str) ->
     )
 
 
-def _decodes(redis: AnyRedis) -> bool:
+def _settings(redis: AnyRedis) -> dict[str, Any]:
+    """What its connections are made with."""
     if isinstance(redis, RedisCluster):
-        return bool(redis.connection_kwargs.get("decode_responses"))
-    known: dict[str, Any] = redis.get_connection_kwargs()  # type: ignore[no-untyped-call]
-    return bool(known.get("decode_responses"))
+        return dict(redis.connection_kwargs)
+    return dict(redis.get_connection_kwargs())  # type: ignore[no-untyped-call]
 
 
 def _server(redis: AnyRedis) -> str:
     if isinstance(redis, RedisCluster):
         return "a cluster of " + ", ".join(str(node.name) for node in redis.get_nodes())
-    known: dict[str, Any] = redis.get_connection_kwargs()  # type: ignore[no-untyped-call]
+    known = _settings(redis)
     if "path" in known:
         return str(known["path"])
     return f"{known.get('host', 'its Sentinel')}:{known.get('port', '')}".rstrip(":")
 
 
-def _entry(found: Sequence[Any]) -> Entry:
+def _raw(found: Sequence[Any]) -> RawEntry:
     entry_id, flat = found
     return entry_id, dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def _text(value: Any) -> str:
+def text(value: Any) -> str:
+    """Return what Redis answered as text."""
     return value.decode() if isinstance(value, bytes) else str(value)
 
 

@@ -53,10 +53,10 @@ class Stream(Generic[R]):
         *,
         record: type[R],
         partition_by: PartitionBy,
-        partition_count: int = 16,
-        partition_size: int = 50_000,
-        trim: Trim = "committed",
-        codec: Codec[R] | None = None,
+        partition_count: int,
+        partition_size: int,
+        trim: Trim,
+        codec: Codec[R] | None,
     ) -> None:
         if not 1 <= partition_count <= MOST_PARTITIONS:
             raise ConfigError(f"partition_count={partition_count}: 1 to {MOST_PARTITIONS}")

@@ -82,7 +82,7 @@ class Task:
 
 
 async def run_tasks(tasks: list[Task], rink: Any) -> None:
-    """Run all tasks until the group is left.
+    """Run all tasks until cancelled; those of the leader until the group is left.
 
     Args:
         tasks: of the app.
@@ -90,11 +90,11 @@ async def run_tasks(tasks: list[Task], rink: Any) -> None:
     """
     led = [task for task in tasks if task.on_leader]
     async with asyncio.TaskGroup() as group:
-        everywhere = [group.create_task(task.run()) for task in tasks if not task.on_leader]
+        for task in tasks:
+            if not task.on_leader:
+                group.create_task(task.run())
         with contextlib.suppress(ClosedError):
             while led:
                 async with rink.await_role(LEADER), asyncio.TaskGroup() as leading:
                     for task in led:
                         leading.create_task(task.run())
-        for running in everywhere if led else []:
-            running.cancel()

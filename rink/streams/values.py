@@ -8,8 +8,8 @@ import attrs
 
 from rink.streams.names import PartitionNames
 
-Entry = tuple[bytes, dict[bytes, bytes]]
-"""One entry of a Redis stream: its id and its fields."""
+RawEntry = tuple[bytes, dict[bytes, bytes]]
+"""One entry of a Redis stream, as redis-py gives it: its id and its fields."""
 
 
 @attrs.frozen
@@ -70,7 +70,7 @@ class Taken:
     careful: str
     parked: str
     ends: Mapping[str, int]
-    first: list[Entry]
+    first: list[RawEntry]
 
 
 @attrs.frozen

@@ -7,10 +7,11 @@ import logging
 from collections.abc import Sequence
 
 from rink import aio
-from rink.errors import ConfigError, RinkError
+from rink.errors import ConfigError
 from rink.settings import default_name
 from rink.streams.app import App
 from rink.streams.endings import end
+from rink.streams.errors import WorkerHalted
 from rink.streams.executor import Executor
 from rink.streams.faults import first_error
 from rink.streams.lookout import look_out
@@ -19,10 +20,6 @@ from rink.streams.store import Store
 from rink.streams.tasks import run_tasks
 
 log = logging.getLogger("rink.streams")
-
-
-class WorkerHalted(RinkError):  # noqa: N818 - as the other public errors are named
-    """A processor with `on_error="halt"` met an event that it cannot process."""
 
 
 class Worker:

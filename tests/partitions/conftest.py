@@ -1,7 +1,6 @@
 """Both faces, and a world for members, as the tests of the faces have them."""
 
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,18 +9,12 @@ FACES = Path(__file__).parents[1] / "faces"
 sys.path[:0] = [str(Path(__file__).parent), str(FACES)]
 pytest.register_assert_rewrite("partitions_support")
 
-from faces_support import AioFace, BlockingFace  # noqa: E402 - needs the path above
+from faces_fixtures import apart, face  # noqa: E402 - needs the path above
 from partitions_support import PartitionsWorld  # noqa: E402
 
 from rink.testing.virtual import virtual_time  # noqa: E402
 
-
-@pytest.fixture(params=["blocking", "aio"])
-def face(request):
-    """One of the two faces."""
-    made = BlockingFace() if request.param == "blocking" else AioFace()
-    yield made
-    made.close()
+__all__ = ["apart", "face"]  # fixtures
 
 
 @pytest.fixture
@@ -30,13 +23,6 @@ def world(face):
     made = PartitionsWorld(face)
     yield made
     made.close()
-
-
-@pytest.fixture
-def apart():
-    """Runs something on a thread of its own: a future."""
-    with ThreadPoolExecutor(8) as pool:
-        yield pool.submit
 
 
 @pytest.fixture

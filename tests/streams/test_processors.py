@@ -53,6 +53,20 @@ def numbers(legs):
     return [leg.n for leg in legs]
 
 
+def note_one_by_one(shop, is_thread):
+    """Declare a processor that notes each record: on the loop, or in a thread."""
+
+    async def note(events):
+        async for leg in events.records():
+            shop.seen.append(leg.n)
+
+    def note_in_thread(events):
+        for leg in events.records():
+            shop.seen.append(leg.n)
+
+    shop.processor(note_in_thread if is_thread else note)
+
+
 def test_a_thread_that_takes_some_and_begins_anew_is_given_all():
     shop = Shop()
 
@@ -98,18 +112,7 @@ def test_a_thread_that_breaks_off_has_processed_what_it_was_given():
 def test_what_does_not_decode_parks_the_partition_right_before_it(is_thread):
     shop = Shop(on_error="quarantine")
 
-    @shop.processor
-    async def note(events):
-        async for leg in events.records():
-            shop.seen.append(leg.n)
-
-    def note_in_thread(events):
-        for leg in events.records():
-            shop.seen.append(leg.n)
-
-    if is_thread:
-        shop.app.processors.clear()
-        shop.processor(note_in_thread)
+    note_one_by_one(shop, is_thread)
     good = [shop.legs.codec.encode(Leg(n=n)) for n in range(130)]
     outcome = process(shop.app, "note", [*good[:71], b"no record", *good[71:]])
     assert shop.seen == list(range(71))
@@ -121,18 +124,7 @@ def test_what_does_not_decode_parks_the_partition_right_before_it(is_thread):
 def test_whatever_a_codec_raises_is_the_events_own_error(is_thread):
     shop = Shop(codec=Brittle(Leg))
 
-    @shop.processor
-    async def note(events):
-        async for leg in events.records():
-            shop.seen.append(leg.n)
-
-    def note_in_thread(events):
-        for leg in events.records():
-            shop.seen.append(leg.n)
-
-    if is_thread:
-        shop.app.processors.clear()
-        shop.processor(note_in_thread)
+    note_one_by_one(shop, is_thread)
     outcome = shop.process(notes={70: "brittle"})
     assert shop.seen == [n for n in range(130) if n != 70]
     [letter] = outcome.dead

@@ -188,8 +188,14 @@ class Chaos:
             await self.workers.stop(old)
 
     async def restart_redis(self):
-        self.say("restart redis")
-        await asyncio.to_thread(self.redis.restart)
+        await self._restart(self.redis)
+
+    async def restart_etcd(self):
+        await self._restart(self.etcd)
+
+    async def _restart(self, server):
+        self.say(f"restart {server!r}")
+        await asyncio.to_thread(server.restart)
 
     async def kill_redis(self):
         pause = self.random.uniform(0, 2)
@@ -199,22 +205,17 @@ class Chaos:
         await asyncio.to_thread(self.redis.start)
 
     async def freeze_redis(self):
-        seconds = self.random.uniform(0.5, 4)
-        self.say(f"freeze redis for {seconds:.1f} s")
-        await asyncio.to_thread(self.redis.freeze)
-        await asyncio.sleep(seconds)
-        await asyncio.to_thread(self.redis.thaw)
-
-    async def restart_etcd(self):
-        self.say("restart etcd")
-        await asyncio.to_thread(self.etcd.restart)
+        await self._freeze(self.redis)
 
     async def freeze_etcd(self):
+        await self._freeze(self.etcd)
+
+    async def _freeze(self, server):
         seconds = self.random.uniform(0.5, 4)
-        self.say(f"freeze etcd for {seconds:.1f} s")
-        await asyncio.to_thread(self.etcd.freeze)
+        self.say(f"freeze {server!r} for {seconds:.1f} s")
+        await asyncio.to_thread(server.freeze)
         await asyncio.sleep(seconds)
-        await asyncio.to_thread(self.etcd.thaw)
+        await asyncio.to_thread(server.thaw)
 
     async def _heal(self):
         for name in list(self.workers.frozen):
@@ -234,7 +235,7 @@ class Chaos:
     async def _left(self):
         opened = await self.app.opened()
         left = {}
-        for processor in self.processors():
+        for processor in ("plain", "exact"):
             for number in range(PARTITIONS):
                 place = attrs.evolve(self.place(number), processor=processor)
                 with contextlib.suppress(RinkError):
@@ -245,9 +246,6 @@ class Chaos:
                 left[processor, number] = "not reached"
         return left
 
-    def processors(self):
-        return ["plain"] if self.settings.cluster else ["plain", "exact"]
-
     def place(self, number):
         from rink.streams.values import Place
 
@@ -257,8 +255,7 @@ class Chaos:
     async def verdict(self):
         verdict = Verdict()
         opened = await self.app.opened()
-        if not self.settings.cluster:
-            judge_copies(self.sent, await self._copies(opened), verdict)
+        judge_copies(self.sent, await self._copies(opened), verdict)
         notes, unclean = [], {}
         for path in self.folder.glob("*.notes"):
             notes += read_notes(path.read_text(), path.stem)
@@ -285,7 +282,6 @@ def parse_arguments(arguments=None):
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
     parser.add_argument("--keep", type=Path, help="keep notes and logs in this folder")
     settings = parser.parse_args(arguments)
-    settings.cluster = False
     if settings.seed is None:
         settings.seed = random.SystemRandom().randrange(1_000_000)
     return settings

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from rink.streams import ids
-from rink.streams.admin.places import Found, each, find, read, store_of, text
-from rink.streams.store import Store
+from rink.streams.admin.places import Found, each, find, read, store_of
+from rink.streams.store import Store, text
 
 if TYPE_CHECKING:
     from rink.streams.app import App

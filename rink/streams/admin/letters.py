@@ -8,9 +8,9 @@ import attrs
 
 from rink.errors import StateError
 from rink.streams import ids
-from rink.streams.admin.places import Found, each, find, read, store_of, text
+from rink.streams.admin.places import Found, each, find, read, store_of
 from rink.streams.errors import PartitionFull
-from rink.streams.store import Store
+from rink.streams.store import Store, text
 
 if TYPE_CHECKING:
     from rink.streams.app import App

@@ -14,8 +14,8 @@ import attrs
 from rink.core.record import some
 from rink.errors import ConfigError, StateError
 from rink.streams import ids
-from rink.streams.admin.places import Found, each, find, read, store_of, text
-from rink.streams.store import Store
+from rink.streams.admin.places import Found, each, find, read, store_of
+from rink.streams.store import Store, text
 from rink.streams.values import Place
 
 if TYPE_CHECKING:

@@ -58,11 +58,6 @@ async def each(ask: Callable[[T], Awaitable[V]], items: Iterable[T]) -> list[V]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def text(value: Any) -> str:
-    """Return what Redis answered as text; a client may be set to decode by itself."""
-    return value.decode() if isinstance(value, bytes) else str(value)
-
-
 async def store_of(app: App) -> Store:
     """Return the app's open store."""
     return (await app.opened()).store
