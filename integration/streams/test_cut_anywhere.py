@@ -1,0 +1,276 @@
+"""At each command that an owner sends to Redis it dies once, or freezes, is cut off, or has to leave.
+
+Once before the command gets to Redis, and once when it was carried out and not answered. Whatever the place,
+the partition ends the same: every event processed in order, each output once, one dead letter.
+"""
+
+import asyncio
+
+import pytest
+from redis.asyncio import Redis
+from streams_support import driven
+
+from rink.streams import App, Record, RedisUnavailable
+from rink.streams.endings import end
+from rink.streams.metrics import Metrics
+from rink.streams.partition import Grant, Scene
+from rink.streams.reader import make_reader
+from rink.streams.store import Store
+
+EVENTS, WINDOW, REFUSED = 40, 8, 17
+PROCESSED = [n for n in range(EVENTS) if n != REFUSED]
+AT_ONCE = 24
+
+
+class Leg(Record):
+    n: int
+    case: str
+
+
+class CutStore(Store):
+    """A Redis as an owner sees it that something happens to at its n-th command.
+
+    Attributes:
+        happens: what that is, awaited; None for nothing.
+        sent: how many commands there were.
+        cut: set when it happens.
+        runs: unset while the process is frozen, or dead.
+    """
+
+    def __init__(self, url, happens, at, *, after):
+        super().__init__(Redis.from_url(url))
+        self.happens, self.at, self.after = happens, at, after
+        self.sent = 0
+        self.cut, self.runs = asyncio.Event(), asyncio.Event()
+        self.runs.set()
+
+    async def run(self, *given):
+        return await self._cut(lambda: Store.run(self, *given))
+
+    async def read(self, *given):
+        return await self._cut(lambda: Store.read(self, *given))
+
+    async def _cut(self, ask):
+        await self.runs.wait()
+        self.sent += 1
+        if self.sent != self.at or self.happens is None:
+            return await ask()
+        answer = await ask() if self.after else None
+        self.cut.set()
+        await self.happens()
+        return answer if self.after else await ask()
+
+
+class Held:
+    """A role that the test gives and takes away."""
+
+    def __init__(self, token):
+        self.role, self.token = "legs/0", token
+        self.is_held, self.lost = True, asyncio.Event()
+
+    def lose(self):
+        self.is_held = False
+        self.lost.set()
+
+
+class Owning:
+    """One owner of the partition of a case, at work."""
+
+    def __init__(self, case, token, happens=None, at=0, *, after=False):
+        processor = case.app.processors["bill"]
+        how = getattr(self, happens) if happens else None
+        self.role, self.store = Held(token), CutStore(case.url, how, at, after=after)
+        self.reader = make_reader(self.store, processor.prefetch)
+        scene = Scene(
+            processor=processor, store=self.store, reader=self.reader, metrics=Metrics("shop"),
+            one_marked=asyncio.Lock(), halt=lambda reason: None, given_up=asyncio.Event(),
+        )  # fmt: skip
+        case.stores[token] = self.store
+        self.reading = asyncio.create_task(self.reader.run())
+        self.grant = asyncio.create_task(Grant(scene, case.place, self.role).run())
+
+    async def dies(self):
+        self.store.runs.clear()
+        await self.store.runs.wait()
+
+    freezes = naps = dies  # the first wakes up when the next one is done, or has begun
+
+    async def is_cut_off(self):
+        raise RedisUnavailable("the wire was cut", server="here")
+
+    async def leaves(self):
+        self.role.lose()
+
+    async def close(self):
+        """End for good, and not in order."""
+        await end([self.grant, self.reading])
+        await self.reader.close()
+        await self.store.close()
+
+
+class Case:
+    """One partition with its events, and what its owners did."""
+
+    def __init__(self, url, name, by_hand):
+        self.url, self.name = url, name
+        self.app = App("shop", redis=url)
+        one = {"record": Leg, "partition_by": "case", "partition_count": 1}
+        self.legs = self.app.stream(f"legs-{name}", **one)
+        self.bills = self.app.stream(f"bills-{name}", **one)
+        self.seen, self.stores = [], {}
+        how = {"window": WINDOW, "prefetch": 32, "attempts": 2, "backoff": (0.0, 0.0), "grace": 5}
+        declare = self.app.processor(
+            self.legs, name="bill", commit="manual" if by_hand else "auto", **how
+        )
+        declare(self._by_hand if by_hand else self._one_by_one)
+        self.place = self.app.processors["bill"].place(0)
+        self.look = Store(Redis.from_url(url))
+
+    async def _one_by_one(self, events):
+        async for record in events.records():
+            await self._note([record], events.token)
+
+    async def _by_hand(self, events):
+        async for batch in events.take(3).records():
+            await self._note(batch, events.token)
+            await events.commit([(self.bills, record) for record in batch])
+
+    async def _note(self, records, token):
+        await self.stores[token].runs.wait()
+        if any(record.n == REFUSED for record in records):
+            raise ValueError("nobody can process this one")
+        self.seen += [(token, record.n) for record in records]
+        await asyncio.sleep(0)
+
+    async def fill(self):
+        records = [self.legs.codec.encode(Leg(n=n, case=self.name)) for n in range(EVENTS)]
+        place = self.place
+        _, self.ids = await self.look.append(place.names, place.bounds, records, 1, True)
+
+    async def until_done(self, token):
+        """Wait until everything is committed, and this owner, or a later one, is in."""
+        async with asyncio.timeout(30):
+            while True:
+                at = await self.look.position(self.place)
+                if at.offset == self.ids[-1] and at.fence >= token:
+                    return
+                await asyncio.sleep(0.01)
+
+    async def outputs(self):
+        found = await self.look.page(self.bills.names.partition(0).stream, "0-0")
+        return [self.bills.codec.decode(fields[b"d"]).n for _, fields in found]
+
+    async def letters(self):
+        return len(await self.look.page(self.place.names.dead("bill"), "0-0"))
+
+    def numbers(self, token):
+        return [n for owner, n in self.seen if owner == token]
+
+
+async def undisturbed(url, by_hand):
+    """How many commands an owner sends from take to close."""
+    case = Case(url, "undisturbed", by_hand)
+    await case.fill()
+    owning = Owning(case, 1)
+    await case.until_done(1)
+    owning.role.lose()
+    await owning.grant
+    assert case.numbers(1) == PROCESSED
+    await owning.close()
+    await case.look.close()
+    return owning.store.sent
+
+
+async def disturbed(url, by_hand, happens, at, after):
+    """One case, judged by what holds wherever the cut is; returns whether there was one."""
+    case = Case(url, f"{happens}-{at}-{after}", by_hand)
+    await case.fill()
+    first = Owning(case, 1, happens, at, after=after)
+    cut = asyncio.create_task(first.store.cut.wait())
+    done = asyncio.create_task(case.until_done(1))
+    await asyncio.wait([done, cut], return_when=asyncio.FIRST_COMPLETED)
+    if not cut.done():  # it is one of those with which the owner ends
+        first.role.lose()
+        await asyncio.wait([first.grant, cut], return_when=asyncio.FIRST_COMPLETED)
+    owners = [first]
+    if cut.done() and happens != "is_cut_off":
+        if happens == "leaves":
+            await first.grant
+        owners.append(await next_of(case, first, happens))
+    await case.until_done(len(owners))
+    if happens == "freezes":
+        await thaw(first)
+    for owning in owners:
+        owning.role.lose()
+        if owning is not first or happens != "dies":
+            await owning.grant
+    for task in (done, cut):
+        task.cancel()
+    for owning in owners:
+        await owning.close()
+    await judge(case, happens, by_hand, len(owners))
+    await case.look.close()
+    return first.store.cut.is_set()
+
+
+async def next_of(case, first, happens):
+    """The next owner; the first one may thaw when that has just begun."""
+    if happens != "naps":
+        return Owning(case, 2)
+    second = Owning(case, 2, "freezes", at=2)
+    await second.store.cut.wait()
+    await thaw(first)
+    second.store.runs.set()
+    return second
+
+
+async def thaw(first):
+    """It goes on, and still believes that the role is its own."""
+    first.store.runs.set()
+    await asyncio.sleep(0.05)
+
+
+async def judge(case, happens, by_hand, fence):
+    at = await case.look.position(case.place)
+    assert (at.offset, at.fence) == (case.ids[-1], fence)
+    assert (at.processed, at.dead, await case.letters()) == (len(PROCESSED), 1, 1)
+    assert not at.is_open
+    assert not at.parked
+    assert await case.outputs() == (PROCESSED if by_hand else [])
+    before, after = case.numbers(1), case.numbers(2)
+    if happens in ("is_cut_off", "leaves"):
+        assert before + after == PROCESSED, "some event came twice, or not at all"
+        assert at.unclean == 0
+        return
+    assert before == PROCESSED[: len(before)]
+    assert after == PROCESSED[len(PROCESSED) - len(after) :]
+    again = len(before) + len(after) - len(PROCESSED)
+    if happens == "dies":
+        assert 0 <= again <= WINDOW
+
+
+@pytest.mark.parametrize("by_hand", [False, True], ids=["one by one", "with outputs"])
+@pytest.mark.parametrize("happens", ["dies", "freezes", "naps", "is_cut_off", "leaves"])
+def test_wherever_it_is_cut_everything_is_processed_in_order_and_written_once(
+    rink_redis, happens, by_hand
+):
+    driven(_everywhere)(rink_redis.url, happens, by_hand)
+
+
+async def _everywhere(url, happens, by_hand):
+    count, turns = await undisturbed(url, by_hand), asyncio.Semaphore(AT_ONCE)
+    assert count > 15
+
+    async def one(at, after):
+        async with turns:
+            try:
+                return await disturbed(url, by_hand, happens, at, after)
+            except BaseException as error:
+                error.add_note(f"at command {at} of {count}, {'after' if after else 'before'} it")
+                raise
+
+    places = [(at, after) for at in range(1, count + 1) for after in (False, True)]
+    cuts = await asyncio.gather(*(one(*place) for place in places), return_exceptions=True)
+    for failed in (cut for cut in cuts if isinstance(cut, BaseException)):
+        raise failed
+    assert sum(cuts) > 0.8 * len(places), "there were fewer commands than without a cut"
