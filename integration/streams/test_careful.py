@@ -39,7 +39,10 @@ def _dies_after(batches):
     async def run(steps, server):
         added = await steps.add(500)
         owner = owner_of(steps, 5, await steps.take(5, first=WINDOW))
-        owner.feed(await steps.redis.xrange(steps.place.names.stream, f"({added[WINDOW - 1]}"))
+        async with steps.store.reader() as client:
+            behind = {steps.place.names.stream: added[WINDOW - 1]}
+            [(_, rest)] = await steps.store.read(client, behind, count=500, block_ms=1)
+        owner.feed(rest)
         for _ in range(batches):
             assert len(await owner.next(4, 0)) == 4
             await owner.commit(())

@@ -87,8 +87,18 @@ class JsonCodec(Generic[R]):
         return f"does not match {self._class.__name__}: {error_texts}"
 
 
-# Without the guess at an encoding that json.loads makes of bytes.
-_loads = json.JSONDecoder().decode
+_DECODER = json.JSONDecoder()
+
+
+def _loads(text: str) -> Any:
+    """As json.loads, without its looks for spaces before and after, of which there are none."""
+    try:
+        value, end = _DECODER.raw_decode(text)
+    except ValueError:
+        return _DECODER.decode(text)
+    return value if end == len(text) else _DECODER.decode(text)
+
+
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 

@@ -19,11 +19,12 @@ Deliberately absent: time, Redis, tasks. Who waits for what is `partition.py`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import attrs
 
 from rink.streams import ids
+from rink.streams.values import RawEntry
 
 DATA = b"d"
 ONLY = b"only"
@@ -49,19 +50,26 @@ class Entry:
     """One event of the partition, as it was read.
 
     Attributes:
+        data: the record's bytes.
+        only: the one processor that it is for; None: each.
         skipped: it is passed without being processed, see `letter`.
         letter: why it was given up; None where it was for another processor.
     """
 
     id: str
-    fields: Mapping[bytes, bytes]
+    data: bytes
+    only: bytes | None = None
     skipped: bool = False
     letter: Letter | None = None
 
-    @property
-    def data(self) -> bytes:
-        """The record's bytes."""
-        return self.fields.get(DATA, b"")
+    @classmethod
+    def of(cls, raw: RawEntry) -> Entry:
+        """Return what Redis sent as an entry."""
+        key, fields = raw
+        if len(fields) == 2 and fields[0] == DATA:  # nearly all are so
+            return cls(key.decode(), fields[1])
+        named = dict(zip(fields[::2], fields[1::2], strict=True))
+        return cls(key.decode(), named.get(DATA, b""), named.get(ONLY))
 
 
 @attrs.frozen
@@ -123,9 +131,9 @@ class Inbox:
         """How many entries were read and not yielded."""
         return len(self._read)
 
-    def feed(self, entries: Iterable[tuple[bytes, Mapping[bytes, bytes]]]) -> None:
+    def feed(self, entries: Iterable[RawEntry]) -> None:
         """Take in what was read from behind `read_to`, in order."""
-        self._read.extend([Entry(key.decode(), fields) for key, fields in entries])
+        self._read.extend([Entry.of(raw) for raw in entries])
         if self._read:
             self.read_to = self._read[-1].id
 
@@ -166,8 +174,7 @@ class Inbox:
             while self._read and len(given) < count:
                 entry = self._read.popleft()
                 self._out.append(entry)
-                if ONLY in entry.fields:
-                    self._skip_others(entry)
+                self._skip_others(entry)
                 if not entry.skipped:
                     given.append(entry)
         else:
@@ -176,6 +183,17 @@ class Inbox:
         if not given:
             self._finish_skipped()
         return given
+
+    def give_plain(self, ceiling: tuple[int, int]) -> Entry | None:
+        """Yield one entry, if nothing about it is special and it is not above the ceiling."""
+        if self.stopped or not self._read or self._alone or self._condemned or self.may_yield < 1:
+            return None
+        entry = self._read[0]
+        if entry.only is not None or ids.order(entry.id) > ceiling:
+            return None
+        self._out.append(self._read.popleft())
+        self._unsettled += 1
+        return entry
 
     def _give_with_care(self, count: int, given: list[Entry]) -> None:
         while self._read and len(given) < count:
@@ -196,7 +214,7 @@ class Inbox:
             self._alone = self._careful = None
 
     def _skip_others(self, entry: Entry) -> None:
-        if entry.fields.get(ONLY, self._processor) != self._processor:
+        if entry.only is not None and entry.only != self._processor:
             entry.skipped = True
 
     def _is_alone(self, entry: Entry) -> bool:

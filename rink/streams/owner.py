@@ -10,36 +10,24 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
-from rink.errors import RinkError, StaleToken, UsageError
-from rink.streams import ids
-from rink.streams.errors import (
-    EventsHeld,
-    OffsetMoved,
-    PartitionFull,
-    RedisFull,
-    RedisUnavailable,
-    WentBack,
-)
+from rink.errors import UsageError
+from rink.streams.commits import Commits
+from rink.streams.errors import EventsHeld
 from rink.streams.events import Middleware
 from rink.streams.inbox import Entry, Inbox, Letter
 from rink.streams.metrics import Metrics
-from rink.streams.names import PartitionNames
-from rink.streams.patience import Patience
+from rink.streams.patience import insist
 from rink.streams.policy import Parked, Undecodable, letter_of
 from rink.streams.processor import Processor
 from rink.streams.store import Store
 from rink.streams.stream import Stream
-from rink.streams.values import Known, Output, Place, Step, Taken
+from rink.streams.values import Known, Place, RawEntry, Taken
 
 R = TypeVar("R")
-T = TypeVar("T")
 log = logging.getLogger("rink.streams")
-
-_PASSES = (RedisUnavailable, RedisFull, PartitionFull)
-"""What is asked again: none of it is an event's fault."""
 
 LETS_OTHERS_GO_S = 0.5
 """So long an event waits that may have killed a process, and three times as long one that was marked when
@@ -67,8 +55,8 @@ class Owner(Generic[R]):
 
     Attributes:
         inbox: the events in memory.
+        commits: has Redis know what is finished.
         changed: set when there is something new in the inbox, room in its window, or its end.
-        finished: set when there is something to commit.
         is_idle: the processor waits for events.
         ended_early: it was told that there are no more, so that what came alone is judged by itself.
     """
@@ -97,7 +85,6 @@ class Owner(Generic[R]):
             careful=taken.careful,
         )
         self.changed = asyncio.Event()
-        self.finished = asyncio.Event()
         self.ended_early = False
         self.is_idle = False
         self._store = store
@@ -107,15 +94,13 @@ class Owner(Generic[R]):
         self._has_marked = False
         self._suspects = frozenset(taken.ends)
         self._has_let_others_go = False
-        self._ceiling = ids.NONE  # up to here Redis knows that events are being yielded
-        self._metrics = metrics
         self._wants_more = wants_more
-        self._committing = asyncio.Lock()
-        self._step: Step | None = None  # under way: repeated as it is until it is answered
         self._given = 0
-        self._untrimmed = 0
+        self._is_asked = False  # somebody waits in `next`
         self.feed(taken.first)
-        self._ceiling = self.inbox.read_to
+        self.commits = Commits(
+            processor, store, place, token, taken.epoch, self.inbox, metrics, self._settled
+        )
 
     @property
     def partition(self) -> int:
@@ -152,11 +137,15 @@ class Owner(Generic[R]):
         """What Redis must still know after a reconnect."""
         return Known(self._epoch, self.inbox.offset, self.inbox.read_to)
 
-    def feed(self, entries: list[Any]) -> None:
+    def feed(self, entries: Sequence[RawEntry]) -> None:
         """Take in what was read."""
         if entries:
             self.inbox.feed(entries)
             self.changed.set()
+
+    def _settled(self) -> None:
+        self.changed.set()
+        self._wants_more(self)
 
     def stop(self) -> None:
         """Give nothing more."""
@@ -167,6 +156,18 @@ class Owner(Generic[R]):
 
     async def next(self, count: int, within: float) -> list[tuple[Entry, R]]:
         """What was given before has been processed; give up to `count` more, [] where there are none."""
+        if self._is_asked:
+            raise UsageError(
+                f"processor {self.processor.name!r} iterates over the events of {self.place.role!r} in two "
+                "tasks at once, so nobody knows which events are finished; iterate in one, and share there"
+            )
+        self._is_asked = True
+        try:
+            return await self._next(count, within)
+        finally:
+            self._is_asked = False
+
+    async def _next(self, count: int, within: float) -> list[tuple[Entry, R]]:
         if self.commits_by_hand:
             if self.inbox.has_one_alone:  # its outcome must be known before anything else comes
                 self.ended_early = True
@@ -186,6 +187,23 @@ class Owner(Generic[R]):
                 self._wants_more(self)
                 return given
 
+    def next_now(self) -> tuple[Entry, R] | None:
+        """As `next(1, 0)` where nothing need be waited for; None where something may have to be."""
+        has_more_to_do = self._has_marked or self._given >= _REST_AFTER or self._is_asked
+        if self.commits_by_hand or has_more_to_do or self.is_lost:
+            return None
+        self.finish()
+        entry = self.inbox.give_plain(self.commits.ceiling)
+        if entry is None:
+            return None
+        try:
+            record = self.processor.stream.codec.decode(entry.data)
+        except Exception:  # who is asked next tells of it
+            self.inbox.take_back(entry)
+            return None
+        self._given += 1
+        return entry, record
+
     def _take_back(self, entries: list[Entry]) -> None:
         """What was gathered and reaches nobody comes again, to this owner or the next."""
         if entries:
@@ -199,12 +217,7 @@ class Owner(Generic[R]):
     def finish(self, count: int | None = None) -> None:
         """What was given has been processed: all of it, or the first `count`."""
         self.inbox.finish(count)
-        self.note_finished()
-
-    def note_finished(self) -> None:
-        """Have what is finished committed."""
-        if self.inbox.has_finished:
-            self.finished.set()
+        self.commits.note_finished()
 
     async def _gather(self, entries: list[Entry], count: int, within: float) -> None:
         """Wait for up to `count` entries; none at the end."""
@@ -235,7 +248,7 @@ class Owner(Generic[R]):
         if have == 0 and self.inbox.has_finished and self.inbox.may_yield < wanted:
             return []
         given = self.inbox.give(count - have)
-        self.note_finished()
+        self.commits.note_finished()
         return given
 
     async def _wait_for_change(self, deadline: float | None) -> None:
@@ -252,21 +265,17 @@ class Owner(Generic[R]):
             self.is_idle = False
 
     async def _admit(self, entries: list[Entry]) -> None:
-        """Have Redis know what is about to be yielded, so that a death amid it can be told of."""
+        """Have Redis know what is about to be yielded, and what of it may be deadly."""
         self._given += len(entries)
         if self._given >= _REST_AFTER:
             self._given = 0
             await asyncio.sleep(0)
-        place, token, first, last = self.place, self._token, entries[0], entries[-1]
-        if ids.order(last.id) > ids.order(self._ceiling):
-            ceiling = self.inbox.next_ceiling
-            await self.insist(lambda: self._store.extend(place, token, self._epoch, ceiling))
-            self._ceiling = ceiling
-        if self.inbox.must_mark(first):
-            await self._let_others_go(first)
+        await self.commits.cover(entries[-1])
+        if self.inbox.must_mark(entries[0]):
+            await self._let_others_go(entries[0])
             await self._begin_marked()
             if self._has_marked:
-                await self.insist(lambda: self._store.mark(place, token, self._epoch, first.id))
+                await self._mark(entries[0].id)
 
     async def _begin_marked(self) -> None:
         """Wait until no other marked event runs in this worker, or the partition is lost."""
@@ -275,6 +284,10 @@ class Owner(Generic[R]):
                 async with asyncio.timeout(_LOOKS_EVERY_S):
                     await self._one_marked.acquire()
                     self._has_marked = True
+
+    async def _mark(self, entry_id: str) -> None:
+        place, token, epoch = self.place, self._token, self._epoch
+        await insist(place.role, lambda: self._store.mark(place, token, epoch, entry_id))
 
     async def _let_others_go(self, entry: Entry) -> None:
         """Before what may end this process, the other partitions have a moment to go on."""
@@ -292,14 +305,13 @@ class Owner(Generic[R]):
     async def settle_mark(self) -> None:
         """A marked event has been processed: commit it before another one is marked."""
         if self._has_marked:
-            await self.flush()
+            await self.commits.flush()
             self.release_mark()
 
     async def take_mark_back(self) -> None:
         """The marked event did not end the process: a death from here on is not its own."""
         if self._has_marked:
-            place = self.place
-            await self.insist(lambda: self._store.mark(place, self._token, self._epoch, ""))
+            await self._mark("")
             self.release_mark()
 
     def release_mark(self) -> None:
@@ -350,106 +362,10 @@ class Owner(Generic[R]):
             self.inbox.condemn(entry_id, letter)
         else:
             self.inbox.condemn_now(now, letter)
-            self.note_finished()
-
-    # ── committing ───────────────────────────────────────────────────────────────────────────
+            self.commits.note_finished()
 
     async def commit(
         self, outputs: Iterable[tuple[Stream[Any], Any]], count: int | None = None
     ) -> None:
         """Commit all that was given, or its first `count`; outputs with it."""
-        written = tuple(stream.output(record) for stream, record in outputs)
-        async with self._committing:
-            await self._settle_all()
-            self.inbox.finish(count)
-            if self.inbox.passage() is None:
-                if written:
-                    raise UsageError(
-                        f"processor {self.processor.name!r} commits {len(written)} outputs, and was given "
-                        f"no event of {self.place.role!r} since the last commit that they could go with"
-                    )
-                return
-            self._step = self._next_step(written)
-            try:
-                await self._settle()
-            except (StaleToken, OffsetMoved, WentBack):
-                raise
-            except RinkError:  # the outputs were refused, and will be the next time
-                self._step = None
-                self.inbox.unfinish()
-                raise
-
-    async def flush(self) -> None:
-        """Commit what is finished, and return when that is done."""
-        async with self._committing:
-            await self._settle_all()
-
-    async def _settle_all(self) -> None:
-        while self._step is not None or self.inbox.passage() is not None:
-            self._step = self._step or self._next_step(())
-            await self._settle()
-
-    async def keep_committing(self) -> None:
-        """Commit whatever gets finished, until cancelled; raises what a commit ends with."""
-        while True:
-            await self.finished.wait()
-            self.finished.clear()
-            await self.flush()
-
-    def _next_step(self, outputs: tuple[Output, ...]) -> Step:
-        passage = self.inbox.passage()
-        assert passage is not None
-        dead = PartitionNames(self.place.names.dead(self.processor.name))
-        letters = tuple(Output(dead, None, _letter_fields(entry)) for entry in passage.dead)
-        return Step(
-            token=self.token,
-            epoch=self._epoch,
-            expected=passage.expected,
-            new=passage.new,
-            ceiling=self._raised_ceiling(),
-            processed=passage.processed,
-            dead=len(letters),
-            letters=letters,
-            outputs=outputs,
-        )
-
-    def _raised_ceiling(self) -> str:
-        # Along with a commit it costs nothing; alone, a request of its own.
-        ceiling = self.inbox.next_ceiling
-        return ceiling if ids.order(ceiling) > ids.order(self._ceiling) else ""
-
-    async def _settle(self) -> None:
-        """Have the step under way carried out, however often it must be asked for."""
-        step = self._step
-        if step is None:
-            return
-        began = time.perf_counter()
-        await self.insist(lambda: self._store.commit(self.place, step))
-        self._step = None
-        self._ceiling = step.ceiling or self._ceiling
-        self.inbox.settled()
-        self._metrics.committed(self.place, step, time.perf_counter() - began)
-        self.changed.set()
-        self._wants_more(self)
-        self._untrimmed += step.processed
-        if self._untrimmed * 20 >= self.processor.stream.partition_size:
-            self._untrimmed = 0
-            await self.insist(lambda: self._store.trim(self.place.names))
-
-    async def insist(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask Redis until it answers; what passes by itself is waited for, and said now and then."""
-        patience = Patience(self.place.role)
-        while True:
-            try:
-                return await ask()
-            except _PASSES as error:
-                await asyncio.sleep(patience.after(error))
-
-
-def _letter_fields(entry: Entry) -> tuple[bytes | str, ...]:
-    assert entry.letter is not None
-    letter = entry.letter
-    return (
-        "d", entry.data, "id", entry.id, "error", letter.error, "trace", letter.trace,
-        "attempts", str(letter.attempts),
-    )  # fmt: skip
+        await self.commits.commit(outputs, count)

@@ -22,6 +22,7 @@ from rink.streams.errors import (
     WentBack,
 )
 from rink.streams.events import Events
+from rink.streams.faults import first_error
 from rink.streams.metrics import Metrics
 from rink.streams.owner import Owner
 from rink.streams.patience import REPORT_EVERY_S, Patience
@@ -190,7 +191,7 @@ class Tenure:
         """Work until the role is lost, or raise what ends it before."""
         owner, reader = self._owner, self._scene.reader
         broken = reader.add(owner)
-        commits = asyncio.create_task(owner.keep_committing())
+        commits = asyncio.create_task(owner.commits.keep())
         work = asyncio.create_task(self._work())
         ends: set[asyncio.Future[Any]] = {lost, commits, work, broken}
         try:
@@ -225,7 +226,7 @@ class Tenure:
         await end([commits])
         try:
             async with asyncio.timeout(max(began + grace - time.monotonic(), 0.05)):
-                await owner.flush()
+                await owner.commits.flush()
         except (TimeoutError, RinkError) as error:
             log.warning(
                 "rink.streams: the last commit of %s by processor %r did not succeed, so events may come "
@@ -265,6 +266,8 @@ class Tenure:
                 finished = await call_in_thread(processor.function, events, self._scene.given_up)
         except BaseException as error:
             await events.end(error)
+            if isinstance(error, BaseExceptionGroup) and first_error(error) is not error:
+                raise first_error(error) from error  # a task group's, and all of it ours
             raise
         await events.end(None)
         if not processor.commits_by_hand:
@@ -300,7 +303,7 @@ class Tenure:
             log.warning("rink.streams: %s: %s", self._place.role, error)
             return
         blamed, times = owner.inbox.fail()
-        owner.note_finished()
+        owner.commits.note_finished()
         log.warning(
             "rink.streams: processor %r failed in %s%s: %s", self._scene.processor.name,
             self._place.role, f" at event {blamed.id}" if blamed else "", error, exc_info=error,

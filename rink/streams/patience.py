@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from rink.etcd.backoff import Backoff
+from rink.streams.errors import PartitionFull, RedisFull, RedisUnavailable
 
+T = TypeVar("T")
 log = logging.getLogger("rink.streams")
 
 REPORT_EVERY_S = 10.0
+
+_PASSES = (RedisUnavailable, RedisFull, PartitionFull)
+"""What is asked again: none of it is an event's fault."""
 
 
 class Patience:
@@ -34,3 +42,18 @@ class Patience:
     def reset(self) -> None:
         """One has succeeded: begin with short pauses again."""
         self._pauses.reset()
+
+
+async def insist(what: str, ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask Redis until it answers; what passes by itself is waited for, and said now and then.
+
+    Args:
+        what: waits, for the log.
+        ask: sends the request, which may be sent again.
+    """
+    patience = Patience(what)
+    while True:
+        try:
+            return await ask()
+        except _PASSES as error:
+            await asyncio.sleep(patience.after(error))

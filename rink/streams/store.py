@@ -137,8 +137,10 @@ class Store:
         """Remove what every registered processor has committed past; returns how many entries."""
         return int(await self.run("trim", [names.stream, names.offsets]))
 
-    async def page(self, key: str, after: str, count: int = 1000) -> list[RawEntry]:
-        """Return the entries of a stream behind an id, so many at most."""
+    async def page(
+        self, key: str, after: str, count: int = 1000
+    ) -> list[tuple[bytes, dict[bytes, bytes]]]:
+        """Return the entries of a stream behind an id, so many at most: their ids and fields."""
         with explained(self.server, key):
             found: Any = await self.redis.xrange(key, min=f"({after}", count=count)
         return list(found)
@@ -171,7 +173,7 @@ class Store:
         offset, epoch, careful, parked = (text(part) for part in answer[1:5])
         flat = [text(part) for part in answer[5]]
         ends = dict(zip(flat[::2], map(int, flat[1::2]), strict=True))
-        return Taken(offset, epoch, careful, parked, ends, [_raw(one) for one in answer[6]])
+        return Taken(offset, epoch, careful, parked, ends, answer[6])
 
     async def commit(self, place: Place, step: Step) -> None:
         """Advance the offset, all outputs with it.
@@ -297,7 +299,9 @@ class Store:
 
     def reader(self) -> AnyRedis:
         """A client for blocking reads, with a connection of its own; on a cluster, this one."""
-        return self.redis if isinstance(self.redis, RedisCluster) else self.redis.client()
+        client = self.redis if isinstance(self.redis, RedisCluster) else self.redis.client()
+        client.set_response_callback("XREAD", _as_sent)  # redis-py makes a dict of each entry
+        return client
 
     async def read(
         self, client: AnyRedis, positions: Mapping[str, str], count: int, block_ms: int
@@ -315,6 +319,10 @@ class Store:
             found: Any = await client.xread(given, count=count, block=block_ms)
         pairs = found.items() if isinstance(found, dict) else found
         return [(text(key), entries) for key, entries in pairs or ()]
+
+
+def _as_sent(response: Any, **kwargs: Any) -> Any:  # noqa: ARG001 - as redis-py asks for it
+    return response
 
 
 def _went_back(place: Place, token: int, found: Sequence[Any], expected: str) -> WentBack:
@@ -343,11 +351,6 @@ def _server(redis: AnyRedis) -> str:
     if "path" in known:
         return str(known["path"])
     return f"{known.get('host', 'its Sentinel')}:{known.get('port', '')}".rstrip(":")
-
-
-def _raw(found: Sequence[Any]) -> RawEntry:
-    entry_id, flat = found
-    return entry_id, dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 def text(value: Any) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 
 from rink.streams.names import PartitionNames
 
-RawEntry = tuple[bytes, dict[bytes, bytes]]
-"""One entry of a Redis stream, as redis-py gives it: its id and its fields."""
+RawEntry = Sequence[Any]
+"""One entry of a stream as Redis sends it: its id, and a list of names and values in turn, all of it bytes."""
 
 
 @attrs.frozen

@@ -22,6 +22,7 @@ import attrs
 
 from rink.streams import ids
 from rink.streams.app import App
+from rink.streams.inbox import DATA
 from rink.streams.metrics import Metrics
 from rink.streams.names import PartitionNames
 from rink.streams.owner import Owner
@@ -123,7 +124,7 @@ class _Partition:
         self._processor = processor
         self._place = processor.place(number)
         self._data = data
-        self._unread = [(f"{at}-0".encode(), {b"d": one}) for at, one in enumerate(data, 1)]
+        self._unread = [(f"{at}-0".encode(), [DATA, one]) for at, one in enumerate(data, 1)]
         self._outcome = outcome
         self._done = asyncio.Event()
 

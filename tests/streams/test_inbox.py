@@ -11,7 +11,7 @@ BROKEN = Letter("ValueError: no", "", 3)
 
 
 def entries(*numbers, only=None):
-    fields = {b"d": b"{}"} | ({b"only": only} if only else {})
+    fields = [b"d", b"{}", *([b"only", only] if only else [])]
     return [(f"{number}-0".encode(), fields) for number in numbers]
 
 

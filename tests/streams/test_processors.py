@@ -9,7 +9,7 @@ from itertools import islice
 
 import pytest
 
-from rink.streams import App, Event, JsonCodec, Record
+from rink.streams import App, Event, JsonCodec, Record, RedisUnavailable
 from rink.testing.streams import process
 
 
@@ -285,3 +285,47 @@ def test_an_auto_processor_may_commit_and_return():
 
     shop.process(30)
     assert shop.seen == list(range(30))
+
+
+def test_two_iterations_at_once_are_refused_and_nothing_is_lost(caplog):
+    shop, calls = Shop(), []
+
+    async def note_one(events):
+        async for leg in events.records():
+            await asyncio.sleep(0)
+            shop.seen.append(leg.n)
+
+    @shop.processor
+    async def note(events):
+        calls.append(events)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(note_one(events))
+            if len(calls) == 1:
+                tasks.create_task(note_one(events))
+
+    shop.process()
+    assert len(calls) == 2
+    assert sorted(set(shop.seen)) == list(range(130))
+    assert "two tasks at once" in caplog.text
+
+
+def test_what_a_task_group_raises_of_ours_is_no_events_fault():
+    shop, calls = Shop(attempts=1), []
+
+    async def commit(events):
+        if len(calls) == 1:
+            raise RedisUnavailable("Redis is away", server="here")
+        await events.commit()
+
+    @shop.processor
+    async def note(events):
+        calls.append(events)
+        async for leg in events.records():
+            async with asyncio.TaskGroup() as tasks:
+                shop.seen.append(leg.n)
+                tasks.create_task(commit(events))
+
+    outcome = shop.process(3)
+    assert shop.seen == [0, 0, 1, 2]
+    assert len(calls) == 2
+    assert not outcome.dead

@@ -1,0 +1,161 @@
+"""The commits of one grant: what is finished becomes the offset, in steps that are repeated until answered."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rink.errors import RinkError, StaleToken, UsageError
+from rink.streams import ids
+from rink.streams.errors import OffsetMoved, WentBack
+from rink.streams.inbox import Entry, Inbox
+from rink.streams.metrics import Metrics
+from rink.streams.names import PartitionNames
+from rink.streams.patience import insist
+from rink.streams.processor import Processor
+from rink.streams.store import Store
+from rink.streams.stream import Stream
+from rink.streams.values import Output, Place, Step
+
+
+class Commits:
+    """Commits for one owner, one step at a time.
+
+    Args:
+        processor: whose.
+        store: where.
+        place: which partition.
+        token: of the grant, and `epoch` of the offset when it was taken.
+        inbox: what says what to commit next.
+        on_settled: called when something was committed.
+
+    Attributes:
+        ceiling: Redis knows that events up to here are being yielded; as `ids.order` has it.
+    """
+
+    def __init__(
+        self,
+        processor: Processor[Any],
+        store: Store,
+        place: Place,
+        token: int,
+        epoch: str,
+        inbox: Inbox,
+        metrics: Metrics,
+        on_settled: Callable[[], None],
+    ) -> None:
+        self.ceiling = ids.order(inbox.read_to)
+        self._processor = processor
+        self._store = store
+        self._place = place
+        self._token = token
+        self._epoch = epoch
+        self._inbox = inbox
+        self._metrics = metrics
+        self._on_settled = on_settled
+        self._finished = asyncio.Event()
+        self._committing = asyncio.Lock()
+        self._step: Step | None = None  # under way: repeated as it is until it is answered
+        self._untrimmed = 0
+
+    def note_finished(self) -> None:
+        """Have what is finished committed."""
+        if self._inbox.has_finished:
+            self._finished.set()
+
+    async def keep(self) -> None:
+        """Commit whatever gets finished, until cancelled; raises what a commit ends with."""
+        while True:
+            await self._finished.wait()
+            self._finished.clear()
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Commit what is finished, and return when that is done."""
+        async with self._committing:
+            await self._settle_all()
+
+    async def commit(
+        self, outputs: Iterable[tuple[Stream[Any], Any]], count: int | None = None
+    ) -> None:
+        """Commit all that was given, or its first `count`; outputs with it."""
+        written = tuple(stream.output(record) for stream, record in outputs)
+        async with self._committing:
+            await self._settle_all()
+            self._inbox.finish(count)
+            if self._inbox.passage() is None:
+                if written:
+                    raise UsageError(
+                        f"processor {self._processor.name!r} commits {len(written)} outputs, and was given "
+                        f"no event of {self._place.role!r} since the last commit that they could go with"
+                    )
+                return
+            self._step = self._next_step(written)
+            try:
+                await self._settle()
+            except (StaleToken, OffsetMoved, WentBack):
+                raise
+            except RinkError:  # the outputs were refused, and will be the next time
+                self._step = None
+                self._inbox.unfinish()
+                raise
+
+    async def cover(self, last: Entry) -> None:
+        """Have Redis know that events up to this one are being yielded, so that a death amid them can be told of."""
+        if ids.order(last.id) > self.ceiling:
+            ceiling = self._inbox.next_ceiling
+            place, token, epoch = self._place, self._token, self._epoch
+            await insist(place.role, lambda: self._store.extend(place, token, epoch, ceiling))
+            self.ceiling = ids.order(ceiling)
+
+    async def _settle_all(self) -> None:
+        while self._step is not None or self._inbox.passage() is not None:
+            self._step = self._step or self._next_step(())
+            await self._settle()
+
+    def _next_step(self, outputs: tuple[Output, ...]) -> Step:
+        passage = self._inbox.passage()
+        assert passage is not None
+        dead = PartitionNames(self._place.names.dead(self._processor.name))
+        letters = tuple(Output(dead, None, _letter_fields(entry)) for entry in passage.dead)
+        ceiling = self._inbox.next_ceiling  # along with a commit it costs nothing; alone, a request
+        return Step(
+            token=self._token,
+            epoch=self._epoch,
+            expected=passage.expected,
+            new=passage.new,
+            ceiling=ceiling if ids.order(ceiling) > self.ceiling else "",
+            processed=passage.processed,
+            dead=len(letters),
+            letters=letters,
+            outputs=outputs,
+        )
+
+    async def _settle(self) -> None:
+        """Have the step under way carried out, however often it must be asked for."""
+        step = self._step
+        if step is None:
+            return
+        began = time.perf_counter()
+        await insist(self._place.role, lambda: self._store.commit(self._place, step))
+        self._step = None
+        if step.ceiling:
+            self.ceiling = ids.order(step.ceiling)
+        self._inbox.settled()
+        self._metrics.committed(self._place, step, time.perf_counter() - began)
+        self._on_settled()
+        self._untrimmed += step.processed
+        if self._untrimmed * 20 >= self._processor.stream.partition_size:
+            self._untrimmed = 0
+            await insist(self._place.role, lambda: self._store.trim(self._place.names))
+
+
+def _letter_fields(entry: Entry) -> tuple[bytes | str, ...]:
+    assert entry.letter is not None
+    letter = entry.letter
+    return (
+        "d", entry.data, "id", entry.id, "error", letter.error, "trace", letter.trace,
+        "attempts", str(letter.attempts),
+    )  # fmt: skip
