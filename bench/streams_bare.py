@@ -33,6 +33,7 @@ def on_loop(work: Any) -> Any:
             async with Redis.from_url(given["redis"]) as redis:
                 await redis.ping()
                 gc.collect()
+                gc.freeze()
                 return await work(redis, **arguments)
 
         return asyncio.run(body())

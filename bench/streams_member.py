@@ -133,6 +133,7 @@ def process(app: str, kind: str, each: int) -> dict[str, Any]:
             return {"seconds": task.clock.stop()}
 
     gc.collect()
+    gc.freeze()  # as `rink worker` does
     return asyncio.run(body())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 from types import FrameType
@@ -79,6 +80,8 @@ def worker(
     made = Worker(found, processors, name=name)
     if metrics_port is not None:
         _serve_metrics(made, metrics_host, metrics_port)
+    gc.collect()
+    gc.freeze()  # full collections then go through events alone, and not through every module
     apps.run(found, lambda: _until_told(made))
 
 

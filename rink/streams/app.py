@@ -268,7 +268,7 @@ class App:
         with self._lock:
             task = self._opened.pop(asyncio.get_running_loop(), None)
         if task is not None and not task.cancelled():
-            await (await task).store.close()
+            await (await task).close()
 
     async def __aenter__(self) -> Self:
         await self.opened()
@@ -305,6 +305,12 @@ class Opened:
         if stream.name not in self._settled:
             await self.store.settle_count(stream.names, stream.name, stream.partition_count)
             self._settled.add(stream.name)
+
+    async def close(self) -> None:
+        """End what is being sent, and the connections."""
+        for lane in self._lanes.values():
+            await lane.close()
+        await self.store.close()
 
     def lane(self, stream: Stream[Any], number: int) -> Lane:
         """What appends to a partition."""

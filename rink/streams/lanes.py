@@ -11,14 +11,18 @@ from collections.abc import Sequence
 
 import attrs
 
-from rink.errors import RinkError
+from rink.errors import ClosedError, RinkError
 from rink.etcd.backoff import Backoff
+from rink.streams.endings import end
 from rink.streams.errors import PartitionFull, RedisFull, RedisUnavailable
 from rink.streams.names import PartitionNames
 from rink.streams.store import Store
 from rink.streams.values import Bounds
 
 _IN_ONE_CALL = 512
+
+_REPEATED_FOR_S = 300.0
+"""So long a call is made again; Redis keeps for 600 s what it did, and a later one might append twice."""
 
 
 @attrs.define(eq=False)
@@ -131,7 +135,7 @@ class Lane:
 
     async def _call(self, records: Sequence[bytes], wants_ids: bool) -> tuple[int, list[str]]:
         """Make one call, the same again until it is answered or nobody waits any more."""
-        pauses = Backoff(0.02, 1.0)
+        pauses, until = Backoff(0.02, 1.0), asyncio.get_running_loop().time() + _REPEATED_FOR_S
         while not all(parcel.sent.done() for parcel in self._in_call):
             try:
                 self._is_calling = True
@@ -140,18 +144,37 @@ class Lane:
                 )
             except (RedisUnavailable, RedisFull) as error:
                 self._trouble = error
+                if asyncio.get_running_loop().time() > until:
+                    return self._give_up(error)
                 await asyncio.sleep(pauses.next())
             except Exception as error:  # it will not be better the next time
-                for parcel in self._in_call:
-                    if not parcel.sent.done():
-                        parcel.sent.set_exception(error)
-                return 0, []
+                return self._give_up(error)
             else:
                 self._trouble = None
                 return answer
             finally:
                 self._is_calling = False
         return 0, []
+
+    def _give_up(self, error: Exception) -> tuple[int, list[str]]:
+        for parcel in self._in_call:
+            if not parcel.sent.done():
+                parcel.sent.set_exception(error)
+        return 0, []
+
+    async def close(self) -> None:
+        """Send nothing more; whoever waits is told, and cannot know whether a part was sent."""
+        if self._task is not None:
+            await end([self._task])
+        number, stream = self._number_of_partition, self._stream
+        for parcel in self._parcels:
+            if not parcel.sent.done():
+                parcel.sent.set_exception(
+                    ClosedError(
+                        f"the app was closed while {len(parcel.records) - parcel.done} records for partition "
+                        f"{number} of stream {stream!r} were on their way: they may have been sent, or not"
+                    )
+                )
 
     def _deliver(self, count: int, ids: list[str]) -> None:
         for parcel in self._in_call:

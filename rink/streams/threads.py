@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
+import attrs
+
+from rink.errors import ClosedError
 from rink.streams.event import Event
 from rink.streams.events import Batches, Events, Outputs
 
@@ -25,9 +30,9 @@ class BlockingEvents(Generic[R]):
     An event is finished when the next one is asked for, here too.
     """
 
-    def __init__(self, events: Events[R], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, events: Events[R], desk: Desk) -> None:
         self._events = events
-        self._loop = loop
+        self.ask = desk.ask
         self._fetched: deque[Event[R]] = deque()  # and not given to the function yet
         self._given = 0  # of those that came with them, how many were, since the last commit
 
@@ -86,10 +91,6 @@ class BlockingEvents(Generic[R]):
             return max(self._given - 1, 0)
         return self._given if self._fetched else None
 
-    def ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop that the events come from."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
-
 
 class BlockingBatches(Generic[R]):
     """Lists of events; `.records()` gives lists of records."""
@@ -118,50 +119,116 @@ async def call_in_thread(
     Returns:
         How many of the events that were fetched for it are finished; None for all.
     """
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[None] = loop.create_future()
-    blocking = BlockingEvents(events, loop)
+    desk = Desk()
+    blocking = BlockingEvents(events, desk)
+    context = contextvars.copy_context()
 
     def run() -> None:
         error: BaseException | None = None
         try:
-            function(blocking)
+            context.run(function, blocking)
         except BaseException as raised:
             error = raised
-        with contextlib.suppress(RuntimeError):  # the loop has been closed: the group was left
-            loop.call_soon_threadsafe(_end, ended, error)
+        desk.end(error)
+
+    async def serve() -> BaseException | None:
+        error = await desk.serve()
+        if error is not None:
+            events.finish(blocking.ended(failed=True))
+        await events.end(error)
+        return error
 
     threading.Thread(target=run, name=f"rink-partition-{events.partition}", daemon=True).start()
-    await _uncancelled(ended, given_up)
-    if ended.exception() is not None:
-        events.finish(blocking.ended(failed=True))
-    ended.result()
+    error = await _uncancelled(asyncio.create_task(serve()), given_up)
+    if error is not None:
+        raise error
     return blocking.ended(failed=False)
 
 
-async def _uncancelled(ended: asyncio.Future[None], given_up: asyncio.Event) -> None:
+async def _uncancelled(serving: asyncio.Task[T], given_up: asyncio.Event) -> T:
     """Wait for the end, however often cancelled; after that, for `given_up` too."""
     try:
-        await asyncio.wait([ended])
+        await asyncio.wait([serving])
     except asyncio.CancelledError:
         abandoned: asyncio.Future[Any] = asyncio.ensure_future(given_up.wait())
-        waits: list[asyncio.Future[Any]] = [ended, abandoned]
-        while not ended.done() and not abandoned.done():
+        waits: list[asyncio.Future[Any]] = [serving, abandoned]
+        while not serving.done() and not abandoned.done():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         abandoned.cancel()
-        if not ended.done():
+        if not serving.done():
+            serving.cancel()
             raise  # left alone; otherwise it has returned, if late
+    return serving.result()
 
 
-def _end(ended: asyncio.Future[None], error: BaseException | None) -> None:
-    if ended.done():
-        return
-    if error is None:
-        ended.set_result(None)
-    elif isinstance(error, StopIteration):  # a future cannot hold one
-        told = RuntimeError("the processor raised StopIteration")
-        told.__cause__ = error
-        ended.set_exception(told)
-    else:
-        ended.set_exception(error)
+class Desk:
+    """Does in one task of the loop what a thread asks for.
+
+    In one, so that middleware is left in the task that entered it, as `asyncio.timeout` wants it; and what it
+    sets of context variables the thread sees.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._asked: asyncio.Queue[_Request | _End] = asyncio.Queue()
+        self._is_closed = False
+
+    def ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Have a coroutine run, and wait for its end: called in the thread."""
+        request = _Request(coroutine, Future())
+        try:
+            self._loop.call_soon_threadsafe(self._put, request)
+        except RuntimeError:  # the loop was closed: the group was left long ago
+            coroutine.close()
+            raise
+        answer, context = request.answer.result()
+        for variable, value in context.items():
+            if variable.get(None) is not value:
+                variable.set(value)
+        return answer  # type: ignore[no-any-return]
+
+    def end(self, error: BaseException | None) -> None:
+        """The thread has come to its end: called in it."""
+        with contextlib.suppress(RuntimeError):  # the loop has been closed: the group was left
+            self._loop.call_soon_threadsafe(self._put, _End(error))
+
+    def _put(self, asked: _Request | _End) -> None:
+        self._asked.put_nowait(asked)
+        if self._is_closed:
+            self._refuse_all()
+
+    def _refuse_all(self) -> None:
+        self._is_closed = True
+        while not self._asked.empty():
+            asked = self._asked.get_nowait()
+            if isinstance(asked, _Request):
+                asked.coroutine.close()
+                asked.answer.set_exception(ClosedError("the group was left: return"))
+
+    async def serve(self) -> BaseException | None:
+        """Do what is asked for until the thread ends; returns what it ended with."""
+        try:
+            while isinstance(asked := await self._asked.get(), _Request):
+                try:
+                    answer = await asked.coroutine
+                except BaseException as error:
+                    asked.answer.set_exception(error)
+                    if isinstance(error, asyncio.CancelledError):
+                        raise
+                else:
+                    asked.answer.set_result((answer, contextvars.copy_context()))
+            return asked.error
+        finally:
+            self._refuse_all()
+
+
+@attrs.frozen(eq=False)
+class _Request:
+    coroutine: Coroutine[Any, Any, Any]
+    answer: Future[tuple[Any, contextvars.Context]]
+
+
+@attrs.frozen(eq=False)
+class _End:
+    error: BaseException | None

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from jumping import jumping, pass_time
 
+from rink import ClosedError
 from rink.streams import PartitionFull, RecordError, RedisUnavailable
 from rink.streams.lanes import Lane
 from rink.streams.names import Names
@@ -169,3 +170,34 @@ async def test_a_slow_redis_is_not_a_full_partition():
     with pytest.raises(RedisUnavailable, match="were not sent"):
         await sending.send(many(1, 2), 2)
     await first
+
+
+@jumping
+async def test_a_call_is_not_repeated_for_longer_than_redis_keeps_what_it_did():
+    partition = Partition()
+    partition.lose = 10**9
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(RedisUnavailable):
+        await lane(partition).send(many(3), 3600.0)
+    assert 300 < asyncio.get_running_loop().time() - began < 320
+    assert len(partition.records) == 3
+
+
+@jumping
+async def test_who_waits_when_the_app_is_closed_is_told():
+    partition = Partition()
+    partition.away = 10**9
+    mine = lane(partition)
+    sending = asyncio.create_task(mine.send(many(3), 3600.0))
+    await pass_time(1.0)
+    await mine.close()
+    with pytest.raises(ClosedError, match="3 records for partition 0 of stream 'orders'"):
+        await sending
+    calls = partition.away
+    await pass_time(10.0)
+    assert partition.away == calls
+
+
+@jumping
+async def test_a_lane_that_never_sent_closes():
+    await lane(Partition()).close()

@@ -5,6 +5,7 @@ Run on given records, without servers: see `rink.testing.streams`.
 
 import asyncio
 import contextlib
+import contextvars
 from itertools import islice
 
 import pytest
@@ -328,4 +329,33 @@ def test_what_a_task_group_raises_of_ours_is_no_events_fault():
     outcome = shop.process(3)
     assert shop.seen == [0, 0, 1, 2]
     assert len(calls) == 2
+    assert not outcome.dead
+
+
+@pytest.mark.parametrize("is_thread", [False, True])
+def test_middleware_is_left_in_the_task_that_entered_it_and_processors_see_what_it_sets(is_thread):
+    current, entered = contextvars.ContextVar("current"), []
+
+    @contextlib.asynccontextmanager
+    async def around(batch):
+        entered.append(batch[0].record.n)
+        token = current.set(batch[0].record.n)
+        async with asyncio.timeout(10):
+            yield
+        current.reset(token)
+
+    shop = Shop(middleware=[around])
+
+    async def note(events):
+        async for leg in events.records():
+            shop.seen.append((leg.n, current.get()))
+
+    def note_in_thread(events):
+        for leg in events.records():
+            shop.seen.append((leg.n, current.get()))
+
+    shop.processor(note_in_thread if is_thread else note)
+    outcome = shop.process(10)
+    assert shop.seen == [(n, n) for n in range(10)]
+    assert entered == list(range(10))
     assert not outcome.dead
