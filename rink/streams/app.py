@@ -308,7 +308,7 @@ class Opened:
 
     async def close(self) -> None:
         """End what is being sent, and the connections."""
-        for lane in self._lanes.values():
+        for lane in list(self._lanes.values()):
             await lane.close()
         await self.store.close()
 

@@ -142,7 +142,7 @@ class Commits:
         await insist(self._place.role, lambda: self._store.commit(self._place, step))
         self._step = None
         if step.ceiling:
-            self.ceiling = ids.order(step.ceiling)
+            self.ceiling = max(self.ceiling, ids.order(step.ceiling))
         self._inbox.settled()
         self._metrics.committed(self._place, step, time.perf_counter() - began)
         self._on_settled()

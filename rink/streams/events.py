@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, Generic, Protocol, TypeVar
 
-from rink.errors import ConfigError
+from rink.errors import ConfigError, UsageError
 from rink.streams.event import Event
 from rink.streams.inbox import Entry
 from rink.streams.stream import Stream
@@ -78,6 +78,7 @@ class Events(Generic[R]):
     def __init__(self, source: Source[R]) -> None:
         self._source = source
         self._around: AsyncExitStack | None = None
+        self._iteration: object = None  # the one that goes on: whoever began last
 
     @property
     def partition(self) -> int:
@@ -95,20 +96,20 @@ class Events(Generic[R]):
         return self._source.is_lost
 
     async def __aiter__(self) -> AsyncIterator[Event[R]]:
-        now = self._now()
-        while batch := await self._next(1, 0.0):
+        mine, now = self.begin(object()), self._now()
+        while batch := await self.next(mine, 1):
             for event in batch:
                 yield event
-            while (given := now()) is not None:
+            while self._iteration is mine and (given := now()) is not None:
                 yield Event(given[0].id, given[1])
 
     async def records(self) -> AsyncIterator[R]:
         """Iterate over the records alone."""
-        now = self._now()
-        while batch := await self._next(1, 0.0):
+        mine, now = self.begin(object()), self._now()
+        while batch := await self.next(mine, 1):
             for event in batch:
                 yield event.record
-            while (given := now()) is not None:
+            while self._iteration is mine and (given := now()) is not None:
                 yield given[1]
 
     def _now(self) -> Callable[[], tuple[Entry, R] | None]:
@@ -144,7 +145,7 @@ class Events(Generic[R]):
     async def fetch(self, count: int) -> list[Event[R]]:
         """Give up to `count` events at once to who gives them on one by one: see `threads.py`."""
         one_by_one = self._source.commits_by_hand or self._source.middleware
-        return await self._next(1 if one_by_one else count, 0.0)
+        return await self.next(self.begin(self), 1 if one_by_one else count)
 
     async def hand_back(self, finished: int) -> None:
         """Of what was given, the first so many are processed, and the others come again."""
@@ -164,7 +165,22 @@ class Events(Generic[R]):
             )
         return count
 
-    async def _next(self, count: int, within: float) -> list[Event[R]]:
+    def begin(self, iteration: object) -> object:
+        """An iteration begins, and any other has come to its end."""
+        self._iteration = iteration
+        return iteration
+
+    async def next(self, iteration: object, count: int, within: float = 0.0) -> list[Event[R]]:
+        """Give one iteration its next events; [] at the end.
+
+        Raises:
+            UsageError: another one has begun since.
+        """
+        if iteration is not self._iteration:
+            raise UsageError(
+                f"partition {self.partition}: another iteration over these events has begun, and asking for an "
+                "event finishes the one before: iterate in one place, and share the events there"
+            )
         await self._leave_middleware()
         while given := await self._source.next(count, within):
             batch = [Event(entry.id, record) for entry, record in given]
@@ -209,10 +225,11 @@ class Batches(Generic[R]):
 
     async def next(self) -> list[Event[R]]:
         """Give the next list; [] at the end."""
-        return await self._events._next(self._count, self._within)  # noqa: SLF001 - its own
+        return await self._events.next(self._events.begin(self), self._count, self._within)
 
     async def __aiter__(self) -> AsyncIterator[list[Event[R]]]:
-        while batch := await self.next():
+        mine = self._events.begin(object())
+        while batch := await self._events.next(mine, self._count, self._within):
             yield batch
 
     async def records(self) -> AsyncIterator[list[R]]:

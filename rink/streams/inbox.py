@@ -97,6 +97,8 @@ class Inbox:
         read_to: what was read last; read on from behind it.
         stopped: nothing more is yielded.
         count_finished: how many events have been finished.
+        held_back: how many of those that were yielded last have not reached the processor yet: whoever gathers
+            a batch has them, and nothing finishes them.
     """
 
     def __init__(
@@ -110,7 +112,7 @@ class Inbox:
         self._read: deque[Entry] = deque()
         self._out: deque[Entry] = deque()
         self._finished: deque[Entry] = deque()
-        self.count_finished = 0
+        self.count_finished = self.held_back = 0
         self._unsettled = 0  # of those two, how many are not skipped
         self._under_way: Passage | None = None
         self._careful = ids.order(careful) if careful else None
@@ -232,6 +234,9 @@ class Inbox:
 
     def finish(self, count: int | None = None) -> None:
         """What was yielded has been processed: all of it, or the first `count` of what was not skipped."""
+        if self.held_back:
+            reached = sum(not entry.skipped for entry in self._out) - self.held_back
+            count = reached if count is None else min(count, reached)
         while self._out:
             if not self._out[0].skipped and count is not None:
                 if count == 0:

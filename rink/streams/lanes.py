@@ -59,7 +59,7 @@ class Lane:
         self._number = 0
         self._trouble: RinkError | None = None
         self._in_call: list[_Parcel] = []
-        self._is_calling = self._is_full = False
+        self._is_calling = self._is_full = self._is_closed = False
 
     async def send(
         self, records: Sequence[bytes], timeout: float, *, wants_ids: bool = False
@@ -69,7 +69,10 @@ class Lane:
         Raises:
             PartitionFull: there was no room for all of them for `timeout` seconds.
             RedisUnavailable, RedisFull: Redis was not there for so long.
+            ClosedError: the app was closed.
         """
+        if self._is_closed:
+            raise ClosedError(f"the app was closed before records for {self._stream!r} were sent")
         parcel = _Parcel(records, wants_ids, asyncio.get_running_loop().create_future())
         self._parcels.append(parcel)
         if self._task is None or self._task.done():
@@ -164,6 +167,7 @@ class Lane:
 
     async def close(self) -> None:
         """Send nothing more; whoever waits is told, and cannot know whether a part was sent."""
+        self._is_closed = True
         if self._task is not None:
             await end([self._task])
         number, stream = self._number_of_partition, self._stream

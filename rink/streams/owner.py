@@ -183,6 +183,7 @@ class Owner(Generic[R]):
             except BaseException:  # cancelled, too: the processor has not been given them
                 self._take_back(entries)
                 raise
+            self.inbox.held_back = 0
             if given or not entries:
                 self._wants_more(self)
                 return given
@@ -207,6 +208,7 @@ class Owner(Generic[R]):
     def _take_back(self, entries: list[Entry]) -> None:
         """What was gathered and reaches nobody comes again, to this owner or the next."""
         if entries:
+            self.inbox.held_back = 0
             self.inbox.take_back(entries[0])
             entries.clear()
 
@@ -225,6 +227,7 @@ class Owner(Generic[R]):
         while not self.is_lost:
             if not entries or self.inbox.may_yield >= 1:
                 entries += self._give(count, len(entries))
+                self.inbox.held_back = len(entries)
             is_over = deadline is not None and time.monotonic() >= deadline
             is_enough = len(entries) >= count or self.inbox.has_one_alone or within <= 0
             if entries and (is_enough or is_over):

@@ -95,8 +95,9 @@ class Grant:
                     owner.bury(event_id, letter_of_death(ends + 1))
             metrics.owned(place, True)
             metrics.handed_over(place, time.perf_counter() - self._granted_at)
-            await Tenure(self._scene, owner, place, self._role.token).last(lost)
-            self._is_open = False  # its drain has told that
+            tenure = Tenure(self._scene, owner, place, self._role.token)
+            await tenure.last(lost)
+            self._is_open = not tenure.is_closed
         except OffsetMoved as error:
             log.warning("rink.streams: %s", error)
         except (Parked, WentBack) as error:
@@ -179,13 +180,18 @@ class Grant:
 
 
 class Tenure:
-    """The time in which an owner works: its reader, its commits, its processor, and the drain."""
+    """The time in which an owner works: its reader, its commits, its processor, and the drain.
+
+    Attributes:
+        is_closed: Redis knows that this owner ended in order.
+    """
 
     def __init__(self, scene: Scene, owner: Owner[Any], place: Place, token: int) -> None:
         self._scene = scene
         self._owner = owner
         self._place = place
         self._token = token
+        self.is_closed = False
 
     async def last(self, lost: asyncio.Task[bool]) -> None:
         """Work until the role is lost, or raise what ends it before."""
@@ -232,7 +238,7 @@ class Tenure:
                 "rink.streams: the last commit of %s by processor %r did not succeed, so events may come "
                 "again: %s", self._place.role, self._scene.processor.name, str(error) or "no answer in time",
             )  # fmt: skip
-        await closing
+        self.is_closed = await closing
 
     async def _work(self) -> None:
         """Call the processor, again after each error, until nothing more is given to it."""
@@ -266,9 +272,10 @@ class Tenure:
                 finished = await call_in_thread(processor.function, events, self._scene.given_up)
         except BaseException as error:
             await events.end(error)
-            if isinstance(error, BaseExceptionGroup) and first_error(error) is not error:
-                raise first_error(error) from error  # a task group's, and all of it ours
-            raise
+            told = _as_an_events(error)
+            if told is error:
+                raise
+            raise told from error
         await events.end(None)
         if not processor.commits_by_hand:
             owner.finish(finished)
@@ -316,6 +323,16 @@ class Tenure:
             owner.bury(blamed.id, letter_of(error, times))
 
 
+def _as_an_events(error: BaseException) -> BaseException:
+    """What a processor ended with, as it is to be judged."""
+    if isinstance(error, BaseExceptionGroup):
+        return first_error(error)  # a task group's, where all of it is ours
+    task = asyncio.current_task()
+    if isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling():
+        return TimeoutError("the processor was cancelled, and not by Rink: a time limit has passed")
+    return error
+
+
 class _NoProgress(Exception):  # noqa: N818 - not an error of an event
     """A processor returned, and nothing was finished."""
 
@@ -324,15 +341,17 @@ _NO_EVENTS_FAULT = (RedisError, PartitionFull, UsageError)
 """What a processor may raise without any event being to blame: the surroundings, or the program."""
 
 
-async def end_in_order(store: Store, place: Place, token: int) -> None:
-    """Tell that an owner ends, and not by an event; asked for a second, then left."""
+async def end_in_order(store: Store, place: Place, token: int) -> bool:
+    """Tell that an owner ends, and not by an event; asked for a second, then left. Whether Redis was told."""
     with contextlib.suppress(TimeoutError, RinkError):
         async with asyncio.timeout(_TELLS_WITHIN_S):
             while True:
                 try:
-                    return await store.close_place(place, token)
+                    await store.close_place(place, token)
+                    return True
                 except RedisUnavailable:
                     await asyncio.sleep(0.05)
+    return False
 
 
 async def _until(lost: asyncio.Task[bool], seconds: float) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
-from rink.errors import ClosedError
+from rink.errors import ClosedError, UsageError
 from rink.streams.event import Event
 from rink.streams.events import Batches, Events, Outputs
 
@@ -32,9 +32,11 @@ class BlockingEvents(Generic[R]):
 
     def __init__(self, events: Events[R], desk: Desk) -> None:
         self._events = events
+        self._desk = desk
         self.ask = desk.ask
         self._fetched: deque[Event[R]] = deque()  # and not given to the function yet
         self._given = 0  # of those that came with them, how many were, since the last commit
+        self._thread = 0  # the one that iterates
 
     @property
     def partition(self) -> int:
@@ -56,6 +58,7 @@ class BlockingEvents(Generic[R]):
             yield event
 
     def _next(self) -> Event[R] | None:
+        self._refuse_another_thread()
         if not self._fetched:
             self._given = 0  # all of them are finished by what follows
             self._fetched.extend(self.ask(self._events.fetch(_AT_ONCE)))
@@ -74,16 +77,25 @@ class BlockingEvents(Generic[R]):
 
     def commit(self, outputs: Outputs = ()) -> None:
         """Commit all events that were given so far, as `Events.commit`."""
-        self.ask(self._events.commit(outputs, self._given if self._fetched else None))
+        self._desk.ask_aside(self._events.commit(outputs, self._given if self._fetched else None))
         self._given = 0
 
     def next_batch(self, batches: Batches[R]) -> list[Event[R]]:
         """Give the next list; what was fetched one by one and not given comes again in it."""
+        self._refuse_another_thread()
         if self._fetched:
             self.ask(self._events.hand_back(self._given))
             self._fetched.clear()
         self._given = 0
         return self.ask(batches.next())
+
+    def _refuse_another_thread(self) -> None:
+        if threading.get_ident() != (self._thread or threading.get_ident()):
+            raise UsageError(
+                f"partition {self.partition}: another thread iterates over these events, and asking for an event "
+                "finishes the one before: iterate in one thread, and share the events there"
+            )
+        self._thread = threading.get_ident()
 
     def ended(self, failed: bool) -> int | None:
         """How many events are finished now that the function has ended; None: all that were given."""
@@ -139,13 +151,13 @@ async def call_in_thread(
         return error
 
     threading.Thread(target=run, name=f"rink-partition-{events.partition}", daemon=True).start()
-    error = await _uncancelled(asyncio.create_task(serve()), given_up)
+    error = await _uncancelled(asyncio.create_task(serve()), given_up, desk)
     if error is not None:
         raise error
     return blocking.ended(failed=False)
 
 
-async def _uncancelled(serving: asyncio.Task[T], given_up: asyncio.Event) -> T:
+async def _uncancelled(serving: asyncio.Task[T], given_up: asyncio.Event, desk: Desk) -> T:
     """Wait for the end, however often cancelled; after that, for `given_up` too."""
     try:
         await asyncio.wait([serving])
@@ -157,6 +169,7 @@ async def _uncancelled(serving: asyncio.Task[T], given_up: asyncio.Event) -> T:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         abandoned.cancel()
         if not serving.done():
+            desk.abandon()
             serving.cancel()
             raise  # left alone; otherwise it has returned, if late
     return serving.result()
@@ -172,7 +185,8 @@ class Desk:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._asked: asyncio.Queue[_Request | _End] = asyncio.Queue()
-        self._is_closed = False
+        self._is_closed = self._is_abandoned = False
+        self._first_set: dict[contextvars.ContextVar[Any], contextvars.Token[Any]] = {}
 
     def ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Have a coroutine run, and wait for its end: called in the thread."""
@@ -182,11 +196,21 @@ class Desk:
         except RuntimeError:  # the loop was closed: the group was left long ago
             coroutine.close()
             raise
-        answer, context = request.answer.result()
-        for variable, value in context.items():
-            if variable.get(None) is not value:
-                variable.set(value)
+        answer, changes = request.answer.result()
+        self._apply(changes)
         return answer  # type: ignore[no-any-return]
+
+    def ask_aside(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The same, beside what was asked for before: nothing waits for it, and it waits for nothing."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def _apply(self, changes: _Changes) -> None:
+        for variable, value in changes.items():
+            if value is not _UNSET:
+                token = variable.set(value)
+                self._first_set.setdefault(variable, token)
+            elif variable in self._first_set:
+                variable.reset(self._first_set.pop(variable))
 
     def end(self, error: BaseException | None) -> None:
         """The thread has come to its end: called in it."""
@@ -204,29 +228,57 @@ class Desk:
             asked = self._asked.get_nowait()
             if isinstance(asked, _Request):
                 asked.coroutine.close()
-                asked.answer.set_exception(ClosedError("the group was left: return"))
+                asked.answer.set_exception(ClosedError("this call of the processor is over"))
+
+    def abandon(self) -> None:
+        """Nobody waits for the thread any more: a cancellation ends the service."""
+        self._is_abandoned = True
 
     async def serve(self) -> BaseException | None:
         """Do what is asked for until the thread ends; returns what it ended with."""
         try:
-            while isinstance(asked := await self._asked.get(), _Request):
+            while isinstance(asked := await self._next(), _Request):
+                before = contextvars.copy_context()
                 try:
                     answer = await asked.coroutine
                 except BaseException as error:
                     asked.answer.set_exception(error)
-                    if isinstance(error, asyncio.CancelledError):
+                    if self._is_abandoned:
                         raise
                 else:
-                    asked.answer.set_result((answer, contextvars.copy_context()))
+                    asked.answer.set_result((answer, _changes(before)))
             return asked.error
         finally:
             self._refuse_all()
+
+    async def _next(self) -> _Request | _End:
+        while True:
+            try:
+                return await self._asked.get()
+            except (
+                asyncio.CancelledError
+            ):  # a time limit of a middleware: a thread cannot be ended by it
+                if self._is_abandoned:
+                    raise
+
+
+_UNSET = object()
+
+_Changes = dict[contextvars.ContextVar[Any], Any]
+"""Context variables and their new values, `_UNSET` for none."""
+
+
+def _changes(before: contextvars.Context) -> _Changes:
+    """What is different now from what was before."""
+    now = contextvars.copy_context()
+    changed = {one: value for one, value in now.items() if before.get(one, _UNSET) is not value}
+    return changed | {one: _UNSET for one in before if one not in now}
 
 
 @attrs.frozen(eq=False)
 class _Request:
     coroutine: Coroutine[Any, Any, Any]
-    answer: Future[tuple[Any, contextvars.Context]]
+    answer: Future[tuple[Any, _Changes]]
 
 
 @attrs.frozen(eq=False)

@@ -5,67 +5,13 @@ Run on given records, without servers: see `rink.testing.streams`.
 
 import asyncio
 import contextlib
-import contextvars
 from itertools import islice
 
 import pytest
+from processors_support import Brittle, Leg, Shop, note_one_by_one, numbers
 
-from rink.streams import App, Event, JsonCodec, Record, RedisUnavailable
+from rink.streams import Event
 from rink.testing.streams import process
-
-
-class Leg(Record):
-    n: int
-    who: str = "a"
-    note: str = ""
-
-
-class Brittle(JsonCodec):
-    """A codec that raises what it likes."""
-
-    def decode(self, data):
-        leg = super().decode(data)
-        if leg.note == "brittle":
-            raise KeyError(leg.n)
-        return leg
-
-
-class Shop:
-    """An app with one stream; what its processor saw, and what came of it."""
-
-    def __init__(self, **settings):
-        self.app = App("shop")
-        codec = settings.pop("codec", None)
-        self.legs = self.app.stream("legs", record=Leg, partition_by="who", codec=codec)
-        self.out = self.app.stream("out", record=Leg, partition_by="who")
-        self.settings = settings
-        self.seen = []
-
-    def processor(self, function):
-        return self.app.processor(self.legs, name="note", **self.settings)(function)
-
-    def process(self, count=130, seconds=5.0, notes=()):
-        notes = dict(notes)
-        legs = [Leg(n=n, note=notes.get(n, "")) for n in range(count)]
-        return process(self.app, "note", legs, seconds=seconds)
-
-
-def numbers(legs):
-    return [leg.n for leg in legs]
-
-
-def note_one_by_one(shop, is_thread):
-    """Declare a processor that notes each record: on the loop, or in a thread."""
-
-    async def note(events):
-        async for leg in events.records():
-            shop.seen.append(leg.n)
-
-    def note_in_thread(events):
-        for leg in events.records():
-            shop.seen.append(leg.n)
-
-    shop.processor(note_in_thread if is_thread else note)
 
 
 def test_a_thread_that_takes_some_and_begins_anew_is_given_all():
@@ -286,76 +232,3 @@ def test_an_auto_processor_may_commit_and_return():
 
     shop.process(30)
     assert shop.seen == list(range(30))
-
-
-def test_two_iterations_at_once_are_refused_and_nothing_is_lost(caplog):
-    shop, calls = Shop(), []
-
-    async def note_one(events):
-        async for leg in events.records():
-            await asyncio.sleep(0)
-            shop.seen.append(leg.n)
-
-    @shop.processor
-    async def note(events):
-        calls.append(events)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(note_one(events))
-            if len(calls) == 1:
-                tasks.create_task(note_one(events))
-
-    shop.process()
-    assert len(calls) == 2
-    assert sorted(set(shop.seen)) == list(range(130))
-    assert "two tasks at once" in caplog.text
-
-
-def test_what_a_task_group_raises_of_ours_is_no_events_fault():
-    shop, calls = Shop(attempts=1), []
-
-    async def commit(events):
-        if len(calls) == 1:
-            raise RedisUnavailable("Redis is away", server="here")
-        await events.commit()
-
-    @shop.processor
-    async def note(events):
-        calls.append(events)
-        async for leg in events.records():
-            async with asyncio.TaskGroup() as tasks:
-                shop.seen.append(leg.n)
-                tasks.create_task(commit(events))
-
-    outcome = shop.process(3)
-    assert shop.seen == [0, 0, 1, 2]
-    assert len(calls) == 2
-    assert not outcome.dead
-
-
-@pytest.mark.parametrize("is_thread", [False, True])
-def test_middleware_is_left_in_the_task_that_entered_it_and_processors_see_what_it_sets(is_thread):
-    current, entered = contextvars.ContextVar("current"), []
-
-    @contextlib.asynccontextmanager
-    async def around(batch):
-        entered.append(batch[0].record.n)
-        token = current.set(batch[0].record.n)
-        async with asyncio.timeout(10):
-            yield
-        current.reset(token)
-
-    shop = Shop(middleware=[around])
-
-    async def note(events):
-        async for leg in events.records():
-            shop.seen.append((leg.n, current.get()))
-
-    def note_in_thread(events):
-        for leg in events.records():
-            shop.seen.append((leg.n, current.get()))
-
-    shop.processor(note_in_thread if is_thread else note)
-    outcome = shop.process(10)
-    assert shop.seen == [(n, n) for n in range(10)]
-    assert entered == list(range(10))
-    assert not outcome.dead

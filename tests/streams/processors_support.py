@@ -1,0 +1,66 @@
+"""An app with one stream, what its processor saw, and what came of it: run without servers."""
+
+import asyncio
+
+from rink.streams import App, JsonCodec, Record
+from rink.testing.streams import process
+
+
+class Leg(Record):
+    n: int
+    who: str = "a"
+    note: str = ""
+
+
+class Brittle(JsonCodec):
+    """A codec that raises what it likes."""
+
+    def decode(self, data):
+        leg = super().decode(data)
+        if leg.note == "brittle":
+            raise KeyError(leg.n)
+        return leg
+
+
+class Shop:
+    """An app with one stream; what its processor saw, and what came of it."""
+
+    def __init__(self, **settings):
+        self.app = App("shop")
+        codec = settings.pop("codec", None)
+        self.legs = self.app.stream("legs", record=Leg, partition_by="who", codec=codec)
+        self.out = self.app.stream("out", record=Leg, partition_by="who")
+        self.settings = settings
+        self.seen = []
+
+    def processor(self, function):
+        return self.app.processor(self.legs, name="note", **self.settings)(function)
+
+    def process(self, count=130, seconds=5.0, notes=()):
+        notes = dict(notes)
+        legs = [Leg(n=n, note=notes.get(n, "")) for n in range(count)]
+        return process(self.app, "note", legs, seconds=seconds)
+
+
+def numbers(legs):
+    return [leg.n for leg in legs]
+
+
+def note_one_by_one(shop, is_thread):
+    """Declare a processor that notes each record: on the loop, or in a thread."""
+
+    async def note(events):
+        async for leg in events.records():
+            shop.seen.append(leg.n)
+
+    def note_in_thread(events):
+        for leg in events.records():
+            shop.seen.append(leg.n)
+
+    shop.processor(note_in_thread if is_thread else note)
+
+
+async def turns():
+    """Let others do what they can at once."""
+    for _ in range(20):
+        await asyncio.sleep(0)

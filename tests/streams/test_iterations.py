@@ -1,0 +1,218 @@
+"""Iterating over events: in one place at a time, with middleware around it, in a task or in a thread."""
+
+import asyncio
+import contextlib
+import contextvars
+import decimal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from processors_support import Shop, numbers, turns
+
+from rink import UsageError
+from rink.streams import RedisUnavailable
+
+
+def test_two_iterations_at_once_are_refused_and_nothing_is_lost(caplog):
+    shop, calls = Shop(), []
+
+    async def note_one(events):
+        async for leg in events.records():
+            await asyncio.sleep(0)
+            shop.seen.append(leg.n)
+
+    @shop.processor
+    async def note(events):
+        calls.append(events)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(note_one(events))
+            if len(calls) == 1:
+                tasks.create_task(note_one(events))
+
+    shop.process()
+    assert len(calls) == 2
+    assert sorted(set(shop.seen)) == list(range(130))
+    assert "another iteration" in caplog.text
+
+
+def test_what_a_task_group_raises_of_ours_is_no_events_fault():
+    shop, calls = Shop(attempts=1), []
+
+    async def commit(events):
+        if len(calls) == 1:
+            raise RedisUnavailable("Redis is away", server="here")
+        await events.commit()
+
+    @shop.processor
+    async def note(events):
+        calls.append(events)
+        async for leg in events.records():
+            async with asyncio.TaskGroup() as tasks:
+                shop.seen.append(leg.n)
+                tasks.create_task(commit(events))
+
+    outcome = shop.process(3)
+    assert shop.seen == [0, 0, 1, 2]
+    assert len(calls) == 2
+    assert not outcome.dead
+
+
+@pytest.mark.parametrize("is_thread", [False, True])
+def test_middleware_is_left_in_the_task_that_entered_it_and_processors_see_what_it_sets(is_thread):
+    current, entered = contextvars.ContextVar("current"), []
+
+    @contextlib.asynccontextmanager
+    async def around(batch):
+        entered.append(batch[0].record.n)
+        token = current.set(batch[0].record.n)
+        async with asyncio.timeout(10):
+            yield
+        current.reset(token)
+
+    shop = Shop(middleware=[around])
+
+    async def note(events):
+        async for leg in events.records():
+            shop.seen.append((leg.n, current.get()))
+
+    def note_in_thread(events):
+        for leg in events.records():
+            shop.seen.append((leg.n, current.get()))
+
+    shop.processor(note_in_thread if is_thread else note)
+    outcome = shop.process(10)
+    assert shop.seen == [(n, n) for n in range(10)]
+    assert entered == list(range(10))
+    assert not outcome.dead
+
+
+def test_the_older_of_two_iterations_is_refused():
+    shop, calls = Shop(), []
+
+    @shop.processor
+    async def note(events):
+        calls.append(1)
+        async for leg in events.records():
+            shop.seen.append(leg.n)
+            if len(calls) == 1 and leg.n == 3:
+                async for batch in events.take(2).records():
+                    shop.seen += numbers(batch)
+                    break
+
+    shop.process(10)
+    assert len(calls) == 2, "the first iteration did not go on after the second had begun"
+    assert sorted(set(shop.seen)) == list(range(10))
+
+
+def test_a_second_thread_that_iterates_is_refused():
+    shop, refused = Shop(), []
+
+    @shop.processor
+    def note(events):
+        for leg in events.records():
+            shop.seen.append(leg.n)
+            if leg.n == 3:
+                with (
+                    ThreadPoolExecutor(1) as pool,
+                    pytest.raises(UsageError, match="another thread"),
+                ):
+                    pool.submit(next, events.records()).result()
+                refused.append(leg.n)
+
+    shop.process(10)
+    assert refused == [3]
+    assert shop.seen == list(range(10))
+
+
+@pytest.mark.parametrize("is_thread", [False, True])
+def test_a_time_limit_in_middleware_ends_neither_worker_nor_partition(is_thread):
+    @contextlib.asynccontextmanager
+    async def limit(batch):
+        async with asyncio.timeout(0.02):
+            yield
+
+    shop = Shop(middleware=[limit], attempts=2)
+
+    async def note(events):
+        async for leg in events.records():
+            shop.seen.append(leg.n)
+            if leg.n == 3:
+                await asyncio.Event().wait()
+
+    def note_in_thread(events):
+        for leg in events.records():
+            shop.seen.append(leg.n)
+            if leg.n == 3:
+                threading.Event().wait(0.1)
+
+    shop.processor(note_in_thread if is_thread else note)
+    outcome = shop.process(6)
+    if is_thread:  # which no limit ends
+        assert shop.seen == list(range(6))
+    else:
+        assert shop.seen == [0, 1, 2, 3, 3, 4, 5]
+        [letter] = outcome.dead
+        assert "a time limit has passed" in letter.error
+
+
+def test_a_commit_from_aside_commits_nothing_that_was_not_given():
+    shop = Shop(commit="manual")
+
+    @shop.processor
+    async def note(events):
+        first = asyncio.create_task(anext(aiter(events.take(20, within=0.2))))
+        await turns()  # it has gathered ten, and waits for more
+        await events.commit()
+        first.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await first
+        async for batch in events.take(20).records():
+            shop.seen += numbers(batch)
+            await events.commit()
+
+    outcome = shop.process(10)
+    assert shop.seen == list(range(10))
+    assert len(outcome.processed) == 10
+
+
+def test_who_asks_while_another_one_waits_is_refused():
+    shop, refused = Shop(), []
+
+    @shop.processor
+    async def note(events):
+        first = asyncio.create_task(anext(aiter(events.take(20, within=0.05))))
+        await turns()
+        with pytest.raises(UsageError, match="two tasks at once"):
+            await anext(events.records())
+        refused.append(1)
+        shop.seen += numbers(event.record for event in await first)
+
+    shop.process(10)
+    assert refused == [1]
+    assert shop.seen == list(range(10))
+
+
+def test_what_middleware_sets_and_resets_is_so_in_the_thread_and_what_it_sets_itself_stays():
+    current = contextvars.ContextVar("current", default="-")
+
+    @contextlib.asynccontextmanager
+    async def around(batch):
+        if batch[0].record.n != 1:
+            yield
+            return
+        token = current.set("ann")
+        yield
+        current.reset(token)
+
+    shop = Shop(middleware=[around])
+
+    @shop.processor
+    def note(events):
+        with decimal.localcontext() as mine:
+            mine.prec = 50
+            for leg in events.records():
+                shop.seen.append((leg.n, current.get(), decimal.getcontext().prec))
+
+    shop.process(3)
+    assert shop.seen == [(0, "-", 50), (1, "ann", 50), (2, "-", 50)]
