@@ -216,6 +216,15 @@ async def test_after_an_unclean_end_it_is_told_what_its_owner_may_have_begun_wit
 
 
 @stepping
+async def test_a_commit_that_comes_late_does_not_lower_what_may_have_begun(steps, server):
+    ids = await steps.add(5)
+    await steps.take(6, first=2)
+    await steps.store.extend(steps.place, 6, "0", ids[4])  # while a commit was on its way
+    await steps.commit(6, "0-0", ids[0], ceiling=ids[2])
+    assert (await steps.take(7)).careful == ids[4]
+
+
+@stepping
 async def test_an_owner_that_died_idle_leaves_nothing_to_be_careful_with(steps, server):
     [one] = await steps.add(1)
     await steps.take(5, first=9)
