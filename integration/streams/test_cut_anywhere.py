@@ -17,7 +17,7 @@ from rink.streams.partition import Grant, Scene
 from rink.streams.reader import make_reader
 from rink.streams.store import Store
 
-EVENTS, WINDOW, REFUSED = 40, 8, 17
+EVENTS, WINDOW, REFUSED = 30, 8, 17
 PROCESSED = [n for n in range(EVENTS) if n != REFUSED]
 AT_ONCE = 24
 
@@ -80,10 +80,11 @@ class Owning:
         processor = case.app.processors["bill"]
         how = getattr(self, happens) if happens else None
         self.role, self.store = Held(token), CutStore(case.url, how, at, after=after)
+        self.given_up = asyncio.Event()
         self.reader = make_reader(self.store, processor.prefetch)
         scene = Scene(
             processor=processor, store=self.store, reader=self.reader, metrics=Metrics("shop"),
-            one_marked=asyncio.Lock(), halt=lambda reason: None, given_up=asyncio.Event(),
+            one_marked=asyncio.Lock(), halt=lambda reason: None, given_up=self.given_up,
         )  # fmt: skip
         case.stores[token] = self.store
         self.reading = asyncio.create_task(self.reader.run())
@@ -103,6 +104,7 @@ class Owning:
 
     async def close(self):
         """End for good, and not in order."""
+        self.given_up.set()
         await end([self.grant, self.reading])
         await self.reader.close()
         await self.store.close()
@@ -111,7 +113,7 @@ class Owning:
 class Case:
     """One partition with its events, and what its owners did."""
 
-    def __init__(self, url, name, by_hand):
+    def __init__(self, url, name, kind):
         self.url, self.name = url, name
         self.app = App("shop", redis=url)
         one = {"record": Leg, "partition_by": "case", "partition_count": 1}
@@ -119,18 +121,27 @@ class Case:
         self.bills = self.app.stream(f"bills-{name}", **one)
         self.seen, self.stores = [], {}
         how = {"window": WINDOW, "prefetch": 32, "attempts": 2, "backoff": (0.0, 0.0), "grace": 5}
-        declare = self.app.processor(
-            self.legs, name="bill", commit="manual" if by_hand else "auto", **how
-        )
-        declare(self._by_hand if by_hand else self._one_by_one)
+        commit = "manual" if kind == "with outputs" else "auto"
+        functions = {
+            "one by one": self._one_by_one,
+            "in a thread": self._in_thread,
+            "with outputs": self._with_outputs,
+        }
+        self.app.processor(self.legs, name="bill", commit=commit, **how)(functions[kind])
         self.place = self.app.processors["bill"].place(0)
         self.look = Store(Redis.from_url(url))
+        self.loop = asyncio.get_running_loop()
 
     async def _one_by_one(self, events):
         async for record in events.records():
             await self._note([record], events.token)
 
-    async def _by_hand(self, events):
+    def _in_thread(self, events):
+        for record in events.records():
+            noting = self._note([record], events.token)
+            asyncio.run_coroutine_threadsafe(noting, self.loop).result()
+
+    async def _with_outputs(self, events):
         async for batch in events.take(3).records():
             await self._note(batch, events.token)
             await events.commit([(self.bills, record) for record in batch])
@@ -167,9 +178,9 @@ class Case:
         return [n for owner, n in self.seen if owner == token]
 
 
-async def undisturbed(url, by_hand):
+async def undisturbed(url, kind):
     """How many commands an owner sends from take to close."""
-    case = Case(url, "undisturbed", by_hand)
+    case = Case(url, "undisturbed", kind)
     await case.fill()
     owning = Owning(case, 1)
     await case.until_done(1)
@@ -181,9 +192,9 @@ async def undisturbed(url, by_hand):
     return owning.store.sent
 
 
-async def disturbed(url, by_hand, happens, at, after):
+async def disturbed(url, kind, happens, at, after):
     """One case, judged by what holds wherever the cut is; returns whether there was one."""
-    case = Case(url, f"{happens}-{at}-{after}", by_hand)
+    case = Case(url, f"{happens}-{at}-{after}", kind)
     await case.fill()
     first = Owning(case, 1, happens, at, after=after)
     cut = asyncio.create_task(first.store.cut.wait())
@@ -208,7 +219,7 @@ async def disturbed(url, by_hand, happens, at, after):
         task.cancel()
     for owning in owners:
         await owning.close()
-    await judge(case, happens, by_hand, len(owners))
+    await judge(case, happens, kind, len(owners))
     await case.look.close()
     return first.store.cut.is_set()
 
@@ -230,13 +241,13 @@ async def thaw(first):
     await asyncio.sleep(0.05)
 
 
-async def judge(case, happens, by_hand, fence):
+async def judge(case, happens, kind, fence):
     at = await case.look.position(case.place)
     assert (at.offset, at.fence) == (case.ids[-1], fence)
     assert (at.processed, at.dead, await case.letters()) == (len(PROCESSED), 1, 1)
     assert not at.is_open
     assert not at.parked
-    assert await case.outputs() == (PROCESSED if by_hand else [])
+    assert await case.outputs() == (PROCESSED if kind == "with outputs" else [])
     before, after = case.numbers(1), case.numbers(2)
     if happens in ("is_cut_off", "leaves"):
         assert before + after == PROCESSED, "some event came twice, or not at all"
@@ -249,22 +260,22 @@ async def judge(case, happens, by_hand, fence):
         assert 0 <= again <= WINDOW
 
 
-@pytest.mark.parametrize("by_hand", [False, True], ids=["one by one", "with outputs"])
+@pytest.mark.parametrize("kind", ["one by one", "in a thread", "with outputs"])
 @pytest.mark.parametrize("happens", ["dies", "freezes", "naps", "is_cut_off", "leaves"])
 def test_wherever_it_is_cut_everything_is_processed_in_order_and_written_once(
-    rink_redis, happens, by_hand
+    rink_redis, happens, kind
 ):
-    driven(_everywhere)(rink_redis.url, happens, by_hand)
+    driven(_everywhere)(rink_redis.url, happens, kind)
 
 
-async def _everywhere(url, happens, by_hand):
-    count, turns = await undisturbed(url, by_hand), asyncio.Semaphore(AT_ONCE)
-    assert count > 15
+async def _everywhere(url, happens, kind):
+    count, turns = await undisturbed(url, kind), asyncio.Semaphore(AT_ONCE)
+    assert count > 12
 
     async def one(at, after):
         async with turns:
             try:
-                return await disturbed(url, by_hand, happens, at, after)
+                return await disturbed(url, kind, happens, at, after)
             except BaseException as error:
                 error.add_note(f"at command {at} of {count}, {'after' if after else 'before'} it")
                 raise
