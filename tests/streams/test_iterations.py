@@ -153,12 +153,17 @@ def test_a_time_limit_in_middleware_ends_neither_worker_nor_partition(is_thread)
         assert "a time limit has passed" in letter.error
 
 
+async def first_of(events, within):
+    """The first batch; [] where there is none."""
+    return await anext(aiter(events.take(20, within)), [])
+
+
 def test_a_commit_from_aside_commits_nothing_that_was_not_given():
     shop = Shop(commit="manual")
 
     @shop.processor
     async def note(events):
-        first = asyncio.create_task(anext(aiter(events.take(20, within=0.2))))
+        first = asyncio.create_task(first_of(events, 0.2))
         await turns()  # it has gathered ten, and waits for more
         await events.commit()
         first.cancel()
@@ -178,10 +183,10 @@ def test_who_asks_while_another_one_waits_is_refused():
 
     @shop.processor
     async def note(events):
-        first = asyncio.create_task(anext(aiter(events.take(20, within=0.05))))
+        first = asyncio.create_task(first_of(events, 0.05))
         await turns()
         with pytest.raises(UsageError, match="two tasks at once"):
-            await anext(events.records())
+            await anext(aiter(events))
         refused.append(1)
         shop.seen += numbers(event.record for event in await first)
 
