@@ -151,6 +151,26 @@ STREAMS = [
         INBOX,
     ),
     python(
+        "what is only gathered is finished by a commit from aside",
+        "inbox",
+        "        if self.held_back:\n",
+        "        if False:\n",
+        INBOX,
+    ),
+    python(
+        "one by one, more is yielded than Redis knows of",
+        "inbox",
+        " or ids.order(entry.id) > ceiling:",
+        ":",
+        INBOX,
+    ),
+    lua(
+        "a commit that comes late lowers what may have begun",
+        "commit",
+        "if not ceiling or before(ceiling, ARGV[6]) then",
+        "if true then",
+    ),
+    python(
         "a commit under way is made anew",
         "inbox",
         "if self._under_way is None and self._finished:",
