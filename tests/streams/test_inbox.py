@@ -226,7 +226,7 @@ def test_put_back_yields_again_what_is_not_finished():
 ACTS = st.one_of(
     st.tuples(st.just("feed"), st.integers(1, 3), st.booleans()),
     st.tuples(st.just("give"), st.integers(1, 4)),
-    st.tuples(st.just("give_plain"), st.integers(0, 60)),
+    st.tuples(st.just("give_plain"), st.integers(0, 8)),
     st.tuples(st.just("gather_in_vain"), st.integers(1, 4)),
     st.tuples(st.just("finish"), st.one_of(st.none(), st.integers(0, 3))),
     st.tuples(st.just("fail")),
