@@ -223,6 +223,20 @@ def test_put_back_yields_again_what_is_not_finished():
     assert numbers(box.give(9)) == [2, 3]
 
 
+def test_the_fast_way_yields_nothing_special_and_nothing_above_the_ceiling():
+    box = inbox(1, 2, window=2)
+    box.feed(entries(3, only=b"bill"))
+    assert box.give_plain((0, 0)) is None
+    assert numbers([box.give_plain((1, 0))]) == [1]
+    assert box.give_plain((1, 0)) is None
+    assert numbers([box.give_plain((9, 0))]) == [2]
+    assert box.give_plain((9, 0)) is None, "the window is full"
+    box.finish()
+    commit(box)
+    assert box.give_plain((9, 0)) is None, "it is for one processor"
+    assert inbox(1, careful="1-0").give_plain((9, 0)) is None
+
+
 ACTS = st.one_of(
     st.tuples(st.just("feed"), st.integers(1, 3), st.booleans()),
     st.tuples(st.just("give"), st.integers(1, 4)),
