@@ -147,12 +147,15 @@ def put_there_later(group, client, clutter) -> float:
     return since
 
 
+def is_logged(group, words):
+    return any(words in text for member in group.alive for _, text in member.logged)
+
+
 def ended(group, client, clutter, key):
     """A dead record is removed after its ttl; what is not a member's is left alone."""
     if clutter.removed:
         until(lambda: not client.range(key).kvs, GHOST_TTL_S + LONG_S)
-        logged = [text for member in group.alive for _, text in member.logged]
-        assert any("members/ghost is removed" in text for text in logged), logged
+        until(lambda: is_logged(group, "members/ghost is removed"))  # a moment after it is
     elif not clutter.bars:
         assert client.range(key).kvs[0].value == clutter.value
     assert group.alive[0].ask("status")["leads"]
