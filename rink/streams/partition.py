@@ -212,7 +212,7 @@ class Tenure:
         finally:
             owner.stop()
             reader.remove(owner)
-            await end([work])
+            await end([work], again_s=1.0)
             await end([commits])
             owner.release_mark()
 
@@ -228,7 +228,7 @@ class Tenure:
                 "rink.streams: processor %r has not returned from %s within %.1f s of its loss: it is "
                 "cancelled", self._scene.processor.name, self._place.role, grace * _DRAINS_WITHIN,
             )  # fmt: skip
-            await end([work])
+            await end([work], again_s=1.0)
         await end([commits])
         try:
             async with asyncio.timeout(max(began + grace - time.monotonic(), 0.05)):

@@ -115,7 +115,7 @@ class Worker:
                 if running.done():
                     running.result()
             finally:
-                await end([running, stopped])
+                await end([running, stopped], again_s=1.0)
 
     async def _register(self, store: Store) -> None:
         """Have trimming wait for every processor of the app, before any of them begins."""

@@ -1,0 +1,56 @@
+"""Ending tasks: for certain, and not before they have put things in order."""
+
+import asyncio
+
+import pytest
+from jumping import jumping, pass_time
+
+from rink.streams.endings import end
+
+
+async def started(coroutine):
+    task = asyncio.create_task(coroutine)
+    await pass_time(0)
+    return task
+
+
+@jumping
+async def test_who_takes_a_cancellation_for_an_error_is_told_again_soon():
+    taken = []
+
+    async def read():
+        while len(taken) < 3:
+            try:
+                await pass_time(1000)
+            except asyncio.CancelledError:  # as a read from Redis that ends in the same moment
+                taken.append(1)
+
+    reading = await started(read())
+    began = asyncio.get_running_loop().time()
+    await end([reading])
+    assert asyncio.get_running_loop().time() - began < 0.2
+    assert len(taken) == 3
+
+
+@jumping
+@pytest.mark.parametrize("lasts_s", [0.1, 0.9])
+async def test_a_users_code_has_its_time_to_put_things_in_order(lasts_s):
+    ordered = []
+
+    async def process():
+        try:
+            await pass_time(1000)
+        finally:
+            await pass_time(lasts_s)
+            ordered.append(1)
+
+    await end([await started(process())], again_s=1.0)
+    assert ordered == [1]
+
+
+@jumping
+async def test_how_they_ended_is_somebody_elses_matter():
+    async def fail():
+        raise KeyError("told elsewhere")
+
+    await end([await started(fail()), await started(pass_time(1000))])
