@@ -50,6 +50,15 @@ def test_sendmany_from_a_pipe_stops_at_the_first_bad_line(shop):
     assert shop.redis.xlen(shop.names(number).stream) == 1
 
 
+@pytest.fixture
+def hears_interrupts():
+    """Who is started in the background of a shell ignores SIGINT, and so do those that it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("hears_interrupts")
 def test_what_comes_through_a_pipe_is_sent_before_it_ends_and_ctrl_c_is_heard(shop):
     with subprocess.Popen(
         [*RINK, "sendmany", "shop:app", "orders", "--file", "-"],

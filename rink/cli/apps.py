@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
-import signal
-import socket
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -76,8 +74,7 @@ def run(app: App, work: Callable[[], Awaitable[T]]) -> T:
 
     async def body() -> T:
         try:
-            with _woken_by_signals():
-                return await work()
+            return await work()
         finally:
             with contextlib.suppress(RinkError):  # where it could not be opened, work() has said so
                 await app.close()
@@ -86,26 +83,6 @@ def run(app: App, work: Callable[[], Awaitable[T]]) -> T:
         return asyncio.run(body())
     except BaseExceptionGroup as group:
         raise first_error(group) from group
-
-
-@contextlib.contextmanager
-def _woken_by_signals() -> Iterator[None]:
-    """Have the event loop wake up for each signal.
-
-    Python looks for signals before it goes to sleep in the loop: one that comes between the look and the
-    sleep wakes nobody, and Ctrl-C is not heard while the loop waits for a pipe.
-    """
-    loop, (heard, told) = asyncio.get_running_loop(), socket.socketpair()
-    with heard, told:
-        for one in (heard, told):
-            one.setblocking(False)
-        before = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
-        loop.add_reader(heard, heard.recv, 4096)
-        try:
-            yield
-        finally:
-            loop.remove_reader(heard)
-            signal.set_wakeup_fd(before)
 
 
 def _app_class() -> type[App]:

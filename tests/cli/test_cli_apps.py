@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
 import subprocess
 import sys
 
@@ -140,21 +137,3 @@ def test_without_the_extra_streams_all_else_works():
     assert result.returncode == 0
     assert "worker" in result.stdout
     assert without("redis", "streams", "reset", "--help").returncode == 0
-
-
-def test_a_signal_wakes_the_loop_even_if_it_comes_just_before_that_goes_to_sleep(shop):
-    async def be_woken():
-        told = signal.set_wakeup_fd(-1)
-        signal.set_wakeup_fd(told)
-        loop = asyncio.get_running_loop()
-        selected = loop._selector.select(0)  # what the loop would sleep in
-        os.write(told, b"\0")  # what a signal does, whenever it comes
-        assert len(loop._selector.select(None)) == len(selected) + 1
-        return "heard"
-
-    before = signal.set_wakeup_fd(-1)
-    try:
-        assert apps.run(apps.load(shop), be_woken) == "heard"
-        assert signal.set_wakeup_fd(-1) == -1
-    finally:
-        signal.set_wakeup_fd(before)
