@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 from flights_demo import report
-from flights_demo.data import ALL_YEAR, make_jobs, plain_totals, read_flights
+from flights_demo.data import make_jobs, plain_totals, read_flights
 from flights_demo.display import make_display
-from flights_demo.entry import present
+from flights_demo.entry import parse, parser_of, present
 from flights_demo.orchestrate import Demo, DemoError, Settings
 from rich.console import Console
 
@@ -39,24 +39,15 @@ def main() -> int:
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=45, help="how long the work should last")
-    parser.add_argument("--months", type=int, default=ALL_YEAR, help="take only the first months")
-    parser.add_argument("--quick", action="store_true", help="three months in fifteen seconds")
-    parser.add_argument(
-        "--ttl", type=float, default=3, help="seconds a silent member keeps its roles"
+    parser = parser_of(
+        __doc__,
+        seconds="how long the work should last",
+        ttl="seconds a silent member keeps its roles",
+        keep="keep the event files and the store",
     )
-    parser.add_argument("--seed", type=int, default=0, help="decides whom the mishaps hit")
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.add_argument("--keep", action="store_true", help="keep the event files and the store")
     # Shows that the checks notice it when the store accepts stale writes.
     parser.add_argument("--no-fence", action="store_true", help=argparse.SUPPRESS)
-    told = parser.parse_args()
-    if told.quick:
-        told.seconds, told.months = 15, 3
-    if not 3 <= told.months <= ALL_YEAR:
-        parser.error("--months must be 3 to 12")
-    return told
+    return parse(parser, fewest_months=3)
 
 
 def carry_out(settings: Settings, console: Console) -> report.Report:

@@ -15,8 +15,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from flights_demo.data import ALL_YEAR
-from flights_demo.entry import present
+from flights_demo.entry import parse, parser_of, present
 from rich.console import Console
 from streams_demo import report
 from streams_demo.here import Here
@@ -47,27 +46,16 @@ def main() -> int:
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--seconds", type=float, default=45, help="how long the flights should flow"
-    )
-    parser.add_argument("--months", type=int, default=ALL_YEAR, help="take only the first months")
-    parser.add_argument("--quick", action="store_true", help="three months in fifteen seconds")
-    parser.add_argument(
-        "--ttl", type=float, default=3, help="seconds a silent worker keeps its partitions"
+    parser = parser_of(
+        __doc__,
+        seconds="how long the flights should flow",
+        ttl="seconds a silent worker keeps its partitions",
+        keep="keep the notes and the ledger",
     )
     parser.add_argument("--cluster", action="store_true", help="on a Redis Cluster of three nodes")
-    parser.add_argument("--seed", type=int, default=0, help="decides whom the mishaps hit")
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.add_argument("--keep", action="store_true", help="keep the notes and the ledger")
     # Shows that the checks notice it when outputs and offset go in two steps, and nothing is fenced.
     parser.add_argument("--careless", action="store_true", help=argparse.SUPPRESS)
-    told = parser.parse_args()
-    if told.quick:
-        told.seconds, told.months = 15, 3
-    if not 1 <= told.months <= ALL_YEAR:
-        parser.error("--months must be 1 to 12")
-    return told
+    return parse(parser, fewest_months=1)
 
 
 def carry_out(settings: Settings, console: Console) -> report.Report:

@@ -96,25 +96,21 @@ class Events(Generic[R]):
         return self._source.is_lost
 
     async def __aiter__(self) -> AsyncIterator[Event[R]]:
-        mine, now = self.begin(object()), self._now()
+        mine = self.begin(object())
         while batch := await self.next(mine, 1):
             for event in batch:
                 yield event
-            while self._iteration is mine and (given := now()) is not None:
+            while self._iteration is mine and (given := self._source.next_now()) is not None:
                 yield Event(given[0].id, given[1])
 
     async def records(self) -> AsyncIterator[R]:
         """Iterate over the records alone."""
-        mine, now = self.begin(object()), self._now()
+        mine = self.begin(object())
         while batch := await self.next(mine, 1):
             for event in batch:
                 yield event.record
-            while self._iteration is mine and (given := now()) is not None:
+            while self._iteration is mine and (given := self._source.next_now()) is not None:
                 yield given[1]
-
-    def _now(self) -> Callable[[], tuple[Entry, R] | None]:
-        """What gives the next event without a wait, several times as fast."""
-        return (lambda: None) if self._source.middleware else self._source.next_now
 
     def take(self, count: int, within: float = 0.0) -> Batches[R]:
         """Iterate over lists of up to `count` events: `async for batch in events.take(100)`.

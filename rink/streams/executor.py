@@ -84,9 +84,8 @@ class Executor:
                     [stopped, reading, *holds], return_when=asyncio.FIRST_COMPLETED
                 )
                 for ended in done - {stopped}:
-                    if (
-                        ended.cancelled()
-                    ):  # by nobody of ours: a task group would take it for an order
+                    # By nobody of ours; a task group would take it for an order.
+                    if ended.cancelled():
                         raise RuntimeError(f"a task of {self._processor.name!r} was cancelled")
                     ended.result()
             finally:

@@ -35,6 +35,11 @@ class _Parcel:
     done: int = 0
     ids: list[str] = attrs.field(factory=list)
 
+    def fail(self, error: Exception) -> None:
+        """Have the sender told, if it still waits."""
+        if not self.sent.done():
+            self.sent.set_exception(error)
+
 
 class Lane:
     """Appends to one partition.
@@ -53,7 +58,8 @@ class Lane:
         self._names = names
         self._bounds = bounds
         self._stream = stream
-        self._number_of_partition = number
+        self._partition = number
+        self._what = f"partition {number} of stream {stream!r}"
         self._parcels: deque[_Parcel] = deque()
         self._task: asyncio.Task[None] | None = None
         self._number = 0
@@ -86,21 +92,20 @@ class Lane:
     def _late(self, parcel: _Parcel, timeout: float) -> RinkError:
         if self._trouble is not None:
             return self._trouble
-        number, stream = self._number_of_partition, self._stream
         left = f"{len(parcel.records) - parcel.done} of {len(parcel.records)} records"
         if self._is_calling or not self._is_full:
             sent = "may have been sent" if parcel in self._in_call else "were not sent"
             return RedisUnavailable(
                 f"Redis at {self._store.server} did not answer within {timeout:g} s: {left} for "
-                f"partition {number} of stream {stream!r} {sent}",
+                f"{self._what} {sent}",
                 server=self._store.server,
             )
         return PartitionFull(
-            f"partition {number} of stream {stream!r} was full for {timeout:g} s: it holds "
+            f"{self._what} was full for {timeout:g} s: it holds "
             f"{self._bounds.limit} events (partition_size) that some processor has not committed; "
             f"{left} were not sent. `rink streams lag` shows whom it waits for",
-            stream=stream,
-            partition=number,
+            stream=self._stream,
+            partition=self._partition,
         )
 
     async def _run(self) -> None:
@@ -161,8 +166,7 @@ class Lane:
 
     def _give_up(self, error: Exception) -> tuple[int, list[str]]:
         for parcel in self._in_call:
-            if not parcel.sent.done():
-                parcel.sent.set_exception(error)
+            parcel.fail(error)
         return 0, []
 
     async def close(self) -> None:
@@ -170,15 +174,10 @@ class Lane:
         self._is_closed = True
         if self._task is not None:
             await end([self._task])
-        number, stream = self._number_of_partition, self._stream
         for parcel in self._parcels:
-            if not parcel.sent.done():
-                parcel.sent.set_exception(
-                    ClosedError(
-                        f"the app was closed while {len(parcel.records) - parcel.done} records for partition "
-                        f"{number} of stream {stream!r} were on their way: they may have been sent, or not"
-                    )
-                )
+            left = len(parcel.records) - parcel.done
+            error = f"the app was closed while {left} records for {self._what} were on their way"
+            parcel.fail(ClosedError(f"{error}: they may have been sent, or not"))
 
     def _deliver(self, count: int, ids: list[str]) -> None:
         for parcel in self._in_call:

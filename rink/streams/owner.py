@@ -191,7 +191,7 @@ class Owner(Generic[R]):
     def next_now(self) -> tuple[Entry, R] | None:
         """As `next(1, 0)` where nothing need be waited for; None where something may have to be."""
         has_more_to_do = self._has_marked or self._given >= _REST_AFTER or self._is_asked
-        if self.commits_by_hand or has_more_to_do or self.is_lost:
+        if self.commits_by_hand or self.middleware or has_more_to_do or self.is_lost:
             return None
         self.finish()
         entry = self.inbox.give_plain(self.commits.ceiling)

@@ -272,7 +272,7 @@ class Tenure:
                 finished = await call_in_thread(processor.function, events, self._scene.given_up)
         except BaseException as error:
             await events.end(error)
-            told = _as_an_events(error)
+            told = _to_judge(error)
             if told is error:
                 raise
             raise told from error
@@ -323,7 +323,7 @@ class Tenure:
             owner.bury(blamed.id, letter_of(error, times))
 
 
-def _as_an_events(error: BaseException) -> BaseException:
+def _to_judge(error: BaseException) -> BaseException:
     """What a processor ended with, as it is to be judged."""
     if isinstance(error, BaseExceptionGroup):
         return first_error(error)  # a task group's, where all of it is ours

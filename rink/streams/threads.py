@@ -33,7 +33,6 @@ class BlockingEvents(Generic[R]):
     def __init__(self, events: Events[R], desk: Desk) -> None:
         self._events = events
         self._desk = desk
-        self.ask = desk.ask
         self._fetched: deque[Event[R]] = deque()  # and not given to the function yet
         self._given = 0  # of those that came with them, how many were, since the last commit
         self._thread = 0  # the one that iterates
@@ -61,7 +60,7 @@ class BlockingEvents(Generic[R]):
         self._refuse_another_thread()
         if not self._fetched:
             self._given = 0  # all of them are finished by what follows
-            self._fetched.extend(self.ask(self._events.fetch(_AT_ONCE)))
+            self._fetched.extend(self._desk.ask(self._events.fetch(_AT_ONCE)))
         if not self._fetched or self.is_lost:
             return None
         self._given += 1
@@ -84,10 +83,10 @@ class BlockingEvents(Generic[R]):
         """Give the next list; what was fetched one by one and not given comes again in it."""
         self._refuse_another_thread()
         if self._fetched:
-            self.ask(self._events.hand_back(self._given))
+            self._desk.ask(self._events.hand_back(self._given))
             self._fetched.clear()
         self._given = 0
-        return self.ask(batches.next())
+        return self._desk.ask(batches.next())
 
     def _refuse_another_thread(self) -> None:
         if threading.get_ident() != (self._thread or threading.get_ident()):
@@ -255,9 +254,8 @@ class Desk:
         while True:
             try:
                 return await self._asked.get()
-            except (
-                asyncio.CancelledError
-            ):  # a time limit of a middleware: a thread cannot be ended by it
+            except asyncio.CancelledError:
+                # Of a time limit in middleware: a thread cannot be ended by it.
                 if self._is_abandoned:
                     raise
 
