@@ -39,8 +39,8 @@ ANY_MOMENT = "any moment"
 class Killer:
     """Counts from `arm` on; `cross` does not return where it is the crossing asked for."""
 
-    def __init__(self, say: Callable[..., None]) -> None:
-        self._say = say
+    def __init__(self, say_last: Callable[..., None]) -> None:
+        self._say_last = say_last
         self._lock = threading.Lock()
         self._counts: collections.Counter[str] | None = None
         self._place, self._nth, self._pause = "", 0, 0.0
@@ -80,7 +80,7 @@ class Killer:
             return place == self._place and self._counts[place] == self._nth
 
     def _die(self) -> None:
-        self._say("dying", place=self._place, nth=self._nth)
+        self._say_last("dying", place=self._place, nth=self._nth)
         os.kill(os.getpid(), signal.SIGKILL)
         signal.pause()
 

@@ -33,9 +33,18 @@ class Wire:
         self._lock = threading.Lock()
 
     def say(self, what: str, **more: Any) -> None:
-        with self._lock:  # the time is read inside: what one process said is in order
-            line = json.dumps({"at": SYSTEM.now(), "what": what, **more})
-            self._socket.sendall(line.encode() + b"\n")
+        with self._lock:
+            self._send(what, more)
+
+    def say_last(self, what: str, **more: Any) -> None:
+        """Say a thing after which no thread of this process says anything."""
+        self._lock.acquire()  # and kept: between the last word and the signal, others still run
+        self._send(what, more)
+
+    def _send(self, what: str, more: dict[str, Any]) -> None:
+        # The time is read under the lock: what one process said is in order.
+        line = json.dumps({"at": SYSTEM.now(), "what": what, **more})
+        self._socket.sendall(line.encode() + b"\n")
 
     def lines(self):
         with self._socket.makefile("r") as lines:
@@ -81,7 +90,7 @@ class Worker:
         self.given = given
         self.say = wire.say
         self.who = given["who"]
-        self.killer = faults_killing.Killer(wire.say)
+        self.killer = faults_killing.Killer(wire.say_last)
         self.handles: dict[str, rink.Role] = {}
         self.ledger: Ledger | None = None
 

@@ -9,9 +9,12 @@ A case that fails is named, and runs alone with RINK_KILL set to that name.
 import collections
 import concurrent.futures
 import itertools
+import json
 import os
 import random
+import socket
 import statistics
+import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +25,7 @@ from faults_killing import AMID, ANY_MOMENT
 from faults_members_group import row_of_all
 from faults_members_scenes import HARMLESS, PHASES, SCENES, TTL_S, Doomed
 from faults_members_support import Members
+from faults_members_worker import Wire
 
 from rink.engine.clock import SYSTEM
 from rink.testing.history import Judgement
@@ -145,6 +149,19 @@ def run(stage, case):
     finally:
         group.close()
     return Outcome(case, died_at, since, took, judgement)
+
+
+def test_a_process_that_has_said_that_it_dies_says_no_more():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        wire = Wire(theirs)
+        wire.say("gained")
+        wire.say_last("dying")
+        other = threading.Thread(target=wire.say, args=("gained",), daemon=True)
+        other.start()
+        other.join(0.1)
+        said = [json.loads(line)["what"] for line in ours.recv(4096).splitlines()]
+        assert said == ["gained", "dying"]
 
 
 @pytest.mark.slow
