@@ -57,6 +57,7 @@ class Commits:
         self._on_settled = on_settled
         self._finished = asyncio.Event()
         self._committing = asyncio.Lock()
+        self._closes = False
         self._step: Step | None = None  # under way: repeated as it is until it is answered
         self._untrimmed = 0
 
@@ -66,11 +67,18 @@ class Commits:
             self._finished.set()
 
     async def keep(self) -> None:
-        """Commit whatever gets finished, until cancelled; raises what a commit ends with."""
+        """Commit whatever gets finished, until closed; raises what a commit ends with."""
         while True:
             await self._finished.wait()
             self._finished.clear()
             await self.flush()
+            if self._closes:
+                return
+
+    def close(self) -> None:
+        """Nothing more gets finished: `keep` is to commit what is there, and return."""
+        self._closes = True
+        self._finished.set()
 
     async def flush(self) -> None:
         """Commit what is finished, and return when that is done."""
@@ -118,8 +126,7 @@ class Commits:
     def _next_step(self, outputs: tuple[Output, ...]) -> Step:
         passage = self._inbox.passage()
         assert passage is not None
-        dead = PartitionNames(self._place.names.dead(self._processor.name))
-        letters = tuple(Output(dead, None, _letter_fields(entry)) for entry in passage.dead)
+        letters = tuple(self._letter(entry) for entry in passage.dead)
         ceiling = self._inbox.next_ceiling  # along with a commit it costs nothing; alone, a request
         return Step(
             token=self._token,
@@ -132,6 +139,10 @@ class Commits:
             letters=letters,
             outputs=outputs,
         )
+
+    def _letter(self, entry: Entry) -> Output:
+        dead = PartitionNames(self._place.names.dead(self._processor.name))
+        return Output(dead, None, _letter_fields(entry))
 
     async def _settle(self) -> None:
         """Have the step under way carried out, however often it must be asked for."""

@@ -76,7 +76,7 @@ class Executor:
         """Join, process, and leave in order when `stop` is set."""
         async with self.rink:
             numbers = range(self._processor.stream.partition_count)
-            holds = [asyncio.create_task(self._hold(number)) for number in numbers]
+            holds = [asyncio.create_task(self._hold(number, stop)) for number in numbers]
             reading = asyncio.create_task(self._scene.reader.run())
             stopped = asyncio.create_task(stop.wait())
             try:
@@ -109,11 +109,12 @@ class Executor:
         for hold in done:
             hold.result()
 
-    async def _hold(self, number: int) -> None:
+    async def _hold(self, number: int, stop: asyncio.Event) -> None:
         """Own a partition whenever its role is here, until the group is left."""
         place = self._processor.place(number)
+        self._scene.metrics.owned(place, False)  # made known now, and not amid a hand-over
         with contextlib.suppress(ClosedError):
-            while True:
+            while not stop.is_set():
                 role = await self.rink.await_role(place.role)
                 try:
                     await Grant(self._scene, place, role).run()

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import attrs
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from rink.streams.values import Place, Step
 
 _LABELS = ("app", "processor", "stream", "partition")
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+@attrs.frozen
+class _OfPartition:
+    """The counters that one partition of a processor adds to."""
+
+    processed: Counter
+    dead: Counter
+    retried: Counter
+    commits: Histogram
+    handovers: Histogram
+    lag: Gauge
+    owned: Gauge
 
 
 class Metrics:
@@ -29,6 +43,7 @@ class Metrics:
         )  # fmt: skip
         self._lag = self._gauge("lag", "Events that are not committed yet.")
         self._owned = self._gauge("owned", "1 while this worker owns the partition.")
+        self._partitions: dict[Place, _OfPartition] = {}
 
     def _counter(self, name: str, what: str) -> Counter:
         return Counter(f"rink_streams_{name}", what, _LABELS, registry=self.registry)
@@ -38,31 +53,42 @@ class Metrics:
 
     def committed(self, place: Place, step: Step, seconds: float) -> None:
         """A commit was carried out."""
-        labels = self._labels(place)
-        self._processed.labels(*labels).inc(step.processed)
+        of = self._of(place)
+        of.processed.inc(step.processed)
         if step.dead:
-            self._dead.labels(*labels).inc(step.dead)
-        self._commits.labels(*labels[:3]).observe(seconds)
+            of.dead.inc(step.dead)
+        of.commits.observe(seconds)
 
     def retried(self, place: Place) -> None:
         """A processor failed and is called again."""
-        self._retried.labels(*self._labels(place)).inc()
+        self._of(place).retried.inc()
 
     def owned(self, place: Place, owns: bool) -> None:
         """A partition came, or went."""
-        self._owned.labels(*self._labels(place)).set(int(owns))
+        of = self._of(place)
+        of.owned.set(int(owns))
         if not owns:
-            self._lag.labels(*self._labels(place)).set(
-                0
-            )  # whoever owns it tells how far it is behind
+            of.lag.set(0)  # whoever owns it tells how far it is behind
 
     def handed_over(self, place: Place, seconds: float) -> None:
         """A partition was taken over."""
-        self._handovers.labels(*self._labels(place)[:3]).observe(seconds)
+        self._of(place).handovers.observe(seconds)
 
     def lag(self, place: Place, events: int) -> None:
         """How far a partition is behind."""
-        self._lag.labels(*self._labels(place)).set(events)
+        self._of(place).lag.set(events)
 
-    def _labels(self, place: Place) -> tuple[str, str, str, str]:
-        return self._app, place.processor, place.stream, str(place.number)
+    def _of(self, place: Place) -> _OfPartition:
+        """Its counters; looked up once, since finding one among all costs as much as a commit's other work."""
+        if place not in self._partitions:
+            labels = (self._app, place.processor, place.stream, str(place.number))
+            self._partitions[place] = _OfPartition(
+                processed=self._processed.labels(*labels),
+                dead=self._dead.labels(*labels),
+                retried=self._retried.labels(*labels),
+                commits=self._commits.labels(*labels[:3]),
+                handovers=self._handovers.labels(*labels[:3]),
+                lag=self._lag.labels(*labels),
+                owned=self._owned.labels(*labels),
+            )
+        return self._partitions[place]

@@ -229,14 +229,13 @@ class Tenure:
                 "cancelled", self._scene.processor.name, self._place.role, grace * _DRAINS_WITHIN,
             )  # fmt: skip
             await end([work], again_s=1.0)
-        await end([commits])
+        owner.commits.close()
         try:
-            async with asyncio.timeout(max(began + grace - time.monotonic(), 0.05)):
-                await owner.commits.flush()
+            await _ended(commits, within=max(began + grace - time.monotonic(), 0.05))
         except (TimeoutError, RinkError) as error:
             log.warning(
                 "rink.streams: the last commit of %s by processor %r did not succeed, so events may come "
-                "again: %s", self._place.role, self._scene.processor.name, str(error) or "no answer in time",
+                "again: %s", self._place.role, self._scene.processor.name, error,
             )  # fmt: skip
         self.is_closed = await closing
 
@@ -257,7 +256,8 @@ class Tenure:
                 await owner.take_mark_back()
                 await owner.rest(pauses.next())
                 self._scene.metrics.retried(self._place)
-            await asyncio.sleep(0)  # one that returns at once leaves the others their turn
+            if not owner.inbox.stopped:
+                await asyncio.sleep(0)  # one that returns at once leaves the others their turn
 
     async def _call(self) -> None:
         processor, owner = self._scene.processor, self._owner
@@ -352,6 +352,14 @@ async def end_in_order(store: Store, place: Place, token: int) -> bool:
                 except RedisUnavailable:
                     await asyncio.sleep(0.05)
     return False
+
+
+async def _ended(task: asyncio.Task[None], *, within: float) -> None:
+    """Wait for a task, and raise what it ended with."""
+    await asyncio.wait([task], timeout=within)
+    if not task.done():
+        raise TimeoutError("no answer in time")
+    task.result()
 
 
 async def _until(lost: asyncio.Task[bool], seconds: float) -> None:

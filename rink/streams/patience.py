@@ -51,9 +51,10 @@ async def insist(what: str, ask: Callable[[], Awaitable[T]]) -> T:
         what: waits, for the log.
         ask: sends the request, which may be sent again.
     """
-    patience = Patience(what)
+    patience: Patience | None = None  # hardly ever needed
     while True:
         try:
             return await ask()
         except _PASSES as error:
+            patience = patience or Patience(what)
             await asyncio.sleep(patience.after(error))

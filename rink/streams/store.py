@@ -19,6 +19,7 @@ from rink.streams.calls import AnyRedis, Calls
 from rink.streams.errors import CrossSlot, OffsetMoved, PartitionFull, WentBack
 from rink.streams.faults import explained
 from rink.streams.names import Names, PartitionNames
+from rink.streams.packing import pack_in_c
 from rink.streams.values import (
     Bounds,
     Known,
@@ -47,6 +48,8 @@ class Store:
             raise ConfigError(
                 "the Redis client has decode_responses=True: records are bytes, so make it without"
             )
+        if isinstance(redis, Redis):
+            pack_in_c(redis)
         self.redis = redis
         self.is_cluster = isinstance(redis, RedisCluster)
         self.server = _server(redis)
@@ -187,7 +190,8 @@ class Store:
         """
         outputs = (*step.letters, *step.outputs)
         targets = list({output.target: output.bounds for output in outputs}.items())
-        self._refuse_slots(place, [names for names, _ in targets])
+        if targets and isinstance(self.redis, RedisCluster):
+            self._refuse_slots(self.redis, place, [names for names, _ in targets])
         index = {names: number for number, (names, _) in enumerate(targets, 1)}
         given: list[Any] = [
             place.processor, step.token, step.epoch, step.expected, step.new, step.ceiling,
@@ -221,12 +225,12 @@ class Store:
             stream=key,
         )
 
-    def _refuse_slots(self, place: Place, targets: Sequence[PartitionNames]) -> None:
-        if not isinstance(self.redis, RedisCluster):
-            return
-        slot = self.redis.keyslot(place.at)
+    def _refuse_slots(
+        self, cluster: RedisCluster, place: Place, targets: Sequence[PartitionNames]
+    ) -> None:
+        slot = cluster.keyslot(place.at)
         for names in targets:
-            if (other := self.redis.keyslot(names.stream)) != slot:
+            if (other := cluster.keyslot(names.stream)) != slot:
                 raise CrossSlot(
                     f"a commit of {place.at!r} (slot {slot}) cannot write to {names.stream!r} (slot "
                     f"{other}) in one step: Redis Cluster has no transactions over several slots. "

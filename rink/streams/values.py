@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -37,20 +38,20 @@ class Place:
     bounds: Bounds
     start: str = "earliest"
 
-    @property
+    @cached_property
     def role(self) -> str:
         """The role that goes with the partition."""
         return f"{self.stream}/{self.number}"
 
-    @property
+    @cached_property
     def at(self) -> str:
         """The key of the processor's hash."""
         return self.names.at(self.processor)
 
-    @property
-    def keys(self) -> list[str]:
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
         """The keys that every step on a position is given."""
-        return [self.at, self.names.offsets, self.names.stream]
+        return self.at, self.names.offsets, self.names.stream
 
 
 @attrs.frozen
