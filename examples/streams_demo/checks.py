@@ -103,11 +103,14 @@ def wrong_states(steps: Iterable[Step], expected: Histories) -> list[str]:
 # ── who had what, and what ended it ──────────────────────────────────────────────────────────
 
 
+OVERRUNS = ("lost its session", "the last commit of")
+
+
 @dataclass(frozen=True, slots=True)
 class Mishap:
     at: float
     worker: str
-    how: str  # frozen, killed or deploy
+    how: str  # frozen, killed, deploy or overran
 
 
 def mishaps(events: Iterable[Event]) -> list[Mishap]:
@@ -116,6 +119,15 @@ def mishaps(events: Iterable[Event]) -> list[Mishap]:
         Mishap(event["at"], event["target"], hows[event["what"]])
         for event in events
         if event["what"] in hows
+    ]
+
+
+def overruns(events: Iterable[Event]) -> list[Mishap]:
+    """When a worker told that it had lost its session, or could not commit in time: by nobody's order."""
+    return [
+        Mishap(event["at"], event["member"], "overran")
+        for event in events
+        if event["what"] == "warned" and any(what in event["why"] for what in OVERRUNS)
     ]
 
 
@@ -137,7 +149,7 @@ def unexplained_again(
     happened: list[Mishap],
     window: int,
 ) -> list[str]:
-    """What came again, but not within the uncommitted window of a killed or frozen owner. Must be empty."""
+    """What came again, but not within the uncommitted window of an owner that did not end in order."""
     found = []
     for (partition, token), count in again_by_grant(again).items():
         before = [one for one in owned.get(partition, []) if one[0] < token]
@@ -156,7 +168,7 @@ def again_by_grant(again: Iterable[Again]) -> dict[tuple[int, int], int]:
 
 
 def silenced(owner: tuple[int, str, float], happened: list[Mishap]) -> bool:
-    """Whether a freeze or a kill hit an owner after its grant."""
+    """Whether something that is no deploy hit an owner after its grant."""
     _, worker, granted_at = owner
     return any(
         one.worker == worker and one.how != "deploy" and one.at > granted_at for one in happened

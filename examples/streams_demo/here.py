@@ -1,5 +1,6 @@
 """What the demo tells each of its processes, by environment variables; and the notes they take for it."""
 
+import logging
 import os
 import signal
 import threading
@@ -45,7 +46,9 @@ class Here:
     @cached_property
     def _notes(self) -> EventLog:
         end_with_the_demo()
-        return EventLog(Path(self.folder) / "events", self.worker)
+        notes = EventLog(Path(self.folder) / "events", self.worker)
+        logging.getLogger("rink").addHandler(_Warnings(notes))
+        return notes
 
     @property
     def limit(self) -> float:
@@ -86,6 +89,17 @@ class Here:
                 self.note("worked", **facts)
 
         return around
+
+
+class _Warnings(logging.Handler):
+    """Notes what a worker is warned of: a session that was lost, a commit that came too late."""
+
+    def __init__(self, notes: EventLog) -> None:
+        super().__init__(logging.WARNING)
+        self._notes = notes
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._notes.write("warned", why=record.getMessage())
 
 
 def end_with_the_demo() -> None:

@@ -37,10 +37,12 @@ class Evidence:
     window: int
     unfinished: str = ""
     mishaps: list[checks.Mishap] = field(init=False)
+    overruns: list[checks.Mishap] = field(init=False)
 
     def __post_init__(self) -> None:
         self.history.sort(key=lambda event: event["at"])
         self.mishaps = checks.mishaps(self.history)
+        self.overruns = checks.overruns(self.history)
 
 
 def build(seen: Evidence) -> Report:
@@ -61,6 +63,7 @@ def build(seen: Evidence) -> Report:
         ),
         "processors": {name: _processor(seen, name, steps) for name, steps in seen.steps.items()},
         "again": _again(seen),
+        "warned": _warned(seen),
         "window": seen.window,
     }
 
@@ -77,7 +80,7 @@ def _faults(seen: Evidence, name: str, steps: list[Step]) -> dict[str, list[str]
     if name == "plain":
         owned = checks.owners(seen.history, name)
         faults["again, beyond a lost window"] = checks.unexplained_again(
-            seen.again, owned, seen.mishaps, seen.window
+            seen.again, owned, seen.mishaps + seen.overruns, seen.window
         )
     if not seen.unfinished:
         faults["lost"] = checks.lost(steps, seen.expected)
@@ -92,6 +95,10 @@ def _refused(seen: Evidence, name: str) -> list[str]:
         for event in seen.history
         if event["what"] == "refused" and event["processor"] == name
     ]
+
+
+def _warned(seen: Evidence) -> list[str]:
+    return [f"{one['member']}: {one['why']}" for one in seen.history if one["what"] == "warned"]
 
 
 def _processor(seen: Evidence, name: str, steps: list[Step]) -> Report:
@@ -137,6 +144,7 @@ def show(report: Report, console: Console) -> None:
     )
     for name, found in report["processors"].items():
         first_lines(console, f"refused to {name}", found["refused"], "cyan")
+    first_lines(console, "a worker was warned", report["warned"], "yellow")
     console.print()
     rates = ", ".join(
         f"{name} {found['events_per_s']:,}" for name, found in report["processors"].items()

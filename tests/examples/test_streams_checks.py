@@ -1,5 +1,6 @@
 """The checks of the streams example find each kind of fault, and nothing where there is none."""
 
+import pytest
 from streams_demo import checks
 from streams_demo.checks import Mishap, Step
 from streams_demo.legs import Aircraft
@@ -105,6 +106,19 @@ def test_what_comes_again_to_the_first_owner_is_a_fault():
 def test_a_freeze_before_the_grant_explains_nothing():
     earlier = [Mishap(0.5, "w1", "frozen")]
     assert len(checks.unexplained_again(again(1), OWNED, earlier, window=10)) == 1
+
+
+@pytest.mark.parametrize(
+    "why", ["member 'w1' lost its session: x", "rink.streams: the last commit of legs/0"]
+)
+def test_an_owner_that_told_of_an_overrun_may_have_left_something_uncommitted(why):
+    told = [{"at": 4.0, "member": "w1", "what": "warned", "why": why}]
+    assert checks.unexplained_again(again(1), OWNED, checks.overruns(told), window=10) == []
+
+
+def test_other_warnings_explain_nothing():
+    told = [{"at": 4.0, "member": "w1", "what": "warned", "why": "etcd is slow"}]
+    assert checks.overruns(told) == []
 
 
 def test_owners_are_read_from_the_grants_of_one_processor():
