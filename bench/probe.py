@@ -159,14 +159,15 @@ class Crowd:
         return {"asked_at": began, "at": now()}
 
 
-crowd = Crowd()
-serve(
-    {
-        "watch": watch,
-        "take": take,
-        "put": put,
-        "idle": idle,
-        "gather": crowd.gather,
-        "burst": crowd.burst,
-    }
-)
+if __name__ == "__main__":
+    crowd = Crowd()
+    serve(
+        {
+            "watch": watch,
+            "take": take,
+            "put": put,
+            "idle": idle,
+            "gather": crowd.gather,
+            "burst": crowd.burst,
+        }
+    )

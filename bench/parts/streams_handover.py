@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
@@ -12,7 +12,7 @@ import attrs
 from arena import Arena
 from figures import Figure, Outcome, Spread, at_most
 
-from parts.streams_trio import EVERY_S, PARTITIONS, SHARE, Trio
+from parts.streams_trio import EVERY_S, PARTITIONS, SHARE, BareTrio, Trio
 
 TITLE = f"A planned leave and a crash of a worker that has {SHARE} of {PARTITIONS} partitions"
 WINDOW_S = 1.0
@@ -21,6 +21,7 @@ QUIET = 3
 WARM_S = 1.0
 TTL = 3
 LIMIT_IS = "the same partitions of the same worker in the seconds just before, when nothing was handed over"
+BARE_IS = "of a hand-over: the same with redis-py and gRPC alone, one leave of each by turns"
 HOW = (
     f"Three workers in processes of their own: two have {SHARE} partitions each, one stands by. A bare "
     f"sender gives each partition an event every {1000 * EVERY_S:g} ms. One of the two leaves (as at "
@@ -33,16 +34,18 @@ Stamp = Sequence[float]
 def run(arena: Arena) -> Outcome:
     turns = arena.pick(12, 2)
     with arenas.redis() as redis:
-        trio = Trio(arena, redis, ttl=60)
-        found = []
-        for turn in range(turns):
+        trio, bare = Trio(arena, redis, ttl=60), BareTrio(arena, redis)
+        found, limit = [], []
+        for turn in range(turns):  # by turns: what disturbs the one disturbs the other
             arena.progress("planned leaves", turn, turns)
             found.append(_leave(trio))
+            limit.append(_leave(bare))
         trio.close()
+        bare.close()
         return Outcome(
             part="streams_handover",
             title=TITLE,
-            figures=[*_moved(found), *_stayed(found), *_crashes(arena, redis)],
+            figures=[*_moved(found, limit), *_stayed(found), *_crashes(arena, redis)],
             notes=[HOW, arenas.about_redis(redis)],
         )
 
@@ -67,11 +70,11 @@ class Leave:
     quiet: list[float]
 
 
-def _leave(trio: Trio) -> Leave:
+def _leave(trio: Trio | BareTrio) -> Leave:
     seconds = WARM_S + QUIET * WINDOW_S + WINDOW_S
     trio.send(seconds + WARM_S)
     time.sleep(WARM_S + QUIET * WINDOW_S)
-    told = trio.leaver.ask("leave")
+    told = trio.leave()
     trio.sent()
     old, new, other = (one.ask("noted") for one in (trio.leaver, trio.heir, trio.other))
     trio.turn()
@@ -111,9 +114,9 @@ def largest_gap(stamps: Iterable[Stamp], begin: float, seconds: float) -> float:
     return largest
 
 
-def _moved(found: list[Leave]) -> list[Figure]:
-    gaps = Spread.of([1000 * gap for one in found for gap in one.gaps])
-    waits = Spread.of([1000 * wait for one in found for wait in one.waits])
+def _moved(found: list[Leave], bare: list[Leave]) -> list[Figure]:
+    gaps, bare_gaps = (_spread(ones, lambda one: one.gaps) for ones in (found, bare))
+    waits, bare_waits = (_spread(ones, lambda one: one.waits) for ones in (found, bare))
     note = f"{len(found)} leaves, p50 {gaps.p50:.0f} ms, most {gaps.most:.0f} ms"
     return [
         Figure(
@@ -121,6 +124,8 @@ def _moved(found: list[Leave]) -> list[Figure]:
             what=f"a moved partition rests, beyond the interval of sending: p99 of {gaps.count}",
             value=gaps.p99,
             unit="ms",
+            limit=bare_gaps.p99,
+            limit_is=f"{BARE_IS} (p50 {bare_gaps.p50:.0f} ms, most {bare_gaps.most:.0f} ms)",
             target=at_most(100, "≤ 100 ms"),
             note=note,
             more={"gaps_ms": [[round(1000 * gap, 2) for gap in one.gaps] for one in found]},
@@ -130,6 +135,8 @@ def _moved(found: list[Leave]) -> list[Figure]:
             what="its first event waits, from the end of the drain or from send if that is later: p99",
             value=waits.p99,
             unit="ms",
+            limit=bare_waits.p99,
+            limit_is=BARE_IS,
             note=f"p50 {waits.p50:.0f} ms, most {waits.most:.0f} ms",
         ),
         Figure(
@@ -139,6 +146,10 @@ def _moved(found: list[Leave]) -> list[Figure]:
             unit="ms",
         ),
     ]
+
+
+def _spread(found: list[Leave], of: Callable[[Leave], list[float]]) -> Spread:
+    return Spread.of([1000 * seconds for one in found for seconds in of(one)])
 
 
 def _stayed(found: list[Leave]) -> list[Figure]:

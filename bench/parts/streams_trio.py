@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from typing import Any
 
 from arena import Arena
 from child import Child
@@ -62,11 +63,52 @@ class Trio:
     def sent(self) -> None:
         self._sender.answer()
 
+    def leave(self) -> dict[str, Any]:
+        """One leaves, as at SIGTERM; when it was told to, and had left."""
+        return self.leaver.ask("leave")
+
     def turn(self) -> None:
         """Who has left comes back and stands by."""
         self.leaver, self.heir = self.heir, self.leaver
         self.leaver.ask("owns", count=SHARE)
         self._stand_by(self.heir)
+
+    def close(self) -> None:
+        for child in (self._sender, self.leaver, self.heir, self.other):
+            child.close()
+
+
+class BareTrio:
+    """The same without Rink: as little as there is to do, by processes that know beforehand who has what."""
+
+    def __init__(self, arena: Arena, redis: RedisNode) -> None:
+        self._keys = keys_of(f"bare-{next(_apps)}", count=PARTITIONS)
+        self._frees = (f"{arena.prefix()}{number}" for number in itertools.count())
+        self._next = next(self._frees)
+        given = json.dumps({"redis": redis.url, "endpoint": arena.etcd.endpoint})
+        self._sender = Child("streams_bare.py", given)
+        self.leaver, self.heir, self.other = (Child("streams_bare_holder.py", given) for _ in "abc")
+        self.leaver.ask("hold", **self._share(range(SHARE)))
+        self.other.ask("hold", **self._share(range(SHARE, PARTITIONS)))
+        self.heir.ask("stand_by", waits=self._next, **self._share(range(SHARE)))
+
+    def _share(self, numbers: range) -> dict[str, Any]:
+        return {"keys": [self._keys[number] for number in numbers], "numbers": list(numbers)}
+
+    def send(self, seconds: float) -> None:
+        rate = PARTITIONS / EVERY_S
+        self._sender.tell("pace", keys=self._keys, rate=rate, count=int(rate * seconds))
+
+    def sent(self) -> None:
+        self._sender.answer()
+
+    def leave(self) -> dict[str, Any]:
+        return self.leaver.ask("leave", frees=self._next)
+
+    def turn(self) -> None:
+        self._next = next(self._frees)
+        self.leaver, self.heir = self.heir, self.leaver
+        self.heir.ask("stand_by", waits=self._next, **self._share(range(SHARE)))
 
     def close(self) -> None:
         for child in (self._sender, self.leaver, self.heir, self.other):
