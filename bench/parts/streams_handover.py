@@ -117,7 +117,11 @@ def largest_gap(stamps: Iterable[Stamp], begin: float, seconds: float) -> float:
 def _moved(found: list[Leave], bare: list[Leave]) -> list[Figure]:
     gaps, bare_gaps = (_spread(ones, lambda one: one.gaps) for ones in (found, bare))
     waits, bare_waits = (_spread(ones, lambda one: one.waits) for ones in (found, bare))
-    note = f"{len(found)} leaves, p50 {gaps.p50:.0f} ms, most {gaps.most:.0f} ms"
+    slowest = median(1000 * max(one.gaps) for one in found)
+    note = (
+        f"{len(found)} leaves, p50 {gaps.p50:.0f} ms, most {gaps.most:.0f} ms; the slowest of a leave's "
+        f"{SHARE}: median {slowest:.0f} ms"
+    )
     return [
         Figure(
             key="streams_handover.p99",
