@@ -12,7 +12,7 @@ from typing import Any
 from redis.asyncio import RedisCluster
 
 from rink.streams import App, BlockingEvents, Events, Stream
-from streams_demo.here import Here
+from streams_demo.here import WORK_S, Here
 from streams_demo.legs import Aircraft, Fleet, Leg, State
 from streams_demo.outputs import entries
 
@@ -22,7 +22,6 @@ PARTITIONS = 16
 WINDOW = 64  # legs given and not committed: at most so many come again after a crash
 BATCH = 32
 SAVE_EVERY = 1000
-WORK_S = 0.001  # for each leg; stands for the work, and is where a freeze or a kill hits
 
 here = Here.read()
 app = App(

@@ -145,26 +145,33 @@ Again = tuple[int, int, str, str, int]  # partition, token, worker, key, number
 
 def unexplained_again(
     again: Iterable[Again],
+    steps: Iterable[Step],
     owned: dict[int, list[tuple[int, str, float]]],
     happened: list[Mishap],
     window: int,
 ) -> list[str]:
-    """What came again, but not within the uncommitted window of an owner that did not end in order."""
+    """What came again, but is not of the uncommitted window of an owner that did not end in order."""
     found = []
-    for (partition, token), count in again_by_grant(again).items():
-        before = [one for one in owned.get(partition, []) if one[0] < token]
+    for (partition, token), count in again_by_origin(again, steps).items():
+        owner = next((one for one in owned.get(partition, []) if one[0] == token), None)
+        what = f"partition {partition}: {count} legs that were put out with token {token}"
         if count > window:
-            found.append(f"partition {partition}, token {token}: {count} legs, more than {window}")
-        elif not before or not silenced(before[-1], happened):
-            who = before[-1][1] if before else "nobody"
-            found.append(
-                f"partition {partition}, token {token}: {count} legs, but {who} ended well"
-            )
+            found.append(f"{what}, more than {window}")
+        elif owner is None:
+            found.append(f"{what}, which nobody was granted")
+        elif not silenced(owner, happened):
+            found.append(f"{what}, but {owner[1]} ended well")
     return found
 
 
-def again_by_grant(again: Iterable[Again]) -> dict[tuple[int, int], int]:
-    return Counter((partition, token) for partition, token, *_ in again)
+def again_by_origin(again: Iterable[Again], steps: Iterable[Step]) -> Counter[tuple[int, int]]:
+    """How many legs of each partition and token came again: those of the grant that had put them out.
+
+    What one owner left uncommitted may come again to several: the next one need not get through all of it.
+    """
+    token_of = {(step.key, step.aircraft.number): step.token for step in steps}
+    legs = {(partition, key, number) for partition, _, _, key, number in again}
+    return Counter((partition, token_of.get((key, number), 0)) for partition, key, number in legs)
 
 
 def silenced(owner: tuple[int, str, float], happened: list[Mishap]) -> bool:

@@ -19,6 +19,7 @@ from streams_demo.ledger import Ledger
 from streams_demo.legs import Leg
 
 PREFIX = "FLIGHTS_"
+WORK_S = 0.001  # for each leg; stands for the work, and is where a freeze or a kill hits
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Here:
         @asynccontextmanager
         async def around(batch: list[Event[Leg]]) -> AsyncIterator[None]:
             facts = {"processor": processor, "batch": batch[0].id, "key": batch[0].record.key}
-            self.note("working", **facts)
+            self.note("working", lasts=WORK_S * len(batch), **facts)
             try:
                 yield
             finally:

@@ -109,7 +109,8 @@ class Demo(Stage):
         seen = self.scene.members[victim.name]
 
         def is_right() -> Event | None:
-            has_work = all(len(seen.working[name]) > 1 for name in self.scene.processors)
+            stopped = time.monotonic()
+            has_work = all(seen.is_amid_work(name, stopped) for name in self.scene.processors)
             # With the ledger's lock in hand it would stop everybody else too.
             return {} if has_work and not self.ledger.is_locked() else None
 

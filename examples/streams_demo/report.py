@@ -80,7 +80,7 @@ def _faults(seen: Evidence, name: str, steps: list[Step]) -> dict[str, list[str]
     if name == "plain":
         owned = checks.owners(seen.history, name)
         faults["again, beyond a lost window"] = checks.unexplained_again(
-            seen.again, owned, seen.mishaps + seen.overruns, seen.window
+            seen.again, steps, owned, seen.mishaps + seen.overruns, seen.window
         )
     if not seen.unfinished:
         faults["lost"] = checks.lost(steps, seen.expected)
@@ -126,7 +126,7 @@ def _totals(last: dict[str, Aircraft], count: int) -> Report:
 
 
 def _again(seen: Evidence) -> Report:
-    counts = checks.again_by_grant(seen.again).values()
+    counts = checks.again_by_origin(seen.again, seen.steps["plain"]).values()
     return {"legs": sum(counts), "grants": len(counts), "most": max(counts, default=0)}
 
 
@@ -138,7 +138,7 @@ def show(report: Report, console: Console) -> None:
     console.print(_gaps(report))
     again = report["again"]
     console.print(
-        f"After the freeze and the kill {again['legs']} legs came to `plain` again, in"
+        f"After the freeze and the kill {again['legs']} legs came to `plain` again, of"
         f" {again['grants']} grants, {again['most']} at most (window: {report['window']});"
         " the ledger knew them."
     )

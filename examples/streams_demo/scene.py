@@ -18,11 +18,18 @@ Held = dict[str, dict[int, int]]  # by processor: the token of each partition
 @dataclass(kw_only=True)
 class Worker(Actor):
     held: Held = field(default_factory=lambda: defaultdict(dict))
-    working: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    # By processor: each batch in hand, and until when the work on it takes at least.
+    working: dict[str, dict[tuple[str, str], float]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
     refused: Counter[str] = field(default_factory=Counter)
 
     def let_go(self) -> None:
         self.held.clear()
+
+    def is_amid_work(self, processor: str, at: float) -> bool:
+        """Whether it had a batch in hand then that it cannot have put out yet."""
+        return any(until > at for until in self.working[processor].values())
 
 
 @dataclass(kw_only=True)
@@ -51,9 +58,10 @@ class Scene(Show):
             case "released":
                 member.held[event["processor"]].pop(event["partition"], None)
             case "working":
-                member.working[event["processor"]].add(event["batch"])
+                until = event["at"] + event["lasts"]
+                member.working[event["processor"]][event["batch"], event["key"]] = until
             case "worked":
-                member.working[event["processor"]].discard(event["batch"])
+                member.working[event["processor"]].pop((event["batch"], event["key"]), None)
             case "refused":
                 member.refused[event["processor"]] += 1
                 if member.refused[event["processor"]] == 1:

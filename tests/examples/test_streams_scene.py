@@ -45,10 +45,15 @@ def test_a_killed_worker_has_nothing():
 
 def test_work_in_hand_is_known_until_it_is_done():
     facts = {"processor": "plain", "batch": "1-0", "key": "N1"}
-    scene = scene_of(STARTED, note("w1.1", "working", **facts))
-    assert scene.members["w1.1"].working == {"plain": {"1-0"}}
-    scene.apply({"at": 9.0, **note("w1.1", "worked", **facts)})
-    assert scene.members["w1.1"].working == {"plain": set()}
+    working = note("w1.1", "working", lasts=0.03, **facts)
+    scene = scene_of(STARTED)
+    scene.apply({"at": 9.0, **working})
+    worker = scene.members["w1.1"]
+    assert worker.is_amid_work("plain", 9.02)
+    assert not worker.is_amid_work("plain", 9.04)  # it may have been put out by then
+    assert not worker.is_amid_work("exact", 9.02)
+    scene.apply({"at": 9.01, **note("w1.1", "worked", **facts)})
+    assert not worker.is_amid_work("plain", 9.02)
 
 
 def test_refusals_are_counted_and_the_first_of_each_processor_is_told():
