@@ -112,7 +112,6 @@ class Executor:
     async def _hold(self, number: int, stop: asyncio.Event) -> None:
         """Own a partition whenever its role is here, until the group is left."""
         place = self._processor.place(number)
-        self._scene.metrics.owned(place, False)  # made known now, and not amid a hand-over
         with contextlib.suppress(ClosedError):
             while not stop.is_set():
                 role = await self.rink.await_role(place.role)

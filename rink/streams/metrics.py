@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import attrs
+from functools import cached_property
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from rink.streams.values import Place, Step
@@ -11,38 +12,64 @@ _LABELS = ("app", "processor", "stream", "partition")
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-@attrs.frozen
 class _OfPartition:
-    """The counters that one partition of a processor adds to."""
+    """What one partition adds to; each is looked up once, when it is needed first.
 
-    processed: Counter
-    dead: Counter
-    retried: Counter
-    commits: Histogram
-    handovers: Histogram
-    lag: Gauge
-    owned: Gauge
+    Looking one up costs as much as the rest of a commit; and what nobody adds to is not shown.
+    """
+
+    def __init__(self, every: Metrics, place: Place) -> None:
+        self._every = every
+        self._labels = (every.app, place.processor, place.stream, str(place.number))
+
+    @cached_property
+    def processed(self) -> Counter:
+        return self._every.processed.labels(*self._labels)
+
+    @cached_property
+    def dead(self) -> Counter:
+        return self._every.dead.labels(*self._labels)
+
+    @cached_property
+    def retried(self) -> Counter:
+        return self._every.retries.labels(*self._labels)
+
+    @cached_property
+    def lag(self) -> Gauge:
+        return self._every.lags.labels(*self._labels)
+
+    @cached_property
+    def owned(self) -> Gauge:
+        return self._every.owns.labels(*self._labels)
+
+    @cached_property
+    def commits(self) -> Histogram:
+        return self._every.commits.labels(*self._labels[:3])
+
+    @cached_property
+    def handovers(self) -> Histogram:
+        return self._every.handovers.labels(*self._labels[:3])
 
 
 class Metrics:
     """The counters of one worker, in a registry of its own."""
 
     def __init__(self, app: str) -> None:
-        self._app = app
+        self.app = app
         self.registry = CollectorRegistry()
-        self._processed = self._counter("processed", "Events that were processed and committed.")
-        self._dead = self._counter("dead", "Events that were given up.")
-        self._retried = self._counter("retried", "Times that a processor was called again.")
-        self._commits = Histogram(
+        self.processed = self._counter("processed", "Events that were processed and committed.")
+        self.dead = self._counter("dead", "Events that were given up.")
+        self.retries = self._counter("retried", "Times that a processor was called again.")
+        self.commits = Histogram(
             "rink_streams_commit_seconds", "From asking for a commit to its answer.",
             _LABELS[:3], buckets=_SECONDS, registry=self.registry,
         )  # fmt: skip
-        self._handovers = Histogram(
+        self.handovers = Histogram(
             "rink_streams_handover_seconds", "From the grant of a partition to its first events.",
             _LABELS[:3], buckets=_SECONDS, registry=self.registry,
         )  # fmt: skip
-        self._lag = self._gauge("lag", "Events that are not committed yet.")
-        self._owned = self._gauge("owned", "1 while this worker owns the partition.")
+        self.lags = self._gauge("lag", "Events that are not committed yet.")
+        self.owns = self._gauge("owned", "1 while this worker owns the partition.")
         self._partitions: dict[Place, _OfPartition] = {}
 
     def _counter(self, name: str, what: str) -> Counter:
@@ -79,16 +106,6 @@ class Metrics:
         self._of(place).lag.set(events)
 
     def _of(self, place: Place) -> _OfPartition:
-        """Its counters; looked up once, since finding one among all costs as much as a commit's other work."""
         if place not in self._partitions:
-            labels = (self._app, place.processor, place.stream, str(place.number))
-            self._partitions[place] = _OfPartition(
-                processed=self._processed.labels(*labels),
-                dead=self._dead.labels(*labels),
-                retried=self._retried.labels(*labels),
-                commits=self._commits.labels(*labels[:3]),
-                handovers=self._handovers.labels(*labels[:3]),
-                lag=self._lag.labels(*labels),
-                owned=self._owned.labels(*labels),
-            )
+            self._partitions[place] = _OfPartition(self, place)
         return self._partitions[place]

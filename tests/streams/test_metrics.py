@@ -1,0 +1,51 @@
+"""What a worker shows of its partitions: what happened to them, and nothing of the others."""
+
+from rink.streams.metrics import Metrics
+from rink.streams.names import Names
+from rink.streams.values import Bounds, Place, Step
+
+
+def place(number):
+    return Place("legs", number, Names.of("app", "legs").partition(number), "note", Bounds(100))
+
+
+def shown(metrics):
+    """By name and partition; the histograms' buckets are left out, and when each was made."""
+    return {
+        (one.name.removeprefix("rink_streams_"), one.labels.get("partition", "")): one.value
+        for family in metrics.registry.collect()
+        for one in family.samples
+        if not one.name.endswith(("_bucket", "_created", "_sum"))
+    }
+
+
+def commit(metrics, number, processed, dead=0):
+    step = Step(
+        token=1, epoch="0", expected="0-0", new="1-0", ceiling="",
+        processed=processed, dead=dead, letters=(), outputs=(),
+    )  # fmt: skip
+    metrics.committed(place(number), step, 0.01)
+
+
+def test_a_partition_is_shown_from_its_first_grant_on_and_only_what_happened_to_it():
+    metrics = Metrics("app")
+    assert shown(metrics) == {}
+    metrics.owned(place(3), True)
+    assert shown(metrics) == {("owned", "3"): 1.0}
+    metrics.owned(place(3), False)
+    assert shown(metrics) == {("owned", "3"): 0.0, ("lag", "3"): 0.0}
+
+
+def test_counts_are_of_each_partition_and_times_of_the_processor():
+    metrics = Metrics("app")
+    commit(metrics, 1, 5)
+    commit(metrics, 1, 2, dead=1)
+    commit(metrics, 2, 1)
+    metrics.retried(place(2))
+    assert shown(metrics) == {
+        ("processed_total", "1"): 7.0,
+        ("processed_total", "2"): 1.0,
+        ("dead_total", "1"): 1.0,
+        ("retried_total", "2"): 1.0,
+        ("commit_seconds_count", ""): 3.0,
+    }
