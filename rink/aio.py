@@ -43,7 +43,7 @@ from rink.errors import (
     WrongThreadError,
 )
 from rink.face import REPORT_EVERY_S, BaseRink, new_versions
-from rink.in_loop import future_in_loop, in_loop, soon_in_loop, wait_in_loop
+from rink.in_loop import in_loop, soon_in_loop, wait_in_loop
 from rink.on_role import TaskSupervisor
 from rink.roles import BaseRole, Change
 from rink.session import BaseSession
@@ -94,7 +94,7 @@ class Session(BaseSession):  # noqa: D101 - documented by its base
 
 
 class Lost:
-    """Whether a role has been lost: `is_set()`, `await wait(timeout)`, `future()`."""
+    """Whether a role has been lost: `is_set()`, `await wait(timeout)`."""
 
     __slots__ = ("_signal",)
 
@@ -108,10 +108,6 @@ class Lost:
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait for the loss, for `timeout` seconds at most; whether it has happened."""
         return await wait_in_loop(self._signal, timeout)
-
-    def future(self) -> asyncio.Future[None]:
-        """Return a future that is done once the role is lost, for `asyncio.wait`; cancel it when it is not needed."""
-        return future_in_loop(self._signal)
 
 
 class Role(BaseRole):

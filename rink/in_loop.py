@@ -54,17 +54,3 @@ async def wait_in_loop(signal: Signal, timeout: float | None = None) -> bool:
         return signal.is_set()
     finally:
         signal.forget(wake)
-
-
-def future_in_loop(signal: Signal) -> asyncio.Future[None]:
-    """Return a future of the running loop that is done once a signal has happened."""
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def happened() -> None:
-        if not future.done():
-            future.set_result(None)
-
-    wake = in_loop(happened)
-    future.add_done_callback(lambda _: signal.forget(wake))
-    signal.then(wake)
-    return future

@@ -258,14 +258,12 @@ class Owner(Generic[R]):
         """Wait until something has changed, or the deadline comes."""
         self._wants_more(self)
         self.changed.clear()
-        if deadline is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(deadline - time.monotonic(), 0)):
-                    await self.changed.wait()
-            return
-        self.is_idle = True
+        left = None if deadline is None else max(deadline - time.monotonic(), 0)
+        self.is_idle = deadline is None
         try:
-            await self.changed.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self.changed.wait()
         finally:
             self.is_idle = False
 

@@ -68,7 +68,7 @@ class Grant:
 
     async def run(self) -> None:
         """Own the partition until the role is lost."""
-        lost = self._role.lost.future()
+        lost = asyncio.create_task(self._role.lost.wait())
         try:
             while not lost.done() and self._role.is_held:
                 await self._once(lost)
@@ -77,7 +77,7 @@ class Grant:
             if self._is_open:  # however it ended: no event has killed this process
                 await end_in_order(self._scene.store, self._place, self._role.token)
 
-    async def _once(self, lost: asyncio.Future[Any]) -> None:
+    async def _once(self, lost: asyncio.Task[bool]) -> None:
         """Take the partition, and own it until something ends that."""
         place, metrics = self._place, self._scene.metrics
         try:
@@ -134,7 +134,7 @@ class Grant:
             wants_more=scene.reader.wake,
         )
 
-    async def _take(self, lost: asyncio.Future[Any]) -> Taken | None:
+    async def _take(self, lost: asyncio.Task[bool]) -> Taken | None:
         """Take the partition, however long Redis is away; None where the role is lost meanwhile.
 
         A take that was asked for is waited for: it must not come after this owner's close.
@@ -153,7 +153,7 @@ class Grant:
                 await _until(lost, patience.after(error))
         return None
 
-    async def _park(self, error: Parked | WentBack, lost: asyncio.Future[Any]) -> None:
+    async def _park(self, error: Parked | WentBack, lost: asyncio.Task[bool]) -> None:
         store, place, reason = self._scene.store, self._place, str(error)
         patience = Patience(place.role)
         while not lost.done():  # nobody may take it for good before it is parked
@@ -193,7 +193,7 @@ class Tenure:
         self._token = token
         self.is_closed = False
 
-    async def last(self, lost: asyncio.Future[Any]) -> None:
+    async def last(self, lost: asyncio.Task[bool]) -> None:
         """Work until the role is lost, or raise what ends it before."""
         owner, reader = self._owner, self._scene.reader
         broken = reader.add(owner)
@@ -362,5 +362,5 @@ async def _ended(task: asyncio.Task[None], *, within: float) -> None:
     task.result()
 
 
-async def _until(lost: asyncio.Future[Any], seconds: float) -> None:
+async def _until(lost: asyncio.Task[bool], seconds: float) -> None:
     await asyncio.wait([lost], timeout=seconds)

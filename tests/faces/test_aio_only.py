@@ -262,26 +262,6 @@ def test_a_task_group_in_the_body_is_cancelled_with_it():
     run(scenario)
 
 
-def test_the_loss_of_a_role_is_a_future_among_others_that_are_waited_for():
-    async def scenario(cluster):
-        async with pair(cluster) as (a, _):
-            role = await a.await_role(owned_by(0, 2), LONG_S)
-            lost, given_up = role.lost.future(), role.lost.future()
-            given_up.cancel()
-            assert not lost.done()
-            await asyncio.sleep(0)
-            leaving = asyncio.create_task(a.leave())
-            await asyncio.wait([lost, leaving], return_when=asyncio.FIRST_COMPLETED)
-            assert lost.done()
-            assert given_up.cancelled()
-            assert await role.lost.future() is None  # it was lost before
-            role.release()
-            await leaving
-            assert role._signal()._callbacks == []
-
-    run(scenario)
-
-
 def test_leaving_from_inside_a_roles_own_body_is_bounded():
     async def scenario(cluster):
         async with pair(cluster, leave_timeout=0.3) as (a, _):
