@@ -19,13 +19,12 @@ from typing import Any
 from child import now, serve
 from probe import connect, putter, watching
 from redis.asyncio import Redis
-from streams_bare import COMMIT, pairs
+from streams_bare import BLOCK_MS, COMMIT, pairs
 
 from rink.etcd.proto import rinketcd_pb2 as pb
 
 logging.basicConfig(level=logging.CRITICAL)
 given = json.loads(sys.argv[1])
-BLOCK_MS = 1000
 FIRST = 25
 LONG_S = 60.0
 TAKE = """

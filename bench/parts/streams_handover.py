@@ -12,7 +12,7 @@ import attrs
 from arena import Arena
 from figures import Figure, Outcome, Spread, at_most
 
-from parts.streams_trio import EVERY_S, PARTITIONS, SHARE, BareTrio, Trio
+from parts.streams_trio import EVERY_S, PARTITIONS, SHARE, BareTrio, BaseTrio, Trio
 
 TITLE = f"A planned leave and a crash of a worker that has {SHARE} of {PARTITIONS} partitions"
 WINDOW_S = 1.0
@@ -70,7 +70,7 @@ class Leave:
     quiet: list[float]
 
 
-def _leave(trio: Trio | BareTrio) -> Leave:
+def _leave(trio: BaseTrio) -> Leave:
     seconds = WARM_S + QUIET * WINDOW_S + WINDOW_S
     trio.send(seconds + WARM_S)
     time.sleep(WARM_S + QUIET * WINDOW_S)

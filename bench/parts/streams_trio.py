@@ -21,8 +21,38 @@ STANDS_BY_S = 600
 _apps = itertools.count(1)
 
 
-class Trio:
+class BaseTrio:
     """`leaver` and `other` have half of the partitions each, `heir` has none."""
+
+    leaver: Child
+    heir: Child
+    other: Child
+    _keys: list[str]
+    _sender: Child
+
+    def send(self, seconds: float) -> None:
+        """Begin to send; `sent` waits for the end of it."""
+        rate = PARTITIONS / EVERY_S
+        self._sender.tell("pace", keys=self._keys, rate=rate, count=int(rate * seconds))
+
+    def sent(self) -> None:
+        self._sender.answer()
+
+    def leave(self) -> dict[str, Any]:
+        """One leaves, as at SIGTERM; when it was told to, and had left."""
+        raise NotImplementedError
+
+    def turn(self) -> None:
+        """Who has left comes back and stands by."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        for child in (self._sender, self.leaver, self.heir, self.other):
+            child.close()
+
+
+class Trio(BaseTrio):
+    """Three workers of `rink.streams`."""
 
     def __init__(self, arena: Arena, redis: RedisNode, ttl: float) -> None:
         app = f"trio-{next(_apps)}"
@@ -55,30 +85,16 @@ class Trio:
             if other is not child:
                 other.ask("knows", name=name)
 
-    def send(self, seconds: float) -> None:
-        """Begin to send; `sent` waits for the end of it."""
-        rate = PARTITIONS / EVERY_S
-        self._sender.tell("pace", keys=self._keys, rate=rate, count=int(rate * seconds))
-
-    def sent(self) -> None:
-        self._sender.answer()
-
     def leave(self) -> dict[str, Any]:
-        """One leaves, as at SIGTERM; when it was told to, and had left."""
         return self.leaver.ask("leave")
 
     def turn(self) -> None:
-        """Who has left comes back and stands by."""
         self.leaver, self.heir = self.heir, self.leaver
         self.leaver.ask("owns", count=SHARE)
         self._stand_by(self.heir)
 
-    def close(self) -> None:
-        for child in (self._sender, self.leaver, self.heir, self.other):
-            child.close()
 
-
-class BareTrio:
+class BareTrio(BaseTrio):
     """The same without Rink: as little as there is to do, by processes that know beforehand who has what."""
 
     def __init__(self, arena: Arena, redis: RedisNode) -> None:
@@ -95,13 +111,6 @@ class BareTrio:
     def _share(self, numbers: range) -> dict[str, Any]:
         return {"keys": [self._keys[number] for number in numbers], "numbers": list(numbers)}
 
-    def send(self, seconds: float) -> None:
-        rate = PARTITIONS / EVERY_S
-        self._sender.tell("pace", keys=self._keys, rate=rate, count=int(rate * seconds))
-
-    def sent(self) -> None:
-        self._sender.answer()
-
     def leave(self) -> dict[str, Any]:
         return self.leaver.ask("leave", frees=self._next)
 
@@ -109,7 +118,3 @@ class BareTrio:
         self._next = next(self._frees)
         self.leaver, self.heir = self.heir, self.leaver
         self.heir.ask("stand_by", waits=self._next, **self._share(range(SHARE)))
-
-    def close(self) -> None:
-        for child in (self._sender, self.leaver, self.heir, self.other):
-            child.close()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.metrics import MetricWrapperBase
 
 from rink.streams.values import Place, Step
 
@@ -12,65 +13,29 @@ _LABELS = ("app", "processor", "stream", "partition")
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-class _OfPartition:
-    """What one partition adds to; each is looked up once, when it is needed first.
-
-    Looking one up costs as much as the rest of a commit; and what nobody adds to is not shown.
-    """
-
-    def __init__(self, every: Metrics, place: Place) -> None:
-        self._every = every
-        self._labels = (every.app, place.processor, place.stream, str(place.number))
-
-    @cached_property
-    def processed(self) -> Counter:
-        return self._every.processed.labels(*self._labels)
-
-    @cached_property
-    def dead(self) -> Counter:
-        return self._every.dead.labels(*self._labels)
-
-    @cached_property
-    def retried(self) -> Counter:
-        return self._every.retries.labels(*self._labels)
-
-    @cached_property
-    def lag(self) -> Gauge:
-        return self._every.lags.labels(*self._labels)
-
-    @cached_property
-    def owned(self) -> Gauge:
-        return self._every.owns.labels(*self._labels)
-
-    @cached_property
-    def commits(self) -> Histogram:
-        return self._every.commits.labels(*self._labels[:3])
-
-    @cached_property
-    def handovers(self) -> Histogram:
-        return self._every.handovers.labels(*self._labels[:3])
+M = TypeVar("M", bound=MetricWrapperBase)
 
 
 class Metrics:
     """The counters of one worker, in a registry of its own."""
 
     def __init__(self, app: str) -> None:
-        self.app = app
+        self._app = app
         self.registry = CollectorRegistry()
-        self.processed = self._counter("processed", "Events that were processed and committed.")
-        self.dead = self._counter("dead", "Events that were given up.")
-        self.retries = self._counter("retried", "Times that a processor was called again.")
-        self.commits = Histogram(
+        self._processed = self._counter("processed", "Events that were processed and committed.")
+        self._dead = self._counter("dead", "Events that were given up.")
+        self._retried = self._counter("retried", "Times that a processor was called again.")
+        self._commits = Histogram(
             "rink_streams_commit_seconds", "From asking for a commit to its answer.",
             _LABELS[:3], buckets=_SECONDS, registry=self.registry,
         )  # fmt: skip
-        self.handovers = Histogram(
+        self._handovers = Histogram(
             "rink_streams_handover_seconds", "From the grant of a partition to its first events.",
             _LABELS[:3], buckets=_SECONDS, registry=self.registry,
         )  # fmt: skip
-        self.lags = self._gauge("lag", "Events that are not committed yet.")
-        self.owns = self._gauge("owned", "1 while this worker owns the partition.")
-        self._partitions: dict[Place, _OfPartition] = {}
+        self._lag = self._gauge("lag", "Events that are not committed yet.")
+        self._owned = self._gauge("owned", "1 while this worker owns the partition.")
+        self._known: dict[tuple[object, Place], Any] = {}
 
     def _counter(self, name: str, what: str) -> Counter:
         return Counter(f"rink_streams_{name}", what, _LABELS, registry=self.registry)
@@ -80,32 +45,34 @@ class Metrics:
 
     def committed(self, place: Place, step: Step, seconds: float) -> None:
         """A commit was carried out."""
-        of = self._of(place)
-        of.processed.inc(step.processed)
+        self._of(self._processed, place).inc(step.processed)
         if step.dead:
-            of.dead.inc(step.dead)
-        of.commits.observe(seconds)
+            self._of(self._dead, place).inc(step.dead)
+        self._of(self._commits, place).observe(seconds)
 
     def retried(self, place: Place) -> None:
         """A processor failed and is called again."""
-        self._of(place).retried.inc()
+        self._of(self._retried, place).inc()
 
     def owned(self, place: Place, owns: bool) -> None:
         """A partition came, or went."""
-        of = self._of(place)
-        of.owned.set(int(owns))
+        self._of(self._owned, place).set(int(owns))
         if not owns:
-            of.lag.set(0)  # whoever owns it tells how far it is behind
+            self.lag(place, 0)  # whoever owns it tells how far it is behind
 
     def handed_over(self, place: Place, seconds: float) -> None:
         """A partition was taken over."""
-        self._of(place).handovers.observe(seconds)
+        self._of(self._handovers, place).observe(seconds)
 
     def lag(self, place: Place, events: int) -> None:
         """How far a partition is behind."""
-        self._of(place).lag.set(events)
+        self._of(self._lag, place).set(events)
 
-    def _of(self, place: Place) -> _OfPartition:
-        if place not in self._partitions:
-            self._partitions[place] = _OfPartition(self, place)
-        return self._partitions[place]
+    def _of(self, every: M, place: Place) -> M:
+        """What one partition adds to, or for times its processor; looked up once: that costs as much as adding."""
+        found: M | None = self._known.get((every, place))
+        if found is None:
+            labels = (self._app, place.processor, place.stream, str(place.number))
+            found = every.labels(*labels[:3] if isinstance(every, Histogram) else labels)
+            self._known[every, place] = found
+        return found
