@@ -127,6 +127,17 @@ def test_without_an_append_only_file_a_kill_loses_what_a_stop_keeps():
         assert node.call("GET", "a") == "1"
 
 
+def test_a_stop_that_redis_refuses_is_asked_for_again():
+    # It does not end while a child writes its first append-only file; told once, it runs on.
+    with local_redis(appendonly=False) as node:
+        for i in range(10):
+            node.call("SET", f"key-{i}", "x")
+        node.call("CONFIG", "SET", "rdb-key-save-delay", "100000")  # microseconds for each key
+        node.call("CONFIG", "SET", "appendonly", "yes")
+        node.stop()
+        assert "Writing initial AOF, can't exit" in node.log_path.read_text()
+
+
 # --------------------------------------------------------------------------- older data
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rink.errors import UsageError
 from rink.testing.redis_resp import Address, RedisError, RedisUnavailable, Reply, Word, call
-from rink.testing.servers_base import ServerNode
+from rink.testing.servers_base import ServerNode, wait_until
 
 if TYPE_CHECKING:
     import ssl
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _ANSWERS_WITHIN_S = (
     1.0  # on loopback that is long, and one that hangs is as bad as one that is gone
 )
+_ASKED_TO_END_EVERY_S = 0.5
 
 
 class RedisNode(ServerNode):
@@ -81,6 +82,23 @@ class RedisNode(ServerNode):
             said = str(error)
         self._said = str(said)
         return self._said == "PONG"
+
+    def stop(self) -> None:
+        """End it orderly (SIGTERM); a frozen one is thawed first.
+
+        While it writes its first append-only file, as after a promotion, Redis refuses ("can't
+        exit") and runs on; so it is asked again until it has ended.
+
+        Raises:
+            RedisUnavailable: it had not ended by the deadline.
+        """
+        self.thaw()
+
+        def is_gone() -> bool:
+            self._process.signal(signal.SIGTERM)
+            return wait_until(lambda: not self.is_running, _ASKED_TO_END_EVERY_S)
+
+        self._wait_gone(is_gone)
 
     def call(self, *words: Word, timeout: float = 5.0) -> Reply:
         """What the server answers to one command: for a look at it, or to change a setting.

@@ -113,7 +113,7 @@ class ServerNode(ABC):
         """End it orderly (SIGTERM); a frozen one is thawed first.
 
         Raises:
-            EtcdUnavailable: it had not ended by the deadline; of a Redis, RedisUnavailable.
+            EtcdUnavailable: it had not ended by the deadline.
         """
         self.thaw()
         self._process.signal(signal.SIGTERM)
@@ -190,8 +190,8 @@ class ServerNode(ABC):
             f"{self._serves} {self.name} at {self.endpoint} {what}; its log:\n{self.log_tail()}"
         )
 
-    def _wait_gone(self) -> None:
-        if not wait_until(lambda: not self.is_running, self._deadline):
+    def _wait_gone(self, is_gone: Callable[[], bool] | None = None) -> None:
+        if not wait_until(is_gone or (lambda: not self.is_running), self._deadline):
             raise self._trouble("did not end")
         self._frozen = False
 
