@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import itertools
 import json
 
 import pytest
@@ -138,6 +139,25 @@ async def test_whoever_holds_trimming_back_is_the_one_with_the_lowest_offset(des
         await admin.reset(desk.app, name, "latest")
     assert not any(one.holds_back for one in await admin.lag(desk.app))
     assert found["ship"].oldest < found["bill"].oldest or ids[0][:13] == ids[2][:13]
+
+
+@at_desk()
+async def test_what_is_shown_of_a_partition_was_so_at_one_moment(desk):
+    ids = await desk.add(300)
+    await desk.store.register(desk.place)
+    await desk.take(5)
+
+    async def commit_each():
+        for expected, new in itertools.pairwise(["0-0", *ids]):
+            await desk.commit(5, expected, new)
+
+    working, seen = asyncio.create_task(commit_each()), []
+    while not working.done():
+        (one,) = await admin.lag(desk.app, processor="bill", partition=1)
+        seen.append((one.lag, one.offset))
+        assert (one.lag, one.offset) == (300 - one.processed, ["0-0", *ids][one.processed])
+    await working
+    assert len(set(seen)) > 10
 
 
 @at_desk()

@@ -15,6 +15,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from rink.errors import ConfigError, StaleToken, StateError
+from rink.streams import ids
 from rink.streams.calls import AnyRedis, Calls
 from rink.streams.errors import CrossSlot, OffsetMoved, PartitionFull, WentBack
 from rink.streams.faults import explained
@@ -23,6 +24,7 @@ from rink.streams.packing import pack_in_c
 from rink.streams.values import (
     Bounds,
     Known,
+    Look,
     Place,
     Position,
     RawEntry,
@@ -32,6 +34,8 @@ from rink.streams.values import (
 
 OLDEST_REDIS = (7, 0)
 """Scripts that may go on while Redis is out of memory are of this version."""
+MOST = 100_000
+"""A lag is counted so far: counting keeps Redis from all else."""
 
 
 class Store:
@@ -253,27 +257,32 @@ class Store:
         """Have nobody process this partition until it is released."""
         self._check(place, token, await self.run("park", [place.at], token, epoch, reason))
 
-    async def position(self, place: Place) -> Position:
-        """Return what Redis holds of a processor in one partition."""
-        with explained(self.server, place.at):
-            found = await self.redis.hgetall(place.at)
-            offset = await self.redis.hget(place.names.offsets, place.processor)
-        at = {text(key): text(value) for key, value in found.items()}
-        return Position(
-            offset="" if offset is None else text(offset),
-            fence=int(at.get("fence", 0)),
-            epoch=at.get("epoch", "0"),
-            processed=int(at.get("processed", 0)),
-            dead=int(at.get("dead", 0)),
-            unclean=int(at.get("unclean", 0)),
-            is_open=at.get("open") == "1",
-            parked=at.get("parked", ""),
+    async def look(self, place: Place, most: int = 0) -> Look:
+        """Return what Redis holds of a processor in one partition, at one moment.
+
+        Args:
+            place: where.
+            most: events that lie behind the offset are counted so far.
+        """
+        keys = [*place.keys, place.names.lost]
+        at, offsets, lag, first, length, lost = await self.run("look", keys, place.processor, most)
+        of = _pairs(offsets)
+        return Look(
+            position=_position(_pairs(at), of.get(place.processor, "")),
+            lag=lag,
+            first=text(first),
+            length=length,
+            lost=int(lost),
+            lowest=min(of.values(), key=ids.order, default=""),
         )
 
-    async def lag(self, place: Place, most: int = 100_000) -> int:
+    async def position(self, place: Place) -> Position:
+        """Return how far a processor is in one partition, and who is at work for it."""
+        return (await self.look(place)).position
+
+    async def lag(self, place: Place, most: int = MOST) -> int:
         """Return how many events lie behind the offset, counted up to `most`."""
-        keys = [place.names.offsets, place.names.stream]
-        return int(await self.run("lag", keys, place.processor, most))
+        return (await self.look(place, most)).lag
 
     async def registered(self, names: PartitionNames) -> dict[str, str]:
         """Return the offset of each processor that trimming waits for."""
@@ -355,6 +364,24 @@ def _server(redis: AnyRedis) -> str:
     if "path" in known:
         return str(known["path"])
     return f"{known.get('host', 'its Sentinel')}:{known.get('port', '')}".rstrip(":")
+
+
+def _position(at: Mapping[str, str], offset: str) -> Position:
+    return Position(
+        offset=offset,
+        fence=int(at.get("fence", 0)),
+        epoch=at.get("epoch", "0"),
+        processed=int(at.get("processed", 0)),
+        dead=int(at.get("dead", 0)),
+        unclean=int(at.get("unclean", 0)),
+        is_open=at.get("open") == "1",
+        parked=at.get("parked", ""),
+    )
+
+
+def _pairs(flat: Sequence[Any]) -> dict[str, str]:
+    """A hash, as a script returns it."""
+    return dict(zip(map(text, flat[::2]), map(text, flat[1::2]), strict=True))
 
 
 def text(value: Any) -> str:

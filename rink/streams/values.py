@@ -139,3 +139,23 @@ class Position:
     unclean: int
     is_open: bool
     parked: str
+
+
+@attrs.frozen
+class Look:
+    """All that Redis holds of a processor in one partition, as it was at one moment.
+
+    Attributes:
+        lag: events behind the offset, counted as far as was asked; where it was never registered, all there are.
+        first: the id of the first of them; "" where there is none.
+        length: entries in the partition.
+        lost: events that were dropped before it had processed them.
+        lowest: the lowest offset of all processors; "" where none is registered.
+    """
+
+    position: Position
+    lag: int
+    first: str
+    length: int
+    lost: int
+    lowest: str

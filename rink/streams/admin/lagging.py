@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING
 import attrs
 
 from rink.streams import ids
-from rink.streams.admin.places import Found, each, find, read, store_of
-from rink.streams.store import Store, text
+from rink.streams.admin.places import Found, each, find, store_of
+from rink.streams.store import MOST, Store
 
 if TYPE_CHECKING:
     from rink.streams.app import App
-
-MOST = 100_000
-"""A lag is counted so far."""
 
 
 @attrs.frozen(kw_only=True)
@@ -82,15 +79,9 @@ async def lag(
 
 async def _lag(store: Store, found: Found) -> Lag:
     place = found.place
-    position = await store.position(place)
-    behind = await store.lag(place, MOST) if position.offset else 0
-    names, after = place.names, f"({position.offset}"
-    length = await read(store, names.stream, lambda redis: redis.xlen(names.stream))
-    first = behind and await read(
-        store, names.stream, lambda redis: redis.xrange(names.stream, after, count=1)
-    )
-    lost = await read(store, names.lost, lambda redis: redis.hget(names.lost, place.processor))
-    lowest = min(found.offsets.values(), key=ids.order, default="")
+    look = await store.look(place, MOST)
+    position = look.position
+    behind = look.lag if position.offset else 0
     return Lag(
         processor=place.processor,
         stream=place.stream,
@@ -98,14 +89,14 @@ async def _lag(store: Store, found: Found) -> Lag:
         declared=found.declared,
         lag=behind,
         offset=position.offset,
-        oldest=ids.when(text(first[0][0])) if first else "",
-        length=int(length),
+        oldest=ids.when(look.first) if behind else "",
+        length=look.length,
         size=found.stream.partition_size,
-        holds_back=behind > 0 and found.offsets.get(place.processor) == lowest,
+        holds_back=behind > 0 and position.offset == look.lowest,
         owned=position.is_open,
         parked=position.parked,
         processed=position.processed,
         dead=position.dead,
-        lost=int(lost or 0),
+        lost=look.lost,
         unclean=position.unclean,
     )
