@@ -310,6 +310,18 @@ async def test_an_owner_that_comes_back_finds_out_that_redis_knows_less(steps, s
 
 
 @stepping
+async def test_an_owner_that_comes_back_stays_what_it_was_open_or_ended_in_order(steps, server):
+    await steps.add(1)
+    await steps.take(5)
+    known = Known("0", "0-0", "0-0")
+    await steps.take(5, known=known)
+    assert (await steps.position()).is_open
+    await steps.store.close_place(steps.place, 5)
+    await steps.take(5, known=known)
+    assert not (await steps.position()).is_open
+
+
+@stepping
 async def test_an_owner_that_comes_back_finds_out_that_what_it_has_read_is_gone(steps, server):
     await steps.add(1)
     await steps.take(5)

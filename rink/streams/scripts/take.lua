@@ -37,8 +37,8 @@ if known_epoch == '' then
   ceiling = #first > 0 and first[#first][1] or offset
   redis.call('HSET', at, 'ceiling', ceiling)
   redis.call('HDEL', at, 'suspect')
+  redis.call('HSET', at, 'fence', token, 'open', parked and '0' or '1')
 end
-redis.call('HSET', at, 'fence', token, 'open', parked and '0' or '1')
 
 local ends, all = {}, redis.call('HGETALL', at)
 for i = 1, #all, 2 do
