@@ -3,9 +3,10 @@
 import asyncio
 
 import pytest
-from streams_support import stepping
+from streams_support import place_of, stepping
 
 from rink.streams import App, Record
+from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
 from rink.streams.owner import Owner
 
@@ -25,7 +26,7 @@ def owner_of(steps, token, taken):
 
     return Owner(
         app.processors["bill"], steps.store, steps.place, token, taken,
-        is_held=lambda: True, one_marked=asyncio.Lock(), metrics=Metrics("shop"),
+        is_held=lambda: True, marks=Marks(), metrics=Metrics("shop"),
         wants_more=lambda owner: None,
     )  # fmt: skip
 
@@ -52,3 +53,40 @@ def _dies_after(batches):
         assert begun <= added.index(careful) + 1 <= begun + 2 * WINDOW
 
     return run
+
+
+@stepping
+async def test_redis_knows_of_whom_it_heard_last(steps, server):
+    places = [place_of(number=number) for number in range(3)]
+    ids = {place: await steps.add(3, place) for place in places}
+    one, two, three = places
+    for place in places:
+        await steps.take(5, place, first=1)
+    await steps.store.extend(three, 5, "0", ids[three][1])
+    await steps.commit(5, "0-0", ids[one][0], one, ceiling=ids[one][1])
+    told = {place: (await steps.take(6, place)).told for place in places}
+    assert sorted(places, key=told.get) == [two, three, one]
+    await steps.store.mark(two, 6, "0", ids[two][0])
+    told = {place: (await steps.take(7, place)).told for place in places}
+    assert sorted(places, key=told.get) == [three, one, two]
+
+
+@stepping
+async def test_a_take_that_is_repeated_tells_the_same(steps, server):
+    await steps.add(3)
+    await steps.take(5, first=2)
+    first, again = await steps.take(6), await steps.take(6)
+    assert first.careful
+    assert (again.careful, again.told) == (first.careful, first.told)
+
+
+@stepping
+async def test_events_that_cannot_be_read_are_passed_one_after_the_other(steps, server):
+    for _ in range(2):
+        await steps.redis.xadd(steps.place.names.stream, {"d": "{"})
+    [last] = await steps.add(1)
+    await steps.take(5, first=3)
+    owner = owner_of(steps, 6, await steps.take(6, first=3))
+    async with asyncio.timeout(5):
+        [(entry, record)] = await owner.next(4, 0)
+    assert (entry.id, record) == (last, Numbered(n=0))

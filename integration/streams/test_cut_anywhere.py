@@ -12,6 +12,7 @@ from streams_support import driven
 
 from rink.streams import App, Record, RedisUnavailable
 from rink.streams.endings import end
+from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
 from rink.streams.partition import Grant, Scene
 from rink.streams.reader import make_reader
@@ -84,7 +85,7 @@ class Owning:
         self.reader = make_reader(self.store, processor.prefetch)
         scene = Scene(
             processor=processor, store=self.store, reader=self.reader, metrics=Metrics("shop"),
-            one_marked=asyncio.Lock(), halt=lambda reason: None, given_up=self.given_up,
+            marks=Marks(), halt=lambda reason: None, given_up=self.given_up,
         )  # fmt: skip
         case.stores[token] = self.store
         self.reading = asyncio.create_task(self.reader.run())

@@ -4,6 +4,7 @@ import asyncio
 import random
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from pathlib import Path
 
@@ -22,7 +23,7 @@ class Supervisor:
     def __init__(self, folder):
         self.folder = folder
         self.workers = []
-        self.deaths = 0
+        self.died_at = []
         self.ending = False
 
     def start(self):
@@ -36,7 +37,7 @@ class Supervisor:
             for worker in list(self.workers):
                 if worker.poll() is not None:
                     self.workers.remove(worker)
-                    self.deaths += 1
+                    self.died_at.append(time.monotonic())
                     self.start()
             await asyncio.sleep(0.02)
 
@@ -109,28 +110,35 @@ async def _fatal(supervised):
         worker.terminate()
     for worker in supervised.workers:
         assert await asyncio.to_thread(worker.wait, 20) == 0
-    assert supervised.deaths <= DEATHS
+    assert len(supervised.died_at) <= DEATHS
     letters = 0
     for number in range(pings.partition_count):
         letters += await opened.store.redis.xlen(pings.names.partition(number).dead("note"))
     assert letters == 1
     [(_, fields)] = await opened.store.redis.xrange(dead)
     assert b"processes ended" in fields[b"error"]
-    gaps = longest_gaps(supervised.notes())
-    others = sorted(gap for number, gap in gaps.items() if number != partition)
-    late = sum(gap >= ONE_HANDOVER_S for gap in others)
-    print("FIGURE deaths", supervised.deaths, "partitions later than one hand-over", late)
-    # Who had begun with an event when the first process died waits its turn to be tried alone, and
-    # may be caught by the second death; all others have one hand-over to wait, each time.
-    assert late < 10
-    assert others[-1] < 2 * ONE_HANDOVER_S
+    found = [gap for gap in gaps(supervised.notes()) if gap[0] != partition]
+    longest = max(end - begin for _, begin, end in found)
+    late = {number for number, *gap in found if deaths_in(supervised.died_at, *gap) > 1}
+    print(
+        "FIGURE deaths", len(supervised.died_at), "partitions later than one hand-over", len(late)
+    )
+    print("FIGURE the longest time that a partition of 63 rested", round(longest, 2), "s")
+    # One of which Redis hears after the culprit, and before the death, is tried after it: it may be
+    # caught by the second death. All others go on between any two.
+    assert len(late) <= 2
+    assert longest < 2 * ONE_HANDOVER_S
     await app.close()
 
 
-def longest_gaps(notes):
-    """The longest time between two events that were processed, by partition."""
-    at_of, longest = {}, defaultdict(float)
+def gaps(notes):
+    """Partition, begin and end of each time between two of its events that were processed."""
+    at_of = {}
     for at, partition, _, _ in sorted(notes):
-        longest[partition] = max(longest[partition], at - at_of.get(partition, at))
+        if partition in at_of:
+            yield partition, at_of[partition], at
         at_of[partition] = at
-    return longest
+
+
+def deaths_in(died_at, begin, end):
+    return sum(begin < at < end for at in died_at)

@@ -11,6 +11,7 @@ from typing import Any
 from rink import aio
 from rink.errors import ClosedError
 from rink.streams.endings import end
+from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
 from rink.streams.partition import Grant, Scene
 from rink.streams.processor import Processor
@@ -31,7 +32,7 @@ class Executor:
         store: where.
         session: the worker's.
         name: the worker's, which is its member's name in each group.
-        one_marked: shared by all executors of the worker, see `Owner`.
+        marks: shared by all executors of the worker, see `Owner`.
         halt: called with the reason when the policy ends the worker.
     """
 
@@ -43,7 +44,7 @@ class Executor:
         *,
         name: str,
         metrics: Metrics,
-        one_marked: asyncio.Lock,
+        marks: Marks,
         halt: Callable[[str], None],
     ) -> None:
         self.rink = aio.Rink(
@@ -62,7 +63,7 @@ class Executor:
             store=store,
             reader=make_reader(store, processor.prefetch),
             metrics=metrics,
-            one_marked=one_marked,
+            marks=marks,
             halt=halt,
             given_up=asyncio.Event(),
         )

@@ -19,6 +19,7 @@ from rink.streams.endings import end_in_order
 from rink.streams.errors import EventsHeld
 from rink.streams.events import Middleware
 from rink.streams.inbox import Entry, Inbox, Letter
+from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
 from rink.streams.patience import insist
 from rink.streams.policy import Parked, Undecodable, letter_of
@@ -34,9 +35,6 @@ LETS_OTHERS_GO_S = 0.5
 """So long an event waits that may have killed a process, and three times as long one that was marked when
 a process ended: time for the other partitions to be taken and go on."""
 
-_LOOKS_EVERY_S = 0.1
-"""So often whoever waits for its turn looks whether its partition is still here."""
-
 _REST_AFTER = 64
 """So many events are given without a pause for the rest of the event loop."""
 
@@ -51,8 +49,7 @@ class Owner(Generic[R]):
         token: of the grant.
         taken: what the take answered.
         is_held: whether the role is held at this moment.
-        one_marked: held while an event is processed that may be what killed a process: one at a
-            time in a worker, so that a death is counted for that one and no other.
+        marks: of the worker: whose turn it is to have an event processed that may be what killed a process.
 
     Attributes:
         inbox: the events in memory.
@@ -71,7 +68,7 @@ class Owner(Generic[R]):
         taken: Taken,
         *,
         is_held: Callable[[], bool],
-        one_marked: asyncio.Lock,
+        marks: Marks,
         metrics: Metrics,
         wants_more: Callable[[Owner[Any]], None],
     ) -> None:
@@ -91,10 +88,12 @@ class Owner(Generic[R]):
         self._store = store
         self._epoch = taken.epoch
         self._is_held = is_held
-        self._one_marked = one_marked
+        self._marks = marks
         self._has_marked = False
         self._suspects = frozenset(taken.ends)
         self._has_let_others_go = False
+        if taken.careful:
+            marks.expect(self, is_suspect=bool(taken.ends), told=taken.told)
         self._wants_more = wants_more
         self._given = 0
         self._is_asked = False  # somebody waits in `next`
@@ -161,6 +160,7 @@ class Owner(Generic[R]):
         """Give nothing more."""
         self.inbox.stop()
         self.changed.set()
+        self._marks.forget(self)
 
     # ── giving ───────────────────────────────────────────────────────────────────────────────
 
@@ -286,17 +286,9 @@ class Owner(Generic[R]):
         await self.commits.cover(entries[-1])
         if self.inbox.must_mark(entries[0]):
             await self._let_others_go(entries[0])
-            await self._begin_marked()
+            self._has_marked = self._has_marked or await self._marks.begin(self)
             if self._has_marked:
                 await self._mark(entries[0].id)
-
-    async def _begin_marked(self) -> None:
-        """Wait until no other marked event runs in this worker, or the partition is lost."""
-        while not self.is_lost and not self._has_marked:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOKS_EVERY_S):
-                    await self._one_marked.acquire()
-                    self._has_marked = True
 
     async def _mark(self, entry_id: str) -> None:
         place, token, epoch = self.place, self._token, self._epoch
@@ -331,7 +323,7 @@ class Owner(Generic[R]):
         """Nothing marked is being processed here any more."""
         if self._has_marked:
             self._has_marked = False
-            self._one_marked.release()
+            self._marks.end()
 
     def _decode(self, entries: list[Entry]) -> list[tuple[Entry, R]]:
         given: list[tuple[Entry, R]] = []

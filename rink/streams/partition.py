@@ -21,6 +21,7 @@ from rink.streams.errors import (
 )
 from rink.streams.events import Events
 from rink.streams.faults import first_error
+from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
 from rink.streams.owner import Owner
 from rink.streams.patience import REPORT_EVERY_S, Patience
@@ -47,7 +48,7 @@ class Scene:
     store: Store
     reader: Reader
     metrics: Metrics
-    one_marked: asyncio.Lock
+    marks: Marks
     halt: Callable[[str], None]
     given_up: asyncio.Event
 
@@ -126,7 +127,7 @@ class Grant:
             self._role.token,
             taken,
             is_held=lambda: self._role.is_held,
-            one_marked=scene.one_marked,
+            marks=scene.marks,
             metrics=scene.metrics,
             wants_more=scene.reader.wake,
         )

@@ -180,7 +180,7 @@ class Store:
         offset, epoch, careful, parked = (text(part) for part in answer[1:5])
         flat = [text(part) for part in answer[5]]
         ends = dict(zip(flat[::2], map(int, flat[1::2]), strict=True))
-        return Taken(offset, epoch, careful, parked, ends, answer[6])
+        return Taken(offset, epoch, careful, parked, ends, answer[6], int(answer[7]))
 
     async def commit(self, place: Place, step: Step) -> None:
         """Advance the offset, all outputs with it.

@@ -65,6 +65,7 @@ class Taken:
         parked: why nobody processes this partition; "" where somebody may.
         ends: how many owners have ended while an event was marked, by the event's id.
         first: the first entries behind the offset.
+        told: when Redis had heard last of what the owner before began with, in microseconds; 0 for never.
     """
 
     offset: str
@@ -73,6 +74,7 @@ class Taken:
     parked: str
     ends: Mapping[str, int]
     first: list[RawEntry]
+    told: int = 0
 
 
 @attrs.frozen

@@ -15,6 +15,7 @@ from rink.streams.errors import WorkerHalted
 from rink.streams.executor import Executor
 from rink.streams.faults import first_error
 from rink.streams.lookout import look_out
+from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
 from rink.streams.store import Store
 from rink.streams.tasks import run_tasks
@@ -84,7 +85,7 @@ class Worker:
             await self._run(store, session)
 
     async def _run(self, store: Store, session: aio.Session) -> None:
-        one_marked = asyncio.Lock()
+        marks = Marks()
         for processor in self._processors:
             self.executors[processor.name] = Executor(
                 processor,
@@ -92,7 +93,7 @@ class Worker:
                 session,
                 name=self.name,
                 metrics=self.metrics,
-                one_marked=one_marked,
+                marks=marks,
                 halt=self._halt,
             )
         readers = [executor.reader for executor in self.executors.values()]

@@ -23,6 +23,7 @@ import attrs
 from rink.streams import ids
 from rink.streams.app import App
 from rink.streams.inbox import DATA
+from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
 from rink.streams.names import PartitionNames
 from rink.streams.owner import Owner
@@ -135,14 +136,14 @@ class _Partition:
             store=store,
             reader=_NoReader(store, 1),
             metrics=Metrics(self._processor.stream.app.name),
-            one_marked=asyncio.Lock(),
+            marks=Marks(),
             halt=lambda reason: None,
             given_up=asyncio.Event(),
         )
         owner = Owner(
             self._processor, store, self._place, _TOKEN,
             Taken(ids.NONE, "0", "", "", {}, []),
-            is_held=lambda: True, one_marked=scene.one_marked, metrics=scene.metrics,
+            is_held=lambda: True, marks=scene.marks, metrics=scene.metrics,
             wants_more=self._feed,
         )  # fmt: skip
         self._feed(owner)

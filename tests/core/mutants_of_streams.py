@@ -7,7 +7,9 @@ from mutant import Mutant
 STEPS = "../integration/streams/test_steps"
 WORKERS = "../integration/streams/test_workers"
 TROUBLE = "../integration/streams/test_trouble"
+CAREFUL = "../integration/streams/test_careful"
 INBOX = "streams/test_inbox"
+MARKS = "streams/test_marks"
 LANES = "streams/test_lanes"
 
 
@@ -169,6 +171,40 @@ STREAMS = [
         "commit",
         "if not ceiling or before(ceiling, ARGV[6]) then",
         "if true then",
+    ),
+    lua(
+        "Redis does not note when it heard of an owner",
+        "extend",
+        ", 'told', now())",
+        ")",
+        CAREFUL,
+    ),
+    python(
+        "whoever asks first is tried first",
+        "marks",
+        "        return mine is not None and any(other < mine for other in self._expected.values())",
+        "        return False",
+        MARKS,
+    ),
+    python(
+        "whoever never asks for its turn is waited for without end",
+        "marks",
+        " and now() < until:",
+        ":",
+        MARKS,
+    ),
+    python(
+        "Redis hears of a leave after the group only",
+        "executor",
+        "                    owner.end_in_order()\n",
+        "                    pass\n",
+        WORKERS,
+    ),
+    lua(
+        "who has ended in order is open again after a reconnect",
+        "take",
+        "end\n\nlocal ends,",
+        "end\nredis.call('HSET', at, 'open', '1')\n\nlocal ends,",
     ),
     python(
         "a commit under way is made anew",

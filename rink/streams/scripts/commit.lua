@@ -35,7 +35,7 @@ for _, output in ipairs(outputs) do
   redis.call('XADD', output[1], '*', unpack(ARGV, output[2], output[3]))
 end
 redis.call('HSET', offsets, processor, new)
-redis.call('HSET', at, 'anchored', '1')
+redis.call('HSET', at, 'anchored', '1', 'told', now())
 if ARGV[6] ~= '' then  -- one that was sent again may be lower than what was told since
   local ceiling = redis.call('HGET', at, 'ceiling')
   if not ceiling or before(ceiling, ARGV[6]) then redis.call('HSET', at, 'ceiling', ARGV[6]) end

@@ -64,6 +64,12 @@ local function room(stream, offsets, lost, limit, loses, wanted, mine, moved)
   return limit - redis.call('XLEN', stream)
 end
 
+-- Now, in microseconds: when Redis heard last of what an owner begins with.
+local function now()
+  local time = redis.call('TIME')
+  return string.format('%d%06d', time[1], time[2])
+end
+
 -- Registers a processor: from here on trimming waits for it. Returns its offset.
 local function register(at, offsets, stream, processor, start)
   local offset = redis.call('HGET', offsets, processor)
@@ -80,7 +86,7 @@ end
 local function begin_anew(at)
   redis.call('HINCRBY', at, 'epoch', 1)
   redis.call('HSET', at, 'anchored', '0', 'open', '0')
-  redis.call('HDEL', at, 'parked', 'suspect', 'careful', 'ceiling')
+  redis.call('HDEL', at, 'parked', 'suspect', 'careful', 'ceiling', 'told')
   local all = redis.call('HKEYS', at)
   for _, field in ipairs(all) do
     if string.match(field, '^end:') then redis.call('HDEL', at, field) end

@@ -2,5 +2,5 @@
 -- KEYS: at. ARGV: token, epoch, ceiling.
 local refused = dismissal(KEYS[1], ARGV[1], ARGV[2])
 if refused then return refused end
-redis.call('HSET', KEYS[1], 'ceiling', ARGV[3])
+redis.call('HSET', KEYS[1], 'ceiling', ARGV[3], 'told', now())
 return {'ok'}

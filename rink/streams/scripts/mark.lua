@@ -2,5 +2,5 @@
 local refused = dismissal(KEYS[1], ARGV[1], ARGV[2])
 if refused then return refused end
 if ARGV[3] == '' then redis.call('HDEL', KEYS[1], 'suspect')
-else redis.call('HSET', KEYS[1], 'suspect', ARGV[3]) end
+else redis.call('HSET', KEYS[1], 'suspect', ARGV[3], 'told', now()) end
 return {'ok'}

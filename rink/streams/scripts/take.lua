@@ -20,8 +20,8 @@ end
 if is_back then return {'back', fence or 'none', offset or 'none', last} end
 
 offset = register(at, offsets, stream, processor, ARGV[3])
-found = redis.call('HMGET', at, 'epoch', 'open', 'suspect', 'careful', 'parked', 'ceiling')
-local epoch, open, suspect, careful, parked, ceiling = unpack(found)
+found = redis.call('HMGET', at, 'epoch', 'open', 'suspect', 'careful', 'parked', 'ceiling', 'told')
+local epoch, open, suspect, careful, parked, ceiling, told = unpack(found, 1, 7)
 if open == '1' and fence ~= token then  -- whoever had it did not end in order
   careful = ceiling
   if suspect and before(offset, suspect) then redis.call('HINCRBY', at, 'end:' .. suspect, 1) end
@@ -38,6 +38,7 @@ if known_epoch == '' then
   redis.call('HSET', at, 'ceiling', ceiling)
   redis.call('HDEL', at, 'suspect')
   redis.call('HSET', at, 'fence', token, 'open', parked and '0' or '1')
+  if not careful then redis.call('HSET', at, 'told', now()) end
 end
 
 local ends, all = {}, redis.call('HGETALL', at)
@@ -50,4 +51,4 @@ for i = 1, #all, 2 do
     redis.call('HDEL', at, all[i])
   end
 end
-return {'ok', offset, epoch, careful or '', parked or '', ends, first}
+return {'ok', offset, epoch, careful or '', parked or '', ends, first, told or '0'}
