@@ -7,7 +7,6 @@ import time
 from workers_support import QUICK, Leg, until, until_seen, until_true, with_shop
 
 from rink.streams import EventsHeld
-from rink.testing import local_etcd
 
 
 @with_shop()
@@ -48,36 +47,6 @@ async def test_a_worker_that_leaves_finishes_what_it_has_and_nothing_comes_again
         assert numbers == sorted(set(numbers))
     assert {(await shop.at("note", number))["open"] for number in range(4)} == {"0"}
     assert not any([(await shop.at("note", number)).get("unclean") for number in range(4)])
-
-
-@with_shop()
-async def test_redis_is_told_of_a_leave_while_the_group_has_not_heard_of_it(shop):
-    owned = set()
-
-    @shop.app.processor(shop.legs, initial_delay=0.1, rebalance_delay=60)
-    async def note(events):
-        owned.add(events.partition)
-        async for _ in events.records():
-            pass
-        owned.discard(events.partition)
-
-    async def are_closed():
-        return {(await shop.at("note", number))["open"] for number in range(4)} == {"0"}
-
-    with local_etcd() as etcd:
-        shop.app.etcd = etcd.endpoint
-        async with shop.workers() as (start, stop):
-            first = await start("a")
-            await until(lambda: len(owned) == 4)
-            await start("b")
-            group = first.executors["note"].rink
-            await until(lambda: {one.name for one in group.members} == {"a", "b"})
-            await asyncio.to_thread(etcd.freeze)
-            leaving = asyncio.create_task(stop("a"))
-            await until_true(are_closed)
-            assert len(owned) == 4  # nothing is lost yet; when it is, nobody waits for this
-            etcd.thaw()
-            await leaving
 
 
 @with_shop()

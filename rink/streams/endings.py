@@ -1,18 +1,10 @@
-"""Ending: of tasks for certain, and of owners so that Redis knows it was in order."""
+"""Ending tasks for certain."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterable
 from typing import Any
-
-from rink.errors import RinkError
-from rink.streams.errors import RedisUnavailable
-from rink.streams.store import Store
-from rink.streams.values import Place
-
-_TELLS_WITHIN_S = 1.0
 
 
 async def end(tasks: Iterable[asyncio.Task[Any]], *, again_s: float = 0.05) -> None:
@@ -34,16 +26,3 @@ async def end(tasks: Iterable[asyncio.Task[Any]], *, again_s: float = 0.05) -> N
     for task in ended:
         if not task.cancelled():
             task.exception()
-
-
-async def end_in_order(store: Store, place: Place, token: int) -> bool:
-    """Tell that an owner ends, and not by an event; asked for a second, then left. Whether Redis was told."""
-    with contextlib.suppress(TimeoutError, RinkError):
-        async with asyncio.timeout(_TELLS_WITHIN_S):
-            while True:
-                try:
-                    await store.close_place(place, token)
-                    return True
-                except RedisUnavailable:
-                    await asyncio.sleep(0.05)
-    return False

@@ -90,9 +90,6 @@ class Executor:
                         raise RuntimeError(f"a task of {self._processor.name!r} was cancelled")
                     ended.result()
             finally:
-                # While the group still decides who is to have them: then nobody waits for Redis.
-                for owner in self.reader.owners:
-                    owner.end_in_order()
                 await self.rink.leave()
                 self._scene.given_up.set()
                 await self._end(holds)

@@ -15,7 +15,6 @@ from typing import Any, Generic, TypeVar
 
 from rink.errors import UsageError
 from rink.streams.commits import Commits
-from rink.streams.endings import end_in_order
 from rink.streams.errors import EventsHeld
 from rink.streams.events import Middleware
 from rink.streams.inbox import Entry, Inbox, Letter
@@ -97,7 +96,6 @@ class Owner(Generic[R]):
         self._wants_more = wants_more
         self._given = 0
         self._is_asked = False  # somebody waits in `next`
-        self._ending: asyncio.Task[bool] | None = None
         self.feed(taken.first)
         self.commits = Commits(
             processor, store, place, token, taken.epoch, self.inbox, metrics, self._settled
@@ -147,14 +145,6 @@ class Owner(Generic[R]):
     def _settled(self) -> None:
         self.changed.set()
         self._wants_more(self)
-
-    def end_in_order(self) -> asyncio.Task[bool]:
-        """Have Redis know that this owner ends in order, unless it does; whether it does is the result."""
-        ending = self._ending
-        if ending is None or (ending.done() and not ending.result()):
-            ending = asyncio.create_task(end_in_order(self._store, self.place, self._token))
-            self._ending = ending
-        return ending
 
     def stop(self) -> None:
         """Give nothing more."""

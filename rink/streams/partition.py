@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -12,11 +13,12 @@ import attrs
 
 from rink import aio
 from rink.errors import RinkError, StaleToken, StateError, UsageError
-from rink.streams.endings import end, end_in_order
+from rink.streams.endings import end
 from rink.streams.errors import (
     OffsetMoved,
     PartitionFull,
     RedisError,
+    RedisUnavailable,
     WentBack,
 )
 from rink.streams.events import Events
@@ -38,6 +40,7 @@ _DRAINS_WITHIN = 0.75
 """The part of `grace` that a processor has to return in; the rest is for the last commit."""
 
 _PARKED_LOOK_S = 1.0
+_TELLS_WITHIN_S = 1.0
 
 
 @attrs.frozen(kw_only=True)
@@ -219,7 +222,7 @@ class Tenure:
         owner, grace = self._owner, self._scene.processor.grace
         began = time.monotonic()
         # First: whatever comes of the rest, a planned stop is no death.
-        closing = owner.end_in_order()
+        closing = asyncio.create_task(end_in_order(self._scene.store, self._place, self._token))
         await asyncio.wait([work], timeout=grace * _DRAINS_WITHIN)
         if not work.done():
             log.warning(
@@ -337,6 +340,19 @@ class _NoProgress(Exception):  # noqa: N818 - not an error of an event
 
 _NO_EVENTS_FAULT = (RedisError, PartitionFull, UsageError)
 """What a processor may raise without any event being to blame: the surroundings, or the program."""
+
+
+async def end_in_order(store: Store, place: Place, token: int) -> bool:
+    """Tell that an owner ends, and not by an event; asked for a second, then left. Whether Redis was told."""
+    with contextlib.suppress(TimeoutError, RinkError):
+        async with asyncio.timeout(_TELLS_WITHIN_S):
+            while True:
+                try:
+                    await store.close_place(place, token)
+                    return True
+                except RedisUnavailable:
+                    await asyncio.sleep(0.05)
+    return False
 
 
 async def _ended(task: asyncio.Task[None], *, within: float) -> None:
