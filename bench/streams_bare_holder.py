@@ -39,6 +39,7 @@ return {offset, redis.call('XRANGE', KEYS[2], '(' .. offset, '+', 'COUNT', ARGV[
 CLOSE = "return redis.call('HSET', KEYS[1], 'open', '0')"
 
 events: list[tuple[float, int, float]] = []  # processed at, partition, sent at
+begins: list[tuple[float, int]] = []
 ends: list[tuple[float, int]] = []
 loop = asyncio.new_event_loop()
 threading.Thread(target=loop.run_forever, daemon=True).start()
@@ -69,6 +70,7 @@ class Holder:
             first.append(
                 (key, [(one, dict(zip(*[iter(of)] * 2, strict=True))) for one, of in entries])
             )
+        begins.extend((now(), number) for number in self._numbers.values())
         self.has_taken.set()
         await self._process(redis, commit, first)
         while not self._leaves:
@@ -146,8 +148,9 @@ def leave(frees: str) -> dict[str, Any]:
 
 
 def noted() -> dict[str, Any]:
-    found = {"events": events[:], "ends": ends[:]}
-    del events[: len(found["events"])], ends[: len(found["ends"])]
+    found = {"events": events[:], "begins": begins[:], "ends": ends[:]}
+    for name, notes in (("events", events), ("begins", begins), ("ends", ends)):
+        del notes[: len(found[name])]
     return found
 
 

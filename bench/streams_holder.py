@@ -38,7 +38,8 @@ app = App(
 )
 ticks = app.stream("sales", record=Tick, partition_by="who", partition_count=given["partitions"])
 events: list[tuple[float, int, float]] = []  # processed at, partition, sent at
-ends: list[tuple[float, int]] = []  # the processor has returned: the end of a drain
+begins: list[tuple[float, int]] = []  # the processor was called
+ends: list[tuple[float, int]] = []  # it has returned: the end of a drain
 owned: set[int] = set()
 loop = asyncio.new_event_loop()
 threading.Thread(target=loop.run_forever, daemon=True).start()
@@ -48,6 +49,7 @@ workers: list[tuple[Worker, Any]] = []
 @app.processor(ticks, initial_delay=600, rebalance_delay=given["delay"])
 async def note(given):
     partition = given.partition
+    begins.append((now(), partition))
     owned.add(partition)
     try:
         async for one in given.records():
@@ -93,8 +95,9 @@ def leave() -> dict[str, Any]:
 
 def noted() -> dict[str, Any]:
     """All notes since they were asked for last."""
-    found = {"events": events[:], "ends": ends[:]}
-    del events[: len(found["events"])], ends[: len(found["ends"])]
+    found = {"events": events[:], "begins": begins[:], "ends": ends[:]}
+    for name, notes in (("events", events), ("begins", begins), ("ends", ends)):
+        del notes[: len(found[name])]
     return found
 
 

@@ -14,9 +14,6 @@ from rink.testing import RedisNode
 
 PARTITIONS = 128
 SHARE = PARTITIONS // 2
-EVERY_S = 0.05
-"""Between two events of a partition."""
-
 STANDS_BY_S = 600
 _apps = itertools.count(1)
 
@@ -30,9 +27,9 @@ class BaseTrio:
     _keys: list[str]
     _sender: Child
 
-    def send(self, seconds: float) -> None:
-        """Begin to send; `sent` waits for the end of it."""
-        rate = PARTITIONS / EVERY_S
+    def send(self, every: float, seconds: float) -> None:
+        """Begin to send, an event to each partition in so many seconds; `sent` waits for the end of it."""
+        rate = PARTITIONS / every
         self._sender.tell("pace", keys=self._keys, rate=rate, count=int(rate * seconds))
 
     def sent(self) -> None:

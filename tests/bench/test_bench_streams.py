@@ -11,20 +11,22 @@ import sales
 from figures import Outcome
 from parts import streams_latency
 from parts.streams import _add, in_turn
-from parts.streams_handover import largest_gap, moved
+from parts.streams_handover import largest_gap, moved, rested
 from parts.streams_stage import keys_of
 from peers import runnel
 from peers.common import NotToBeHadError
 
 
-def test_the_rest_of_a_moved_partition_is_less_the_interval_of_sending():
+def test_the_gap_of_a_moved_partition_is_less_the_interval_of_sending():
     old = [(1.0, 7, 0.9), (2.0, 7, 1.9), (2.0, 8, 1.9)]
-    ends = [(2.25, 7), (2.25, 8), (2.25, 9)]
     new = [(3.0, 7, 2.0), (4.0, 7, 3.0), (2.5, 8, 2.375), (9.0, 5, 8.0)]
-    gaps, waits = moved(old, ends, new, every=0.5)
-    assert gaps == [0.5, 0.0]
-    # 7 was sent before the drain ended, 8 after it; 5 and 9 were nobody's before, or after.
-    assert waits == [0.75, 0.125]
+    assert moved(old, new, every=0.5) == [0.5, 0.0]
+
+
+def test_a_moved_partition_rests_from_the_return_here_to_the_call_there():
+    ends = [(2.25, 7), (2.5, 8), (2.25, 9)]
+    begins = [(3.0, 7), (2.75, 8), (2.0, 5)]
+    assert rested(ends, begins) == [0.75, 0.25]
 
 
 def test_a_gap_belongs_to_the_window_that_its_end_lies_in():
