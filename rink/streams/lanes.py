@@ -6,6 +6,7 @@ What is asked for while a call is under way goes into the next one: many small s
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Sequence
 
@@ -20,6 +21,9 @@ from rink.streams.store import Store
 from rink.streams.values import Bounds
 
 _IN_ONE_CALL = 512
+
+_ANSWERS_WITHIN_S = 1.0
+"""So much longer a sender waits for the answer to a call under way, where those before it were answered."""
 
 _REPEATED_FOR_S = 300.0
 """So long a call is made again; Redis keeps for 600 s what it did, and a later one might append twice."""
@@ -66,6 +70,7 @@ class Lane:
         self._trouble: RinkError | None = None
         self._in_call: list[_Parcel] = []
         self._is_calling = self._is_full = self._is_closed = False
+        self._answered = asyncio.Event()
 
     async def send(
         self, records: Sequence[bytes], timeout: float, *, wants_ids: bool = False
@@ -85,9 +90,21 @@ class Lane:
             self._task = asyncio.create_task(self._run())
         try:
             async with asyncio.timeout(timeout):
-                return await parcel.sent
+                return await asyncio.shield(parcel.sent)
         except TimeoutError:
+            await self._last_call()
+            if parcel.sent.done():
+                return parcel.sent.result()
             raise self._late(parcel, timeout) from None
+        finally:
+            parcel.sent.cancel()
+
+    async def _last_call(self) -> None:
+        """Wait for a moment for the call under way: whoever it is full for is told that, and not of Redis."""
+        if self._is_full and self._is_calling:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_ANSWERS_WITHIN_S):
+                    await self._answered.wait()
 
     def _late(self, parcel: _Parcel, timeout: float) -> RinkError:
         if self._trouble is not None:
@@ -147,6 +164,7 @@ class Lane:
         while not all(parcel.sent.done() for parcel in self._in_call):
             try:
                 self._is_calling = True
+                self._answered.clear()
                 answer = await self._store.append(
                     self._names, self._bounds, records, self._number, wants_ids
                 )
@@ -162,6 +180,7 @@ class Lane:
                 return answer
             finally:
                 self._is_calling = False
+                self._answered.set()
         return 0, []
 
     def _give_up(self, error: Exception) -> tuple[int, list[str]]:

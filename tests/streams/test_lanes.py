@@ -172,6 +172,34 @@ async def test_a_slow_redis_is_not_a_full_partition():
     await first
 
 
+@pytest.mark.parametrize("is_lucky", [False, True])
+@jumping
+async def test_a_call_that_is_under_way_when_the_time_is_over_is_waited_for(is_lucky):
+    partition = Partition(room=0)
+    waiting = asyncio.create_task(lane(partition).send(many(1), 2.5))
+    await pass_time(1.9)
+    partition.slow = 0.9  # the next call begins within a quarter of a second
+    partition.room = int(is_lucky)
+    if is_lucky:
+        await waiting
+    else:
+        with pytest.raises(PartitionFull, match="1 of 1 records were not sent"):
+            await waiting
+    assert len(partition.records) == is_lucky
+
+
+@jumping
+async def test_a_full_partition_that_falls_silent_is_a_redis_that_does_not_answer():
+    partition = Partition(room=0)
+    sending = lane(partition)
+    waiting = asyncio.create_task(sending.send(many(1), 2.0))
+    await pass_time(1.0)
+    partition.slow = 3600
+    with pytest.raises(RedisUnavailable, match=r"1 of 1 records .* may have been sent"):
+        await waiting
+    assert asyncio.get_running_loop().time() < 1000 + 2.0 + 1.1
+
+
 @jumping
 async def test_a_call_is_not_repeated_for_longer_than_redis_keeps_what_it_did():
     partition = Partition()
