@@ -4,6 +4,7 @@ import asyncio
 import functools
 import itertools
 import json
+import re
 
 import pytest
 from redis.asyncio import RedisCluster
@@ -165,6 +166,28 @@ async def test_something_else_under_a_key_is_an_error_of_ours(desk):
     await desk.redis.set(desk.place.names.offsets, "x")
     with pytest.raises(StateError, match="something else lies under this key"):
         await admin.lag(desk.app)
+
+
+@at_desk()
+async def test_of_another_partition_that_is_broken_only_what_needs_its_stream_fails(desk):
+    broken = desk.orders.names.partition(2).stream
+    await desk.redis.set(broken, "x")
+    await desk.park("event 5-0 of 'orders/1', processor 'bill': E: x (3 times)")
+    assert [one.partition for one in await admin.release(desk.app)] == [1]
+    with pytest.raises(StateError, match=rf"one of the keys .*'{re.escape(broken)}'"):
+        await admin.lag(desk.app)
+
+
+@at_desk()
+async def test_what_only_reads_goes_on_where_nothing_may_be_written(desk):
+    await desk.store.register(desk.place)
+    await desk.redis.config_set("min-replicas-to-write", "1")
+    try:
+        assert len(await admin.lag(desk.app, processor="bill")) == 4
+        with pytest.raises(RedisError, match="Not enough good replicas"):
+            await desk.take(5)
+    finally:
+        await desk.redis.config_set("min-replicas-to-write", "0")
 
 
 @at_desk()

@@ -4,11 +4,15 @@ import asyncio
 
 import pytest
 from streams_support import place_of, stepping
+from test_cut_anywhere import Held
+from workers_support import until_true
 
 from rink.streams import App, Record
 from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
 from rink.streams.owner import Owner
+from rink.streams.partition import Grant, Scene
+from rink.streams.reader import make_reader
 
 WINDOW = 8
 
@@ -62,13 +66,13 @@ async def test_redis_knows_of_whom_it_heard_last(steps, server):
     one, two, three = places
     for place in places:
         await steps.take(5, place, first=1)
-    await steps.store.extend(three, 5, "0", ids[three][1])
-    await steps.commit(5, "0-0", ids[one][0], one, ceiling=ids[one][1])
+    await steps.store.extend(one, 5, "0", ids[one][1])
+    await steps.commit(5, "0-0", ids[two][0], two, ceiling=ids[two][1])
     told = {place: (await steps.take(6, place)).told for place in places}
-    assert sorted(places, key=told.get) == [two, three, one]
-    await steps.store.mark(two, 6, "0", ids[two][0])
-    told = {place: (await steps.take(7, place)).told for place in places}
     assert sorted(places, key=told.get) == [three, one, two]
+    await steps.store.mark(three, 6, "0", ids[three][0])
+    told = {place: (await steps.take(7, place)).told for place in places}
+    assert sorted(places, key=told.get) == [one, two, three]
 
 
 @stepping
@@ -78,6 +82,38 @@ async def test_a_take_that_is_repeated_tells_the_same(steps, server):
     first, again = await steps.take(6), await steps.take(6)
     assert first.careful
     assert (again.careful, again.told) == (first.careful, first.told)
+
+
+@stepping
+async def test_a_deadly_event_that_parks_its_partition_is_waited_for_by_nobody(steps, server):
+    [deadly] = await steps.add(1)
+    for token in (5, 6):
+        await steps.take(token, first=1)
+    await steps.store.mark(steps.place, 6, "0", deadly)
+    app = App("shop")
+    orders = app.stream("orders", record=Numbered, partition_by="n")
+
+    @app.processor(orders, on_error="quarantine", deaths=2)
+    async def bill(events): ...
+
+    marks, role = Marks(), Held(7)
+    role.role = steps.place.role
+    scene = Scene(
+        processor=app.processors["bill"], store=steps.store, reader=make_reader(steps.store, 1),
+        metrics=Metrics("shop"), marks=marks, halt=lambda reason: None, given_up=asyncio.Event(),
+    )  # fmt: skip
+    owning = asyncio.create_task(Grant(scene, steps.place, role).run())
+
+    async def is_parked():
+        return (await steps.position()).parked
+
+    await until_true(is_parked)
+    other = owner_of(steps, 8, await steps.take(8))
+    marks.expect(other, is_suspect=True, told=2**60)
+    async with asyncio.timeout(1):
+        assert await marks.begin(other)
+    role.lose()
+    await owning
 
 
 @stepping

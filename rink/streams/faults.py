@@ -24,12 +24,12 @@ _BUSY = (
 
 
 @contextlib.contextmanager
-def explained(server: str, key: str = "") -> Iterator[None]:
-    """Raise what redis-py raises inside as one of our errors."""
+def explained(server: str, *keys: str) -> Iterator[None]:
+    """Raise what redis-py raises inside as one of our errors; the first key is what it is about."""
     try:
         yield
     except (of_redis.RedisError, of_redis.RedisClusterException, OSError, TimeoutError) as error:
-        raise explain(error, server, key) from error
+        raise explain(error, server, *keys) from error
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -44,9 +44,10 @@ def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return found
 
 
-def explain(error: Exception, server: str, key: str = "") -> RinkError:
-    """Return the error of ours for one of redis-py's."""
+def explain(error: Exception, server: str, *keys: str) -> RinkError:
+    """Return the error of ours for one of redis-py's; the first key is what it is about."""
     text = str(error) or type(error).__name__
+    key = keys[0] if keys else ""
     at = f"Redis at {server}" + (f", key {key!r}" if key else "")
     match error:
         case RinkError():
@@ -69,8 +70,9 @@ def explain(error: Exception, server: str, key: str = "") -> RinkError:
     if any(word in text for word in ("WRONGPASS", "NOAUTH")):
         return RedisAuth(f"{at}: {text}: check user and password", server=server)
     if "WRONGTYPE" in text:
+        where = f"one of the keys {', '.join(map(repr, keys))}" if len(keys) > 1 else "this key"
         return StateError(
-            f"{at}: {text}: something else lies under this key; remove it, or give the app another name",
+            f"{at}: {text}: something else lies under {where}; remove it, or give the app another name",
             key=key,
         )
     if "CROSSSLOT" in text:

@@ -10,7 +10,7 @@ _LOOKS_EVERY_S = 0.1
 """So often whoever waits for its turn looks whether its partition is still here."""
 
 _LETS_OTHERS_BEGIN_S = 5.0
-"""So long a partition waits for others to begin; one whose processor is at something else may never."""
+"""So long a partition waits for others while none of them begins: their processors may be at something else."""
 
 
 class Taker(Protocol):
@@ -40,7 +40,7 @@ class Marks:
         Args:
             who: asks.
             is_suspect: an event of it was marked when a process ended; it goes after those of whom none was.
-            told: when Redis heard of it last, in microseconds.
+            told: when the owner before told Redis of it last, in microseconds by that owner's clock.
         """
         self._expected[who] = (is_suspect, told)
 
@@ -56,10 +56,13 @@ class Marks:
         until = now() + _LETS_OTHERS_BEGIN_S
         while not who.is_lost:
             if self._has_others_before(who) and now() < until:
-                await _briefly(self._changed.wait())
+                if await _briefly(self._changed.wait()) or self._marked.locked():
+                    until = now() + _LETS_OTHERS_BEGIN_S
             elif await _briefly(self._marked.acquire()):
                 self.forget(who)
-                return True
+                if not who.is_lost:
+                    return True
+                self.end()
         return False
 
     def end(self) -> None:

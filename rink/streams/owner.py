@@ -90,9 +90,8 @@ class Owner(Generic[R]):
         self._marks = marks
         self._has_marked = False
         self._suspects = frozenset(taken.ends)
+        self._told = taken.told if taken.careful else None
         self._has_let_others_go = False
-        if taken.careful:
-            marks.expect(self, is_suspect=bool(taken.ends), told=taken.told)
         self._wants_more = wants_more
         self._given = 0
         self._is_asked = False  # somebody waits in `next`
@@ -145,6 +144,11 @@ class Owner(Generic[R]):
     def _settled(self) -> None:
         self.changed.set()
         self._wants_more(self)
+
+    def expect_turn(self) -> None:
+        """Take a place among those who are careful, until `stop`."""
+        if self._told is not None:
+            self._marks.expect(self, is_suspect=bool(self._suspects), told=self._told)
 
     def stop(self) -> None:
         """Give nothing more."""

@@ -202,6 +202,7 @@ class Tenure:
         work = asyncio.create_task(self._work())
         ends: set[asyncio.Future[Any]] = {lost, commits, work, broken}
         try:
+            owner.expect_turn()
             done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             owner.stop()
             for ended in (commits, broken):

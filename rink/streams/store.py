@@ -7,6 +7,7 @@ finds that it was done. So whoever gets `RedisUnavailable` may ask again with th
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -91,7 +92,7 @@ class Store:
 
     async def run(self, name: str, keys: Sequence[str], *given: Any) -> Any:
         """Run one of our scripts; the errors are ours."""
-        with explained(self.server, keys[0]):
+        with explained(self.server, *keys):
             return await self._calls.run(name, keys, given)
 
     # ── the stream ───────────────────────────────────────────────────────────────────────────
@@ -175,7 +176,7 @@ class Store:
         """
         knows = (known.epoch, known.offset, known.seen) if known else ("", "", "")
         given = (place.processor, token, place.start, first, int(place.bounds.loses))
-        answer = await self.run("take", place.keys, *given, *knows)
+        answer = await self.run("take", place.keys, *given, *knows, _now())
         self._check(place, token, answer, known.offset if known else "")
         offset, epoch, careful, parked = (text(part) for part in answer[1:5])
         flat = [text(part) for part in answer[5]]
@@ -199,7 +200,7 @@ class Store:
         index = {names: number for number, (names, _) in enumerate(targets, 1)}
         given: list[Any] = [
             place.processor, step.token, step.epoch, step.expected, step.new, step.ceiling,
-            step.processed, step.dead, int(place.bounds.loses), len(outputs),
+            step.processed, step.dead, int(place.bounds.loses), len(outputs), _now(),
         ]  # fmt: skip
         for _, bounds in targets:
             given += [bounds.limit if bounds else 0, int(bounds is not None and bounds.loses)]
@@ -247,17 +248,21 @@ class Store:
 
     async def extend(self, place: Place, token: int, epoch: str, ceiling: str) -> None:
         """Tell that events up to an id are about to be yielded."""
-        self._check(place, token, await self.run("extend", [place.at], token, epoch, ceiling))
+        self._check(
+            place, token, await self.run("extend", [place.at], token, epoch, ceiling, _now())
+        )
 
     async def mark(self, place: Place, token: int, epoch: str, entry_id: str) -> None:
         """Tell which event is about to be processed alone."""
-        self._check(place, token, await self.run("mark", [place.at], token, epoch, entry_id))
+        self._check(
+            place, token, await self.run("mark", [place.at], token, epoch, entry_id, _now())
+        )
 
     async def park(self, place: Place, token: int, epoch: str, reason: str) -> None:
         """Have nobody process this partition until it is released."""
         self._check(place, token, await self.run("park", [place.at], token, epoch, reason))
 
-    async def look(self, place: Place, most: int = 0) -> Look:
+    async def look(self, place: Place, most: int = MOST) -> Look:
         """Return what Redis holds of a processor in one partition, at one moment.
 
         Args:
@@ -266,19 +271,19 @@ class Store:
         """
         keys = [*place.keys, place.names.lost]
         at, offsets, lag, first, length, lost = await self.run("look", keys, place.processor, most)
-        of = _pairs(offsets)
         return Look(
-            position=_position(_pairs(at), of.get(place.processor, "")),
+            position=_position(place, at, offsets),
             lag=lag,
             first=text(first),
             length=length,
             lost=int(lost),
-            lowest=min(of.values(), key=ids.order, default=""),
+            lowest=min(map(text, offsets[1::2]), key=ids.order, default=""),
         )
 
     async def position(self, place: Place) -> Position:
         """Return how far a processor is in one partition, and who is at work for it."""
-        return (await self.look(place)).position
+        keys = [place.at, place.names.offsets]
+        return _position(place, *await self.run("look", keys, place.processor))
 
     async def lag(self, place: Place, most: int = MOST) -> int:
         """Return how many events lie behind the offset, counted up to `most`."""
@@ -366,22 +371,28 @@ def _server(redis: AnyRedis) -> str:
     return f"{known.get('host', 'its Sentinel')}:{known.get('port', '')}".rstrip(":")
 
 
-def _position(at: Mapping[str, str], offset: str) -> Position:
+def _position(place: Place, at: Sequence[Any], offsets: Sequence[Any]) -> Position:
+    found = _pairs(at)
     return Position(
-        offset=offset,
-        fence=int(at.get("fence", 0)),
-        epoch=at.get("epoch", "0"),
-        processed=int(at.get("processed", 0)),
-        dead=int(at.get("dead", 0)),
-        unclean=int(at.get("unclean", 0)),
-        is_open=at.get("open") == "1",
-        parked=at.get("parked", ""),
+        offset=_pairs(offsets).get(place.processor, ""),
+        fence=int(found.get("fence", 0)),
+        epoch=found.get("epoch", "0"),
+        processed=int(found.get("processed", 0)),
+        dead=int(found.get("dead", 0)),
+        unclean=int(found.get("unclean", 0)),
+        is_open=found.get("open") == "1",
+        parked=found.get("parked", ""),
     )
 
 
 def _pairs(flat: Sequence[Any]) -> dict[str, str]:
     """A hash, as a script returns it."""
     return dict(zip(map(text, flat[::2]), map(text, flat[1::2]), strict=True))
+
+
+def _now() -> int:
+    """What a step of an owner is told at, in microseconds: for the order of the steps of one process."""
+    return time.time_ns() // 1000
 
 
 def text(value: Any) -> str:

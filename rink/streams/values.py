@@ -65,7 +65,7 @@ class Taken:
         parked: why nobody processes this partition; "" where somebody may.
         ends: how many owners have ended while an event was marked, by the event's id.
         first: the first entries behind the offset.
-        told: when Redis had heard last of what the owner before began with, in microseconds; 0 for never.
+        told: when the owner before told Redis last of what it begins with, in microseconds by its clock; 0 for never.
     """
 
     offset: str

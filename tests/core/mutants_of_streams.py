@@ -141,8 +141,8 @@ STREAMS = [
     python(
         "nothing goes on when Redis is full",
         "scripts/__init__",
-        '"#!lua" if grows else "#!lua flags=allow-oom"',
-        '"#!lua"',
+        ' else " flags=allow-oom"',
+        ' else ""',
         STEPS,
     ),
     python(
@@ -175,7 +175,7 @@ STREAMS = [
     lua(
         "Redis does not note when it heard of an owner",
         "extend",
-        ", 'told', now())",
+        ", 'told', ARGV[4])",
         ")",
         CAREFUL,
     ),
@@ -192,13 +192,6 @@ STREAMS = [
         " and now() < until:",
         ":",
         MARKS,
-    ),
-    python(
-        "Redis hears of a leave after the group only",
-        "executor",
-        "                    owner.end_in_order()\n",
-        "                    pass\n",
-        WORKERS,
     ),
     lua(
         "who has ended in order is open again after a reconnect",

@@ -91,6 +91,27 @@ async def test_a_lost_one_stops_waiting_while_another_has_its_turn():
 
 
 @jumping
+async def test_however_long_the_turns_take_the_last_comes_last():
+    turns = Turns()
+    owners = [turns.expected(f"{told:02}", told) for told in reversed(range(12))]
+    await asyncio.gather(*(turns.take(one, seconds=7 if one.name == "00" else 1) for one in owners))
+    assert turns.did[::2] == [f"{told:02} begins" for told in range(12)]
+
+
+@jumping
+async def test_who_is_lost_amid_its_wait_for_the_turn_gets_none():
+    turns = Turns()
+    first, last = turns.expected("first", 1), turns.expected("last", 9)
+    working = asyncio.create_task(turns.take(first))
+    waiting = asyncio.create_task(turns.take(last))
+    await pass_time(0.95)
+    last.is_lost = True  # and it looks for that now and then only
+    await working
+    assert not await waiting
+    assert await turns.take(turns.expected("other", 5))
+
+
+@jumping
 async def test_who_never_asks_holds_nobody_up_for_long():
     turns = Turns()
     turns.expected("at something else", 1)

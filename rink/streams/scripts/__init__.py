@@ -15,6 +15,9 @@ _REFUSED_WHEN_FULL = {"append": "append", "requeue": "requeue", "write": "commit
 would not let an event be given up.
 """
 
+_ONLY_READS = {"look"}
+"""These go on where nothing may be written: without enough replicas, say."""
+
 
 @attrs.frozen
 class Script:
@@ -30,6 +33,6 @@ def script(name: str) -> Script:
     folder = resources.files(__name__)
     grows = name in _REFUSED_WHEN_FULL
     own = folder / f"{_REFUSED_WHEN_FULL.get(name, name)}.lua"
-    first = "#!lua" if grows else "#!lua flags=allow-oom"
-    text = "\n".join([first, (folder / "common.lua").read_text(), own.read_text()])
+    flags = "" if grows else " flags=no-writes" if name in _ONLY_READS else " flags=allow-oom"
+    text = "\n".join([f"#!lua{flags}", (folder / "common.lua").read_text(), own.read_text()])
     return Script(text, hashlib.sha1(text.encode()).hexdigest())  # noqa: S324 - Redis names scripts so

@@ -1,7 +1,7 @@
 -- Advances an offset, outputs along with it: all of it, or nothing.
 -- KEYS: at, offsets, stream, then for each target its stream, offsets and lost.
 -- ARGV: processor, token, epoch, expected, new, ceiling ('': as it was), processed, dead, loses, number of outputs,
--- then for each target its limit (0: none) and loses, then each output as target's number, number of strings,
+-- now, then for each target its limit (0: none) and loses, then each output as target's number, number of strings,
 -- field, value, ...
 local at, offsets, stream = KEYS[1], KEYS[2], KEYS[3]
 local processor, new = ARGV[1], ARGV[5]
@@ -12,7 +12,7 @@ if ARGV[9] ~= '1' and not has_entry(stream, new) then
 end
 
 local targets = (#KEYS - 3) / 3
-local outputs, more, next = {}, {}, 11 + 2 * targets
+local outputs, more, next = {}, {}, 12 + 2 * targets
 for i = 1, tonumber(ARGV[10]) do
   local target, count = tonumber(ARGV[next]), tonumber(ARGV[next + 1])
   outputs[i] = {KEYS[1 + 3 * target], next + 2, next + 1 + count}
@@ -23,9 +23,9 @@ for target = 1, targets do  -- nothing is written before all of it is known to b
   local key = KEYS[1 + 3 * target]
   local kind = redis.call('TYPE', key).ok
   if kind ~= 'stream' and kind ~= 'none' then return {'type', target, kind} end
-  local limit, wanted = tonumber(ARGV[9 + 2 * target]), more[target] or 0
+  local limit, wanted = tonumber(ARGV[10 + 2 * target]), more[target] or 0
   if limit > 0 then
-    local loses = ARGV[10 + 2 * target] == '1'
+    local loses = ARGV[11 + 2 * target] == '1'
     local mine = key == stream and processor or ''
     local free = room(key, KEYS[2 + 3 * target], KEYS[3 + 3 * target], limit, loses, wanted, mine, new)
     if free < wanted then return {'full', target, limit - free} end
@@ -35,7 +35,7 @@ for _, output in ipairs(outputs) do
   redis.call('XADD', output[1], '*', unpack(ARGV, output[2], output[3]))
 end
 redis.call('HSET', offsets, processor, new)
-redis.call('HSET', at, 'anchored', '1', 'told', now())
+redis.call('HSET', at, 'anchored', '1', 'told', ARGV[11])
 if ARGV[6] ~= '' then  -- one that was sent again may be lower than what was told since
   local ceiling = redis.call('HGET', at, 'ceiling')
   if not ceiling or before(ceiling, ARGV[6]) then redis.call('HSET', at, 'ceiling', ARGV[6]) end

@@ -64,12 +64,6 @@ local function room(stream, offsets, lost, limit, loses, wanted, mine, moved)
   return limit - redis.call('XLEN', stream)
 end
 
--- Now, in microseconds: when Redis heard last of what an owner begins with.
-local function now()
-  local time = redis.call('TIME')
-  return string.format('%d%06d', time[1], time[2])
-end
-
 -- Registers a processor: from here on trimming waits for it. Returns its offset.
 local function register(at, offsets, stream, processor, start)
   local offset = redis.call('HGET', offsets, processor)

@@ -1,6 +1,6 @@
 -- Events up to this id are about to be yielded: what an owner that dies may have begun with.
--- KEYS: at. ARGV: token, epoch, ceiling.
+-- KEYS: at. ARGV: token, epoch, ceiling, now.
 local refused = dismissal(KEYS[1], ARGV[1], ARGV[2])
 if refused then return refused end
-redis.call('HSET', KEYS[1], 'ceiling', ARGV[3], 'told', now())
+redis.call('HSET', KEYS[1], 'ceiling', ARGV[3], 'told', ARGV[4])
 return {'ok'}

@@ -1,6 +1,6 @@
--- This event is about to be processed alone; '': none is any more. KEYS: at. ARGV: token, epoch, id.
+-- This event is about to be processed alone; '': none is any more. KEYS: at. ARGV: token, epoch, id, now.
 local refused = dismissal(KEYS[1], ARGV[1], ARGV[2])
 if refused then return refused end
 if ARGV[3] == '' then redis.call('HDEL', KEYS[1], 'suspect')
-else redis.call('HSET', KEYS[1], 'suspect', ARGV[3], 'told', now()) end
+else redis.call('HSET', KEYS[1], 'suspect', ARGV[3], 'told', ARGV[4]) end
 return {'ok'}

@@ -1,6 +1,6 @@
 -- The partition passes to the owner with this token, which gets the first events along.
 -- KEYS: at, offsets, stream. ARGV: processor, token, start, first (how many events), loses (1: trimmed at any
--- price), then what this owner knows, or '': epoch, offset, the id it has read to.
+-- price), then what this owner knows, or '': epoch, offset, the id it has read to; and now.
 local at, offsets, stream = KEYS[1], KEYS[2], KEYS[3]
 local processor, token, loses = ARGV[1], ARGV[2], ARGV[5] == '1'
 local known_epoch, known_offset, seen = ARGV[6], ARGV[7], ARGV[8]
@@ -38,7 +38,7 @@ if known_epoch == '' then
   redis.call('HSET', at, 'ceiling', ceiling)
   redis.call('HDEL', at, 'suspect')
   redis.call('HSET', at, 'fence', token, 'open', parked and '0' or '1')
-  if not careful then redis.call('HSET', at, 'told', now()) end
+  if not careful then redis.call('HSET', at, 'told', ARGV[9]) end
 end
 
 local ends, all = {}, redis.call('HGETALL', at)
