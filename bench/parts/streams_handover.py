@@ -59,13 +59,13 @@ def run(arena: Arena) -> Outcome:
                 arena.progress(f"planned leaves at {load}", turn, turns)
                 found.append(_leave(trio, load.every))
                 limit.append(_leave(bare, load.every))
-            figures += _moved(load, found, limit)
+            figures += [*_moved(load, found, limit), _stayed(load, found)]
         trio.close()
         bare.close()
         return Outcome(
             part="streams_handover",
             title=TITLE,
-            figures=[*figures, *_stayed(found), *_crashes(arena, redis)],
+            figures=[*figures, *_crashes(arena, redis)],
             notes=[HOW, arenas.about_redis(redis)],
         )
 
@@ -177,29 +177,27 @@ def _spread(found: list[Leave], of: Callable[[Leave], list[float]]) -> Spread:
     return Spread.of([1000 * seconds for one in found for seconds in of(one)])
 
 
-def _stayed(found: list[Leave]) -> list[Figure]:
+def _stayed(load: Load, found: list[Leave]) -> Figure:
     """Medians: with as many windows on both sides, the largest of all would be anybody's by chance."""
     stayed = [1000 * one.stayed for one in found]
     quiet = [1000 * max(one.quiet) for one in found]
     limit = median(quiet)
     single = median(1000 * one for leave in found for one in leave.quiet)
-    return [
-        Figure(
-            key="streams_handover.unaffected",
-            what=f"{BUSY}: the largest gap of an unaffected partition in the {WINDOW_S:g} s of a hand-over",
-            value=median(stayed),
-            unit="ms",
-            limit=limit,
-            limit_is=LIMIT_IS,
-            target=at_most(limit, f"≤ the largest of {QUIET} s before"),
-            note=f"medians of {len(found)}, most {max(stayed):.0f} ms; before: of a single second {single:.0f} ms, "
-            f"most {max(quiet):.0f} ms",
-            more={
-                "stayed_ms": stayed,
-                "quiet_ms": [[1000 * q for q in one.quiet] for one in found],
-            },
-        )
-    ]
+    return Figure(
+        key=f"streams_handover.{load.name}unaffected",
+        what=f"{load}: the largest gap of an unaffected partition in the {WINDOW_S:g} s of a hand-over",
+        value=median(stayed),
+        unit="ms",
+        limit=limit,
+        limit_is=LIMIT_IS,
+        target=at_most(limit, f"≤ the largest of {QUIET} s before"),
+        note=f"medians of {len(found)}, most {max(stayed):.0f} ms; before: of a single second {single:.0f} ms, "
+        f"most {max(quiet):.0f} ms",
+        more={
+            "stayed_ms": stayed,
+            "quiet_ms": [[1000 * q for q in one.quiet] for one in found],
+        },
+    )
 
 
 # ── kill -9 ──────────────────────────────────────────────────────────────────────────────────
