@@ -118,7 +118,7 @@ def moved(old: Iterable[Stamp], new: Iterable[Stamp], every: float) -> list[floa
     return [max(first[one] - last[one] - every, 0.0) for one in sorted(last.keys() & first.keys())]
 
 
-def rested(ends: Iterable[Stamp], begins: Iterable[Stamp]) -> list[float]:
+def rested(ends: Iterable[Sequence[float]], begins: Iterable[Sequence[float]]) -> list[float]:
     """For each partition that ended with the one and began with the other: the time between."""
     ended = {partition: at for at, partition in ends}
     began = {partition: at for at, partition in begins}

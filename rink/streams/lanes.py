@@ -69,8 +69,9 @@ class Lane:
         self._number = 0
         self._trouble: RinkError | None = None
         self._in_call: list[_Parcel] = []
-        self._is_calling = self._is_full = self._is_closed = False
-        self._answered = asyncio.Event()
+        self._is_full = self._is_closed = False
+        self._answered = asyncio.Event()  # no call is under way
+        self._answered.set()
 
     async def send(
         self, records: Sequence[bytes], timeout: float, *, wants_ids: bool = False
@@ -101,7 +102,7 @@ class Lane:
 
     async def _last_call(self) -> None:
         """Wait for a moment for the call under way: whoever it is full for is told that, and not of Redis."""
-        if self._is_full and self._is_calling:
+        if self._is_full:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_ANSWERS_WITHIN_S):
                     await self._answered.wait()
@@ -110,7 +111,7 @@ class Lane:
         if self._trouble is not None:
             return self._trouble
         left = f"{len(parcel.records) - parcel.done} of {len(parcel.records)} records"
-        if self._is_calling or not self._is_full:
+        if not self._answered.is_set() or not self._is_full:
             sent = "may have been sent" if parcel in self._in_call else "were not sent"
             return RedisUnavailable(
                 f"Redis at {self._store.server} did not answer within {timeout:g} s: {left} for "
@@ -163,7 +164,6 @@ class Lane:
         pauses, until = Backoff(0.02, 1.0), asyncio.get_running_loop().time() + _REPEATED_FOR_S
         while not all(parcel.sent.done() for parcel in self._in_call):
             try:
-                self._is_calling = True
                 self._answered.clear()
                 answer = await self._store.append(
                     self._names, self._bounds, records, self._number, wants_ids
@@ -179,7 +179,6 @@ class Lane:
                 self._trouble = None
                 return answer
             finally:
-                self._is_calling = False
                 self._answered.set()
         return 0, []
 

@@ -31,7 +31,7 @@ from rink.streams.partition import Scene, Tenure
 from rink.streams.policy import Parked
 from rink.streams.processor import Processor
 from rink.streams.reader import Reader
-from rink.streams.store import MOST, Store
+from rink.streams.store import Store
 from rink.streams.values import Place, Step, Taken
 from rink.streams.worker import Worker
 from rink.testing.memory import MemoryCluster
@@ -273,7 +273,7 @@ class Running:
         for processor in self._app.processors.values():
             for number in range(processor.stream.partition_count):
                 place = processor.place(number)
-                look = await store.look(place, MOST)
+                look = await store.look(place)
                 if look.lag:
                     what = f"{look.lag} events {look.position.parked}".strip()
                     behind.append(f"{processor.name} in {place.role}: {what}")

@@ -8,7 +8,7 @@ import attrs
 
 from rink.streams import ids
 from rink.streams.admin.places import Found, each, find, store_of
-from rink.streams.store import MOST, Store
+from rink.streams.store import Store
 
 if TYPE_CHECKING:
     from rink.streams.app import App
@@ -20,7 +20,7 @@ class Lag:
 
     Attributes:
         declared: the app has this processor; Redis may know others, which hold trimming back as well.
-        lag: events that it has not committed, counted up to `MOST`.
+        lag: events that it has not committed, counted up to 100,000.
         offset: it has committed up to this id; "" where it was never registered.
         oldest: when the first event behind the offset was sent, by Redis' clock; "" where there is none.
         length: events in the partition, those included that everybody has passed and that are not trimmed yet.
@@ -79,7 +79,7 @@ async def lag(
 
 async def _lag(store: Store, found: Found) -> Lag:
     place = found.place
-    look = await store.look(place, MOST)
+    look = await store.look(place)
     position = look.position
     behind = look.lag if position.offset else 0
     return Lag(
