@@ -6,6 +6,7 @@ The worker runs on a thread of its own, and what is timed only appends to lists.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import sys
@@ -41,6 +42,8 @@ events: list[tuple[float, int, float]] = []  # processed at, partition, sent at
 begins: list[tuple[float, int]] = []  # the processor was called
 ends: list[tuple[float, int]] = []  # it has returned: the end of a drain
 owned: set[int] = set()
+gc.collect()
+gc.freeze()  # as `rink worker` does: a full collection goes through every module, 60 ms
 loop = asyncio.new_event_loop()
 threading.Thread(target=loop.run_forever, daemon=True).start()
 workers: list[tuple[Worker, Any]] = []

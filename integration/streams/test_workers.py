@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 
-from workers_support import QUICK, Leg, until, until_seen, until_true, with_shop
+from workers_support import QUICK, Leg, Shop, until, until_seen, until_true, with_shop
 
 from rink.streams import EventsHeld
 
@@ -213,3 +213,36 @@ async def test_what_lies_in_a_partition_can_be_read_back(shop):
     assert [event.record.n for event in events] == list(range(2500))
     rest = [event.record.n async for event in shop.legs.read(number, after=events[2497].id)]
     assert rest == [2498, 2499]
+
+
+@with_shop()
+async def test_who_stands_by_has_its_connections_to_redis_before_they_are_needed(shop):
+    named = f"{shop.server.url}?client_name=heir"
+    heir = Shop(named, shop.app.etcd, shop.app.session["prefix"], probe=shop.redis)
+
+    async def connections():
+        return {one["id"] for one in await shop.redis.client_list() if one["name"] == "heir"}
+
+    for one in (shop, heir):
+
+        @one.app.processor(one.legs, initial_delay=0.1, rebalance_delay=60)
+        async def note(events):
+            async for leg in events.records():
+                shop.seen.append((leg.who, leg.n))
+
+    await shop.send_keys(100)
+    async with shop.workers("a") as (_, stop):
+        await until_seen(shop, 100)
+        async with heir.workers("b"):
+            before = await until_true(lambda: three(connections), what="three connections")
+            await stop("a")
+            await shop.send_keys(100)
+            await until_seen(shop, 200)
+            assert await connections() == before
+    await heir.app.close()
+
+
+async def three(connections):
+    """What is there of a worker: one that reads, one for scripts, one that ends a read."""
+    found = await connections()
+    return len(found) == 3 and found

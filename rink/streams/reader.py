@@ -174,6 +174,7 @@ class SharedReader(Reader):
         try:
             with explained(self._store.server):
                 self._client_id = await client.client_id()
+            await self._prepare()
             if self._must_recheck:
                 await self._recheck(self.owners)
                 self._must_recheck = False
@@ -181,6 +182,12 @@ class SharedReader(Reader):
             await _closed(client)
             raise
         return client
+
+    async def _prepare(self) -> None:
+        """Have two connections at hand: a take and the end of a read are no moments to open one."""
+        redis = self._store.redis
+        with contextlib.suppress(RinkError), explained(self._store.server):
+            await asyncio.gather(redis.client_id(), redis.client_id())
 
     async def _look(self, client: AnyRedis) -> None:
         """One read for all who have room, or a wait until somebody has."""
