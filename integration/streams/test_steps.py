@@ -126,6 +126,29 @@ async def test_a_full_partition_has_room_for_an_output_to_itself_by_what_that_co
 
 
 @stepping
+async def test_a_commit_whose_outputs_are_refused_removes_nothing_from_anywhere(steps, server):
+    place = place_of(limit=4)
+    ids = await steps.add(4, place)
+    await steps.take(5, place)
+    own = output(place.names.stream, limit=4)
+    with pytest.raises(PartitionFull):
+        await steps.commit(5, "0-0", ids[2], place, outputs=(own,) * 3)
+    assert await steps.ids() == ids
+    await steps.redis.xadd("small", {"d": "x"})
+    log = place_of("log", number=4, limit=2, loses=True)
+    kept = await steps.add(2, log)
+    for outputs in (
+        (own, own, output("small", limit=1)),
+        (output(log.names.stream, limit=2, loses=True), output("small", limit=1)),
+    ):
+        with pytest.raises(PartitionFull, match="small"):
+            await steps.commit(5, "0-0", ids[2], place, outputs=outputs)
+    assert (await steps.ids(), await steps.ids(log)) == (ids, kept)
+    await steps.commit(5, "0-0", ids[2], place, outputs=(own, own))
+    assert (await steps.ids())[:2] == ids[2:]
+
+
+@stepping
 async def test_trimming_stays_below_the_lowest_offset_of_all_processors(steps, server):
     bill, ship = place_of("bill"), place_of("ship")
     ids = await steps.add(5)
@@ -179,6 +202,24 @@ async def test_an_append_that_is_sent_again_adds_nothing_and_answers_the_same(st
     with pytest.raises(RedisError, match="too late"):
         await steps.store.append(names, bounds, [b"a", b"b"], 1, True)
     assert len(await steps.ids()) == 3
+
+
+@stepping
+async def test_an_append_that_found_no_room_adds_nothing_later_when_it_is_there_again(
+    steps, server
+):
+    place = place_of(limit=1)
+    ids = await steps.add(1, place)
+    found = await steps.store.append(place.names, place.bounds, [b"a"], 2, True)
+    assert found == (0, [])
+    await steps.take(5, place)
+    await steps.commit(5, "0-0", ids[0], place)
+    larger = place_of(limit=10).bounds
+    assert await steps.store.append(place.names, larger, [b"a"], 2, True) == found
+    await steps.store.append(place.names, larger, [b"b"], 3, True)
+    with pytest.raises(RedisError, match="too late"):
+        await steps.store.append(place.names, larger, [b"a"], 2, True)
+    assert len(await steps.ids()) == 2
 
 
 @stepping
@@ -359,6 +400,18 @@ async def test_a_parked_partition_is_told_until_it_is_released(steps, server):
     assert (await steps.take(6)).parked == ""
     with pytest.raises(OffsetMoved):
         await steps.store.park(place, 6, "0", "by somebody who has not heard of the release")
+
+
+@stepping
+async def test_what_was_sent_since_redis_lost_everything_comes_after_a_release(steps, server):
+    place = steps.place
+    await steps.take(5)
+    await steps.store.park(place, 5, "0", "went back, for a test")
+    await steps.redis.hdel(place.names.offsets, place.processor)
+    await steps.add(3)
+    said, _, offset = await steps.store.run("release", place.keys, place.processor)
+    assert (said, offset) == (b"ok", b"0-0")
+    assert len((await steps.take(6, first=5)).first) == 3
 
 
 @stepping

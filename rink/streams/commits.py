@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -90,6 +91,7 @@ class Commits:
     ) -> None:
         """Commit all that was given, or its first `count`; outputs with it."""
         written = tuple(stream.output(record) for stream, record in outputs)
+        _refuse_too_many(self._place, written)
         async with self._committing:
             await self._settle_all()
             self._inbox.finish(count)
@@ -161,6 +163,18 @@ class Commits:
         if self._untrimmed * 20 >= self._processor.stream.partition_size:
             self._untrimmed = 0
             await insist(self._place.role, lambda: self._store.trim(self._place.names))
+
+
+def _refuse_too_many(place: Place, outputs: tuple[Output, ...]) -> None:
+    """Refuse what would never find room: more outputs to a partition than it may hold."""
+    counts = Counter(output.target for output in outputs)
+    for output in outputs:
+        if output.bounds is not None and counts[output.target] > output.bounds.limit:
+            raise UsageError(
+                f"a commit of {place.role!r} has {counts[output.target]} outputs for "
+                f"{output.target.stream!r}, which holds {output.bounds.limit} (partition_size): nothing was "
+                "written; commit fewer events at once, or give that stream a larger partition_size"
+            )
 
 
 def _letter_fields(entry: Entry) -> tuple[bytes | str, ...]:

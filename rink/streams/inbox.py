@@ -274,7 +274,8 @@ class Inbox:
         return last, self._attempts[last.id]
 
     def put_back(self) -> None:
-        """What is yielded and not finished is yielded again."""
+        """What is yielded and not finished is yielded again; what is skipped before it has come to its end."""
+        self._finish_skipped()
         while self._out:
             entry = self._out.pop()
             self._unsettled -= not entry.skipped

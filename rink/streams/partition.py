@@ -252,9 +252,8 @@ class Tenure:
             except (OffsetMoved, StaleToken, WentBack, Parked):
                 raise
             except Exception as error:
-                if owner.inbox.count_finished > finished:
+                if self._judge(error) or owner.inbox.count_finished > finished:
                     pauses.reset()  # it has come further than the last time
-                self._judge(error)
                 await owner.take_mark_back()
                 await owner.rest(pauses.next())
                 self._scene.metrics.retried(self._place)
@@ -301,16 +300,16 @@ class Tenure:
             "they end, and commit what is left after that"
         )
 
-    def _judge(self, error: Exception) -> None:
-        """Decide what becomes of the event that was being processed."""
+    def _judge(self, error: Exception) -> bool:
+        """Decide what becomes of the event that was being processed; whether it was given up."""
         owner, policy = self._owner, self._scene.processor.policy
         if isinstance(error, Undecodable):
             owner.inbox.fail()
             owner.bury(error.entry.id, error.letter)
-            return
+            return True
         if isinstance(error, _NoProgress):
             log.warning("rink.streams: %s: %s", self._place.role, error)
-            return
+            return False
         blamed, times = owner.inbox.fail()
         owner.commits.note_finished()
         log.warning(
@@ -319,10 +318,10 @@ class Tenure:
         )  # fmt: skip
         if isinstance(error, StateError):
             raise error  # the partition waits until it is put right
-        if isinstance(error, _NO_EVENTS_FAULT) or blamed is None:
-            return
-        if times >= policy.attempts:
-            owner.bury(blamed.id, letter_of(error, times))
+        if isinstance(error, _NO_EVENTS_FAULT) or blamed is None or times < policy.attempts:
+            return False
+        owner.bury(blamed.id, letter_of(error, times))
+        return True
 
 
 def _to_judge(error: BaseException) -> BaseException:

@@ -103,6 +103,24 @@ STREAMS = [
         "if false then return",
     ),
     lua(
+        "a commit that is refused has made room",
+        "commit",
+        "could_have(unpack(asked))",
+        "room(unpack(asked))",
+    ),
+    lua(
+        "an append that found no room is not remembered",
+        "append",
+        "local told =",
+        "if count == 0 then return {0, ''} end\nlocal told =",
+    ),
+    lua(
+        "after a loss of everything what was sent since is passed over",
+        "release",
+        "if not offset then offset = '0-0'",
+        "if not offset then offset = last",
+    ),
+    lua(
         "outputs are written until one cannot be",
         "commit",
         "if kind ~= 'stream' and kind ~= 'none' then return",

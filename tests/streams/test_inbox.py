@@ -149,6 +149,18 @@ def test_a_condemned_event_at_the_end_is_committed_without_waiting_for_another()
     assert commit(box).new == "1-0"
 
 
+def test_condemned_events_are_committed_while_all_that_come_after_them_fail():
+    box = inbox(1, 2, 3, 4, 5)
+    box.give(1)
+    for number in range(1, 5):
+        assert box.fail()[0].id == f"{number}-0"
+        box.condemn(f"{number}-0", BROKEN)
+        assert numbers(box.give(1)) == [number + 1]
+    box.fail()
+    passage = commit(box)
+    assert (passage.new, len(passage.dead), passage.processed) == ("4-0", 4, 0)
+
+
 def test_a_condemned_event_that_was_yielded_last_stays_condemned_when_others_fail():
     box = inbox(1, 2)
     _, two = box.give(2)

@@ -11,6 +11,7 @@ import pytest
 from processors_support import Brittle, Leg, Shop, note_one_by_one, numbers
 
 from rink.streams import Event
+from rink.streams.policy import Policy
 from rink.testing.streams import process
 
 
@@ -232,3 +233,28 @@ def test_an_auto_processor_may_commit_and_return():
 
     shop.process(30)
     assert shop.seen == list(range(30))
+
+
+def test_the_pauses_between_tries_of_an_event_are_not_those_of_the_next_one(monkeypatch):
+    class Pauses:
+        in_a_row = most = 0
+
+        def reset(self):
+            self.in_a_row = 0
+
+        def next(self):
+            self.in_a_row += 1
+            self.most = max(self.most, self.in_a_row)
+            return 0.0
+
+    pauses = Pauses()
+    monkeypatch.setattr(Policy, "pauses", lambda _: pauses)
+    shop = Shop(attempts=2)
+
+    @shop.processor
+    async def note(events):
+        async for leg in events.records():
+            raise ValueError(leg.n)
+
+    assert len(shop.process(40).dead) == 40
+    assert pauses.most <= 3

@@ -1,5 +1,5 @@
--- Adds as many records as there is room for. What the sender's last call did is kept: a retry gets that
--- answer, and a call that comes too late does nothing.
+-- Adds as many records as there is room for. What the sender's last call did is kept, also where that was
+-- nothing: a retry gets that answer, and a call that comes too late does nothing.
 -- KEYS: stream, offsets, lost, sent. ARGV: number of the sender's call, limit, loses, whether ids are wanted,
 -- records... Returns how many were added, and their ids, or else the last one.
 local number = tonumber(ARGV[1])
@@ -10,8 +10,7 @@ local wanted = #ARGV - 4
 local free = room(KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[2]), ARGV[3] == '1', wanted, '', '')
 local count, ids = math.min(wanted, math.max(free, 0)), {}
 for i = 1, count do ids[i] = redis.call('XADD', KEYS[1], '*', 'd', ARGV[i + 4]) end
-if count == 0 then return {0, ''} end
-local told = ARGV[4] == '1' and table.concat(ids, ' ') or ids[count]
+local told = ARGV[4] == '1' and table.concat(ids, ' ') or ids[count] or ''
 redis.call('HSET', KEYS[4], 'number', number, 'count', count, 'ids', told)
 redis.call('EXPIRE', KEYS[4], 600)
 return {count, told}

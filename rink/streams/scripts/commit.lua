@@ -19,7 +19,8 @@ for i = 1, tonumber(ARGV[10]) do
   more[target] = (more[target] or 0) + 1
   next = next + 2 + count
 end
-for target = 1, targets do  -- nothing is written before all of it is known to be possible
+local rooms = {}
+for target = 1, targets do  -- nothing is written, nor removed, before all of it is known to be possible
   local key = KEYS[1 + 3 * target]
   local kind = redis.call('TYPE', key).ok
   if kind ~= 'stream' and kind ~= 'none' then return {'type', target, kind} end
@@ -27,10 +28,13 @@ for target = 1, targets do  -- nothing is written before all of it is known to b
   if limit > 0 then
     local loses = ARGV[11 + 2 * target] == '1'
     local mine = key == stream and processor or ''
-    local free = room(key, KEYS[2 + 3 * target], KEYS[3 + 3 * target], limit, loses, wanted, mine, new)
+    local asked = {key, KEYS[2 + 3 * target], KEYS[3 + 3 * target], limit, loses, wanted, mine, new}
+    local free = could_have(unpack(asked))
     if free < wanted then return {'full', target, limit - free} end
+    rooms[#rooms + 1] = asked
   end
 end
+for _, asked in ipairs(rooms) do room(unpack(asked)) end
 for _, output in ipairs(outputs) do
   redis.call('XADD', output[1], '*', unpack(ARGV, output[2], output[3]))
 end

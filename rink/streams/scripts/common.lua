@@ -64,6 +64,16 @@ local function room(stream, offsets, lost, limit, loses, wanted, mine, moved)
   return limit - redis.call('XLEN', stream)
 end
 
+-- As `room`, and changes nothing: how many entries could fit, counted as far as they are wanted.
+local function could_have(stream, offsets, _, limit, loses, wanted, mine, moved)
+  local free = limit - redis.call('XLEN', stream)
+  local id = lowest(offsets, mine, moved)
+  if free < wanted and id and id ~= '0-0' then
+    free = free + #redis.call('XRANGE', stream, '-', '(' .. id, 'COUNT', wanted - free)
+  end
+  return loses and math.max(free, math.min(wanted, limit)) or free
+end
+
 -- Registers a processor: from here on trimming waits for it. Returns its offset.
 local function register(at, offsets, stream, processor, start)
   local offset = redis.call('HGET', offsets, processor)
