@@ -336,10 +336,34 @@ async def test_a_reset_by_time_goes_on_with_what_was_sent_from_then_on(desk):
 async def test_a_reset_beyond_the_end_moves_nothing(desk):
     await desk.store.register(desk.place)
     await desk.add()
-    for to in ("99999999999999-0", "x", "0", "-1", "1-", ""):
+    for to in ("99999999999999-0", f"1-{2**64}", f"{2**64}-1", "x", "0", "-1", "1-", ""):
         with pytest.raises((StateError, ConfigError)):
             await admin.reset(desk.app, "bill", to)
     assert (await desk.position()).offset == "0-0"
+
+
+@at_desk()
+async def test_an_id_is_written_in_the_one_way_that_scripts_can_compare(desk):
+    await desk.store.register(desk.place)
+    ids = await desk.add(2)
+    (moved,) = await admin.reset(desk.app, "bill", f"0{ids[0].replace('-', '-00')}")
+    assert (moved.after, (await desk.position()).offset) == (ids[0], ids[0])
+
+
+@at_desk()
+async def test_who_is_parked_or_was_just_reset_under_an_owner_is_not_forgotten_but_by_force(desk):
+    ids = await desk.add(2)
+    await desk.store.register(desk.place)
+    await desk.take(5)
+    await admin.reset(desk.app, "bill", ids[0])
+    with pytest.raises(StateError, match=r"'bill' is at work in orders/1"):
+        await admin.forget_group(desk.app, "bill")
+    await desk.take(5)
+    await desk.store.park(desk.place, 5, "1", "for a test")
+    with pytest.raises(StateError, match=r"'bill' is at work in orders/1, or parked there"):
+        await admin.forget_group(desk.app, "bill")
+    (gone,) = await admin.forget_group(desk.app, "bill", force=True)
+    assert gone.partition == 1
 
 
 @at_desk()
@@ -352,7 +376,7 @@ async def test_who_is_at_work_anywhere_is_not_forgotten_anywhere_but_by_force(de
     for number in (0, 1):
         await desk.store.register(desk.app.processors["bill"].place(number))
     await desk.take(5)
-    with pytest.raises(StateError, match=r"'bill' is at work in orders/1: stop"):
+    with pytest.raises(StateError, match=r"'bill' is at work in orders/1"):
         await admin.forget_group(desk.app, "bill")
     assert len([one for one in await admin.lag(desk.app, processor="bill") if one.offset]) == 2
     gone = await admin.forget_group(desk.app, "bill", force=True)

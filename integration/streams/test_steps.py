@@ -395,7 +395,7 @@ async def test_a_parked_partition_is_told_until_it_is_released(steps, server):
     await steps.store.park(place, 5, "0", "for a test")
     taken = await steps.take(6, first=2)
     assert (taken.parked, taken.first) == ("for a test", [])
-    answer = await steps.store.run("release", place.keys, place.processor)
+    answer = await steps.store.run("release", place.keys, place.processor, place.start)
     assert answer[0] == b"ok"
     assert (await steps.take(6)).parked == ""
     with pytest.raises(OffsetMoved):
@@ -409,7 +409,7 @@ async def test_what_was_sent_since_redis_lost_everything_comes_after_a_release(s
     await steps.store.park(place, 5, "0", "went back, for a test")
     await steps.redis.hdel(place.names.offsets, place.processor)
     await steps.add(3)
-    said, _, offset = await steps.store.run("release", place.keys, place.processor)
+    said, _, offset = await steps.store.run("release", place.keys, place.processor, place.start)
     assert (said, offset) == (b"ok", b"0-0")
     assert len((await steps.take(6, first=5)).first) == 3
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import threading
 import time
 
@@ -233,6 +234,40 @@ async def test_another_partition_count_is_refused(shop):
     with pytest.raises(StateError, match="4 partitions"):
         await legs.send(Leg(n=1, who="a"))
     await other.close()
+
+
+@with_shop()
+async def test_a_worker_is_refused_that_would_write_outputs_to_other_partitions(shop):
+    out = shop.app.stream("out", record=Leg, partition_by="who", partition_count=4)
+    await out.send(Leg(n=1, who="a"))
+    other = App("shop", redis=shop.app._redis, etcd=shop.app.etcd)
+    legs = other.stream("legs", record=Leg, partition_by="who", partition_count=4)
+    other.stream("out", record=Leg, partition_by="who", partition_count=8)
+
+    @other.processor(legs)
+    async def note(events):
+        raise AssertionError("it must not begin")
+
+    with pytest.raises(StateError, match="'out' has 4 partitions"):
+        await Worker(other).run()
+    await other.close()
+
+
+@with_shop()
+async def test_a_send_of_many_that_is_cancelled_sends_no_more(shop):
+    given = []
+
+    async def slowly():
+        for n in itertools.count():
+            given.append(n)
+            yield Leg(n=n, who="a")
+            await asyncio.sleep(0.01)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await shop.legs.send_many(slowly())
+    assert len(given) > 5
+    assert await shop.redis.xlen(shop.names(shop.partition("a")).stream) == 0
 
 
 @with_shop()

@@ -26,5 +26,6 @@ def when(entry_id: str) -> str:
 
 
 def is_id(text: str) -> bool:
-    """Whether this is an id, both numbers of it."""
-    return re.fullmatch(r"\d{1,20}-\d{1,20}", text) is not None
+    """Whether this is an id, both numbers of it, as Redis takes it: of 64 bits."""
+    is_made_so = re.fullmatch(r"\d{1,20}-\d{1,20}", text, re.ASCII) is not None
+    return is_made_so and max(order(text)) < 2**64

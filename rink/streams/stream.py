@@ -145,7 +145,8 @@ class Stream(Generic[R]):
 
         Raises:
             RecordError: as `send`; the records before it have been sent.
-            PartitionFull, RedisUnavailable: as `send`; some of the records have been sent.
+            PartitionFull, RedisUnavailable: as `send`; some of the records have been sent. So it is where this
+                is cancelled.
         """
         waiting: dict[int, list[bytes]] = {}
         held = sent = 0
@@ -159,10 +160,10 @@ class Stream(Generic[R]):
                     sent += await self._send_all(full, timeout)
                     if progress:
                         progress(sent)
-        finally:
-            # Also where a record could not be sent: those before it are.
-            if waiting:
-                sent += await self._send_all(waiting, timeout)
+        except Exception:  # a record that cannot be sent: those before it are; not so where it is cancelled
+            await self._send_all(waiting, timeout)
+            raise
+        sent += await self._send_all(waiting, timeout)
         if progress:
             progress(sent)
         return sent

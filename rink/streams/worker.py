@@ -76,7 +76,7 @@ class Worker:
     async def _serve(self) -> None:
         opened = await self.app.opened()
         store = opened.store
-        for stream in {one.stream.name: one.stream for one in self._processors}.values():
+        for stream in self.app.streams.values():  # those, too, that only outputs go to
             await opened.settle(stream)
         await self._register(store)
         etcd = self.app.etcd() if callable(self.app.etcd) else self.app.etcd

@@ -117,8 +117,8 @@ STREAMS = [
     lua(
         "after a loss of everything what was sent since is passed over",
         "release",
-        "if not offset then offset = '0-0'",
-        "if not offset then offset = last",
+        "ARGV[2] == 'latest' and last or '0-0'",
+        "last",
     ),
     lua(
         "outputs are written until one cannot be",

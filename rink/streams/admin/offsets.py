@@ -109,7 +109,7 @@ async def _release(store: Store, place: Place, *, skip: bool) -> Released | None
     if skip:
         said, *answer = await _skip(store, place, position.parked)
     else:
-        said, *answer = await store.run("release", place.keys, place.processor)
+        said, *answer = await store.run("release", place.keys, place.processor, place.start)
     if text(said) != "ok":  # somebody else was faster
         return None
     reason, offset = (text(part) for part in answer)
@@ -185,9 +185,11 @@ async def reset(
 
 def _target(to: str) -> tuple[str, bool]:
     """Return what Redis is asked for, and whether that was a time."""
-    if to in ("earliest", "latest") or ids.is_id(to):
+    if to in ("earliest", "latest"):
         return to, False
-    if re.fullmatch(r"\d{1,19}", to) and int(to):
+    if ids.is_id(to):  # scripts compare ids part by part as text: there is one way to write each
+        return "{}-{}".format(*ids.order(to)), False
+    if re.fullmatch(r"\d{1,19}", to, re.ASCII) and int(to):
         return f"{int(to) - 1}-{2**64 - 1}", True
     raise ConfigError(
         f"{to!r} is no offset: give earliest, latest, an event's id such as 1700000000000-0, or "
@@ -236,11 +238,12 @@ async def forget_group(
         app: whose.
         processor: which; it may be one that only Redis knows.
         stream: only this one.
-        force: also while an owner is at work: its partitions are parked with its next commit.
+        force: also while an owner is at work, whose partitions are parked with its next commit, and where a
+            partition is parked: a worker that waits for its release registers the processor again.
 
     Raises:
         ConfigError: there is no such processor or stream.
-        StateError: an owner is at work; nothing was forgotten. Or Redis has another number of partitions than
+        StateError: an owner is at work, or a partition is parked; nothing was forgotten. Or Redis has another number of partitions than
             the app.
         RedisError: Redis did not answer as it should.
     """
@@ -251,7 +254,7 @@ async def forget_group(
         if processor in one.offsets
     ]
     positions = await each(lambda one: store.position(one.place), found)
-    owned = [one.place.role for one, at in zip(found, positions, strict=True) if at.is_open]
+    owned = [one.place.role for one, at in zip(found, positions, strict=True) if at.is_open or at.parked]
     if owned and not force:
         raise _at_work(processor, owned)
     return tuple(await each(lambda one: _forget(store, one, force=force), found))
@@ -280,6 +283,6 @@ async def _forget(store: Store, found: Found, *, force: bool) -> Forgotten:
 
 def _at_work(processor: str, roles: list[str]) -> StateError:
     return StateError(
-        f"processor {processor!r} is at work in {some(tuple(roles))}: stop its workers first, or force it, and "
-        "what they own is parked"
+        f"processor {processor!r} is at work in {some(tuple(roles))}, or parked there with workers that may "
+        "register it again: stop its workers, then force it; what a worker owns is parked by that"
     )

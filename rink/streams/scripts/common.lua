@@ -89,7 +89,7 @@ end
 -- An operator has decided: what is known of deaths before counts no more, and whoever is in takes again.
 local function begin_anew(at)
   redis.call('HINCRBY', at, 'epoch', 1)
-  redis.call('HSET', at, 'anchored', '0', 'open', '0')
+  redis.call('HSET', at, 'anchored', '0')
   redis.call('HDEL', at, 'parked', 'suspect', 'careful', 'ceiling', 'told')
   local all = redis.call('HKEYS', at)
   for _, field in ipairs(all) do
