@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,6 +17,9 @@ from rink.errors import ClosedError, ConfigError
 from rink.settings import check_seconds
 
 log = logging.getLogger("rink.streams")
+
+_A_MINUTE = timedelta(minutes=1)
+_LOOKS_EVERY_S = 10.0
 
 LEADER = "leader"
 """The role of the app's group under which tasks with `on_leader` run."""
@@ -57,28 +60,55 @@ class Task:
 
     async def run(self) -> None:
         """Run it whenever it is time, until cancelled; one run at a time, and an error ends none but its own."""
-        loop = asyncio.get_running_loop()
-        due = loop.time()
-        while True:
-            if self.every is None:
-                await asyncio.sleep(self._until_next())
-            else:
-                await asyncio.sleep(due - loop.time())
-                due = max(due + self.every, loop.time())  # a run that took longer delays the next
+        task = asyncio.current_task()
+        assert task is not None
+        wait = self._each_period() if self.cron is None else self._each_date(self.cron)
+        async for _ in wait:
             try:
-                if inspect.iscoroutinefunction(self.function):
-                    await self.function()
-                else:
-                    await asyncio.to_thread(self.function)
-            except Exception:
+                await self._call()
+            except (Exception, asyncio.CancelledError):
+                if task.cancelling():
+                    raise
                 log.exception(
                     "rink.streams: task %r failed; it runs again when it is due", self.name
                 )
+            if task.cancelling():  # what it waited for has taken that for an error of its own
+                raise asyncio.CancelledError
 
-    def _until_next(self) -> float:
-        assert self.cron is not None
-        now = datetime.now(UTC)
-        return max((next(CronSim(self.cron, now)) - now).total_seconds(), 0.0)
+    async def _call(self) -> None:
+        if inspect.iscoroutinefunction(self.function):
+            await self.function()
+            return
+        found = await asyncio.to_thread(self.function)
+        if inspect.isawaitable(found):  # an async function behind a decorator that is none
+            await found
+
+    async def _each_period(self) -> AsyncIterator[None]:
+        """Tell of each time that it is due; a run that takes longer delays the next one."""
+        assert self.every is not None
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        while True:
+            await asyncio.sleep(due - loop.time())
+            due += self.every
+            if due <= loop.time():
+                due = loop.time() + self.every
+            yield
+
+    async def _each_date(self, cron: str) -> AsyncIterator[None]:
+        """As `_each_period`, by the clock on the wall, which is looked at again and again: it may be set."""
+        due = _now()
+        while True:
+            now = _now()
+            # Set back a little, it comes to the same minute twice; set back far, that is another day.
+            due = next(CronSim(cron, due if now < due < now + _A_MINUTE else now))
+            while (left := (due - _now()).total_seconds()) > 0:
+                await asyncio.sleep(min(left, _LOOKS_EVERY_S))
+            yield
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 async def run_tasks(tasks: list[Task], rink: Any) -> None:

@@ -3,11 +3,14 @@
 import asyncio
 import contextlib
 import logging
+from datetime import UTC, datetime, timedelta
 
+import attrs
 import pytest
 from jumping import jumping, pass_time
 
 from rink.errors import ClosedError
+from rink.streams import tasks
 from rink.streams.tasks import Task, run_tasks
 
 
@@ -61,6 +64,87 @@ async def test_an_error_is_told_and_ends_only_that_run(caplog):
         await run_for(25, task(fail, every=10).run())
     assert len(runs) == 3
     assert "task 'fail' failed" in caplog.text
+
+
+@jumping
+async def test_after_a_run_that_took_longer_the_next_ones_are_a_period_apart_again():
+    times, loop = [], asyncio.get_running_loop()
+
+    async def slow_at_first():
+        times.append(loop.time())
+        await pass_time(0 if times[1:] else 25)
+
+    began = loop.time()
+    await run_for(60, task(slow_at_first, every=10).run())
+    assert [at - began for at in times] == [0, 25, 35, 45, 55]
+
+
+@jumping
+async def test_a_run_that_ends_cancelled_by_nobody_of_ours_is_an_error_like_any_other(caplog):
+    runs = []
+
+    async def cancelled():
+        runs.append(1)
+        raise asyncio.CancelledError
+
+    with caplog.at_level(logging.ERROR):
+        await run_for(25, task(cancelled, every=10).run())
+    assert len(runs) == 3
+    assert "task 'cancelled' failed" in caplog.text
+
+
+@jumping
+async def test_a_run_that_takes_its_end_for_an_error_of_its_own_is_the_last_one():
+    runs = []
+
+    async def swallows():
+        runs.append(1)
+        with contextlib.suppress(asyncio.CancelledError):
+            await pass_time(5)
+
+    running = asyncio.create_task(task(swallows, every=1).run())
+    await pass_time(3)
+    running.cancel()
+    await asyncio.wait([running])
+    assert running.cancelled()
+    assert len(runs) == 1
+
+
+def test_an_async_function_behind_a_plain_decorator_runs():
+    runs = []
+
+    async def note():
+        runs.append(1)
+
+    def decorated():
+        return note()
+
+    one = attrs.evolve(task(note, every=10), function=decorated)
+    asyncio.run(one._call())
+    assert runs == [1]
+
+
+@pytest.mark.parametrize(("back", "twice"), [(0.3, 0), (3600.0, 2)])
+@jumping
+async def test_a_clock_that_is_set_back_a_little_comes_to_no_minute_twice(monkeypatch, back, twice):
+    loop, runs = asyncio.get_running_loop(), []
+    began = datetime(2026, 1, 1, tzinfo=UTC)
+    start, is_back = loop.time(), []
+
+    def wall():
+        passed = loop.time() - start - (back if is_back else 0.0)
+        return began + timedelta(seconds=passed)
+
+    async def note():
+        runs.append(wall())
+        if len(runs) == 2:
+            is_back.append(True)
+
+    monkeypatch.setattr(tasks, "_now", wall)
+    await run_for(60 * 4 + back, task(note, cron="* * * * *").run())
+    minutes = [at.replace(second=0, microsecond=0) for at in runs]
+    assert len(minutes) - len(set(minutes)) == twice
+    assert all(at.second == 0 for at in runs)
 
 
 class Group:
