@@ -131,6 +131,28 @@ async def _fatal(supervised):
     await app.close()
 
 
+def test_a_record_that_ends_its_process_in_order_is_given_up_too(supervised, monkeypatch):
+    monkeypatch.setenv("FATAL_BY", "exit")
+    asyncio.run(_ends_it_in_order(supervised))
+
+
+async def _ends_it_in_order(supervised):
+    app, pings = make_app()
+    supervised.start()
+    watching = asyncio.create_task(supervised.watch())
+    await pings.send(Ping(who="k7", n=-1, fatal=True))
+    await pings.send(Ping(who="k7", n=1))
+
+    async def is_next():
+        return any((who, n) == ("k7", 1) for _, _, who, n in supervised.notes())
+
+    await until_true(is_next, seconds=60, what="the event behind it")
+    supervised.ending = True
+    await watching
+    assert len(supervised.died_at) == DEATHS
+    await app.close()
+
+
 def gaps(notes):
     """Partition, begin and end of each time between two of its events that were processed."""
     at_of = {}

@@ -271,6 +271,26 @@ async def test_a_send_of_many_that_is_cancelled_sends_no_more(shop):
 
 
 @with_shop()
+async def test_who_is_cancelled_at_the_end_of_its_grace_and_returns_has_finished_nothing(shop):
+    @shop.app.processor(shop.legs, grace=0.4, **QUICK)
+    async def note(events):
+        async for leg in events.records():
+            shop.seen.append((leg.who, leg.n))
+            if len(shop.seen) == 1:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.Event().wait()
+                return
+
+    await shop.send(0, 1)
+    async with shop.workers("a") as (start, stop):
+        await until_seen(shop, 1)
+        await stop("a")
+        await start("b")
+        await until_seen(shop, 3)
+    assert shop.numbers("a") == [0, 0, 1]
+
+
+@with_shop()
 async def test_middleware_goes_around_each_batch(shop):
     told = []
 

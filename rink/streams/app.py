@@ -332,7 +332,21 @@ class _LoopThread:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="rink-streams", daemon=True).start()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="rink-streams", daemon=True
+        )
+        self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise UsageError(
+                "a blocking call was made on the event loop that is to carry it out, and would wait for itself: "
+                "await send() or send_many() there"
+            )
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:  # Ctrl-C, say: it is not to go on
+            future.cancel()
+            raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from enum import EnumMeta
 from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
@@ -59,8 +60,10 @@ class JsonCodec(Generic[R]):
         plain: Any = None
         try:
             plain = self._unstructure(record)
+            text = _dumps(plain)
+            plain = _loads(text)  # as it will be read: JSON has its own ideas of keys
             self._structure(plain, self._class)
-            return _dumps(plain).encode()
+            return text.encode()
         except Exception as error:
             raise RecordError(f"{record!r} {self._trouble(plain, error)}") from error
 
@@ -104,26 +107,20 @@ _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 def _strict(converter: cattrs.Converter) -> cattrs.Converter:
     """Have a converter refuse what Python would bend: "7" for an int, 7.5 for an int, 7 for a str."""
-    for kind in (str, bool):
+    for kind in (str, bool, int):
         converter.register_structure_hook(kind, _exactly(kind))
-    converter.register_structure_hook(int, _whole)
     converter.register_structure_hook(float, _real)
     return converter
 
 
 def _exactly(kind: type) -> Callable[[Any, Any], Any]:
-    def check(value: Any, _: Any) -> Any:
-        if value.__class__ is kind:
-            return value
-        raise TypeError(f"{value!r} is no {kind.__name__}")
+    def check(value: Any, wanted: Any) -> Any:
+        if value.__class__ is not kind:
+            raise TypeError(f"{value!r} is no {kind.__name__}")
+        # A StrEnum comes here too, being a str.
+        return wanted(value) if isinstance(wanted, EnumMeta) else value
 
     return check
-
-
-def _whole(value: Any, _: Any) -> int:
-    if value.__class__ is int:
-        return int(value)
-    raise TypeError(f"{value!r} is no int")
 
 
 def _real(value: Any, _: Any) -> float:

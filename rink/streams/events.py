@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -73,12 +73,17 @@ class Events(Generic[R]):
 
     An event is finished when the next one is asked for, and committed soon after. The iteration
     ends when the partition goes to another worker: return then, within `grace`.
+
+    Attributes:
+        failure: what middleware raised last, unless the function has gone on after that: whatever it makes of
+            it, the batch is not finished.
     """
 
     def __init__(self, source: Source[R]) -> None:
         self._source = source
         self._around: AsyncExitStack | None = None
         self._iteration: object = None  # the one that goes on: whoever began last
+        self.failure: Exception | None = None
 
     @property
     def partition(self) -> int:
@@ -177,6 +182,9 @@ class Events(Generic[R]):
                 f"partition {self.partition}: another iteration over these events has begun, and asking for an "
                 "event finishes the one before: iterate in one place, and share the events there"
             )
+        if self.failure is not None:  # the function has caught it: the batch comes again
+            self.failure = None
+            self._source.hand_back()
         await self._leave_middleware()
         while given := await self._source.next(count, within):
             batch = [Event(entry.id, record) for entry, record in given]
@@ -187,15 +195,25 @@ class Events(Generic[R]):
             await self._leave_middleware()  # which has left nothing of it: the next one
         return []
 
+    @contextlib.contextmanager
+    def _noting_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self.failure = error
+            raise
+
     async def _leave_middleware(self) -> None:
         if self._around is not None:
             around, self._around = self._around, None
-            await around.aclose()
+            with self._noting_failure():
+                await around.aclose()
 
     async def _surround(self, batch: list[Event[R]]) -> list[Event[R]]:
         self._around = AsyncExitStack()
         for middleware in self._source.middleware:
-            changed = await self._around.enter_async_context(middleware(batch))
+            with self._noting_failure():
+                changed = await self._around.enter_async_context(middleware(batch))
             if isinstance(changed, list):
                 batch = changed
         return batch

@@ -27,7 +27,7 @@ from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
 from rink.streams.owner import Owner
 from rink.streams.patience import REPORT_EVERY_S, Patience
-from rink.streams.policy import Parked, Undecodable, letter_of, letter_of_death
+from rink.streams.policy import Parked, Undecodable, letter_of, letter_of_death, said
 from rink.streams.processor import Processor
 from rink.streams.reader import Reader
 from rink.streams.store import Store
@@ -97,8 +97,10 @@ class Grant:
             metrics.owned(place, True)
             metrics.handed_over(place, time.perf_counter() - self._granted_at)
             tenure = Tenure(self._scene, owner, place, self._role.token)
-            await tenure.last(lost)
-            self._is_open = not tenure.is_closed
+            try:
+                await tenure.last(lost)
+            finally:
+                self._is_open = not (tenure.is_closed or tenure.has_exited)
         except OffsetMoved as error:
             log.warning("rink.streams: %s", error)
         except (Parked, WentBack) as error:
@@ -185,6 +187,7 @@ class Tenure:
 
     Attributes:
         is_closed: Redis knows that this owner ended in order.
+        has_exited: the processor called sys.exit().
     """
 
     def __init__(self, scene: Scene, owner: Owner[Any], place: Place, token: int) -> None:
@@ -192,7 +195,7 @@ class Tenure:
         self._owner = owner
         self._place = place
         self._token = token
-        self.is_closed = False
+        self.is_closed = self.has_exited = False
 
     async def last(self, lost: asyncio.Task[bool]) -> None:
         """Work until the role is lost, or raise what ends it before."""
@@ -269,9 +272,14 @@ class Tenure:
         try:
             if processor.is_async:
                 await processor.function(events)
+                _raise_if_cancelled()
             else:
                 finished = await call_in_thread(processor.function, events, self._scene.given_up)
+            if events.failure is not None:
+                raise events.failure
         except BaseException as error:
+            if isinstance(error, SystemExit):
+                self._note_exit()
             await events.end(error)
             told = _to_judge(error)
             if told is error:
@@ -283,6 +291,14 @@ class Tenure:
         if not owner.inbox.stopped:
             self._returned(has_come_further=owner.inbox.count_finished > before)
         await owner.settle_mark()
+
+    def _note_exit(self) -> None:
+        """The processor ends this process: that is its event's doing, as any other death amid it."""
+        self.has_exited = True
+        log.error(
+            "rink.streams: processor %r called sys.exit() in %s: this process ends, and that counts as a death "
+            "amid what it was given", self._scene.processor.name, self._place.role,
+        )  # fmt: skip
 
     def _returned(self, *, has_come_further: bool) -> None:
         """The processor has returned before the end: what is not finished comes again."""
@@ -314,7 +330,7 @@ class Tenure:
         owner.commits.note_finished()
         log.warning(
             "rink.streams: processor %r failed in %s%s: %s", self._scene.processor.name,
-            self._place.role, f" at event {blamed.id}" if blamed else "", error, exc_info=error,
+            self._place.role, f" at event {blamed.id}" if blamed else "", said(error), exc_info=error,
         )  # fmt: skip
         if isinstance(error, StateError):
             raise error  # the partition waits until it is put right
@@ -322,6 +338,13 @@ class Tenure:
             return False
         owner.bury(blamed.id, letter_of(error, times))
         return True
+
+
+def _raise_if_cancelled() -> None:
+    """Whoever is cancelled and returns all the same has not finished what it was given."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def _to_judge(error: BaseException) -> BaseException:

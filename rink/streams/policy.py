@@ -83,7 +83,15 @@ def letter_of(error: BaseException, attempts: int) -> Letter:
     trace = printable("".join(traceback.format_exception(error)))
     if len(trace) > _LONGEST_TRACE:
         trace = "…" + trace[-_LONGEST_TRACE:]
-    return Letter(printable(f"{type(error).__name__}: {error}"), trace, attempts)
+    return Letter(printable(f"{type(error).__name__}: {said(error)}"), trace, attempts)
+
+
+def said(error: BaseException) -> str:
+    """Return what an error says, also where that raises."""
+    try:
+        return str(error)
+    except Exception as another:  # it must not keep the event from its end
+        return f"(its __str__ raised {type(another).__name__})"
 
 
 def printable(text: str) -> str:

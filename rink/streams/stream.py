@@ -93,7 +93,13 @@ class Stream(Generic[R]):
                 f"{record!r} has no partition key: partition_by={self._partition_by!r} of stream "
                 f"{self.name!r} gave {key!r}"
             )
-        return partition_of(str(key), self.partition_count)
+        try:
+            return partition_of(str(key), self.partition_count)
+        except UnicodeError as error:
+            raise RecordError(
+                f"{record!r} has a partition key that is no text: partition_by={self._partition_by!r} of stream "
+                f"{self.name!r} gave {key!r}: {error}"
+            ) from error
 
     def output(self, record: R) -> Output:
         """Return a record as a commit writes it."""
@@ -160,7 +166,9 @@ class Stream(Generic[R]):
                     sent += await self._send_all(full, timeout)
                     if progress:
                         progress(sent)
-        except Exception:  # a record that cannot be sent: those before it are; not so where it is cancelled
+        except (
+            Exception
+        ):  # a record that cannot be sent: those before it are; not so where it is cancelled
             await self._send_all(waiting, timeout)
             raise
         sent += await self._send_all(waiting, timeout)

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import inspect
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 from cronsim import CronSim, CronSimError
@@ -16,6 +16,7 @@ from cronsim import CronSim, CronSimError
 from rink.errors import ClosedError, ConfigError
 from rink.settings import check_seconds
 
+T = TypeVar("T")
 log = logging.getLogger("rink.streams")
 
 _A_MINUTE = timedelta(minutes=1)
@@ -79,7 +80,7 @@ class Task:
         if inspect.iscoroutinefunction(self.function):
             await self.function()
             return
-        found = await asyncio.to_thread(self.function)
+        found = await _to_its_end(asyncio.to_thread(self.function), self.name)
         if inspect.isawaitable(found):  # an async function behind a decorator that is none
             await found
 
@@ -102,9 +103,23 @@ class Task:
             now = _now()
             # Set back a little, it comes to the same minute twice; set back far, that is another day.
             due = next(CronSim(cron, due if now < due < now + _A_MINUTE else now))
-            while (left := (due - _now()).total_seconds()) > 0:
+            while (left := (due - _now()).total_seconds()) > 0:  # noqa: ASYNC110 - nobody tells of a clock
                 await asyncio.sleep(min(left, _LOOKS_EVERY_S))
             yield
+
+
+async def _to_its_end(work: Coroutine[Any, Any, T], name: str) -> T:
+    """Wait for what runs in a thread, also where this is cancelled: the role is kept until it has returned."""
+    running = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        if not running.done():
+            log.warning("rink.streams: task %r is to end, and its thread is waited for", name)
+        while not running.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([running])
+        raise
 
 
 def _now() -> datetime:

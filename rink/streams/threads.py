@@ -138,6 +138,9 @@ async def call_in_thread(
         error: BaseException | None = None
         try:
             context.run(function, blocking)
+        except SystemExit as raised:  # ends a thread, and nothing else
+            error = RuntimeError(f"the processor called sys.exit({raised.code!r})")
+            error.__cause__ = raised
         except BaseException as raised:
             error = raised
         desk.end(error)

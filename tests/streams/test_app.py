@@ -1,10 +1,11 @@
 """What is declared, and what is refused when it is."""
 
+import asyncio
 from datetime import timedelta
 
 import pytest
 
-from rink.errors import ConfigError
+from rink.errors import ConfigError, UsageError
 from rink.streams import App, Policy, Record, RecordError, Worker, partition_of
 from rink.streams.names import Names
 
@@ -147,3 +148,20 @@ def test_no_name_reaches_into_anothers_keys(name):
 def test_a_policy_tells_when_deaths_are_too_many():
     assert [Policy(deaths=3).is_fatal(ends) for ends in (0, 1, 2, 3)] == [False, False, True, True]
     assert [Policy(deaths=2).is_fatal(ends) for ends in (0, 1, 2)] == [False, True, True]
+
+
+def test_a_blocking_call_on_the_loop_that_is_to_carry_it_out_is_refused():
+    app = App("shop")
+
+    async def main():
+        return app.blocking(asyncio.sleep(0))
+
+    with pytest.raises(UsageError, match="would wait for itself"):
+        app.blocking(main())
+
+
+def test_a_key_that_is_no_text_is_an_error_of_its_record():
+    app = App("shop")
+    orders = app.stream("orders", record=Order, partition_by=lambda _: "\ud800")
+    with pytest.raises(RecordError, match="is no text"):
+        orders.partition_of(Order(number=1, customer="a"))

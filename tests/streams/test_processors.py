@@ -5,6 +5,7 @@ Run on given records, without servers: see `rink.testing.streams`.
 
 import asyncio
 import contextlib
+import sys
 from itertools import islice
 
 import pytest
@@ -258,3 +259,72 @@ def test_the_pauses_between_tries_of_an_event_are_not_those_of_the_next_one(monk
 
     assert len(shop.process(40).dead) == 40
     assert pauses.most <= 3
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+@pytest.mark.parametrize("fails", ["entry", "exit"])
+@pytest.mark.parametrize("is_thread", [False, True])
+def test_a_batch_whose_middleware_failed_is_not_finished_whatever_the_function_makes_of_it(
+    is_thread, fails, goes_on
+):
+    failures = []
+
+    @contextlib.asynccontextmanager
+    async def ledger(batch):
+        is_bad = len(failures) < 4
+        if is_bad and fails == "entry":
+            failures.append(batch)
+            raise ConnectionError("away")
+        yield
+        if is_bad:
+            failures.append(batch)
+            raise ConnectionError("away")
+
+    shop = Shop(middleware=[ledger], attempts=10)
+
+    async def note(events):
+        for _ in range(2 if goes_on else 1):
+            with contextlib.suppress(ConnectionError):
+                async for leg in events.records():
+                    shop.seen.append(leg.n)
+
+    def note_in_thread(events):
+        for _ in range(2 if goes_on else 1):
+            with contextlib.suppress(ConnectionError):
+                for leg in events.records():
+                    shop.seen.append(leg.n)
+
+    shop.processor(note_in_thread if is_thread else note)
+    outcome = shop.process(3)
+    assert (numbers(outcome.processed), outcome.dead) == ([0, 1, 2], [])
+    assert len(failures) == 4
+    assert sorted(set(shop.seen)) == [0, 1, 2]
+    assert shop.seen.count(0) == (1 if fails == "entry" else 5)
+
+
+def test_an_error_that_cannot_be_printed_is_given_up_like_any_other():
+    class Mute(Exception):
+        def __str__(self):
+            raise KeyError("no")
+
+    shop = Shop(attempts=2)
+
+    @shop.processor
+    async def note(events):
+        async for leg in events.records():
+            raise Mute
+
+    [letter] = shop.process(1).dead
+    assert letter.error == "Mute: (its __str__ raised KeyError)"
+
+
+def test_a_thread_that_calls_exit_has_failed_and_ends_nothing_else():
+    shop = Shop(attempts=2)
+
+    @shop.processor
+    def note(events):
+        for leg in events.records():
+            sys.exit(3)
+
+    [letter] = shop.process(1).dead
+    assert "called sys.exit(3)" in letter.error

@@ -1,6 +1,6 @@
 """Records as JSON: what may change between versions of a program, and what is refused."""
 
-from enum import Enum
+from enum import Enum, IntEnum, StrEnum
 
 import attrs
 import pytest
@@ -90,6 +90,40 @@ def test_a_whole_number_is_a_float_and_not_the_other_way_round():
 def test_a_record_with_wrong_types_is_not_sent(wrong):
     with pytest.raises(RecordError, match="does not match Order"):
         CODEC.encode(Order(**({"number": 1, "customer": "a"} | wrong)))
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+class Size(IntEnum):
+    SMALL = 1
+
+
+class Car(Record):
+    colour: Colour
+    size: Size = Size.SMALL
+
+
+def test_enums_that_are_texts_or_numbers_come_back_as_members_and_as_nothing_else():
+    cars = JsonCodec(Car)
+    car = Car(colour=Colour.RED)
+    assert cars.encode(car) == b'{"colour":"red","size":1}'
+    found = cars.decode(cars.encode(car))
+    assert (type(found.colour), type(found.size)) == (Colour, Size)
+    for wrong in (b'{"colour":"blue"}', b'{"colour":"red","size":99}', b'{"colour":1}'):
+        with pytest.raises(RecordError, match=r"colour|size"):
+            cars.decode(wrong)
+
+
+class Counts(Record):
+    by_number: dict[int, str]
+
+
+def test_what_could_not_be_read_again_is_not_sent():
+    """JSON has texts for keys: 1 would come back as "1"."""
+    with pytest.raises(RecordError, match="by_number"):
+        JsonCodec(Counts).encode(Counts(by_number={1: "a"}))
 
 
 def test_a_record_of_another_class_is_not_sent():

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import threading
 from datetime import UTC, datetime, timedelta
 
 import attrs
@@ -122,6 +123,32 @@ def test_an_async_function_behind_a_plain_decorator_runs():
     one = attrs.evolve(task(note, every=10), function=decorated)
     asyncio.run(one._call())
     assert runs == [1]
+
+
+def test_a_plain_function_that_is_to_end_is_waited_for(caplog):
+    """Its thread cannot be ended: a role that was let go of before would be held twice."""
+    begun, go, ended = threading.Event(), threading.Event(), []
+
+    def slow():
+        begun.set()
+        go.wait(10)
+        ended.append(1)
+
+    async def main():
+        running = asyncio.create_task(task(slow, every=10).run())
+        await asyncio.to_thread(begun.wait, 10)
+        for _ in range(3):
+            running.cancel()
+            await asyncio.wait([asyncio.create_task(asyncio.to_thread(lambda: None))])
+            assert not running.done()
+        go.set()
+        await asyncio.wait([running])
+        assert running.cancelled()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(main())
+    assert ended == [1]
+    assert "its thread is waited for" in caplog.text
 
 
 @pytest.mark.parametrize(("back", "twice"), [(0.3, 0), (3600.0, 2)])

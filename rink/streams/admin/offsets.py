@@ -254,7 +254,9 @@ async def forget_group(
         if processor in one.offsets
     ]
     positions = await each(lambda one: store.position(one.place), found)
-    owned = [one.place.role for one, at in zip(found, positions, strict=True) if at.is_open or at.parked]
+    owned = [
+        one.place.role for one, at in zip(found, positions, strict=True) if at.is_open or at.parked
+    ]
     if owned and not force:
         raise _at_work(processor, owned)
     return tuple(await each(lambda one: _forget(store, one, force=force), found))
