@@ -1,5 +1,8 @@
 """An app that a test runs: workers in its process, an etcd in memory, a real Redis."""
 
+import asyncio
+import random
+
 import pytest
 
 from rink.streams import App, Record
@@ -42,3 +45,27 @@ def test_whoever_is_behind_is_named():
         orders.send_blocking(Order(number=7, customer="x"))
         with pytest.raises(AssertionError, match=r"bill in orders/\d: 1 events .*ValueError: 7"):
             run.drain(2)
+
+
+def test_what_one_processor_has_sent_another_is_waited_for_too():
+    app, seen = App("shop"), []
+    one = {"record": Order, "partition_by": "customer", "partition_count": 4}
+    orders, bills = app.stream("orders", **one), app.stream("bills", **one)
+
+    @app.processor(bills, initial_delay=0.1)  # looked at first
+    async def note(events):
+        async for order in events.records():
+            await asyncio.sleep(0.01)
+            seen.append(order.number)
+
+    @app.processor(orders, commit="manual", initial_delay=0.1)
+    async def bill(events):
+        async for order in events.records():
+            await asyncio.sleep(random.random() * 0.01)
+            await events.commit([(bills, order)])
+
+    with running(app) as run:
+        for number in range(60):
+            orders.send_blocking(Order(number=number, customer=str(number)))
+            run.drain()
+            assert number in seen

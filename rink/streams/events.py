@@ -73,17 +73,15 @@ class Events(Generic[R]):
 
     An event is finished when the next one is asked for, and committed soon after. The iteration
     ends when the partition goes to another worker: return then, within `grace`.
-
-    Attributes:
-        failure: what middleware raised last, unless the function has gone on after that: whatever it makes of
-            it, the batch is not finished.
     """
 
     def __init__(self, source: Source[R]) -> None:
         self._source = source
         self._around: AsyncExitStack | None = None
         self._iteration: object = None  # the one that goes on: whoever began last
-        self.failure: Exception | None = None
+        self._failure: Exception | None = (
+            None  # of middleware, unless the function has gone on since
+        )
 
     @property
     def partition(self) -> int:
@@ -182,8 +180,8 @@ class Events(Generic[R]):
                 f"partition {self.partition}: another iteration over these events has begun, and asking for an "
                 "event finishes the one before: iterate in one place, and share the events there"
             )
-        if self.failure is not None:  # the function has caught it: the batch comes again
-            self.failure = None
+        if self._failure is not None:  # the function has caught it: the batch comes again
+            self._failure = None
             self._source.hand_back()
         await self._leave_middleware()
         while given := await self._source.next(count, within):
@@ -200,8 +198,13 @@ class Events(Generic[R]):
         try:
             yield
         except Exception as error:
-            self.failure = error
+            self._failure = error
             raise
+
+    def raise_failure(self) -> None:
+        """Raise what middleware raised last: whatever the function made of it, the batch is not finished."""
+        if self._failure is not None:
+            raise self._failure
 
     async def _leave_middleware(self) -> None:
         if self._around is not None:

@@ -272,11 +272,10 @@ class Tenure:
         try:
             if processor.is_async:
                 await processor.function(events)
-                _raise_if_cancelled()
+                _raise_if_cancelled()  # a thread that has returned, if late, has finished what it had
             else:
                 finished = await call_in_thread(processor.function, events, self._scene.given_up)
-            if events.failure is not None:
-                raise events.failure
+            events.raise_failure()
         except BaseException as error:
             if isinstance(error, SystemExit):
                 self._note_exit()

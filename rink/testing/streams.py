@@ -20,6 +20,7 @@ from typing import Any
 
 import attrs
 
+from rink.errors import ConfigError, UsageError
 from rink.streams import ids
 from rink.streams.app import App
 from rink.streams.inbox import DATA
@@ -79,7 +80,7 @@ class Outcome:
 def process(app: App, processor: str, records: Iterable[Any], *, seconds: float = 10.0) -> Outcome:
     """Run a processor on records, in partitions as they would be, without any server.
 
-    Pauses between tries are left out. What a processor sends by `send` goes to Redis: give outputs
+    Pauses between tries are of a millisecond. What a processor sends by `send` goes to Redis: give outputs
     to `events.commit`, or have the function that sends replaced.
 
     Args:
@@ -90,18 +91,33 @@ def process(app: App, processor: str, records: Iterable[Any], *, seconds: float 
 
     Raises:
         RecordError: a record has no partition key, or does not match.
-        TimeoutError: it took longer.
+        TimeoutError: it took longer; says how far it came.
+        ConfigError: the app has no such processor.
+        UsageError: an event loop runs here: call it from a plain test function.
     """
+    if processor not in app.processors:
+        raise ConfigError(
+            f"app {app.name!r} has no processor {processor!r}; it has {sorted(app.processors)}"
+        )
+    if asyncio._get_running_loop() is not None:  # noqa: SLF001 - the public one raises
+        raise UsageError("process() runs an event loop of its own: call it from a plain function")
     return asyncio.run(_process(app.processors[processor], list(records), seconds))
 
 
 async def _process(processor: Processor[Any], records: Sequence[Any], seconds: float) -> Outcome:
-    policy = attrs.evolve(processor.policy, backoff=(0.0, 0.0))
+    policy = attrs.evolve(processor.policy, backoff=(0.001, 0.001))
     processor = attrs.evolve(processor, policy=policy)
-    outcome = Outcome()
-    async with asyncio.timeout(seconds):
-        for number, data in sorted(_shares(processor, records).items()):
-            await _Partition(processor, number, data, outcome).run()
+    outcome, given_up = Outcome(), asyncio.Event()
+    asyncio.get_running_loop().call_later(seconds, given_up.set)  # a thread cannot be ended
+    try:
+        async with asyncio.timeout(seconds):
+            for number, data in sorted(_shares(processor, records).items()):
+                await _Partition(processor, number, data, outcome, given_up).run()
+    except TimeoutError:
+        raise TimeoutError(
+            f"processor {processor.name!r} did not come to the end of {len(records)} records within {seconds:g} "
+            f"s: {len(outcome.processed)} were committed, {len(outcome.dead)} given up; the log says more"
+        ) from None
     return outcome
 
 
@@ -120,13 +136,19 @@ class _Partition:
     """One partition with all its records, from beginning to end: what Redis is to an owner."""
 
     def __init__(
-        self, processor: Processor[Any], number: int, data: Sequence[bytes], outcome: Outcome
+        self,
+        processor: Processor[Any],
+        number: int,
+        data: Sequence[bytes],
+        outcome: Outcome,
+        given_up: asyncio.Event,
     ) -> None:
         self._processor = processor
         self._place = processor.place(number)
         self._data = data
         self._unread = [(f"{at}-0".encode(), [DATA, one]) for at, one in enumerate(data, 1)]
         self._outcome = outcome
+        self._given_up = given_up
         self._done = asyncio.Event()
 
     async def run(self) -> None:
@@ -138,7 +160,7 @@ class _Partition:
             metrics=Metrics(self._processor.stream.app.name),
             marks=Marks(),
             halt=lambda reason: None,
-            given_up=asyncio.Event(),
+            given_up=self._given_up,
         )
         owner = Owner(
             self._processor, store, self._place, _TOKEN,
@@ -262,22 +284,29 @@ class Running:
 
     async def _drain(self, seconds: float) -> None:
         end = asyncio.get_running_loop().time() + seconds
-        while behind := await self._behind():
+        offsets: list[str] | None = None  # as they were when nobody was behind, a moment ago
+        while True:
+            behind, found = await self._behind()
+            if not behind and found == offsets:
+                return  # nobody has come further meanwhile, so nobody has sent to whom was looked at before
+            offsets = None if behind else found
             assert asyncio.get_running_loop().time() < end, (
                 f"not done within {seconds:g} s: {behind}"
             )
             await asyncio.sleep(0.01)
 
-    async def _behind(self) -> list[str]:
-        store, behind = (await self._app.opened()).store, []
+    async def _behind(self) -> tuple[list[str], list[str]]:
+        """Who is behind, and all offsets."""
+        store, behind, offsets = (await self._app.opened()).store, [], []
         for processor in self._app.processors.values():
             for number in range(processor.stream.partition_count):
                 place = processor.place(number)
                 look = await store.look(place)
+                offsets.append(look.position.offset)
                 if look.lag:
                     what = f"{look.lag} events {look.position.parked}".strip()
                     behind.append(f"{processor.name} in {place.role}: {what}")
-        return behind
+        return behind, offsets
 
 
 @contextlib.contextmanager

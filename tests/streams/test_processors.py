@@ -303,7 +303,7 @@ def test_a_batch_whose_middleware_failed_is_not_finished_whatever_the_function_m
 
 
 def test_an_error_that_cannot_be_printed_is_given_up_like_any_other():
-    class Mute(Exception):
+    class MuteError(Exception):
         def __str__(self):
             raise KeyError("no")
 
@@ -311,11 +311,11 @@ def test_an_error_that_cannot_be_printed_is_given_up_like_any_other():
 
     @shop.processor
     async def note(events):
-        async for leg in events.records():
-            raise Mute
+        async for _ in events.records():
+            raise MuteError
 
     [letter] = shop.process(1).dead
-    assert letter.error == "Mute: (its __str__ raised KeyError)"
+    assert letter.error == "MuteError: (its __str__ raised KeyError)"
 
 
 def test_a_thread_that_calls_exit_has_failed_and_ends_nothing_else():
@@ -323,7 +323,7 @@ def test_a_thread_that_calls_exit_has_failed_and_ends_nothing_else():
 
     @shop.processor
     def note(events):
-        for leg in events.records():
+        for _ in events.records():
             sys.exit(3)
 
     [letter] = shop.process(1).dead

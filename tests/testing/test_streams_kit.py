@@ -1,7 +1,11 @@
 """The kit that runs a processor on given records, without servers."""
 
+import asyncio
+import threading
+
 import pytest
 
+from rink.errors import ConfigError, UsageError
 from rink.streams import App, Record, RecordError
 from rink.testing.streams import process
 
@@ -130,3 +134,35 @@ def test_a_record_of_another_class_is_refused(app):
 
     with pytest.raises(RecordError):
         process(app, "bill", [Invoice(customer="a", total=1)])
+
+
+def test_a_function_that_does_not_return_ends_in_time(app):
+    never = threading.Event()
+
+    @app.processor(app.streams["orders"])
+    def bill(events):
+        for event in events:
+            if event.record.number == 3:
+                never.wait(20)
+
+    try:
+        with pytest.raises(TimeoutError, match=r"end of 3 records within 0\.3 s: 0 were committed"):
+            process(app, "bill", orders(1, 2, 3), seconds=0.3)
+    finally:
+        never.set()
+
+
+def test_what_cannot_be_run_is_said(app):
+    with pytest.raises(ConfigError, match=r"no processor 'bil'; it has \[\]"):
+        process(app, "bil", [])
+
+    @app.processor(app.streams["orders"])
+    async def bill(events):
+        async for _ in events:
+            pass
+
+    async def within_a_loop():
+        process(app, "bill", [])
+
+    with pytest.raises(UsageError, match="a plain function"):
+        asyncio.run(within_a_loop())
