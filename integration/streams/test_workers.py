@@ -216,6 +216,34 @@ async def test_what_lies_in_a_partition_can_be_read_back(shop):
 
 
 @with_shop()
+async def test_a_worker_whose_name_is_taken_waits_for_it_and_leaves_when_it_is_told_to(shop):
+    @shop.app.processor(shop.legs, **QUICK)
+    async def note(events):
+        async for leg in events.records():
+            shop.seen.append((leg.who, leg.n))
+
+    @shop.app.task(every=3600)
+    def tick(): ...
+
+    twin = Shop(shop.server.url, shop.app.etcd, shop.app.session["prefix"], probe=shop.redis)
+
+    @twin.app.processor(twin.legs, name="note", **QUICK)
+    async def waits(events): ...
+
+    @twin.app.task(every=3600)
+    def never(): ...
+
+    await shop.send_keys(10)
+    async with shop.workers("a"):
+        await until_seen(shop, 10)
+        async with twin.workers("a") as (_, stop):
+            await asyncio.sleep(1)
+            async with asyncio.timeout(5):
+                await stop("a")
+    await twin.app.close()
+
+
+@with_shop()
 async def test_who_stands_by_has_its_connections_to_redis_before_they_are_needed(shop):
     named = f"{shop.server.url}?client_name=heir"
     heir = Shop(named, shop.app.etcd, shop.app.session["prefix"], probe=shop.redis)

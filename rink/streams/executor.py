@@ -75,26 +75,27 @@ class Executor:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Join, process, and leave in order when `stop` is set."""
-        async with self.rink:
-            numbers = range(self._processor.stream.partition_count)
-            holds = [asyncio.create_task(self._hold(number, stop)) for number in numbers]
-            reading = asyncio.create_task(self._scene.reader.run())
-            stopped = asyncio.create_task(stop.wait())
-            try:
-                done, _ = await asyncio.wait(
-                    [stopped, reading, *holds], return_when=asyncio.FIRST_COMPLETED
-                )
-                for ended in done - {stopped}:
-                    # By nobody of ours; a task group would take it for an order.
-                    if ended.cancelled():
-                        raise RuntimeError(f"a task of {self._processor.name!r} was cancelled")
-                    ended.result()
-            finally:
-                await self.rink.leave()
-                self._scene.given_up.set()
-                await self._end(holds)
-                await end([reading, stopped])
-                await self._scene.reader.close()
+        if not await joined(self.rink, stop):
+            return
+        numbers = range(self._processor.stream.partition_count)
+        holds = [asyncio.create_task(self._hold(number, stop)) for number in numbers]
+        reading = asyncio.create_task(self._scene.reader.run())
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            done, _ = await asyncio.wait(
+                [stopped, reading, *holds], return_when=asyncio.FIRST_COMPLETED
+            )
+            for ended in done - {stopped}:
+                # By nobody of ours; a task group would take it for an order.
+                if ended.cancelled():
+                    raise RuntimeError(f"a task of {self._processor.name!r} was cancelled")
+                ended.result()
+        finally:
+            await self.rink.leave()
+            self._scene.given_up.set()
+            await self._end(holds)
+            await end([reading, stopped])
+            await self._scene.reader.close()
 
     async def _end(self, holds: list[asyncio.Task[None]]) -> None:
         done, late = await asyncio.wait(holds, timeout=_ENDS_WITHIN_S)
@@ -120,3 +121,20 @@ class Executor:
                     await Grant(self._scene, place, role).run()
                 finally:
                     role.release()
+
+
+async def joined(rink: aio.Rink, stop: asyncio.Event) -> bool:
+    """Join a group, unless `stop` is set before: that may take long while the name is taken.
+
+    Returns:
+        Whether it was joined, and is to be left.
+    """
+    joining, stopped = asyncio.create_task(rink.join()), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([joining, stopped], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await end([joining, stopped])
+    if joining.cancelled():
+        return False
+    joining.result()
+    return True

@@ -12,7 +12,7 @@ from rink.settings import default_name
 from rink.streams.app import App
 from rink.streams.endings import end
 from rink.streams.errors import WorkerHalted
-from rink.streams.executor import Executor
+from rink.streams.executor import Executor, joined
 from rink.streams.faults import first_error
 from rink.streams.lookout import look_out
 from rink.streams.marks import Marks
@@ -108,15 +108,18 @@ class Worker:
             await end([looking])
 
     async def _run_tasks(self, session: aio.Session) -> None:
-        async with aio.Rink(session, self.app.name, name=self.name, rebalance_delay=10.0) as rink:
-            running = asyncio.create_task(run_tasks(list(self.app.tasks.values()), rink))
-            stopped = asyncio.create_task(self._stop.wait())
-            try:
-                await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)
-                if running.done():
-                    running.result()
-            finally:
-                await end([running, stopped], again_s=1.0)
+        rink = aio.Rink(session, self.app.name, name=self.name, rebalance_delay=10.0)
+        if not await joined(rink, self._stop):
+            return
+        running = asyncio.create_task(run_tasks(list(self.app.tasks.values()), rink))
+        stopped = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                running.result()
+        finally:
+            await end([running, stopped], again_s=1.0)
+            await rink.leave()
 
     async def _register(self, store: Store) -> None:
         """Have trimming wait for every processor of the app, before any of them begins."""
