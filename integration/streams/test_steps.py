@@ -266,6 +266,15 @@ async def test_a_commit_that_comes_late_does_not_lower_what_may_have_begun(steps
 
 
 @stepping
+async def test_nor_does_a_word_of_what_is_begun_that_comes_late(steps, server):
+    ids = await steps.add(5)
+    await steps.take(6, first=2)
+    for entry_id in (ids[4], ids[2]):
+        await steps.store.extend(steps.place, 6, "0", entry_id)
+    assert (await steps.take(7)).careful == ids[4]
+
+
+@stepping
 async def test_an_owner_that_died_idle_leaves_nothing_to_be_careful_with(steps, server):
     [one] = await steps.add(1)
     await steps.take(5, first=9)

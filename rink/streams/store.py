@@ -364,7 +364,10 @@ def _settings(redis: AnyRedis) -> dict[str, Any]:
 
 def _server(redis: AnyRedis) -> str:
     if isinstance(redis, RedisCluster):
-        return "a cluster of " + ", ".join(str(node.name) for node in redis.get_nodes())
+        nodes = (
+            redis.get_nodes() or redis.nodes_manager.startup_nodes.values()
+        )  # not initialized yet
+        return "a cluster of " + ", ".join(str(node.name) for node in nodes)
     known = _settings(redis)
     if "path" in known:
         return str(known["path"])
