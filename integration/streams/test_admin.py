@@ -143,6 +143,20 @@ async def test_whoever_holds_trimming_back_is_the_one_with_the_lowest_offset(des
 
 
 @at_desk()
+async def test_what_waits_for_who_was_never_started_is_counted_where_it_will_be_processed(desk):
+    await desk.add(3)
+    (found,) = await admin.lag(desk.app, processor="bill", partition=1)
+    assert (found.offset, found.lag, found.holds_back) == ("", 3, False)
+    assert found.oldest
+
+    @desk.app.processor(desk.app.streams["orders"], start="latest")
+    async def audit(events): ...
+
+    (found,) = await admin.lag(desk.app, processor="audit", partition=1)
+    assert (found.offset, found.lag, found.oldest) == ("", 0, "")
+
+
+@at_desk()
 async def test_what_is_shown_of_a_partition_was_so_at_one_moment(desk):
     ids = await desk.add(300)
     await desk.store.register(desk.place)

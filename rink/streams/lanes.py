@@ -67,7 +67,7 @@ class Lane:
         self._parcels: deque[_Parcel] = deque()
         self._task: asyncio.Task[None] | None = None
         self._number = 0
-        self._trouble: RinkError | None = None
+        self._trouble: RedisUnavailable | RedisFull | None = None
         self._in_call: list[_Parcel] = []
         self._is_full = self._is_closed = False
         self._answered = asyncio.Event()  # no call is under way
@@ -108,11 +108,12 @@ class Lane:
                     await self._answered.wait()
 
     def _late(self, parcel: _Parcel, timeout: float) -> RinkError:
-        if self._trouble is not None:
-            return self._trouble
         left = f"{len(parcel.records) - parcel.done} of {len(parcel.records)} records"
+        sent = "may have been sent" if parcel in self._in_call else "were not sent"
+        if (trouble := self._trouble) is not None:
+            told = f"{trouble}: {left} for {self._what} {sent} in {timeout:g} s"
+            return type(trouble)(told, server=trouble.server)
         if not self._answered.is_set() or not self._is_full:
-            sent = "may have been sent" if parcel in self._in_call else "were not sent"
             return RedisUnavailable(
                 f"Redis at {self._store.server} did not answer within {timeout:g} s: {left} for "
                 f"{self._what} {sent}",
@@ -120,8 +121,8 @@ class Lane:
             )
         return PartitionFull(
             f"{self._what} was full for {timeout:g} s: it holds "
-            f"{self._bounds.limit} events (partition_size) that some processor has not committed; "
-            f"{left} were not sent. `rink streams lag` shows whom it waits for",
+            f"{self._bounds.limit} events (partition_size) that some processor has not committed, or that no "
+            f"processor has been registered for; {left} were not sent. `rink streams lag` shows whom it waits for",
             stream=self._stream,
             partition=self._partition,
         )

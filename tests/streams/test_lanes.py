@@ -41,8 +41,6 @@ class Partition:
         self.calls.append((number, len(records)))
         if self.last is None or number > self.last[0]:
             count = min(len(records), max(self.room - len(self.records), 0))
-            if count == 0:
-                return 0, []
             ids = [f"{len(self.records) + at}-0" for at in range(1, count + 1)]
             self.records += records[:count]
             self.last = number, (count, ids if wants_ids else ids[-1:])
@@ -122,8 +120,14 @@ async def test_a_redis_that_is_away_for_too_long_is_named_and_not_the_partition(
     partition = Partition()
     partition.away = 10_000
     sending = lane(partition)
-    with pytest.raises(RedisUnavailable, match="away"):
-        await sending.send(many(1), 5)
+    first = asyncio.create_task(sending.send(many(1), 5))
+    await pass_time(1)
+    with pytest.raises(RedisUnavailable, match=r"away: 2 of 2 records .* were not sent in 2 s"):
+        await sending.send(many(2), 2)
+    with pytest.raises(
+        RedisUnavailable, match=r"away: 1 of 1 records .* may have been sent in 5 s"
+    ):
+        await first
     partition.away = 0
     await sending.send(many(1), 5)
     assert partition.records == many(1)

@@ -20,7 +20,8 @@ class Lag:
 
     Attributes:
         declared: the app has this processor; Redis may know others, which hold trimming back as well.
-        lag: events that it has not committed, counted up to 100,000.
+        lag: events that it has not committed, counted up to 100,000; those, too, that wait for one that was never
+            started, where it starts with the earliest.
         offset: it has committed up to this id; "" where it was never registered.
         oldest: when the first event behind the offset was sent, by Redis' clock; "" where there is none.
         length: events in the partition, those included that everybody has passed and that are not trimmed yet.
@@ -81,7 +82,7 @@ async def _lag(store: Store, found: Found) -> Lag:
     place = found.place
     look = await store.look(place)
     position = look.position
-    behind = look.lag if position.offset else 0
+    behind = look.lag if position.offset or place.start == "earliest" else 0
     return Lag(
         processor=place.processor,
         stream=place.stream,
@@ -92,7 +93,7 @@ async def _lag(store: Store, found: Found) -> Lag:
         oldest=ids.when(look.first) if behind else "",
         length=look.length,
         size=found.stream.partition_size,
-        holds_back=behind > 0 and position.offset == look.lowest,
+        holds_back=behind > 0 and bool(position.offset) and position.offset == look.lowest,
         owned=position.is_open,
         parked=position.parked,
         processed=position.processed,
