@@ -11,6 +11,7 @@ CAREFUL = "../integration/streams/test_careful"
 INBOX = "streams/test_inbox"
 MARKS = "streams/test_marks"
 LANES = "streams/test_lanes"
+PROCESSORS = "streams/test_processors"
 
 
 def lua(what: str, script: str, old: str, new: str, *tests: str) -> Mutant:
@@ -237,6 +238,33 @@ STREAMS = [
         "entry.skipped, entry.letter = True, self._condemned[entry.id]",
         "entry.skipped = True",
         INBOX,
+    ),
+    python(
+        "what was given up waits for an event that succeeds",
+        "inbox",
+        "        self._finish_skipped()\n        while self._out:",
+        "        while self._out:",
+        INBOX,
+    ),
+    python(
+        "who is cancelled and returns has finished what it was given",
+        "partition",
+        "                _raise_if_cancelled()  #",
+        "                #",
+        TROUBLE,
+    ),
+    python(
+        "what middleware refused is finished where the function returns",
+        "partition",
+        "            events.raise_failure()\n",
+        "",
+        PROCESSORS,
+    ),
+    lua(
+        "what is begun is what was told last, however late",
+        "extend",
+        "if not ceiling or before(ceiling, ARGV[3]) then",
+        "if true then",
     ),
     python(
         "what was gathered and not given is taken for processed",
