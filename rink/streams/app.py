@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, Self, TypeVar
 
@@ -276,6 +276,13 @@ class App:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def check_processors(self, names: Iterable[str]) -> None:
+        """Raise a ConfigError for the first of these that is no processor of the app."""
+        for name in sorted(set(names) - set(self.processors)):
+            raise ConfigError(
+                f"app {self.name!r} has no processor {name!r}; it has {sorted(self.processors)}"
+            )
 
     def blocking(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in a thread of the app's that has an event loop, and wait for it."""

@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Collection, Iterable
 from typing import Any
+
+
+def is_ending() -> bool:
+    """Whether the running task is cancelled from outside, and is to end, whatever became of that within it."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def outlast(futures: Collection[asyncio.Future[Any]]) -> None:
+    """Wait until one of these is done, however often this is cancelled meanwhile."""
+    while not any(one.done() for one in futures):
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
 
 
 async def end(tasks: Iterable[asyncio.Task[Any]], *, again_s: float = 0.05) -> None:

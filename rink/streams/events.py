@@ -79,9 +79,8 @@ class Events(Generic[R]):
         self._source = source
         self._around: AsyncExitStack | None = None
         self._iteration: object = None  # the one that goes on: whoever began last
-        self._failure: Exception | None = (
-            None  # of middleware, unless the function has gone on since
-        )
+        # What middleware raised last, unless the function has gone on since.
+        self._failure: Exception | None = None
 
     @property
     def partition(self) -> int:

@@ -13,7 +13,7 @@ import attrs
 
 from rink import aio
 from rink.errors import RinkError, StaleToken, StateError, UsageError
-from rink.streams.endings import end
+from rink.streams.endings import end, is_ending
 from rink.streams.errors import (
     OffsetMoved,
     PartitionFull,
@@ -272,7 +272,7 @@ class Tenure:
         try:
             if processor.is_async:
                 await processor.function(events)
-                _raise_if_cancelled()  # a thread that has returned, if late, has finished what it had
+                _raise_if_ending()  # a thread that has returned, if late, has finished what it had
             else:
                 finished = await call_in_thread(processor.function, events, self._scene.given_up)
             events.raise_failure()
@@ -339,10 +339,9 @@ class Tenure:
         return True
 
 
-def _raise_if_cancelled() -> None:
+def _raise_if_ending() -> None:
     """Whoever is cancelled and returns all the same has not finished what it was given."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
+    if is_ending():
         raise asyncio.CancelledError
 
 
@@ -350,8 +349,7 @@ def _to_judge(error: BaseException) -> BaseException:
     """What a processor ended with, as it is to be judged."""
     if isinstance(error, BaseExceptionGroup):
         return first_error(error)  # a task group's, where all of it is ours
-    task = asyncio.current_task()
-    if isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling():
+    if isinstance(error, asyncio.CancelledError) and not is_ending():
         return TimeoutError("the processor was cancelled, and not by Rink: a time limit has passed")
     return error
 

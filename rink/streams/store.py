@@ -364,9 +364,8 @@ def _settings(redis: AnyRedis) -> dict[str, Any]:
 
 def _server(redis: AnyRedis) -> str:
     if isinstance(redis, RedisCluster):
-        nodes = (
-            redis.get_nodes() or redis.nodes_manager.startup_nodes.values()
-        )  # not initialized yet
+        # Before it is initialized, those that it was given.
+        nodes = redis.get_nodes() or redis.nodes_manager.startup_nodes.values()
         return "a cluster of " + ", ".join(str(node.name) for node in nodes)
     known = _settings(redis)
     if "path" in known:

@@ -166,9 +166,8 @@ class Stream(Generic[R]):
                     sent += await self._send_all(full, timeout)
                     if progress:
                         progress(sent)
-        except (
-            Exception
-        ):  # a record that cannot be sent: those before it are; not so where it is cancelled
+        except Exception:
+            # A record that cannot be sent: those before it are. Not so where this is cancelled.
             await self._send_all(waiting, timeout)
             raise
         sent += await self._send_all(waiting, timeout)

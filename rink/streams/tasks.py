@@ -15,6 +15,7 @@ from cronsim import CronSim, CronSimError
 
 from rink.errors import ClosedError, ConfigError
 from rink.settings import check_seconds
+from rink.streams.endings import is_ending, outlast
 
 T = TypeVar("T")
 log = logging.getLogger("rink.streams")
@@ -61,19 +62,17 @@ class Task:
 
     async def run(self) -> None:
         """Run it whenever it is time, until cancelled; one run at a time, and an error ends none but its own."""
-        task = asyncio.current_task()
-        assert task is not None
         wait = self._each_period() if self.cron is None else self._each_date(self.cron)
         async for _ in wait:
             try:
                 await self._call()
             except (Exception, asyncio.CancelledError):
-                if task.cancelling():
+                if is_ending():
                     raise
                 log.exception(
                     "rink.streams: task %r failed; it runs again when it is due", self.name
                 )
-            if task.cancelling():  # what it waited for has taken that for an error of its own
+            if is_ending():  # what it waited for has taken that for an error of its own
                 raise asyncio.CancelledError
 
     async def _call(self) -> None:
@@ -116,9 +115,7 @@ async def _to_its_end(work: Coroutine[Any, Any, T], name: str) -> T:
     except asyncio.CancelledError:
         if not running.done():
             log.warning("rink.streams: task %r is to end, and its thread is waited for", name)
-        while not running.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([running])
+        await outlast([running])
         raise
 
 

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 import attrs
 
 from rink.errors import ClosedError, UsageError
+from rink.streams.endings import outlast
 from rink.streams.event import Event
 from rink.streams.events import Batches, Events, Outputs
 
@@ -165,10 +166,7 @@ async def _uncancelled(serving: asyncio.Task[T], given_up: asyncio.Event, desk: 
         await asyncio.wait([serving])
     except asyncio.CancelledError:
         abandoned: asyncio.Future[Any] = asyncio.ensure_future(given_up.wait())
-        waits: list[asyncio.Future[Any]] = [serving, abandoned]
-        while not serving.done() and not abandoned.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        await outlast([serving, abandoned])
         abandoned.cancel()
         if not serving.done():
             desk.abandon()

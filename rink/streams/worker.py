@@ -38,11 +38,7 @@ class Worker:
     def __init__(
         self, app: App, processors: Sequence[str] | None = None, *, name: str | None = None
     ) -> None:
-        unknown = sorted(set(processors or ()) - set(app.processors))
-        if unknown:
-            raise ConfigError(
-                f"app {app.name!r} has no processor {unknown[0]!r}; it has {sorted(app.processors)}"
-            )
+        app.check_processors(processors or ())
         chosen = app.processors if processors is None else processors
         if not chosen and not app.tasks:
             raise ConfigError(f"app {app.name!r} has neither processors nor tasks to run")

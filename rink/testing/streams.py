@@ -20,7 +20,7 @@ from typing import Any
 
 import attrs
 
-from rink.errors import ConfigError, UsageError
+from rink.errors import UsageError
 from rink.streams import ids
 from rink.streams.app import App
 from rink.streams.inbox import DATA
@@ -95,10 +95,7 @@ def process(app: App, processor: str, records: Iterable[Any], *, seconds: float 
         ConfigError: the app has no such processor.
         UsageError: an event loop runs here: call it from a plain test function.
     """
-    if processor not in app.processors:
-        raise ConfigError(
-            f"app {app.name!r} has no processor {processor!r}; it has {sorted(app.processors)}"
-        )
+    app.check_processors([processor])
     if asyncio._get_running_loop() is not None:  # noqa: SLF001 - the public one raises
         raise UsageError("process() runs an event loop of its own: call it from a plain function")
     return asyncio.run(_process(app.processors[processor], list(records), seconds))

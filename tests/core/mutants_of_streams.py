@@ -186,16 +186,16 @@ STREAMS = [
         INBOX,
     ),
     lua(
-        "a commit that comes late lowers what may have begun",
-        "commit",
-        "if not ceiling or before(ceiling, ARGV[6]) then",
-        "if true then",
+        "what comes late lowers what may have begun",
+        "common",
+        "  if ceiling and not before(ceiling, to) then return false end\n",
+        "",
     ),
     lua(
         "Redis does not note when it heard of an owner",
         "extend",
-        ", 'told', ARGV[4])",
-        ")",
+        " redis.call('HSET', KEYS[1], 'told', ARGV[4])",
+        "",
         CAREFUL,
     ),
     python(
@@ -249,7 +249,7 @@ STREAMS = [
     python(
         "who is cancelled and returns has finished what it was given",
         "partition",
-        "                _raise_if_cancelled()  #",
+        "                _raise_if_ending()  #",
         "                #",
         TROUBLE,
     ),
@@ -259,12 +259,6 @@ STREAMS = [
         "            events.raise_failure()\n",
         "",
         PROCESSORS,
-    ),
-    lua(
-        "what is begun is what was told last, however late",
-        "extend",
-        "if not ceiling or before(ceiling, ARGV[3]) then",
-        "if true then",
     ),
     python(
         "what was gathered and not given is taken for processed",

@@ -243,8 +243,8 @@ async def forget_group(
 
     Raises:
         ConfigError: there is no such processor or stream.
-        StateError: an owner is at work, or a partition is parked; nothing was forgotten. Or Redis has another number of partitions than
-            the app.
+        StateError: an owner is at work, or a partition is parked; nothing was forgotten. Or Redis has another
+            number of partitions than the app.
         RedisError: Redis did not answer as it should.
     """
     store = await store_of(app)

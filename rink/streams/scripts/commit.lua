@@ -40,10 +40,7 @@ for _, output in ipairs(outputs) do
 end
 redis.call('HSET', offsets, processor, new)
 redis.call('HSET', at, 'anchored', '1', 'told', ARGV[11])
-if ARGV[6] ~= '' then  -- one that was sent again may be lower than what was told since
-  local ceiling = redis.call('HGET', at, 'ceiling')
-  if not ceiling or before(ceiling, ARGV[6]) then redis.call('HSET', at, 'ceiling', ARGV[6]) end
-end
+if ARGV[6] ~= '' then raise_ceiling(at, ARGV[6]) end
 if ARGV[7] ~= '0' then redis.call('HINCRBY', at, 'processed', ARGV[7]) end
 if ARGV[8] ~= '0' then redis.call('HINCRBY', at, 'dead', ARGV[8]) end
 return {'ok'}

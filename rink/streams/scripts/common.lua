@@ -112,6 +112,14 @@ local function objection(at, offsets, processor, token, epoch, expected, new)
   return {'moved', offset}
 end
 
+-- Events up to this id may be yielded; what comes late, and is lower, changes nothing. Whether it was higher.
+local function raise_ceiling(at, to)
+  local ceiling = redis.call('HGET', at, 'ceiling')
+  if ceiling and not before(ceiling, to) then return false end
+  redis.call('HSET', at, 'ceiling', to)
+  return true
+end
+
 -- Whether the owner with this token and epoch still is the owner; an answer where it is not.
 local function dismissal(at, token, epoch)
   local found = redis.call('HMGET', at, 'fence', 'epoch')
