@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from enum import EnumMeta
-from typing import Any, Generic, Protocol, TypeVar
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar, get_args, get_origin
 
 import attrs
 import cattrs
+from cattrs.gen import make_hetero_tuple_unstructure_fn
 from cattrs.preconf.json import make_converter
 
 from rink.streams.errors import RecordError
@@ -39,7 +41,8 @@ class JsonCodec(Generic[R]):
 
     Unknown fields are ignored and missing ones take their defaults, so that a class may gain and
     lose fields while events of before lie in the stream. Types are checked both ways: "7" is no
-    int, and 7.5 is not made 7.
+    int, and 7.5 is not made 7. NaN and Infinity are not sent: JSON has no such numbers, and what reads it
+    elsewhere would fail.
     """
 
     def __init__(self, record_class: type[R]) -> None:
@@ -65,7 +68,7 @@ class JsonCodec(Generic[R]):
             self._structure(plain, self._class)
             return text.encode()
         except Exception as error:
-            raise RecordError(f"{record!r} {self._trouble(plain, error)}") from error
+            raise RecordError(f"{_shown(record)} {self._trouble(plain, error)}") from error
 
     def decode(self, data: bytes) -> R:
         """Return the record, or raise a RecordError that says what does not match."""
@@ -79,6 +82,8 @@ class JsonCodec(Generic[R]):
             raise RecordError(f"{_short(data)} {self._trouble(plain, error)}") from error
 
     def _trouble(self, plain: object, error: Exception) -> str:
+        if plain is None:  # it did not come so far
+            return f"does not match {self._class.__name__}: {error}"
         try:
             self._telling.structure(plain, self._class)
         except cattrs.BaseValidationError as told:
@@ -102,7 +107,7 @@ def _loads(text: str) -> Any:
     return value if end == len(text) else _DECODER.decode(text)
 
 
-_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def _strict(converter: cattrs.Converter) -> cattrs.Converter:
@@ -110,7 +115,26 @@ def _strict(converter: cattrs.Converter) -> cattrs.Converter:
     for kind in (str, bool, int):
         converter.register_structure_hook(kind, _exactly(kind))
     converter.register_structure_hook(float, _real)
+    converter.register_unstructure_hook_factory(_is_counted_tuple, partial(_counted, converter))
     return converter
+
+
+def _is_counted_tuple(kind: Any) -> bool:
+    """tuple[int, str], and neither tuple[int, ...] nor a NamedTuple, which has as many as it says."""
+    return get_origin(kind) is tuple and Ellipsis not in get_args(kind)
+
+
+def _counted(converter: cattrs.Converter, kind: Any) -> Callable[[Any], Any]:
+    """Have a tuple's length checked when it is sent: cattrs would drop what is too much."""
+    unstructure = make_hetero_tuple_unstructure_fn(kind, converter)
+    wanted = len(get_args(kind))
+
+    def check(value: Any) -> Any:
+        if len(value) != wanted:
+            raise ValueError(f"{value!r} has {len(value)} values, and {kind} has {wanted}")
+        return unstructure(value)
+
+    return check
 
 
 def _exactly(kind: type) -> Callable[[Any, Any], Any]:
@@ -127,6 +151,13 @@ def _real(value: Any, _: Any) -> float:
     if value.__class__ is float or value.__class__ is int:
         return float(value)
     raise TypeError(f"{value!r} is no float")
+
+
+def _shown(record: object) -> str:
+    try:
+        return repr(record)
+    except Exception as error:  # an int of thousands of digits has none
+        return f"a {type(record).__name__} (its repr raised {type(error).__name__})"
 
 
 def _short(data: bytes) -> str:

@@ -1,5 +1,7 @@
 """Records as JSON: what may change between versions of a program, and what is refused."""
 
+import math
+import re
 from enum import Enum, IntEnum, StrEnum
 
 import attrs
@@ -124,6 +126,41 @@ def test_what_could_not_be_read_again_is_not_sent():
     """JSON has texts for keys: 1 would come back as "1"."""
     with pytest.raises(RecordError, match="by_number"):
         JsonCodec(Counts).encode(Counts(by_number={1: "a"}))
+
+
+class Shape(Record):
+    corner: tuple[int, int] = (0, 0)
+    named: tuple[tuple[str, int], ...] = ()
+    nothing: tuple[()] = ()
+
+
+@pytest.mark.parametrize(
+    ("shape", "told"),
+    [
+        (Shape(corner=(1, 2, 3)), "3 values, and tuple[int, int] has 2"),
+        (Shape(corner=(1,)), "1 values, and tuple[int, int] has 2"),
+        (Shape(named=(("a", 1), ("b", 2, 3))), "3 values, and tuple[str, int] has 2"),
+        (Shape(nothing=(1,)), "1 values"),
+    ],
+)
+def test_no_value_of_a_tuple_is_dropped_without_a_word(shape, told):
+    with pytest.raises(RecordError, match=re.escape(told)):
+        JsonCodec(Shape).encode(shape)
+    right = Shape(corner=(1, 2), named=(("a", 1), ("b", 2)))
+    assert JsonCodec(Shape).decode(JsonCodec(Shape).encode(right)) == right
+
+
+@pytest.mark.parametrize("price", [math.nan, math.inf, -math.inf])
+def test_a_number_that_json_does_not_have_is_not_sent(price):
+    with pytest.raises(RecordError, match=r"price=-?(nan|inf).*not JSON"):
+        CODEC.encode(Order(number=1, customer="a", price=price))
+
+
+def test_a_number_too_long_to_be_written_is_refused_like_any_other():
+    with pytest.raises(RecordError, match="an? Order .*Exceeds the limit"):
+        CODEC.encode(Order(number=10**5000, customer="a"))
+    with pytest.raises(RecordError, match="is not JSON: Exceeds the limit"):
+        CODEC.decode(b'{"customer": "a", "number": ' + b"1" * 5000 + b"}")
 
 
 def test_a_record_of_another_class_is_not_sent():
