@@ -53,6 +53,15 @@ def check_seconds(what: str, value: object) -> float:
     return seconds
 
 
+def check_count(what: str, value: object, *, least: int = 1, most: int | None = None) -> int:
+    """Return a whole number within its bounds, or raise a ConfigError."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigError(f"{what} must be a whole number, not {value!r}")
+    if value < least or (most is not None and value > most):
+        raise ConfigError(f"{what}={value}: {least} {f'to {most}' if most else 'or more'}")
+    return value
+
+
 def check_endpoints(endpoints: object) -> list[str]:
     """Return a list of endpoints: those given, else `RINK_ETCD`, else etcd on this machine."""
     if endpoints is None:

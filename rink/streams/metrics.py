@@ -60,6 +60,11 @@ class Metrics:
         if not owns:
             self.lag(place, 0)  # whoever owns it tells how far it is behind
 
+    def show(self, place: Place) -> None:
+        """Show its counters, those at 0 too: a rate needs a value from before the first dead letter."""
+        for counter in (self._processed, self._dead, self._retried):
+            self._of(counter, place)
+
     def handed_over(self, place: Place, seconds: float) -> None:
         """A partition was taken over."""
         self._of(self._handovers, place).observe(seconds)

@@ -187,7 +187,7 @@ class Tenure:
 
     Attributes:
         is_closed: Redis knows that this owner ended in order.
-        has_exited: the processor called sys.exit().
+        has_exited: the processor called sys.exit(), or raised KeyboardInterrupt.
     """
 
     def __init__(self, scene: Scene, owner: Owner[Any], place: Place, token: int) -> None:
@@ -277,8 +277,8 @@ class Tenure:
                 finished = await call_in_thread(processor.function, events, self._scene.given_up)
             events.raise_failure()
         except BaseException as error:
-            if isinstance(error, SystemExit):
-                self._note_exit()
+            if isinstance(error, _ENDS_PROCESS):
+                self._note_exit(error)
             await events.end(error)
             told = _to_judge(error)
             if told is error:
@@ -291,12 +291,12 @@ class Tenure:
             self._returned(has_come_further=owner.inbox.count_finished > before)
         await owner.settle_mark()
 
-    def _note_exit(self) -> None:
+    def _note_exit(self, error: BaseException) -> None:
         """The processor ends this process: that is its event's doing, as any other death amid it."""
         self.has_exited = True
         log.error(
-            "rink.streams: processor %r called sys.exit() in %s: this process ends, and that counts as a death "
-            "amid what it was given", self._scene.processor.name, self._place.role,
+            "rink.streams: processor %r raised %r in %s: this process ends, and that counts as a death amid what "
+            "it was given", self._scene.processor.name, error, self._place.role,
         )  # fmt: skip
 
     def _returned(self, *, has_come_further: bool) -> None:
@@ -348,10 +348,16 @@ def _raise_if_ending() -> None:
 def _to_judge(error: BaseException) -> BaseException:
     """What a processor ended with, as it is to be judged."""
     if isinstance(error, BaseExceptionGroup):
-        return first_error(error)  # a task group's, where all of it is ours
+        error = first_error(error)  # a task group's, where all of it is ours
     if isinstance(error, asyncio.CancelledError) and not is_ending():
         return TimeoutError("the processor was cancelled, and not by Rink: a time limit has passed")
-    return error
+    if isinstance(error, (Exception, asyncio.CancelledError, *_ENDS_PROCESS)):
+        return error
+    return RuntimeError(f"the processor raised {type(error).__name__}: {said(error)}")
+
+
+_ENDS_PROCESS = (SystemExit, KeyboardInterrupt)
+"""What asyncio, too, lets through to the end of the process."""
 
 
 class _NoProgress(Exception):  # noqa: N818 - not an error of an event

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import attrs
 
 from rink.errors import ConfigError, RinkError
 from rink.etcd.backoff import Backoff
+from rink.settings import check_count, check_seconds
 from rink.streams.inbox import Entry, Letter
 
 OnError = Literal["dead-letter", "quarantine", "halt"]
@@ -40,13 +42,13 @@ class Policy:
             raise ConfigError(
                 f"on_error={self.on_error!r} is not one of {', '.join(get_args(OnError))}"
             )
-        if self.attempts < 1:
-            raise ConfigError(f"attempts={self.attempts}: an event is tried once at least")
-        if self.deaths < 2:
+        check_count("attempts", self.attempts)
+        if check_count("deaths", self.deaths) < 2:
             raise ConfigError(
                 f"deaths={self.deaths}: the first process that ends does not tell which event it was; "
                 "give 2 or more"
             )
+        _check_backoff(self.backoff)
 
     def pauses(self) -> Backoff:
         """Return the pauses between tries, from the beginning."""
@@ -55,6 +57,16 @@ class Policy:
     def is_fatal(self, ends: int) -> bool:
         """Whether so many processes that ended while an event was marked condemn it."""
         return ends + 1 >= self.deaths
+
+
+def _check_backoff(backoff: object) -> None:
+    if not isinstance(backoff, Sequence) or len(backoff) != 2:
+        raise ConfigError(
+            f"backoff must be two numbers of seconds, the first pause and the longest, not {backoff!r}"
+        )
+    first, longest = (check_seconds("backoff", one) for one in backoff)
+    if not 0 < first <= longest:
+        raise ConfigError(f"backoff={backoff!r}: 0 < first pause <= longest pause is needed")
 
 
 class Undecodable(RinkError):  # noqa: N818 - as the other errors are named

@@ -9,7 +9,9 @@ from typing import Any, Generic, TypeVar
 import attrs
 
 from rink.errors import ConfigError
+from rink.settings import check_count
 from rink.streams.events import Middleware
+from rink.streams.functions import check_function
 from rink.streams.policy import Policy
 from rink.streams.stream import Stream
 from rink.streams.values import Place
@@ -36,9 +38,14 @@ class Processor(Generic[R]):
     grace: float
 
     def __attrs_post_init__(self) -> None:
+        check_function("processor", self.function, "events")
+        for middleware in self.middleware:
+            if not callable(middleware):
+                raise ConfigError(f"middleware {middleware!r} of {self.name!r} cannot be called")
         if self.start not in ("earliest", "latest"):
             raise ConfigError(f"start={self.start!r} is neither 'earliest' nor 'latest'")
-        if self.window < 1 or self.prefetch < self.window:
+        check_count("window", self.window)
+        if check_count("prefetch", self.prefetch) < self.window:
             raise ConfigError(
                 f"window={self.window}, prefetch={self.prefetch}: 1 <= window <= prefetch is needed"
             )

@@ -7,8 +7,11 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Ma
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+import attrs
+
 from rink.core.hashing import fnv1a64, jump_hash
 from rink.errors import ConfigError
+from rink.settings import check_count
 from rink.streams import ids
 from rink.streams.codec import Codec, JsonCodec
 from rink.streams.errors import RecordError
@@ -58,21 +61,17 @@ class Stream(Generic[R]):
         trim: Trim,
         codec: Codec[R] | None,
     ) -> None:
-        if not 1 <= partition_count <= MOST_PARTITIONS:
-            raise ConfigError(f"partition_count={partition_count}: 1 to {MOST_PARTITIONS}")
-        if partition_size < 1:
-            raise ConfigError(f"partition_size={partition_size}: 1 or more entries")
         if trim not in ("committed", "oldest"):
             raise ConfigError(f"trim={trim!r} is neither 'committed' nor 'oldest'")
         self.app = app
         self.name = name
         self.record = record
-        self.partition_count = partition_count
-        self.partition_size = partition_size
+        self.partition_count = check_count("partition_count", partition_count, most=MOST_PARTITIONS)
+        self.partition_size = check_count("partition_size", partition_size)
         self.trim = trim
         self.codec: Codec[R] = codec or JsonCodec(record)
         self.names = Names.of(app.name, name)
-        self._key = _key_function(partition_by)
+        self._key = _key_function(partition_by, record)
         self._partition_by = partition_by
 
     def partition_of(self, record: R) -> int:
@@ -226,7 +225,7 @@ class Stream(Generic[R]):
         return f"<Stream {self.name!r} of {self.app.name!r}>"
 
 
-def _key_function(partition_by: PartitionBy) -> Callable[[Any], object]:
+def _key_function(partition_by: PartitionBy, record: type[Any]) -> Callable[[Any], object]:
     if callable(partition_by):
         return partition_by
     if not partition_by or not isinstance(partition_by, str):
@@ -234,6 +233,11 @@ def _key_function(partition_by: PartitionBy) -> Callable[[Any], object]:
             f"partition_by must be a field's name or a function of the record, not {partition_by!r}"
         )
     name = partition_by
+    fields = [field.name for field in attrs.fields(record)] if attrs.has(record) else [name]
+    if name not in fields and not hasattr(record, name):
+        raise ConfigError(
+            f"partition_by={name!r} is no field of {record.__name__}, which has {', '.join(fields)}"
+        )
     return lambda record: getattr(record, name)
 
 

@@ -16,6 +16,7 @@ from cronsim import CronSim, CronSimError
 from rink.errors import ClosedError, ConfigError
 from rink.settings import check_seconds
 from rink.streams.endings import is_ending, outlast
+from rink.streams.functions import check_function
 
 T = TypeVar("T")
 log = logging.getLogger("rink.streams")
@@ -49,6 +50,7 @@ class Task:
         """Check what was declared; raises a ConfigError."""
         if (every is None) == (cron is None):
             raise ConfigError(f"task {name!r}: give either every=seconds or cron='0 4 * * *'")
+        check_function("task", function)
         if isinstance(every, timedelta):
             every = every.total_seconds()
         if every is not None and check_seconds("every", every) <= 0:

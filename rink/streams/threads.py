@@ -17,6 +17,7 @@ from rink.errors import ClosedError, UsageError
 from rink.streams.endings import outlast
 from rink.streams.event import Event
 from rink.streams.events import Batches, Events, Outputs
+from rink.streams.functions import refuse_unrun
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -138,9 +139,9 @@ async def call_in_thread(
     def run() -> None:
         error: BaseException | None = None
         try:
-            context.run(function, blocking)
-        except SystemExit as raised:  # ends a thread, and nothing else
-            error = RuntimeError(f"the processor called sys.exit({raised.code!r})")
+            refuse_unrun(context.run(function, blocking))
+        except (SystemExit, KeyboardInterrupt) as raised:  # end a thread, and nothing else
+            error = RuntimeError(f"the processor raised {raised!r}")
             error.__cause__ = raised
         except BaseException as raised:
             error = raised

@@ -23,7 +23,8 @@ import attrs
 from rink.errors import UsageError
 from rink.streams import ids
 from rink.streams.app import App
-from rink.streams.inbox import DATA
+from rink.streams.events import Outputs
+from rink.streams.inbox import DATA, Entry
 from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
 from rink.streams.names import PartitionNames
@@ -33,6 +34,7 @@ from rink.streams.policy import Parked
 from rink.streams.processor import Processor
 from rink.streams.reader import Reader
 from rink.streams.store import Store
+from rink.streams.stream import Stream
 from rink.streams.values import Place, Step, Taken
 from rink.streams.worker import Worker
 from rink.testing.memory import MemoryCluster
@@ -80,7 +82,8 @@ class Outcome:
 def process(app: App, processor: str, records: Iterable[Any], *, seconds: float = 10.0) -> Outcome:
     """Run a processor on records, in partitions as they would be, without any server.
 
-    Pauses between tries are of a millisecond. What a processor sends by `send` goes to Redis: give outputs
+    Pauses between tries are of a millisecond, and `take(n, within=...)` does not wait: nothing more comes than
+    the records. What a processor sends by `send` goes to Redis: give outputs
     to `events.commit`, or have the function that sends replaced.
 
     Args:
@@ -147,6 +150,7 @@ class _Partition:
         self._outcome = outcome
         self._given_up = given_up
         self._done = asyncio.Event()
+        self._targets: set[Stream[Any]] = set()
 
     async def run(self) -> None:
         store = _StoreOf(self)
@@ -159,12 +163,13 @@ class _Partition:
             halt=lambda reason: None,
             given_up=self._given_up,
         )
-        owner = Owner(
+        owner = _OwnerOfAll(
             self._processor, store, self._place, _TOKEN,
             Taken(ids.NONE, "0", "", "", {}, []),
             is_held=lambda: True, marks=scene.marks, metrics=scene.metrics,
             wants_more=self._feed,
         )  # fmt: skip
+        owner.targets = self._targets
         self._feed(owner)
         over = asyncio.create_task(self._over(owner))
         try:
@@ -216,7 +221,7 @@ class _Partition:
         for output in step.outputs:
             stream = self._stream_of(output.target)
             sent = outcome.outputs.setdefault(stream.name, [])
-            sent.append(stream.codec.decode(output.fields[1]))
+            sent.append(stream.codec.decode(_bytes(output.fields[1])))
         if last == len(self._data):
             self._done.set()
 
@@ -226,12 +231,30 @@ class _Partition:
         except Exception:  # whatever its codec raises
             return data
 
-    def _stream_of(self, names: PartitionNames) -> Any:
-        for stream in self._processor.stream.app.streams.values():
+    def _stream_of(self, names: PartitionNames) -> Stream[Any]:
+        for stream in self._targets:
             for number in range(stream.partition_count):
                 if stream.names.partition(number) == names:
                     return stream
         raise AssertionError(names)
+
+
+def _bytes(data: bytes | str) -> bytes:
+    return data if isinstance(data, bytes) else data.encode()
+
+
+class _OwnerOfAll(Owner[Any]):
+    """Nothing more comes than there is, so no batch waits for more; and it tells where outputs go."""
+
+    targets: set[Stream[Any]]
+
+    async def next(self, count: int, within: float) -> list[tuple[Entry, Any]]:
+        return await super().next(count, 0.0)
+
+    async def commit(self, outputs: Outputs, count: int | None = None) -> None:
+        outputs = list(outputs)
+        self.targets.update(stream for stream, _ in outputs)
+        await super().commit(outputs, count)
 
 
 class _StoreOf(Store):

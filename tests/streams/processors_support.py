@@ -3,7 +3,12 @@
 import asyncio
 
 from rink.streams import App, JsonCodec, Record
-from rink.testing.streams import process
+from rink.testing.streams import _OwnerOfAll, process
+
+
+def have_batches_wait(monkeypatch):
+    """Have the kit wait for more as long as `take` says, as a worker does, which never knows that it has all."""
+    monkeypatch.delattr(_OwnerOfAll, "next")
 
 
 class Leg(Record):

@@ -7,7 +7,7 @@ import decimal
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from processors_support import Shop, numbers, turns
+from processors_support import Shop, have_batches_wait, numbers, turns
 
 from rink import UsageError
 from rink.streams import RedisUnavailable
@@ -158,7 +158,8 @@ async def first_of(events, within):
     return await anext(aiter(events.take(20, within)), [])
 
 
-def test_a_commit_from_aside_commits_nothing_that_was_not_given():
+def test_a_commit_from_aside_commits_nothing_that_was_not_given(monkeypatch):
+    have_batches_wait(monkeypatch)
     shop = Shop(commit="manual")
 
     @shop.processor
@@ -178,7 +179,8 @@ def test_a_commit_from_aside_commits_nothing_that_was_not_given():
     assert len(outcome.processed) == 10
 
 
-def test_who_asks_while_another_one_waits_is_refused():
+def test_who_asks_while_another_one_waits_is_refused(monkeypatch):
+    have_batches_wait(monkeypatch)
     shop, refused = Shop(), []
 
     @shop.processor

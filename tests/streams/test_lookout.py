@@ -39,6 +39,7 @@ class Scene:
     counts: int = 0
     failed: dict = attrs.field(factory=dict)
     told: dict = attrs.field(factory=dict)
+    shown: set = attrs.field(factory=set)
     as_it_counts: object = None
 
     async def position(self, place):
@@ -58,7 +59,16 @@ class Scene:
 
     @property
     def metrics(self):
-        return type("", (), {"lag": staticmethod(lambda at, n: self.told.update({at.number: n}))})
+        told, shown = self.told, self.shown
+
+        class Metrics:
+            def lag(self, place, events):
+                told[place.number] = events
+
+            def show(self, place):
+                shown.add(place.number)
+
+        return Metrics()
 
 
 @pytest.fixture
@@ -121,3 +131,4 @@ def test_it_goes_on_when_redis_is_back(look, monkeypatch):
     scene.is_away = False
     look(scene)
     assert scene.told == {1: 10}
+    assert scene.shown == {1}

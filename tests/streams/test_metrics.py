@@ -36,6 +36,16 @@ def test_a_partition_is_shown_from_its_first_grant_on_and_only_what_happened_to_
     assert shown(metrics) == {("owned", "3"): 0.0, ("lag", "3"): 0.0}
 
 
+def test_counters_are_shown_before_there_is_anything_to_count():
+    metrics = Metrics("app")
+    metrics.show(place(1))
+    assert shown(metrics) == {
+        ("processed_total", "1"): 0.0,
+        ("dead_total", "1"): 0.0,
+        ("retried_total", "1"): 0.0,
+    }
+
+
 def test_counts_are_of_each_partition_and_times_of_the_processor():
     metrics = Metrics("app")
     commit(metrics, 1, 5)

@@ -9,11 +9,22 @@ import sys
 from itertools import islice
 
 import pytest
-from processors_support import Brittle, Leg, Shop, note_one_by_one, numbers
+from processors_support import (
+    Brittle,
+    Leg,
+    Shop,
+    have_batches_wait,
+    note_one_by_one,
+    numbers,
+)
 
 from rink.streams import Event
 from rink.streams.policy import Policy
 from rink.testing.streams import process
+
+
+class OddError(BaseException):
+    """As gevent's and trio's are, so that nobody takes it for an error."""
 
 
 def test_a_thread_that_takes_some_and_begins_anew_is_given_all():
@@ -80,7 +91,8 @@ def test_whatever_a_codec_raises_is_the_events_own_error(is_thread):
     assert letter.error == "KeyError: 70"
 
 
-def test_a_batch_that_is_given_up_while_it_fills_comes_again():
+def test_a_batch_that_is_given_up_while_it_fills_comes_again(monkeypatch):
+    have_batches_wait(monkeypatch)
     shop = Shop()
 
     @shop.processor
@@ -327,4 +339,42 @@ def test_a_thread_that_calls_exit_has_failed_and_ends_nothing_else():
             sys.exit(3)
 
     [letter] = shop.process(1).dead
-    assert "called sys.exit(3)" in letter.error
+    assert "raised SystemExit(3)" in letter.error
+
+
+@pytest.mark.parametrize("error", [GeneratorExit, asyncio.CancelledError, OddError])
+@pytest.mark.parametrize("is_thread", [False, True])
+def test_an_error_that_is_no_exception_costs_its_event_and_nothing_else(error, is_thread):
+    shop = Shop(attempts=2)
+
+    def check(leg):
+        if leg.n == 1:
+            raise error
+        shop.seen.append(leg.n)
+
+    async def note(events):
+        async for leg in events.records():
+            check(leg)
+
+    def note_in_thread(events):
+        for leg in events.records():
+            check(leg)
+
+    shop.processor(note_in_thread if is_thread else note)
+    [letter] = shop.process(3).dead
+    assert letter.record.n == 1
+    assert shop.seen == [0, 2]
+
+
+def test_a_plain_wrapper_around_an_async_function_is_told_of(caplog):
+    shop = Shop()
+
+    async def note(events): ...
+
+    @shop.processor
+    def wrapper(events):
+        return note(events)
+
+    with pytest.raises(TimeoutError):
+        shop.process(1, seconds=0.1)
+    assert "which nobody runs" in caplog.text

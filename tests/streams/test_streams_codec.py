@@ -157,7 +157,7 @@ def test_a_number_that_json_does_not_have_is_not_sent(price):
 
 
 def test_a_number_too_long_to_be_written_is_refused_like_any_other():
-    with pytest.raises(RecordError, match="an? Order .*Exceeds the limit"):
+    with pytest.raises(RecordError, match=r"a Order .*Exceeds the limit"):
         CODEC.encode(Order(number=10**5000, customer="a"))
     with pytest.raises(RecordError, match="is not JSON: Exceeds the limit"):
         CODEC.decode(b'{"customer": "a", "number": ' + b"1" * 5000 + b"}")

@@ -166,3 +166,39 @@ def test_what_cannot_be_run_is_said(app):
 
     with pytest.raises(UsageError, match="a plain function"):
         asyncio.run(within_a_loop())
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_batch_that_cannot_fill_is_not_waited_for(app, is_async):
+    seen = []
+
+    if is_async:
+
+        @app.processor(app.streams["orders"], name="bill")
+        async def bill(events):
+            async for batch in events.take(100, within=3600).records():
+                seen.append([order.number for order in batch])
+    else:
+
+        @app.processor(app.streams["orders"], name="bill")
+        def bill_in_a_thread(events):
+            for batch in events.take(100, within=3600).records():
+                seen.append([order.number for order in batch])
+
+    outcome = process(app, "bill", orders(*range(150)))
+    assert [len(batch) for batch in seen] == [100, 50]
+    assert [order.number for order in outcome.processed] == list(range(150))
+
+
+def test_outputs_may_go_to_a_stream_of_another_app(app):
+    office = App("office")
+    office.stream("letters", record=Invoice, partition_by="customer", partition_count=3)
+
+    @app.processor(app.streams["orders"])
+    async def bill(events):
+        async for order in events.records():
+            letter = Invoice(customer=order.customer, total=order.number)
+            await events.commit([(office.streams["letters"], letter)])
+
+    outcome = process(app, "bill", orders(7))
+    assert outcome.outputs == {"letters": [Invoice(customer="a", total=7)]}
