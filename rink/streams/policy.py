@@ -65,8 +65,8 @@ def _check_backoff(backoff: object) -> None:
             f"backoff must be two numbers of seconds, the first pause and the longest, not {backoff!r}"
         )
     first, longest = (check_seconds("backoff", one) for one in backoff)
-    if not 0 < first <= longest:
-        raise ConfigError(f"backoff={backoff!r}: 0 < first pause <= longest pause is needed")
+    if first > longest:
+        raise ConfigError(f"backoff={backoff!r}: the first pause is longer than the longest")
 
 
 class Undecodable(RinkError):  # noqa: N818 - as the other errors are named

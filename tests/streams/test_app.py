@@ -71,7 +71,7 @@ def test_a_stream_that_cannot_be_is_refused(app, settings):
         {"deaths": "3"},
         {"backoff": 1},
         {"backoff": (1,)},
-        {"backoff": (0, 1)},
+        {"backoff": (-1, 1)},
         {"backoff": (2, 1)},
         {"backoff": (0.1, "30")},
         {"backoff": "12"},
