@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 
 import pytest
 from redis.asyncio import Redis, RedisCluster
@@ -269,3 +270,40 @@ async def test_something_else_under_a_partitions_key_stops_that_partition_alone(
     await until_seen(shop, 3)
     worker.stop()
     await task
+
+
+def test_the_first_send_waits_for_redis_as_long_as_it_says():
+    async def body(redis):
+        app = App("shop", redis=redis.url)
+        legs = app.stream("legs", record=Leg, partition_by="who")
+        redis.kill()
+        for send in (
+            legs.send(Leg(n=1, who="a"), timeout=0.3),
+            legs.send_many([Leg(n=1, who="a")], timeout=0.3),
+        ):
+            with pytest.raises(
+                RedisUnavailable, match=r"cannot be reached.*nothing was sent to stream 'legs'"
+            ):
+                await send
+        sending = asyncio.create_task(legs.send(Leg(n=2, who="a")))
+        await asyncio.sleep(0.2)
+        await asyncio.to_thread(redis.start)
+        await sending
+        number = legs.partition_of(Leg(n=2, who="a"))
+        assert [event.record.n async for event in legs.read(number)] == [2]
+        await app.close()
+
+        redis.freeze()
+        other = App("shop", redis=redis.url)
+        legs = other.stream("legs", record=Leg, partition_by="who")
+        began = time.monotonic()
+        with pytest.raises(
+            RedisUnavailable, match=r"did not answer: nothing was sent .* in 0\.5 s"
+        ):
+            await legs.send(Leg(n=3, who="a"), timeout=0.5)
+        assert time.monotonic() - began < 3
+        redis.thaw()
+        await other.close()
+
+    with local_redis() as redis:
+        asyncio.run(asyncio.wait_for(body(redis), 60))

@@ -254,6 +254,32 @@ async def test_a_worker_is_refused_that_would_write_outputs_to_other_partitions(
 
 
 @with_shop()
+async def test_outputs_to_another_apps_stream_go_where_it_has_them_or_nowhere(shop):
+    office = App("office", redis=shop.app._redis)
+    letters = office.stream("letters", record=Leg, partition_by="who", partition_count=4)
+    await letters.send(Leg(n=0, who="a"))
+    wrong = App("office").stream("letters", record=Leg, partition_by="who", partition_count=8)
+    target = wrong
+
+    @shop.app.processor(shop.legs, commit="manual", backoff=(0.01, 0.01), **QUICK)
+    async def write(events):
+        async for leg in events.records():
+            await events.commit([(target, leg)])
+            shop.seen.append((leg.who, leg.n))
+
+    await shop.send(1, 2)
+    async with shop.workers("a"):
+        await asyncio.sleep(1)
+        assert shop.seen == []
+        target = letters
+        await until_seen(shop, 2)
+    number = letters.partition_of(Leg(n=0, who="a"))
+    assert [one.record.n async for one in letters.read(number)] == [0, 1, 2]
+    assert await shop.dead("write", shop.partition("a")) == []
+    await office.close()
+
+
+@with_shop()
 async def test_a_send_of_many_that_is_cancelled_sends_no_more(shop):
     given = []
 

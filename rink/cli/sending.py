@@ -48,11 +48,16 @@ def send(app: str, stream: str, record: str, timeout: float, as_json: bool) -> N
     target = apps.stream_of(found, stream)
     value = target.codec.decode(record.encode())
     number = target.partition_of(value)
-    event_id = apps.run(found, lambda: target.send(value, timeout=timeout))
+    event_id = apps.run(found, lambda: _send(target, value, timeout))
     if as_json:
         click.echo(json.dumps({"stream": stream, "partition": number, "id": event_id}))
     else:
         click.echo(f"{event_id} in partition {number} of {stream}")
+
+
+async def _send(stream: Stream[Any], value: Any, timeout: float) -> str:
+    await stream.app.opened()  # or it ends at once; a program's first send would wait for Redis
+    return await stream.send(value, timeout=timeout)
 
 
 @attrs.define
@@ -123,6 +128,7 @@ async def _send_all(
     show: Callable[[int, int], object],
 ) -> None:
     rest = b""
+    await stream.app.opened()  # as above
     async with _reading(file) as read:
         while chunk := await read():
             *lines, rest = (rest + chunk).split(b"\n")

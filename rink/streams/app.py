@@ -300,18 +300,11 @@ def _named(name: str | None, function: Callable[..., Any]) -> str:
 
 
 class Opened:
-    """An open store, and what is kept for each stream on it."""
+    """An open store, and what sends to each partition on it."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._settled: set[str] = set()
         self._lanes: dict[tuple[str, int], Lane] = {}
-
-    async def settle(self, stream: Stream[Any]) -> None:
-        """See once that everybody has the same number of partitions; raises a StateError."""
-        if stream.name not in self._settled:
-            await self.store.settle_count(stream.names, stream.name, stream.partition_count)
-            self._settled.add(stream.name)
 
     async def close(self) -> None:
         """End what is being sent, and the connections."""

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from rink.errors import RinkError, StaleToken, UsageError
@@ -90,6 +91,9 @@ class Commits:
         self, outputs: Iterable[tuple[Stream[Any], Any]], count: int | None = None
     ) -> None:
         """Commit all that was given, or its first `count`; outputs with it."""
+        outputs = list(outputs)
+        for stream in {stream for stream, _ in outputs}:  # it may be another app's
+            await insist(self._place.role, partial(stream.settle, self._store))
         written = tuple(stream.output(record) for stream, record in outputs)
         _refuse_too_many(self._place, written)
         async with self._committing:

@@ -59,6 +59,7 @@ class Store:
         self.is_cluster = isinstance(redis, RedisCluster)
         self.server = _server(redis)
         self._calls = Calls(redis)
+        self._settled: set[tuple[str, int]] = set()
         self._sender = secrets.token_hex(8)
 
     async def open(self) -> None:
@@ -98,11 +99,13 @@ class Store:
     # ── the stream ───────────────────────────────────────────────────────────────────────────
 
     async def settle_count(self, names: Names, stream: str, count: int) -> None:
-        """See that everybody has the same number of partitions; the first one writes it.
+        """See, once, that everybody has the same number of partitions; the first one writes it.
 
         Raises:
             StateError: Redis has another number.
         """
+        if (names.about, count) in self._settled:
+            return
         with explained(self.server, names.about):
             await self.redis.hsetnx(names.about, "partitions", str(count))
             found = await self.redis.hget(names.about, "partitions")
@@ -114,6 +117,7 @@ class Store:
                 f"partitions than before, and their order be lost. Use {stored}, or another stream",
                 key=names.about,
             )
+        self._settled.add((names.about, count))
 
     async def append(
         self,

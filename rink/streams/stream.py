@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -14,14 +15,15 @@ from rink.errors import ConfigError
 from rink.settings import check_count
 from rink.streams import ids
 from rink.streams.codec import Codec, JsonCodec
-from rink.streams.errors import RecordError
+from rink.streams.errors import RecordError, RedisFull, RedisUnavailable
 from rink.streams.event import Event
-from rink.streams.lanes import Lane
 from rink.streams.names import Names
+from rink.streams.patience import Patience
+from rink.streams.store import Store
 from rink.streams.values import Bounds, Output
 
 if TYPE_CHECKING:
-    from rink.streams.app import App
+    from rink.streams.app import App, Opened
 
 R = TypeVar("R")
 
@@ -128,7 +130,8 @@ class Stream(Generic[R]):
             RedisUnavailable: Redis did not answer for so long; it may have been sent.
         """
         number, data = self.partition_of(record), self.codec.encode(record)
-        [event_id] = await (await self._lane(number)).send([data], timeout, wants_ids=True)
+        opened, timeout = await self._ready(timeout)
+        [event_id] = await opened.lane(self, number).send([data], timeout, wants_ids=True)
         return event_id
 
     async def send_many(
@@ -175,17 +178,37 @@ class Stream(Generic[R]):
         return sent
 
     async def _send_all(self, waiting: Mapping[int, list[bytes]], timeout: float) -> int:
-        lanes = [(await self._lane(number), data) for number, data in waiting.items()]
-        sends = [lane.send(data, timeout) for lane, data in lanes]
+        if not waiting:
+            return 0
+        opened, timeout = await self._ready(timeout)
+        sends = [opened.lane(self, number).send(data, timeout) for number, data in waiting.items()]
         for ended in await asyncio.gather(*sends, return_exceptions=True):
             if isinstance(ended, BaseException):
                 raise ended
         return sum(len(data) for data in waiting.values())
 
-    async def _lane(self, number: int) -> Lane:
-        opened = await self.app.opened()
-        await opened.settle(self)
-        return opened.lane(self, number)
+    async def settle(self, store: Store) -> None:
+        """See that Redis has as many partitions as this stream; raises a StateError where it has not."""
+        await store.settle_count(self.names, self.name, self.partition_count)
+
+    async def _ready(self, timeout: float) -> tuple[Opened, float]:
+        """Return what sends, and how many seconds are left; the first time Redis must be reached for it."""
+        end, patience = _now() + timeout, Patience(f"a send to stream {self.name!r}")
+        nothing = f"nothing was sent to stream {self.name!r} in {timeout:.3g} s"
+        error: RedisUnavailable | RedisFull | None = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while True:
+                    try:
+                        opened = await self.app.opened()
+                        await self.settle(opened.store)
+                        return opened, end - _now()
+                    except (RedisUnavailable, RedisFull) as away:
+                        await asyncio.sleep(patience.after(away, at_once=error is None))
+                        error = away
+        if error is None:
+            raise RedisUnavailable(f"Redis did not answer: {nothing}")
+        raise type(error)(f"{error}: {nothing}", server=error.server) from error
 
     async def read(self, partition: int, *, after: str = ids.NONE) -> AsyncIterator[Event[R]]:
         """Read what lies in a partition now, in order, whoever has processed it.
@@ -239,6 +262,10 @@ def _key_function(partition_by: PartitionBy, record: type[Any]) -> Callable[[Any
             f"partition_by={name!r} is no field of {record.__name__}, which has {', '.join(fields)}"
         )
     return lambda record: getattr(record, name)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 async def _each(records: Iterable[R] | AsyncIterable[R]) -> Any:

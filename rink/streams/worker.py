@@ -70,10 +70,9 @@ class Worker:
             raise WorkerHalted(self._halted)
 
     async def _serve(self) -> None:
-        opened = await self.app.opened()
-        store = opened.store
+        store = (await self.app.opened()).store
         for stream in self.app.streams.values():  # those, too, that only outputs go to
-            await opened.settle(stream)
+            await stream.settle(store)
         await self._register(store)
         etcd = self.app.etcd() if callable(self.app.etcd) else self.app.etcd
         session = aio.Session(etcd, ttl=self.app.ttl, **self.app.session)

@@ -27,7 +27,7 @@ from rink.streams.events import Outputs
 from rink.streams.inbox import DATA, Entry
 from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
-from rink.streams.names import PartitionNames
+from rink.streams.names import Names, PartitionNames
 from rink.streams.owner import Owner
 from rink.streams.partition import Scene, Tenure
 from rink.streams.policy import Parked
@@ -265,6 +265,9 @@ class _StoreOf(Store):
 
     async def commit(self, place: Place, step: Step) -> None:
         self._partition.commit(step)
+
+    async def settle_count(self, names: Names, stream: str, count: int) -> None:
+        pass
 
     async def extend(self, place: Place, token: int, epoch: str, ceiling: str) -> None:
         pass

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from rink.cli import sending
-from rink.streams import PartitionFull, Stream
+from rink.streams import App, PartitionFull, Stream
 
 
 @pytest.fixture
@@ -30,6 +30,10 @@ def sent(monkeypatch):
             sent.append(record.order_id)
         return len(records)
 
+    async def opened(app):
+        return None
+
+    monkeypatch.setattr(App, "opened", opened)
     monkeypatch.setattr(Stream, "send", send)
     monkeypatch.setattr(Stream, "send_many", send_many)
     return sent

@@ -144,11 +144,9 @@ def _numbers(stream: Stream[Any], partition: int | None) -> Iterable[int]:
 
 async def _check_count(app: App, stream: Stream[Any]) -> None:
     """Refuse to look at other partitions than there are; unlike a worker, write nothing."""
-    opened = await app.opened()
-    with explained(opened.store.server, stream.names.about):
-        stored = await opened.store.redis.hget(stream.names.about, "partitions")
-    if stored is not None:
-        await opened.settle(stream)
+    store, about = await store_of(app), stream.names.about
+    if await read(store, about, lambda redis: redis.hget(about, "partitions")) is not None:
+        await stream.settle(store)
 
 
 async def _found(app: App, stream: Stream[Any], number: int) -> list[Found]:
