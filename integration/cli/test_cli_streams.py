@@ -226,14 +226,14 @@ def test_a_retired_processor_holds_trimming_back_until_it_is_forgotten(shop):
         (old,) = shop.lag("old").values()
         assert (old["declared"], old["lag"], old["holds_back"]) == (False, 20, True)
         assert "not in this app  old" in shop.ok("streams", "lag", "shop:app")
-        owned = shop.refused("streams", "forget-group", "shop:app", "bill")
+        owned = shop.refused("streams", "forget-group", "shop:app", "bill", "--yes")
         assert "processor 'bill' is at work in orders/0" in owned
         (gone,) = shop.json("forget-group", "old")["forgotten"]
         assert (gone["waited"], gone["trimmed"], gone["partition"]) == (20, 19, mine)
         assert "declares no processor 'old'" in shop.refused(
             "streams", "forget-group", "shop:app", "old"
         )
-    told = shop.ok("streams", "forget-group", "shop:app", "bill")
+    told = shop.ok("streams", "forget-group", "shop:app", "bill", "--yes")
     assert "this app still has it" in told
     assert shop.lag("bill")[mine]["offset"] == ""
 
@@ -242,7 +242,7 @@ def test_who_is_forgotten_by_force_while_at_work_is_parked_and_can_be_released(s
     shop.send((1, 3))
     with working(shop):
         (mine,) = [n for n, one in shop.until_done("bill").items() if one["processed"]]
-        shop.json("forget-group", "bill", "--force")
+        shop.json("forget-group", "bill", "--force", "--yes")
         shop.send((2, 3))
         wait_for(lambda: shop.lag("bill")[mine]["parked"])
         assert "went back" in shop.lag("bill")[mine]["parked"]
@@ -276,7 +276,8 @@ EVERY = [
     ("streams", "dead"),
     ("streams", "requeue", "--all"),
     ("streams", "release"),
-    ("streams", "forget-group", "bill"),
+    ("streams", "discard", "--all", "--yes"),
+    ("streams", "forget-group", "bill", "--yes"),
     ("streams", "reset", "bill", "--to", "latest", "--yes"),
 ]
 

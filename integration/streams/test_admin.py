@@ -277,6 +277,20 @@ async def test_many_letters_are_requeued_in_their_order(desk):
     assert {fields[b"only"] for _, fields in entries} == {b"bill"}
 
 
+@at_desk()
+async def test_dead_letters_are_discarded_one_or_all_of_what_is_chosen(desk):
+    letters = [await desk.redis.xadd(desk.place.names.dead("bill"), {"d": b"{}"}) for _ in range(3)]
+    await desk.bury(desk.ship)
+    (one,) = await admin.discard(desk.app, letters[1].decode())
+    assert (one.processor, one.partition, one.letters) == ("bill", 1, 1)
+    with pytest.raises(StateError, match=f"no dead letter {letters[1].decode()}"):
+        await admin.discard(desk.app, letters[1].decode())
+    (rest,) = await admin.discard(desk.app, processor="bill")
+    assert (rest.partition, rest.letters) == (1, 2)
+    assert await admin.discard(desk.app, processor="bill") == ()
+    assert [one.processor for one in await desk.dead()] == ["ship"]
+
+
 # ── offsets ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -318,6 +332,21 @@ async def test_skip_is_refused_where_it_would_hit_another_event(desk):
         assert await desk.dead() == ()
         await admin.release(desk.app)
         await desk.redis.delete(desk.place.at)
+
+
+@at_desk()
+async def test_one_partition_that_cannot_be_released_keeps_no_other_from_it(desk):
+    for number in (0, 2):
+        place = desk.app.processors["bill"].place(number)
+        (entry_id,) = await desk.add(place=place)
+        await desk.park(f"event {entry_id} of {place.role!r}, processor 'bill': E: x", place)
+    await desk.park("partition 'orders/1' of processor 'bill' went back")
+    with pytest.raises(StateError, match="was not parked for an event") as caught:
+        await admin.release(desk.app, skip=True)
+    (note,) = caught.value.__notes__
+    assert note == "it was done in bill orders/0, bill orders/2, and failed in 1 of 8 partitions"
+    parked = {one.partition for one in await admin.lag(desk.app) if one.parked}
+    assert parked == {1}
 
 
 @at_desk()

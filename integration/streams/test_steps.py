@@ -1,6 +1,7 @@
 """Each step on a partition, on a real Redis: what it does, what it refuses, and that it may be repeated."""
 
 import asyncio
+import time
 
 import pytest
 from streams_support import Steps, output, place_of, stepping
@@ -299,6 +300,29 @@ async def test_a_death_counts_for_the_event_that_was_marked_and_no_other(steps, 
     await steps.commit(9, one, two)
     assert (await steps.take(10)).ends == {}
     assert (await steps.position()).offset == two
+
+
+@stepping
+async def test_a_mark_that_comes_late_names_nothing(steps, server):
+    one, two, three = await steps.add(3)
+    for token in (5, 7):  # the next owner's clock may be behind
+        await steps.take(token)
+        late = [steps.place.at], token, "0", one, time.time_ns() // 1000 - token * 10**9
+        await steps.store.run("mark", *late)
+        assert await marked(steps) == one.encode()
+        await steps.store.mark(steps.place, token, "0", two)
+        await steps.store.run("mark", *late)
+        assert await marked(steps) == two.encode()
+        await steps.store.mark(steps.place, token, "0", "")
+        await steps.store.run("mark", *late)
+        await steps.take(token)
+        await steps.store.run("mark", *late)
+        assert await marked(steps) is None
+        await steps.store.mark(steps.place, token, "0", three)
+
+
+async def marked(steps):
+    return await steps.redis.hget(steps.place.at, "suspect")
 
 
 @stepping

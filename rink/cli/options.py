@@ -175,7 +175,7 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except RinkError as error:
-            raise Failed(str(error)) from error
+            raise Failed("; ".join([str(error), *getattr(error, "__notes__", ())])) from error
 
 
 @contextlib.contextmanager

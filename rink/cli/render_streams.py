@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rink.streams.admin import (
         DeadLetter,
         DeadLetters,
+        Discarded,
         Forgotten,
         Lag,
         Moved,
@@ -63,7 +64,7 @@ def show_lag(found: Sequence[Lag]) -> RenderableType:
     return Group(made, *([Text(""), *notes] if notes else []))
 
 
-def _role(one: Lag | DeadLetter | Requeued | Released | Moved) -> str:
+def _role(one: Lag | DeadLetter | Discarded | Requeued | Released | Moved) -> str:
     return clean(f"{one.stream}/{one.partition}")
 
 
@@ -202,6 +203,16 @@ def show_requeued(found: Sequence[Requeued]) -> RenderableType:
     made = table("dead letter", "processor", "partition", "is event")
     for one in found:
         made.add_row(clean(one.letter), clean(one.processor), _role(one), clean(one.event))
+    return made
+
+
+def show_discarded(found: Sequence[Discarded]) -> RenderableType:
+    """Show how many dead letters are gone."""
+    if not found:
+        return Text("no dead letters")
+    made = table("processor", "partition", ">dead letters removed")
+    for one in found:
+        made.add_row(clean(one.processor), _role(one), str(one.letters))
     return made
 
 

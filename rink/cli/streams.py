@@ -23,6 +23,7 @@ _STREAM = click.option("--stream", "-s", metavar="NAME", help="Only this stream.
 _PARTITION = click.option(
     "--partition", "-n", type=click.IntRange(min=0), metavar="N", help="Only this partition."
 )
+_YES = click.option("--yes", is_flag=True, help="Do not ask.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
 
 
@@ -133,6 +134,31 @@ def requeue(app: App, letter: str | None, takes_all: bool, as_json: bool, **chos
     _tell(app, lambda: admin.requeue(app, letter, **chosen), "requeued", show, as_json=as_json)
 
 
+@streams.command(short_help="Remove dead letters for good.")
+@_chosen
+@click.argument("letter", required=False, metavar="[ID]")
+@click.option("--all", "takes_all", is_flag=True, help="All dead letters of what is chosen.")
+@_YES
+def discard(
+    app: App, letter: str | None, takes_all: bool, yes: bool, as_json: bool, **chosen: Any
+) -> None:
+    """Remove the dead letter with this ID, or all that are chosen, for good."""
+    from rink.streams import admin
+
+    if (letter is None) != takes_all:
+        raise click.UsageError("Give either the ID of a dead letter or --all.")
+    if takes_all and not yes:
+        _confirm(
+            app,
+            lambda: admin.dead_letters(app, **chosen),
+            render_streams.show_letters,
+            "Remove all dead letters of these, for good?",
+            "discard asks before it removes them all",
+        )
+    show = render_streams.show_discarded
+    _tell(app, lambda: admin.discard(app, letter, **chosen), "discarded", show, as_json=as_json)
+
+
 @streams.command(short_help="Have parked partitions processed again.")
 @_chosen
 @click.option(
@@ -157,15 +183,26 @@ def release(app: App, skip: bool, as_json: bool, **chosen: Any) -> None:
     is_flag=True,
     help="Also while workers of it run: what they own is parked with its next commit.",
 )
+@_YES
 @_JSON
-def forget_group(app: str, processor: str, stream: str | None, force: bool, as_json: bool) -> None:
+def forget_group(
+    app: str, processor: str, stream: str | None, force: bool, yes: bool, as_json: bool
+) -> None:
     """Have trimming wait for PROCESSOR no longer: for one that was retired.
 
-    Its offsets go, its dead letters stay.
+    Its offsets go, its dead letters stay. It asks where the app still has that processor.
     """
     found = apps.load(app)
     from rink.streams import admin
 
+    if processor in found.processors and not yes:
+        _confirm(
+            found,
+            lambda: admin.lag(found, processor=processor, stream=stream),
+            render_streams.show_lag,
+            f"This app still has {processor}. Forget its offsets, as shown above?",
+            f"forget-group asks before it forgets {processor}, which the app still has",
+        )
     _tell(
         found,
         lambda: admin.forget_group(found, processor, stream=stream, force=force),
@@ -186,7 +223,7 @@ def forget_group(app: str, processor: str, stream: str | None, force: bool, as_j
 )
 @_STREAM
 @_PARTITION
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@_YES
 @_JSON
 def reset(
     app: str,
@@ -206,7 +243,13 @@ def reset(
 
     chosen: dict[str, Any] = {"stream": stream, "partition": partition}
     if not yes:
-        _confirm(found, processor, to, chosen)
+        _confirm(
+            found,
+            lambda: admin.lag(found, processor=processor, **chosen),
+            render_streams.show_lag,
+            f"Move the offset of {processor} as shown above, to {to}?",
+            "reset asks before it moves offsets",
+        )
     _tell(
         found,
         lambda: admin.reset(found, processor, to, **chosen),
@@ -216,12 +259,15 @@ def reset(
     )
 
 
-def _confirm(app: App, processor: str, to: str, chosen: dict[str, Any]) -> None:
+def _confirm(
+    app: App,
+    look: Callable[[], Awaitable[Any]],
+    show: Callable[[Any], RenderableType],
+    question: str,
+    why: str,
+) -> None:
     """Show how it is now, and ask; who cannot be asked must say --yes."""
-    from rink.streams import admin
-
     if not sys.stdin.isatty():
-        raise Failed("reset asks before it moves offsets: say --yes where there is no terminal")
-    seen = apps.run(app, lambda: admin.lag(app, processor=processor, **chosen))
-    render.console(stderr=True).print(render_streams.show_lag(seen))
-    click.confirm(f"Move the offset of {processor} as shown above, to {to}?", abort=True, err=True)
+        raise Failed(f"{why}: say --yes where there is no terminal")
+    render.console(stderr=True).print(show(apps.run(app, look)))
+    click.confirm(question, abort=True, err=True)

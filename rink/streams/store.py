@@ -61,6 +61,7 @@ class Store:
         self._calls = Calls(redis)
         self._settled: set[tuple[str, int]] = set()
         self._sender = secrets.token_hex(8)
+        self._told = 0
 
     async def open(self) -> None:
         """See that Redis answers and is new enough.
@@ -180,7 +181,7 @@ class Store:
         """
         knows = (known.epoch, known.offset, known.seen) if known else ("", "", "")
         given = (place.processor, token, place.start, first, int(place.bounds.loses))
-        answer = await self.run("take", place.keys, *given, *knows, _now())
+        answer = await self.run("take", place.keys, *given, *knows, self._now())
         self._check(place, token, answer, known.offset if known else "")
         offset, epoch, careful, parked = (text(part) for part in answer[1:5])
         flat = [text(part) for part in answer[5]]
@@ -204,7 +205,7 @@ class Store:
         index = {names: number for number, (names, _) in enumerate(targets, 1)}
         given: list[Any] = [
             place.processor, step.token, step.epoch, step.expected, step.new, step.ceiling,
-            step.processed, step.dead, int(place.bounds.loses), len(outputs), _now(),
+            step.processed, step.dead, int(place.bounds.loses), len(outputs), self._now(),
         ]  # fmt: skip
         for _, bounds in targets:
             given += [bounds.limit if bounds else 0, int(bounds is not None and bounds.loses)]
@@ -253,13 +254,13 @@ class Store:
     async def extend(self, place: Place, token: int, epoch: str, ceiling: str) -> None:
         """Tell that events up to an id are about to be yielded."""
         self._check(
-            place, token, await self.run("extend", [place.at], token, epoch, ceiling, _now())
+            place, token, await self.run("extend", [place.at], token, epoch, ceiling, self._now())
         )
 
     async def mark(self, place: Place, token: int, epoch: str, entry_id: str) -> None:
         """Tell which event is about to be processed alone."""
         self._check(
-            place, token, await self.run("mark", [place.at], token, epoch, entry_id, _now())
+            place, token, await self.run("mark", [place.at], token, epoch, entry_id, self._now())
         )
 
     async def park(self, place: Place, token: int, epoch: str, reason: str) -> None:
@@ -316,6 +317,11 @@ class Store:
                 raise OffsetMoved(f"the offset of {place.at!r} was moved to {text(answer[1])}")
             case _:
                 raise _went_back(place, token, answer[1:], expected)
+
+    def _now(self) -> int:
+        """What a step of an owner is told at, in microseconds, more each time: the order of a process's steps."""
+        self._told = max(self._told + 1, time.time_ns() // 1000)
+        return self._told
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
@@ -394,11 +400,6 @@ def _position(place: Place, at: Sequence[Any], offsets: Sequence[Any]) -> Positi
 def _pairs(flat: Sequence[Any]) -> dict[str, str]:
     """A hash, as a script returns it."""
     return dict(zip(map(text, flat[::2]), map(text, flat[1::2]), strict=True))
-
-
-def _now() -> int:
-    """What a step of an owner is told at, in microseconds: for the order of the steps of one process."""
-    return time.time_ns() // 1000
 
 
 def text(value: Any) -> str:

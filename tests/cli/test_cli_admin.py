@@ -12,6 +12,7 @@ from rink.streams import admin
 from rink.streams.admin import (
     DeadLetter,
     DeadLetters,
+    Discarded,
     Forgotten,
     Lag,
     Moved,
@@ -317,9 +318,10 @@ def test_dead_letters_as_json(run_json, shop, answers):
 
 
 @pytest.mark.parametrize("line", [(), ("17-0", "--all")])
-def test_requeue_takes_one_id_or_all(run, shop, answers, line):
-    asked = answers("requeue", ())
-    assert run("streams", "requeue", shop, *line).exit_code == 2
+@pytest.mark.parametrize("command", ["requeue", "discard"])
+def test_requeue_and_discard_take_one_id_or_all(run, shop, answers, command, line):
+    asked = answers(command, ())
+    assert run("streams", command, shop, *line).exit_code == 2
     assert asked == []
 
 
@@ -348,24 +350,34 @@ def test_what_a_forgotten_processor_kept_waiting(lines, run_json, shop, answers)
     one = Forgotten(**WHERE, declared=False, waited=5, trimmed=4, letters=0)
     other = attrs.evolve(one, partition=4, waited=3, trimmed=0, letters=2, declared=True)
     asked = answers("forget_group", (one,))
-    assert lines("streams", "forget-group", shop, "bill", "--force") == [
+    assert lines("streams", "forget-group", shop, "bill", "--force", "--yes") == [
         "bill is forgotten in 1 partition: 5 events waited for it, 4 were kept for it alone and are gone"
     ]
     assert asked == [("bill", {"stream": None, "force": True})]
     answers("forget_group", (one, other))
-    assert lines("streams", "forget-group", shop, "bill")[0].endswith(
+    assert lines("streams", "forget-group", shop, "bill", "--yes")[0].endswith(
         "2 of its dead letters stay; this app still has it: the next worker registers it anew, from "
         "where it starts"
     )
-    assert len(run_json("streams", "forget-group", shop, "bill")["forgotten"]) == 2
+    assert len(run_json("streams", "forget-group", shop, "bill", "--yes")["forgotten"]) == 2
 
 
-def test_a_reset_without_a_terminal_wants_yes(run, shop, answers):
-    asked = answers("reset", ())
-    result = run("streams", "reset", shop, "bill", "--to", "earliest")
+ASKING = [
+    ("reset", ("bill", "--to", "latest"), "Move the offset of bill as shown above, to latest?"),
+    ("forget-group", ("bill",), "This app still has bill. Forget its offsets, as shown above?"),
+    ("discard", ("--all",), "Remove all dead letters of these, for good?"),
+]
+
+
+@pytest.mark.parametrize(("command", "given", "_"), ASKING)
+def test_what_asks_wants_yes_without_a_terminal(run, shop, answers, command, given, _):
+    asked = answers(command.replace("-", "_"), ())
+    result = run("streams", command, shop, *given)
     assert result.exit_code == 1
     assert "say --yes" in result.stderr
     assert asked == []
+    assert run("streams", command, shop, *given, "--yes").exit_code == 0
+    assert len(asked) == 1
 
 
 def test_what_a_reset_moves(lines, run, shop, answers):
@@ -377,23 +389,52 @@ def test_what_a_reset_moves(lines, run, shop, answers):
     assert asked[0] == ("bill", "earliest", {"stream": None, "partition": 3})
 
 
-@pytest.mark.parametrize(("answer", "moved"), [("y\n", 1), ("n\n", 0)])
-def test_on_a_terminal_a_reset_shows_how_it_is_and_asks(shop, answers, monkeypatch, answer, moved):
+@pytest.mark.parametrize(("answer", "done"), [("y\n", 1), ("n\n", 0)])
+@pytest.mark.parametrize(("command", "given", "question"), ASKING)
+def test_on_a_terminal_it_shows_how_it_is_and_asks(
+    shop, answers, monkeypatch, command, given, question, answer, done
+):
     import sys
 
     from click.testing import CliRunner
 
     from rink.cli.commands import commands
 
-    asked = answers("reset", ())
+    asked = answers(command.replace("-", "_"), ())
     answers("lag", (lag_of(),))
+    answers("dead_letters", DeadLetters(1, (letter_of(),)))
 
     class Terminal(type(sys)):
         stdin = type("stdin", (), {"isatty": staticmethod(lambda: True)})
 
     monkeypatch.setattr("rink.cli.streams.sys", Terminal("sys"))
-    line = ["streams", "reset", shop, "bill", "--to", "latest"]
-    result = CliRunner().invoke(commands, line, input=answer)
+    result = CliRunner().invoke(commands, ["streams", command, shop, *given], input=answer)
     assert "orders/3" in result.stderr
-    assert "Move the offset of bill as shown above, to latest? [y/N]" in result.stderr
-    assert (result.exit_code, len(asked)) == (1 - moved, moved)
+    assert f"{question} [y/N]" in result.stderr
+    assert (result.exit_code, len(asked)) == (1 - done, done)
+
+
+def test_who_is_not_in_the_app_is_forgotten_without_a_question(run, shop, answers):
+    asked = answers("forget_group", ())
+    assert run("streams", "forget-group", shop, "old").exit_code == 0
+    assert len(asked) == 1
+
+
+def test_what_is_discarded(lines, run_json, shop, answers):
+    one = Discarded(**WHERE, letters=7)
+    asked = answers("discard", (one,))
+    assert lines("streams", "discard", shop, "17-0")[2] == "bill orders/3 7"
+    assert run_json("streams", "discard", shop, "--all", "--yes") == {
+        "discarded": [attrs.asdict(one)]
+    }
+    assert asked == [("17-0", ALL), (None, ALL)]
+    answers("discard", ())
+    assert lines("streams", "discard", shop, "17-0") == ["no dead letters"]
+
+
+def test_what_was_done_before_an_error_is_said_with_it(run, shop, answers):
+    error = StateError("orders/1 is parked for another event")
+    error.add_note("it was done in bill orders/0")
+    answers("release", error)
+    said = run("streams", "release", shop, "--skip").stderr
+    assert said == ("rink: orders/1 is parked for another event; it was done in bill orders/0\n")

@@ -12,16 +12,18 @@ from rink.streams.admin.lagging import Lag, lag
 from rink.streams.admin.letters import (
     DeadLetter,
     DeadLetters,
+    Discarded,
     Requeued,
     dead_letter,
     dead_letters,
+    discard,
     requeue,
 )
 from rink.streams.admin.offsets import Forgotten, Moved, Released, forget_group, release, reset
 from rink.streams.admin.owning import Owners, PartitionOwner, owners
 
 __all__ = [
-    "DeadLetter", "DeadLetters", "Forgotten", "Lag", "Moved", "Owners", "PartitionOwner", "Released",
-    "Requeued", "dead_letter", "dead_letters", "forget_group", "lag", "owners", "release", "requeue",
-    "reset",
+    "DeadLetter", "DeadLetters", "Discarded", "Forgotten", "Lag", "Moved", "Owners", "PartitionOwner",
+    "Released", "Requeued", "dead_letter", "dead_letters", "discard", "forget_group", "lag", "owners",
+    "release", "requeue", "reset",
 ]  # fmt: skip

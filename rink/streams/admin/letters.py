@@ -8,7 +8,7 @@ import attrs
 
 from rink.errors import StateError
 from rink.streams import ids
-from rink.streams.admin.places import Found, each, find, read, store_of
+from rink.streams.admin.places import Found, change, each, find, read, store_of
 from rink.streams.errors import PartitionFull
 from rink.streams.store import Store, text
 
@@ -63,6 +63,16 @@ class Requeued:
     partition: int
     letter: str
     event: str
+
+
+@attrs.frozen(kw_only=True)
+class Discarded:
+    """How many dead letters of a processor in one partition were removed."""
+
+    processor: str
+    stream: str
+    partition: int
+    letters: int
 
 
 async def dead_letters(
@@ -186,6 +196,60 @@ async def _requeue(store: Store, found: Found, letter: str, before: int) -> Requ
         partition=place.number,
         letter=letter,
         event=text(answer[0]),
+    )
+
+
+async def discard(
+    app: App,
+    letter: str | None = None,
+    *,
+    processor: str | None = None,
+    stream: str | None = None,
+    partition: int | None = None,
+) -> tuple[Discarded, ...]:
+    """Remove dead letters for good: they have no bound, and whoever has looked into them needs them no more.
+
+    Args:
+        app: whose.
+        letter: only the one with this id; all that there are when it begins where None.
+        processor: only this one's; that of one that was forgotten, too.
+        stream: only this one's.
+        partition: only this one's.
+
+    Raises:
+        StateError: there is no letter of this id, or several partitions have one.
+        ConfigError, RedisError: as `dead_letters`.
+    """
+    store = await store_of(app)
+    found = await find(app, processor=processor, stream=stream, partition=partition, gone=True)
+    if letter is not None:
+        one = await _holder(store, found, letter)
+        count = await read(store, _key(one), lambda redis: redis.xdel(_key(one), letter))
+        if not count:
+            raise _no_letter(letter)
+        return (_discarded(one, count),)
+    counts = await change(lambda one: _discard_all(store, one), found)
+    pairs = zip(found, counts, strict=True)
+    return tuple(_discarded(one, count) for one, count in pairs if count)
+
+
+async def _discard_all(store: Store, found: Found) -> int:
+    """Remove the letters there are now, and none that comes meanwhile."""
+    key = _key(found)
+    last = await read(store, key, lambda redis: redis.xrevrange(key, count=1))
+    if not last:
+        return 0
+    ms, seq = ids.order(text(last[0][0]))
+    behind = f"{ms}-{seq + 1}"
+    return int(
+        await read(store, key, lambda redis: redis.xtrim(key, minid=behind, approximate=False))
+    )
+
+
+def _discarded(found: Found, count: int) -> Discarded:
+    place = found.place
+    return Discarded(
+        processor=place.processor, stream=place.stream, partition=place.number, letters=count
     )
 
 

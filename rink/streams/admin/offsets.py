@@ -14,7 +14,7 @@ import attrs
 from rink.core.record import some
 from rink.errors import ConfigError, StateError
 from rink.streams import ids
-from rink.streams.admin.places import Found, each, find, read, store_of
+from rink.streams.admin.places import Found, change, each, find, read, store_of
 from rink.streams.store import Store, text
 from rink.streams.values import Place
 
@@ -98,7 +98,7 @@ async def release(
     """
     store = await store_of(app)
     found = await find(app, processor=processor, stream=stream, partition=partition)
-    answers = await each(lambda one: _release(store, one.place, skip=skip), found)
+    answers = await change(lambda one: _release(store, one.place, skip=skip), found)
     return tuple(one for one in answers if one is not None)
 
 
@@ -174,12 +174,12 @@ async def reset(
     target, is_time = _target(to)
     store = await store_of(app)
     found = await find(app, processor=processor, stream=stream, partition=partition)
-    registered = [one.place for one in found if one.place.processor in one.offsets]
+    registered = [one for one in found if one.place.processor in one.offsets]
+    targets = dict.fromkeys((one.place.role for one in registered), target)
     if target not in ("earliest", "latest"):
-        targets = await each(lambda place: _within(store, place, target, is_time), registered)
-    else:
-        targets = [target] * len(registered)
-    moved = await each(lambda at: _reset(store, *at), zip(registered, targets, strict=True))
+        within = await each(lambda one: _within(store, one.place, target, is_time), registered)
+        targets = dict(zip(targets, within, strict=True))
+    moved = await change(lambda one: _reset(store, one.place, targets[one.place.role]), registered)
     return tuple(one for one in moved if one is not None)
 
 
@@ -259,7 +259,7 @@ async def forget_group(
     ]
     if owned and not force:
         raise _at_work(processor, owned)
-    return tuple(await each(lambda one: _forget(store, one, force=force), found))
+    return tuple(await change(lambda one: _forget(store, one, force=force), found))
 
 
 async def _forget(store: Store, found: Found, *, force: bool) -> Forgotten:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
+from rink.core.record import some
 from rink.errors import ConfigError
 from rink.streams.faults import explained
 from rink.streams.store import Store
@@ -56,6 +57,40 @@ async def each(ask: Callable[[T], Awaitable[V]], items: Iterable[T]) -> list[V]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def change(ask: Callable[[Found], Awaitable[V]], found: Iterable[Found]) -> list[V]:
+    """Change every place, a few at a time; an error keeps none of the others from it.
+
+    Args:
+        ask: changes one, and returns something false where there was nothing to change.
+        found: which.
+
+    Raises:
+        RinkError: the first one; a note of it says which places were changed all the same.
+    """
+
+    async def one(place: Found) -> V | Exception:
+        try:
+            return await ask(place)
+        except Exception as error:
+            return error
+
+    places = list(found)
+    answers = await each(one, places)
+    errors = [answer for answer in answers if isinstance(answer, Exception)]
+    if errors:
+        done = [
+            f"{place.place.processor} {place.place.role}"
+            for place, answer in zip(places, answers, strict=True)
+            if answer and not isinstance(answer, Exception)
+        ]
+        told = f"done in {some(done)}" if done else "done nowhere"
+        errors[0].add_note(
+            f"it was {told}, and failed in {len(errors)} of {len(places)} partitions"
+        )
+        raise errors[0]
+    return [answer for answer in answers if not isinstance(answer, Exception)]
 
 
 async def store_of(app: App) -> Store:

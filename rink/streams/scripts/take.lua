@@ -37,6 +37,7 @@ if known_epoch == '' then
   ceiling = #first > 0 and first[#first][1] or offset
   redis.call('HSET', at, 'ceiling', ceiling)
   redis.call('HDEL', at, 'suspect')
+  if fence ~= token then redis.call('HDEL', at, 'marked') end  -- by the clock of another process
   redis.call('HSET', at, 'fence', token, 'open', parked and '0' or '1')
   if not careful then redis.call('HSET', at, 'told', ARGV[9]) end
 end
