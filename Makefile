@@ -113,6 +113,10 @@ proto: ## generate rink/etcd/proto/*_pb2.py from the .proto, with tools in a ven
 protobuf-majors: $(READY) ## the client's tests with each major of protobuf, and with the oldest versions allowed
 	.ci/protobuf-majors
 
+.PHONY: redis-clients
+redis-clients: setup ## the tests of streams with the oldest redis-py allowed, and with each major
+	.ci/redis-clients
+
 .PHONY: wheel
 wheel: $(READY) ## build the wheel, and test it with the source out of the way
 	.ci/wheel

@@ -9,9 +9,10 @@ import re
 import pytest
 from redis.asyncio import RedisCluster
 from streams_support import Steps
+from workers_support import until_true
 
 from rink.errors import ConfigError, StateError
-from rink.streams import App, PartitionFull, Record, RedisError, admin
+from rink.streams import App, PartitionFull, Record, RedisError, Worker, admin
 from rink.streams.errors import OffsetMoved
 from rink.testing import redis_cluster
 from rink.testing.memory import MemoryCluster
@@ -29,7 +30,7 @@ class Desk(Steps):
         self.app = App("shop", redis=redis)
         self.orders = self.app.stream("orders", record=Order, **given)
         for name in ("bill", "ship"):
-            self.app.processor(self.orders, name=name)(_process)
+            self.app.processor(self.orders, name=name, initial_delay=0.1)(_process)
         self.ship = self.app.processors["ship"].place(1)
 
     async def __aenter__(self):
@@ -212,6 +213,30 @@ async def test_owners_before_any_worker_was_there(desk):
     assert [(one.group, one.version, one.workers) for one in found] == [("shop/bill", 0, ())]
     first = found[0].partitions[0]
     assert (first.owner, first.standby, first.token, first.is_open) == (None, None, 0, False)
+
+
+@at_desk()
+async def test_a_worker_that_is_gone_owns_nothing(desk):
+    with MemoryCluster() as etcd:
+        desk.app.etcd = etcd.client
+        worker = Worker(desk.app, ["bill"], name="w1")
+        task = asyncio.create_task(worker.run())
+        await until_true(lambda: are_open(desk))
+        assert {one.owner for one in await partitions_of(desk)} == {"w1"}
+        worker.stop()
+        await task
+        assert {(one.owner, one.standby, one.is_open) for one in await partitions_of(desk)} == {
+            (None, None, False)
+        }
+
+
+async def partitions_of(desk):
+    (found,) = await admin.owners(desk.app, processor="bill")
+    return found.partitions
+
+
+async def are_open(desk):
+    return all(one.is_open for one in await partitions_of(desk))
 
 
 # ── dead letters ─────────────────────────────────────────────────────────────────────────────────

@@ -272,6 +272,25 @@ async def test_something_else_under_a_partitions_key_stops_that_partition_alone(
     await task
 
 
+def test_a_client_that_waits_for_no_answer_for_long_is_not_broken_by_idle_reads(
+    rink_redis, etcd_url, prefix
+):
+    async def body():
+        async with shop_on(f"{rink_redis.url}?socket_timeout=0.4", etcd_url, prefix, None) as shop:
+            note_all(shop)
+            async with shop.workers("a"):
+                await shop.send(1)
+                await until_seen(shop, 1)
+                before = (await shop.redis.info("stats"))["total_connections_received"]
+                await asyncio.sleep(2)
+                await shop.send(2)
+                await until_seen(shop, 2)
+                after = (await shop.redis.info("stats"))["total_connections_received"]
+                assert after - before <= 1
+
+    asyncio.run(asyncio.wait_for(body(), 60))
+
+
 def test_the_first_send_waits_for_redis_as_long_as_it_says():
     async def body(redis):
         app = App("shop", redis=redis.url)

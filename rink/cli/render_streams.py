@@ -140,6 +140,8 @@ def _at_work(one: PartitionOwner) -> Text:
         return Text(f"parked: {clean(one.parked)}", "red")
     if one.draining:
         return Text(f"waits for {clean(some(one.draining))} to let go", "yellow")
+    if one.is_open and one.owner is None:
+        return Text("its worker is gone, and has not said why", "yellow")
     if one.is_open:
         return Text("at work")
     return Text("not at work", "yellow" if one.owner else "dim")

@@ -17,13 +17,13 @@ from redis.backoff import NoBackoff
 from rink.core.keys import check_name
 from rink.errors import ConfigError, UsageError
 from rink.settings import check_seconds
-from rink.streams.calls import AnyRedis
+from rink.streams.clients import AnyRedis, Connect
 from rink.streams.codec import Codec
 from rink.streams.events import Middleware
 from rink.streams.lanes import Lane
 from rink.streams.policy import OnError, Policy
 from rink.streams.processor import Processor
-from rink.streams.store import Connect, Store
+from rink.streams.store import Store
 from rink.streams.stream import PartitionBy, Stream, Trim
 from rink.streams.tasks import Task
 

@@ -11,13 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
-from redis.asyncio import Redis, RedisCluster
+from redis.asyncio import RedisCluster
 from redis.exceptions import DataError, NoScriptError
 
+from rink.streams.clients import AnyRedis
 from rink.streams.scripts import Script, script
-
-AnyRedis = Redis | RedisCluster
-"""What redis-py has for one server, for Sentinel, and for a cluster."""
 
 
 @attrs.frozen(eq=False)

@@ -12,9 +12,6 @@ from typing import Any
 
 import hiredis
 from redis.asyncio import Redis
-from redis.connection import HiredisRespSerializer
-
-_packer = HiredisRespSerializer()
 
 
 class _Packs:
@@ -24,7 +21,8 @@ class _Packs:
         if isinstance(args[0], str) and " " not in args[0]:
             with contextlib.suppress(TypeError):
                 return [hiredis.pack_command(args)]
-        packed: list[bytes] = _packer.pack(*args)  # two words, or something to be made bytes first
+        # Two words, or something to be made bytes first.
+        packed: list[bytes] = super().pack_command(*args)  # type: ignore[misc]
         return packed
 
 

@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from rink.errors import RinkError, StateError
-from rink.streams.calls import AnyRedis
+from rink.streams.clients import AnyRedis
 from rink.streams.endings import end
 from rink.streams.errors import RedisError
 from rink.streams.faults import explained
@@ -19,7 +19,6 @@ from rink.streams.owner import Owner
 from rink.streams.patience import Patience
 from rink.streams.store import Store
 
-BLOCK_MS = 1000
 """Below any read timeout of a client, and the longest that a wake-up which got lost can cost."""
 
 _UNBLOCK_AGAIN_S = 0.001
@@ -101,7 +100,7 @@ class Reader:
         """Read once for these owners, and let each have what is still for it."""
         asked = {owner.place.names.stream: (owner, owner.inbox.read_to) for owner in owners}
         positions = {key: position for key, (_, position) in asked.items()}
-        for key, entries in await self._store.read(client, positions, self._chunk, BLOCK_MS):
+        for key, entries in await self._store.read(client, positions, self._chunk):
             owner, position = asked[key]
             if owner in self._owners and owner.inbox.read_to == position:
                 owner.feed(entries)

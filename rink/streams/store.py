@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from redis.asyncio import Redis, RedisCluster
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
+from redis.asyncio import RedisCluster
 
 from rink.errors import ConfigError, StaleToken, StateError
-from rink.streams import ids
-from rink.streams.calls import AnyRedis, Calls
+from rink.streams import clients, ids
+from rink.streams.calls import Calls
+from rink.streams.clients import AnyRedis
 from rink.streams.errors import CrossSlot, OffsetMoved, PartitionFull, WentBack
 from rink.streams.faults import explained
 from rink.streams.names import Names, PartitionNames
-from rink.streams.packing import pack_in_c
 from rink.streams.values import (
     Bounds,
     Known,
@@ -35,6 +33,8 @@ from rink.streams.values import (
 
 OLDEST_REDIS = (7, 0)
 """Scripts that may go on while Redis is out of memory are of this version."""
+_READ_WAITS_S = 1.0
+"""So long a read waits for something to come: less where the client waits for no answer as long."""
 MOST = 100_000
 """A lag is counted so far: counting keeps Redis from all else."""
 
@@ -43,21 +43,15 @@ class Store:
     """A Redis, seen from one event loop.
 
     Args:
-        redis: a client of redis-py's; it is closed with this store. Its retries are switched off: a reader
-            must know of each reconnect, and everything else is asked again by who asked.
+        redis: a client of redis-py's, from now on this store's: see `clients.prepare`.
     """
 
     def __init__(self, redis: AnyRedis) -> None:
-        redis.set_retry(Retry(NoBackoff(), 0))
-        if _settings(redis).get("decode_responses"):
-            raise ConfigError(
-                "the Redis client has decode_responses=True: records are bytes, so make it without"
-            )
-        if isinstance(redis, Redis):
-            pack_in_c(redis)
+        waits = clients.prepare(redis)
+        self._block_ms = max(int(min(_READ_WAITS_S, waits / 2) * 1000), 1)
         self.redis = redis
         self.is_cluster = isinstance(redis, RedisCluster)
-        self.server = _server(redis)
+        self.server = clients.server_of(redis)
         self._calls = Calls(redis)
         self._settled: set[tuple[str, int]] = set()
         self._sender = secrets.token_hex(8)
@@ -85,12 +79,8 @@ class Store:
             )
 
     async def close(self) -> None:
-        """Close the client's connections, to its Sentinels too, which redis-py leaves open."""
-        await self.redis.aclose()
-        if isinstance(self.redis, Redis):
-            manager = getattr(self.redis.connection_pool, "sentinel_manager", None)
-            for sentinel in manager.sentinels if manager else ():
-                await sentinel.aclose()
+        """Close the client's connections."""
+        await clients.close(self.redis)
 
     async def run(self, name: str, keys: Sequence[str], *given: Any) -> Any:
         """Run one of our scripts; the errors are ours."""
@@ -332,19 +322,18 @@ class Store:
         return client
 
     async def read(
-        self, client: AnyRedis, positions: Mapping[str, str], count: int, block_ms: int
+        self, client: AnyRedis, positions: Mapping[str, str], count: int
     ) -> list[tuple[str, list[RawEntry]]]:
-        """Read behind positions, or wait for what comes.
+        """Read behind positions, or wait for what comes, up to a second.
 
         Args:
             client: from `reader`.
             positions: an id for each stream.
             count: entries of each stream at most.
-            block_ms: milliseconds to wait at most.
         """
         given: Any = positions
         with explained(self.server):
-            found: Any = await client.xread(given, count=count, block=block_ms)
+            found: Any = await client.xread(given, count=count, block=self._block_ms)
         pairs = found.items() if isinstance(found, dict) else found
         return [(text(key), entries) for key, entries in pairs or ()]
 
@@ -363,24 +352,6 @@ def _went_back(place: Place, token: int, found: Sequence[Any], expected: str) ->
         "failed over to older data. Events may be lost, or come again; `rink streams release` takes what is there",
         key=place.at,
     )
-
-
-def _settings(redis: AnyRedis) -> dict[str, Any]:
-    """What its connections are made with."""
-    if isinstance(redis, RedisCluster):
-        return dict(redis.connection_kwargs)
-    return dict(redis.get_connection_kwargs())  # type: ignore[no-untyped-call]
-
-
-def _server(redis: AnyRedis) -> str:
-    if isinstance(redis, RedisCluster):
-        # Before it is initialized, those that it was given.
-        nodes = redis.get_nodes() or redis.nodes_manager.startup_nodes.values()
-        return "a cluster of " + ", ".join(str(node.name) for node in nodes)
-    known = _settings(redis)
-    if "path" in known:
-        return str(known["path"])
-    return f"{known.get('host', 'its Sentinel')}:{known.get('port', '')}".rstrip(":")
 
 
 def _position(place: Place, at: Sequence[Any], offsets: Sequence[Any]) -> Position:
@@ -405,7 +376,3 @@ def _pairs(flat: Sequence[Any]) -> dict[str, str]:
 def text(value: Any) -> str:
     """Return what Redis answered as text."""
     return value.decode() if isinstance(value, bytes) else str(value)
-
-
-Connect = Callable[[], AnyRedis]
-"""Makes a client of redis-py's, with whatever settings."""

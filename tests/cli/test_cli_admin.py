@@ -229,6 +229,7 @@ def test_owners_and_who_stands_by(lines, shop, answers):
                 owner_of(1, draining=("w2",)),
                 owner_of(2, parked="event 17-0: thirteen", is_open=False),
                 owner_of(3, is_open=False, standby=None),
+                owner_of(4, owner=None),
             ),
         ),
     )
@@ -239,6 +240,7 @@ def test_owners_and_who_stands_by(lines, shop, answers):
         "orders/1 w1 w3 7 waits for w2 to let go",
         "orders/2 w1 w3 7 parked: event 17-0: thirteen",
         "orders/3 w1 - 7 not at work",
+        "orders/4 - w3 7 its worker is gone, and has not said why",
     ]
 
 

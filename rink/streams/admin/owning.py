@@ -25,7 +25,7 @@ class PartitionOwner:
     """One partition of a processor, by etcd and by Redis.
 
     Attributes:
-        owner: the worker that has it by the group's newest version; None where nobody has.
+        owner: the worker that has it by the group's newest version; None where nobody has, or that one is gone.
         standby: the worker that would have it if just that one were gone; None where there is nobody.
         draining: workers that have lost it and not let go yet: until then the owner waits.
         token: the highest fencing token that Redis has seen; 0 where nobody ever took it.
@@ -111,6 +111,7 @@ def _read(session: aio.Session, group: str) -> GroupStatus:
 def _owners(status: GroupStatus, places: list[tuple[Found, Position]]) -> Owners:
     first = places[0][0]
     who = standbys(status, [one.place.role for one, _ in places])
+    workers = tuple(member.name for member in status.members)
     return Owners(
         processor=first.place.processor,
         stream=first.place.stream,
@@ -118,11 +119,11 @@ def _owners(status: GroupStatus, places: list[tuple[Found, Position]]) -> Owners
         group=status.group,
         version=status.version,
         settled=status.settled,
-        workers=tuple(member.name for member in status.members),
+        workers=workers,
         partitions=tuple(
             PartitionOwner(
                 partition=one.place.number,
-                owner=who[one.place.role].owner,
+                owner=owner if (owner := who[one.place.role].owner) in workers else None,
                 standby=who[one.place.role].next,
                 draining=tuple(m.name for m in status.members if one.place.role in m.draining),
                 token=position.fence,
