@@ -46,7 +46,7 @@ def _dies_after(batches):
         owner = owner_of(steps, 5, await steps.take(5, first=WINDOW))
         async with steps.store.reader() as client:
             behind = {steps.place.names.stream: added[WINDOW - 1]}
-            [(_, rest)] = await steps.store.read(client, behind, count=500, block_ms=1)
+            [(_, rest)] = await steps.store.read(client, behind, count=500)
         owner.feed(rest)
         for _ in range(batches):
             assert len(await owner.next(4, 0)) == 4

@@ -12,7 +12,7 @@ REQUESTS = [
     ("EVALSHA", "0" * 40, 3, "rink:{a/s/0}:at:note", "1-1", "", 2**70, -1, 0.5),
     ("XADD", "schlüssel/☃", "*", b"d", b'{"n": 1}\x00\xff'),
     ("CLIENT UNBLOCK", 17),
-    (b"SET", "x", bytearray(b"y")),
+    (b"SET", "x", memoryview(b"y")),
     ("SET", "large", b"z" * 100_000),
 ]
 
