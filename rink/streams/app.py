@@ -254,6 +254,13 @@ class App:
                 task = self._opened[loop] = loop.create_task(self._open())
         return await asyncio.shield(task)
 
+    def opened_already(self) -> Opened | None:
+        """Return the same, if it has been opened."""
+        task = self._opened.get(asyncio.get_running_loop())
+        if task is None or not task.done() or task.cancelled() or task.exception():
+            return None
+        return task.result()
+
     async def _open(self) -> Opened:
         store = self.connect()
         try:

@@ -95,7 +95,7 @@ class Store:
         Raises:
             StateError: Redis has another number.
         """
-        if (names.about, count) in self._settled:
+        if self.has_settled(names, count):
             return
         with explained(self.server, names.about):
             await self.redis.hsetnx(names.about, "partitions", str(count))
@@ -109,6 +109,10 @@ class Store:
                 key=names.about,
             )
         self._settled.add((names.about, count))
+
+    def has_settled(self, names: Names, count: int) -> bool:
+        """Whether that has been seen: it never changes."""
+        return (names.about, count) in self._settled
 
     async def append(
         self,

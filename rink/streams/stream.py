@@ -12,7 +12,7 @@ import attrs
 
 from rink.core.hashing import fnv1a64, jump_hash
 from rink.errors import ConfigError
-from rink.settings import check_count
+from rink.settings import check_count, check_seconds
 from rink.streams import ids
 from rink.streams.codec import Codec, JsonCodec
 from rink.streams.errors import RecordError, RedisFull, RedisUnavailable
@@ -193,6 +193,13 @@ class Stream(Generic[R]):
 
     async def _ready(self, timeout: float) -> tuple[Opened, float]:
         """Return what sends, and how many seconds are left; the first time Redis must be reached for it."""
+        timeout = check_seconds("timeout", timeout)
+        opened = self.app.opened_already()
+        if opened is not None and opened.store.has_settled(self.names, self.partition_count):
+            return opened, timeout
+        return await self._reach(timeout)
+
+    async def _reach(self, timeout: float) -> tuple[Opened, float]:
         end, patience = _now() + timeout, Patience(f"a send to stream {self.name!r}")
         nothing = f"nothing was sent to stream {self.name!r} in {timeout:.3g} s"
         error: RedisUnavailable | RedisFull | None = None
