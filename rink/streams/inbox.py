@@ -201,7 +201,7 @@ class Inbox:
         while self._read and len(given) < count:
             entry = self._read[0]
             alone = self._is_alone(entry)
-            if alone and any(not one.skipped for one in self._out):
+            if (alone or self.has_one_alone) and self.has_yielded:
                 return
             self._out.append(self._read.popleft())
             self._skip_others(entry)

@@ -210,6 +210,15 @@ def test_after_an_unclean_end_events_come_alone_and_are_to_be_marked():
     assert not any(box.must_mark(entry) for entry in rest)
 
 
+def test_nothing_is_given_beside_one_that_came_alone():
+    box = inbox(1, 2, 3, careful="1-0")
+    box.give(1)
+    assert box.give(1) == []
+    box.put_back()
+    [first] = box.give(9)
+    assert box.must_mark(first)
+
+
 def test_a_failure_amid_careful_events_keeps_the_marks():
     box = inbox(1, 2, 3, careful="2-0")
     box.give(9)
