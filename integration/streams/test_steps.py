@@ -1,13 +1,13 @@
 """Each step on a partition, on a real Redis: what it does, what it refuses, and that it may be repeated."""
 
 import asyncio
-import time
 
 import pytest
 from streams_support import Steps, output, place_of, stepping
 
 from rink.errors import StaleToken, StateError
 from rink.streams import PartitionFull, RedisError, RedisFull, WentBack
+from rink.streams import store as store_module
 from rink.streams.errors import OffsetMoved
 from rink.streams.values import Known
 
@@ -302,23 +302,60 @@ async def test_a_death_counts_for_the_event_that_was_marked_and_no_other(steps, 
     assert (await steps.position()).offset == two
 
 
+@pytest.fixture
+def in_the_year(monkeypatch):
+    """Sets the clock of what is told to Redis."""
+
+    def in_the_year(year):
+        monkeypatch.setattr(
+            store_module.time, "time_ns", lambda: (year - 1970) * 31_557_600 * 10**9
+        )
+
+    return in_the_year
+
+
+def test_a_mark_that_comes_late_names_nothing(rink_redis, in_the_year):
+    @stepping
+    async def body(steps, server):
+        one, two, three = await steps.add(3)
+        for token, year in ((5, 2030), (7, 2001)):  # the next owner's clock is behind
+            in_the_year(year)
+            steps.store._told = 0  # it is another process
+            before = steps.store._now()
+            await steps.take(token)
+            await mark_at(steps, token, one, before)
+            assert await marked(steps) is None
+            late = steps.store._now()
+            await mark_at(steps, token, one, late)
+            assert await marked(steps) == one.encode()
+            await steps.store.mark(steps.place, token, "0", two)
+            await mark_at(steps, token, one, late)
+            assert await marked(steps) == two.encode()
+            await steps.store.mark(steps.place, token, "0", "")
+            await mark_at(steps, token, one, late)
+            await steps.take(token)
+            await mark_at(steps, token, one, late)
+            assert await marked(steps) is None
+            await steps.store.mark(steps.place, token, "0", three)
+
+    body(rink_redis)
+
+
+async def mark_at(steps, token, entry_id, told):
+    await steps.store.run("mark", [steps.place.at], token, "0", entry_id, told)
+
+
 @stepping
-async def test_a_mark_that_comes_late_names_nothing(steps, server):
-    one, two, three = await steps.add(3)
-    for token in (5, 7):  # the next owner's clock may be behind
-        await steps.take(token)
-        late = [steps.place.at], token, "0", one, time.time_ns() // 1000 - token * 10**9
-        await steps.store.run("mark", *late)
-        assert await marked(steps) == one.encode()
-        await steps.store.mark(steps.place, token, "0", two)
-        await steps.store.run("mark", *late)
-        assert await marked(steps) == two.encode()
-        await steps.store.mark(steps.place, token, "0", "")
-        await steps.store.run("mark", *late)
-        await steps.take(token)
-        await steps.store.run("mark", *late)
-        assert await marked(steps) is None
-        await steps.store.mark(steps.place, token, "0", three)
+async def test_a_take_that_comes_late_takes_nothing_back(steps, server):
+    one, two = await steps.add(2)
+    given = (steps.place.processor, 5, "earliest", 0, 0, "", "", "", steps.store._now())
+    await steps.take(5, first=1)
+    await steps.store.mark(steps.place, 5, "0", one)
+    await steps.store.extend(steps.place, 5, "0", two)
+    await steps.store.run("take", steps.place.keys, *given)
+    assert await marked(steps) == one.encode()
+    taken = await steps.take(6)
+    assert (taken.ends, taken.careful) == ({one: 1}, two)
 
 
 async def marked(steps):

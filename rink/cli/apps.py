@@ -7,7 +7,6 @@ imported before a command needs it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib
 import sys
 import traceback
@@ -19,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rink.cli.options import Failed
-from rink.errors import RinkError
 
 if TYPE_CHECKING:
     from rink.streams import App, Stream
@@ -76,8 +74,7 @@ def run(app: App, work: Callable[[], Awaitable[T]]) -> T:
         try:
             return await work()
         finally:
-            with contextlib.suppress(RinkError):  # where it could not be opened, work() has said so
-                await app.close()
+            await app.close()
 
     try:
         return asyncio.run(body())

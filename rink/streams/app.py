@@ -15,10 +15,11 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from rink.core.keys import check_name
-from rink.errors import ConfigError, UsageError
+from rink.errors import ClosedError, ConfigError, UsageError
 from rink.settings import check_seconds
 from rink.streams.clients import AnyRedis, Connect
 from rink.streams.codec import Codec
+from rink.streams.endings import end, is_ending
 from rink.streams.events import Middleware
 from rink.streams.lanes import Lane
 from rink.streams.policy import OnError, Policy
@@ -39,6 +40,7 @@ class App:
         name: of the app: part of every key in Redis and of every group in etcd.
         redis: a URL as redis-py takes it (`rediss://` for TLS, `unix://`, user and password in it), or a
             function that makes a client of redis-py's: with its own settings, from a Sentinel, or a RedisCluster.
+            The client and its pool are this app's from then on.
         etcd: endpoints, as `rink.Session` takes them; or a function that makes a client, one for each worker.
         ttl: seconds until a worker that died loses its partitions.
         session: more settings of `rink.Session`: prefix, user, password, ca, cert, key, margin, timeout.
@@ -60,6 +62,7 @@ class App:
         self.etcd = etcd
         self.ttl = ttl
         self.session = dict(session or {})
+        self.closed = 0  # how often it was
         self._redis = redis
         self._opened: dict[asyncio.AbstractEventLoop, asyncio.Task[Opened]] = {}
         self._lock = threading.Lock()
@@ -140,7 +143,7 @@ class App:
             on_error: what becomes of an event that failed too often, see `Policy`.
             attempts: how often an event is tried alone before.
             deaths: how many processes may end over one event before.
-            backoff: seconds: bounds of the first pause between tries, and of every pause.
+            backoff: seconds: bounds of the first pause between tries, and of every pause; a millisecond at least.
             prefetch: how many events of a partition are held in memory.
             window: how many may be given to the function and not be committed: what may come again
                 after a crash, and the most that `take` takes.
@@ -252,7 +255,12 @@ class App:
             task = self._opened.get(loop)
             if task is None or (task.done() and (task.cancelled() or task.exception())):
                 task = self._opened[loop] = loop.create_task(self._open())
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled() and not is_ending():  # by close
+                raise ClosedError(f"{self!r} was closed while it was reaching for Redis") from None
+            raise
 
     def opened_already(self) -> Opened | None:
         """Return the same, if it has been opened."""
@@ -271,11 +279,15 @@ class App:
         return Opened(store)
 
     async def close(self) -> None:
-        """Close the connections that the running event loop uses."""
+        """Close the connections that the running event loop uses; who waits for the first of them is told."""
         with self._lock:
+            self.closed += 1
             task = self._opened.pop(asyncio.get_running_loop(), None)
-        if task is not None and not task.cancelled():
-            await (await task).close()
+        if task is None:
+            return
+        await end([task])
+        if not task.cancelled() and task.exception() is None:
+            await task.result().close()
 
     async def __aenter__(self) -> Self:
         await self.opened()

@@ -45,6 +45,7 @@ def prepare(redis: AnyRedis) -> float:
         every += [node.connection_kwargs for node in redis.nodes_manager.startup_nodes.values()]
     else:
         pack_in_c(redis)
+        every += [settings_of(sentinel) for sentinel in _sentinels(redis)]
     for one in every:
         if one.get("socket_timeout") is None:
             one["socket_timeout"] = ANSWERS_WITHIN_S
@@ -75,6 +76,10 @@ async def close(redis: AnyRedis) -> None:
     """Close its connections, to its Sentinels too, which redis-py leaves open."""
     await redis.aclose()
     if isinstance(redis, Redis):
-        manager = getattr(redis.connection_pool, "sentinel_manager", None)
-        for sentinel in manager.sentinels if manager else ():
+        for sentinel in _sentinels(redis):
             await sentinel.aclose()
+
+
+def _sentinels(redis: Redis) -> list[Redis]:
+    manager = getattr(redis.connection_pool, "sentinel_manager", None)
+    return list(manager.sentinels) if manager else []

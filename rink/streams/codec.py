@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import typing
 from collections.abc import Callable
 from enum import EnumMeta
 from functools import partial
@@ -119,14 +120,17 @@ def _strict(converter: cattrs.Converter) -> cattrs.Converter:
     return converter
 
 
+_ANY_TUPLE: Any = typing.Tuple  # noqa: UP006 - as people write it who began before Python 3.9
+
+
 def _is_counted_tuple(kind: Any) -> bool:
     """tuple[int, str], and neither tuple[int, ...] nor a NamedTuple, which has as many as it says."""
-    return get_origin(kind) is tuple and Ellipsis not in get_args(kind)
+    return get_origin(kind) is tuple and Ellipsis not in get_args(kind) and kind is not _ANY_TUPLE
 
 
 def _counted(converter: cattrs.Converter, kind: Any) -> Callable[[Any], Any]:
     """Have a tuple's length checked when it is sent: cattrs would drop what is too much."""
-    unstructure = make_hetero_tuple_unstructure_fn(kind, converter)
+    unstructure = make_hetero_tuple_unstructure_fn(kind, converter, unstructure_to=list)
     wanted = len(get_args(kind))
 
     def check(value: Any) -> Any:

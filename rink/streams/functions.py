@@ -20,31 +20,48 @@ def check_function(what: str, function: Callable[..., Any], *given: str) -> None
     Raises:
         ConfigError: it is no function, one with a `yield`, or takes something else.
     """
+    name = getattr(function, "__qualname__", repr(function))
     if not callable(function):
-        raise ConfigError(f"{what} {function!r} is no function")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigError(f"{what} {name} is no function")
+    if any(map(inspect.isgeneratorfunction, _called(function))) or any(
+        map(inspect.isasyncgenfunction, _called(function))
+    ):
         raise ConfigError(
-            f"{what} {function.__qualname__!r} has a yield in it: a call would run none of it; "
-            "have it return nothing"
+            f"{what} {name!r} has a yield in it: a call would run none of it; have it return nothing"
         )
     try:
-        signature = inspect.signature(function)
+        # As it is called: what a decorator has wrapped may take more, which the wrapper gives it.
+        signature = inspect.signature(function, follow_wrapped=False)
     except (TypeError, ValueError):  # of some functions in C there is none
         return
     try:
         signature.bind(*given)
     except TypeError as error:
-        name = getattr(function, "__qualname__", repr(function))
         raise ConfigError(
             f"{what} {name!r} takes {signature} and is called as ({', '.join(given)}): {error}"
         ) from error
 
 
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether a call of it is to be awaited; an object with an `async def __call__` is as good as a function."""
+    return any(map(inspect.iscoroutinefunction, _called(function)))
+
+
+def _called(function: Callable[..., Any]) -> tuple[object, object]:
+    """What runs when it is called: itself, or its class's `__call__`."""
+    return function, getattr(function, "__call__", None)  # noqa: B004 - to look into it
+
+
 def refuse_unrun(returned: object) -> None:
     """Raise a UsageError where a plain function has returned something that was to be run."""
-    if inspect.isgenerator(returned) or inspect.iscoroutine(returned):
-        returned.close()
+    if inspect.iscoroutine(returned):
+        returned.close()  # or Python warns that nobody has awaited it
+    if (
+        inspect.isgenerator(returned)
+        or inspect.isasyncgen(returned)
+        or inspect.isawaitable(returned)
+    ):
         raise UsageError(
-            f"the processor is a plain function and returned {returned!r}, which nobody runs: if a decorator "
-            "has wrapped an async function, have the wrapper be async, too"
+            f"the processor is a plain function and returned {returned!r}, which nobody runs: have it be async "
+            "and await that; so must a decorator's wrapper around an async function"
         )

@@ -232,7 +232,7 @@ class Owner(Generic[R]):
             if not entries or self.inbox.may_yield >= 1:
                 entries += self._give(count, len(entries))
                 self.inbox.held_back = len(entries)
-            is_over = deadline is not None and time.monotonic() >= deadline
+            is_over = deadline is not None and self._is_over(deadline)
             is_enough = len(entries) >= count or self.inbox.has_one_alone or within <= 0
             if entries and (is_enough or is_over):
                 await self._admit(entries)
@@ -248,6 +248,10 @@ class Owner(Generic[R]):
         if self.is_lost:
             self.stop()
             self._take_back(entries)
+
+    def _is_over(self, deadline: float) -> bool:
+        """Whether a batch that is not full waits no longer."""
+        return time.monotonic() >= deadline
 
     def _give(self, count: int, have: int) -> list[Entry]:
         # A batch waits for the commits before it rather than be cut to the room that is left.

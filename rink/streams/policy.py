@@ -17,6 +17,9 @@ OnError = Literal["dead-letter", "quarantine", "halt"]
 """What to do with an event that failed too often: give it up and go on, or nobody processes its
 partition until `rink streams release`, or that and this worker ends with an error."""
 
+_LEAST_PAUSE_S = 0.001
+"""Where the user wants no pause: what no event is to blame for may fail for hours."""
+
 _LONGEST_TRACE = 16_384
 
 
@@ -52,7 +55,8 @@ class Policy:
 
     def pauses(self) -> Backoff:
         """Return the pauses between tries, from the beginning."""
-        return Backoff(*self.backoff)
+        first, longest = (max(one, _LEAST_PAUSE_S) for one in self.backoff)
+        return Backoff(first, longest)
 
     def is_fatal(self, ends: int) -> bool:
         """Whether so many processes that ended while an event was marked condemn it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -11,7 +10,7 @@ import attrs
 from rink.errors import ConfigError
 from rink.settings import check_count
 from rink.streams.events import Middleware
-from rink.streams.functions import check_function
+from rink.streams.functions import check_function, is_async
 from rink.streams.policy import Policy
 from rink.streams.stream import Stream
 from rink.streams.values import Place
@@ -53,7 +52,7 @@ class Processor(Generic[R]):
     @property
     def is_async(self) -> bool:
         """It runs on the event loop, and not in threads."""
-        return inspect.iscoroutinefunction(self.function)
+        return is_async(self.function)
 
     @property
     def group(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 import attrs
 
 from rink.core.hashing import fnv1a64, jump_hash
-from rink.errors import ConfigError
+from rink.errors import ClosedError, ConfigError
 from rink.settings import check_count, check_seconds
 from rink.streams import ids
 from rink.streams.codec import Codec, JsonCodec
@@ -73,7 +72,7 @@ class Stream(Generic[R]):
         self.trim = trim
         self.codec: Codec[R] = codec or JsonCodec(record)
         self.names = Names.of(app.name, name)
-        self._key = _key_function(partition_by, record)
+        self._key = _key_function(partition_by, record if codec is None else None)
         self._partition_by = partition_by
 
     def partition_of(self, record: R) -> int:
@@ -127,7 +126,10 @@ class Stream(Generic[R]):
         Raises:
             RecordError: the record does not match, or has no partition key; nothing was sent.
             PartitionFull: there was no room; nothing was sent.
-            RedisUnavailable: Redis did not answer for so long; it may have been sent.
+            RedisUnavailable, RedisFull: Redis did not take it for so long; it may have been sent.
+            StateError: Redis has another number of partitions; nothing was sent.
+            ClosedError: the app was closed meanwhile.
+            ConfigError: the timeout is no number of seconds.
         """
         number, data = self.partition_of(record), self.codec.encode(record)
         opened, timeout = await self._ready(timeout)
@@ -153,8 +155,9 @@ class Stream(Generic[R]):
 
         Raises:
             RecordError: as `send`; the records before it have been sent.
-            PartitionFull, RedisUnavailable: as `send`; some of the records have been sent. So it is where this
-                is cancelled.
+            PartitionFull, RedisUnavailable, RedisFull, ClosedError: as `send`; some of the records have been
+                sent. So it is where this is cancelled.
+            StateError, ConfigError: as `send`.
         """
         waiting: dict[int, list[bytes]] = {}
         held = sent = 0
@@ -201,11 +204,12 @@ class Stream(Generic[R]):
 
     async def _reach(self, timeout: float) -> tuple[Opened, float]:
         end, patience = _now() + timeout, Patience(f"a send to stream {self.name!r}")
-        nothing = f"nothing was sent to stream {self.name!r} in {timeout:.3g} s"
+        nothing = f"nothing was sent to stream {self.name!r} in {round(timeout, 2):g} s"
         error: RedisUnavailable | RedisFull | None = None
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                while True:
+        closed = self.app.closed
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                while self.app.closed == closed:
                     try:
                         opened = await self.app.opened()
                         await self.settle(opened.store)
@@ -213,6 +217,10 @@ class Stream(Generic[R]):
                     except (RedisUnavailable, RedisFull) as away:
                         await asyncio.sleep(patience.after(away, at_once=error is None))
                         error = away
+                raise ClosedError(f"the app was closed before it had reached Redis: {nothing}")
+        except TimeoutError:
+            if not limit.expired():  # it is what makes the client that raised it
+                raise
         if error is None:
             raise RedisUnavailable(f"Redis did not answer: {nothing}")
         raise type(error)(f"{error}: {nothing}", server=error.server) from error
@@ -255,7 +263,8 @@ class Stream(Generic[R]):
         return f"<Stream {self.name!r} of {self.app.name!r}>"
 
 
-def _key_function(partition_by: PartitionBy, record: type[Any]) -> Callable[[Any], object]:
+def _key_function(partition_by: PartitionBy, record: type[Any] | None) -> Callable[[Any], object]:
+    """Return what gives a record's key; `record` is the class of what a codec of ours reads, and None with another."""
     if callable(partition_by):
         return partition_by
     if not partition_by or not isinstance(partition_by, str):
@@ -263,12 +272,18 @@ def _key_function(partition_by: PartitionBy, record: type[Any]) -> Callable[[Any
             f"partition_by must be a field's name or a function of the record, not {partition_by!r}"
         )
     name = partition_by
-    fields = [field.name for field in attrs.fields(record)] if attrs.has(record) else [name]
-    if name not in fields and not hasattr(record, name):
+    if record is not None and not _may_have(record, name):
+        fields = ", ".join(field.name for field in attrs.fields(record))
         raise ConfigError(
-            f"partition_by={name!r} is no field of {record.__name__}, which has {', '.join(fields)}"
+            f"partition_by={name!r} is no field of {record.__name__}, which has {fields}"
         )
     return lambda record: getattr(record, name)
+
+
+def _may_have(record: type[Any], name: str) -> bool:
+    """Whether its instances may have such an attribute, by a field, a property, or of their own making."""
+    makes_its_own = hasattr(record, "__getattr__") or hasattr(record, "__attrs_post_init__")
+    return makes_its_own or hasattr(record, name) or name in attrs.fields_dict(record)
 
 
 def _now() -> float:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ from rink.errors import UsageError
 from rink.streams import ids
 from rink.streams.app import App
 from rink.streams.events import Outputs
-from rink.streams.inbox import DATA, Entry
+from rink.streams.inbox import DATA
 from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
 from rink.streams.names import Names, PartitionNames
@@ -35,7 +36,7 @@ from rink.streams.processor import Processor
 from rink.streams.reader import Reader
 from rink.streams.store import Store
 from rink.streams.stream import Stream
-from rink.streams.values import Place, Step, Taken
+from rink.streams.values import Place, RawEntry, Step, Taken
 from rink.streams.worker import Worker
 from rink.testing.memory import MemoryCluster
 from rink.testing.redis_servers import local_redis
@@ -82,8 +83,8 @@ class Outcome:
 def process(app: App, processor: str, records: Iterable[Any], *, seconds: float = 10.0) -> Outcome:
     """Run a processor on records, in partitions as they would be, without any server.
 
-    Pauses between tries are of a millisecond, and `take(n, within=...)` does not wait: nothing more comes than
-    the records. What a processor sends by `send` goes to Redis: give outputs
+    Pauses between tries are of a millisecond, and `take(n, within=...)` waits for nothing more than the
+    records. What a processor sends by `send` goes to Redis: give outputs
     to `events.commit`, or have the function that sends replaced.
 
     Args:
@@ -146,7 +147,9 @@ class _Partition:
         self._processor = processor
         self._place = processor.place(number)
         self._data = data
-        self._unread = [(f"{at}-0".encode(), [DATA, one]) for at, one in enumerate(data, 1)]
+        self._unread: list[RawEntry] = [
+            (f"{at}-0".encode(), [DATA, one]) for at, one in enumerate(data, 1)
+        ]
         self._outcome = outcome
         self._given_up = given_up
         self._done = asyncio.Event()
@@ -169,7 +172,7 @@ class _Partition:
             is_held=lambda: True, marks=scene.marks, metrics=scene.metrics,
             wants_more=self._feed,
         )  # fmt: skip
-        owner.targets = self._targets
+        owner.targets, owner.unread = self._targets, self._unread
         self._feed(owner)
         over = asyncio.create_task(self._over(owner))
         try:
@@ -247,9 +250,18 @@ class _OwnerOfAll(Owner[Any]):
     """Nothing more comes than there is, so no batch waits for more; and it tells where outputs go."""
 
     targets: set[Stream[Any]]
+    unread: list[RawEntry]
 
-    async def next(self, count: int, within: float) -> list[tuple[Entry, Any]]:
-        return await super().next(count, 0.0)
+    def _has_all(self) -> bool:
+        return not self.unread and not self.inbox.ready
+
+    def _is_over(self, deadline: float) -> bool:
+        return self._has_all() or super()._is_over(deadline)
+
+    async def _wait_for_change(self, deadline: float | None) -> None:
+        if deadline is not None and self._has_all():
+            deadline = min(deadline, time.monotonic() + _LOOKS_EVERY_S)
+        await super()._wait_for_change(deadline)
 
     async def commit(self, outputs: Outputs, count: int | None = None) -> None:
         outputs = list(outputs)

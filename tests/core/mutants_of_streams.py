@@ -283,8 +283,14 @@ STREAMS = [
     lua(
         "the marks of one owner hold back those of the next",
         "take",
-        "  if fence ~= token then redis.call('HDEL', at, 'marked') end",
+        "  redis.call('HSET', at, 'marked', ARGV[9])",
         "",
+    ),
+    lua(
+        "a take that comes late begins anew",
+        "take",
+        "if known_epoch == '' and not late then",
+        "if known_epoch == '' then",
     ),
     python(
         "an error that is no Exception ends the worker",
@@ -312,7 +318,7 @@ STREAMS = [
         "stream",
         "                        error = away\n",
         "                        error = away\n                        break\n",
-        "../integration/streams/test_servers_of_redis",
+        "streams/test_first_send",
     ),
     python(
         "of a tuple only as many values are sent as its type has",
@@ -320,5 +326,26 @@ STREAMS = [
         "        if len(value) != wanted:",
         "        if False:",
         "streams/test_streams_codec",
+    ),
+    python(
+        "an app that is closed is opened again by who waits",
+        "stream",
+        "                while self.app.closed == closed:",
+        "                while True:",
+        "streams/test_first_send",
+    ),
+    python(
+        "an event is given beside one that came alone",
+        "inbox",
+        "            if (alone or self.has_one_alone) and self.has_yielded:",
+        "            if alone and self.has_yielded:",
+        INBOX,
+    ),
+    python(
+        "whoever asks goes on where Redis is away",
+        "admin/places",
+        "            gone.set()\n",
+        "",
+        "streams/test_changes",
     ),
 ]

@@ -1,12 +1,13 @@
 """What is declared, and what is refused when it is."""
 
 import asyncio
+import functools
 from datetime import timedelta
 
 import pytest
 
 from rink.errors import ConfigError, UsageError
-from rink.streams import App, Policy, Record, RecordError, Worker, partition_of
+from rink.streams import App, JsonCodec, Policy, Record, RecordError, Worker, partition_of
 from rink.streams.names import Names
 
 
@@ -131,6 +132,69 @@ def test_a_function_that_could_never_process_anything_is_refused(app, orders, fu
     with pytest.raises(ConfigError, match=told):
         app.processor(orders, name="bill")(function)
     app.processor(orders, name="bill")(Shop().bill)  # bound, it takes what it is given
+
+
+class Billing:
+    async def __call__(self, events): ...
+
+
+class Endless:
+    def __call__(self, events):
+        yield from events
+
+
+def given(function):
+    """A decorator that gives the function more than it is called with."""
+
+    @functools.wraps(function)
+    async def wrapper(*called):
+        await function(*called, "a database")
+
+    return wrapper
+
+
+@given
+async def with_more(events, database): ...
+
+
+@given
+async def with_more_alone(database): ...
+
+
+def test_what_can_be_called_is_a_processor_however_it_was_made(app, orders):
+    partial = functools.partial(with_more.__wrapped__, database=1)
+    for number, function in enumerate((Billing(), partial, with_more)):
+        app.processor(orders, name=f"p{number}")(function)
+        assert app.processors[f"p{number}"].is_async
+    app.task(every=1, name="tidy")(with_more_alone)
+    for function in (Endless(), functools.partial(endless)):
+        with pytest.raises(ConfigError, match="has a yield in it"):
+            app.processor(orders, name="no")(function)
+
+
+class Base(Record):
+    pass
+
+
+class OfItsOwnMaking(Record):
+    customer: str
+
+    def __attrs_post_init__(self):
+        object.__setattr__(self, "shard", self.customer[:1])
+
+
+def test_a_key_that_only_instances_have_is_not_refused(app):
+    made = app.stream("made", record=OfItsOwnMaking, partition_by="shard")
+    assert made.partition_of(OfItsOwnMaking(customer="ann")) == partition_of("a", 16)
+    app.stream("bases", record=Base, partition_by="customer", codec=JsonCodec(Order))
+    with pytest.raises(ConfigError, match="no field of Base"):
+        app.stream("base", record=Base, partition_by="customer")
+
+
+def test_where_no_pause_is_wanted_there_is_hardly_any(app):
+    assert Policy(backoff=(0, 0)).pauses().next() <= 0.002
+    pauses = Policy(backoff=(0, 30)).pauses()
+    assert max(pauses.next() for _ in range(40)) > 1
 
 
 def test_a_task_that_takes_something_or_yields_is_refused(app):

@@ -38,6 +38,12 @@ def test_a_client_that_would_wait_without_end_does_not(kind, given):
     assert waits(client) == [(5, 5)]
 
 
+def test_a_sentinel_is_not_waited_for_without_end_either():
+    sentinel = Sentinel([("127.0.0.1", 1)], sentinel_kwargs=UNBOUND)
+    clients.prepare(sentinel.master_for("m"))
+    assert [waits(one) for one in sentinel.sentinels] == [[(5, 5)]]
+
+
 @pytest.mark.parametrize("kind", MAKES)
 def test_what_the_user_has_set_stays(kind):
     client = MAKES[kind](socket_timeout=0.7, socket_connect_timeout=2)

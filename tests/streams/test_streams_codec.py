@@ -2,6 +2,7 @@
 
 import math
 import re
+import typing
 from enum import Enum, IntEnum, StrEnum
 
 import attrs
@@ -126,6 +127,21 @@ def test_what_could_not_be_read_again_is_not_sent():
     """JSON has texts for keys: 1 would come back as "1"."""
     with pytest.raises(RecordError, match="by_number"):
         JsonCodec(Counts).encode(Counts(by_number={1: "a"}))
+
+
+class Old(Record):
+    some: typing.Tuple = ()  # noqa: UP006
+    two: typing.Tuple[int, str] = (0, "")  # noqa: UP006
+    maybe: typing.Optional[typing.Tuple[int, int]] = None  # noqa: UP006, UP045
+    any_number: tuple = ()
+
+
+def test_tuples_may_be_written_as_before_python_3_9():
+    codec = JsonCodec(Old)
+    old = Old(some=(1, 2), two=(3, "x"), maybe=(4, 5), any_number=(6, 7, 8))
+    assert codec.decode(codec.encode(old)) == old
+    with pytest.raises(RecordError, match="3 values"):
+        codec.encode(Old(two=(1, "x", 2)))
 
 
 class Shape(Record):

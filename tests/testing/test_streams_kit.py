@@ -190,6 +190,18 @@ def test_a_batch_that_cannot_fill_is_not_waited_for(app, is_async):
     assert [order.number for order in outcome.processed] == list(range(150))
 
 
+def test_batches_are_as_a_workers_where_less_is_held_than_there_is(app):
+    seen = []
+
+    @app.processor(app.streams["orders"], prefetch=150, window=150)
+    async def bill(events):
+        async for batch in events.take(100, within=3600).records():
+            seen.append(len(batch))
+
+    process(app, "bill", orders(*range(450)))
+    assert seen == [100, 100, 100, 100, 50]
+
+
 def test_outputs_may_go_to_a_stream_of_another_app(app):
     office = App("office")
     office.stream("letters", record=Invoice, partition_by="customer", partition_count=3)

@@ -228,22 +228,19 @@ async def discard(
         if not count:
             raise _no_letter(letter)
         return (_discarded(one, count),)
-    counts = await change(lambda one: _discard_all(store, one), found)
-    pairs = zip(found, counts, strict=True)
-    return tuple(_discarded(one, count) for one, count in pairs if count)
+    return await change(lambda one: _discard_all(store, one), found)
 
 
-async def _discard_all(store: Store, found: Found) -> int:
+async def _discard_all(store: Store, found: Found) -> Discarded | None:
     """Remove the letters there are now, and none that comes meanwhile."""
     key = _key(found)
     last = await read(store, key, lambda redis: redis.xrevrange(key, count=1))
     if not last:
-        return 0
+        return None
     ms, seq = ids.order(text(last[0][0]))
-    behind = f"{ms}-{seq + 1}"
-    return int(
-        await read(store, key, lambda redis: redis.xtrim(key, minid=behind, approximate=False))
-    )
+    end = f"{ms}-{seq + 1}"
+    count = await read(store, key, lambda redis: redis.xtrim(key, minid=end, approximate=False))
+    return _discarded(found, count)
 
 
 def _discarded(found: Found, count: int) -> Discarded:
@@ -270,7 +267,9 @@ async def _holder(store: Store, found: list[Found], letter: str) -> Found:
 
 
 def _no_letter(letter: str) -> StateError:
-    return StateError(f"there is no dead letter {letter}: it was requeued, or never was one")
+    return StateError(
+        f"there is no dead letter {letter}: it was requeued or discarded, or never was one"
+    )
 
 
 def _key(found: Found) -> str:

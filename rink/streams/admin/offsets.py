@@ -98,8 +98,7 @@ async def release(
     """
     store = await store_of(app)
     found = await find(app, processor=processor, stream=stream, partition=partition)
-    answers = await change(lambda one: _release(store, one.place, skip=skip), found)
-    return tuple(one for one in answers if one is not None)
+    return await change(lambda one: _release(store, one.place, skip=skip), found)
 
 
 async def _release(store: Store, place: Place, *, skip: bool) -> Released | None:
@@ -179,8 +178,7 @@ async def reset(
     if target not in ("earliest", "latest"):
         within = await each(lambda one: _within(store, one.place, target, is_time), registered)
         targets = dict(zip(targets, within, strict=True))
-    moved = await change(lambda one: _reset(store, one.place, targets[one.place.role]), registered)
-    return tuple(one for one in moved if one is not None)
+    return await change(lambda one: _reset(store, one.place, targets[one.place.role]), registered)
 
 
 def _target(to: str) -> tuple[str, bool]:
@@ -243,8 +241,8 @@ async def forget_group(
 
     Raises:
         ConfigError: there is no such processor or stream.
-        StateError: an owner is at work, or a partition is parked; nothing was forgotten. Or Redis has another
-            number of partitions than the app.
+        StateError: an owner is at work, or a partition is parked; nothing was forgotten, or, where that came
+            about meanwhile, what a note of the error says. Or Redis has another number of partitions than the app.
         RedisError: Redis did not answer as it should.
     """
     store = await store_of(app)
@@ -259,7 +257,7 @@ async def forget_group(
     ]
     if owned and not force:
         raise _at_work(processor, owned)
-    return tuple(await change(lambda one: _forget(store, one, force=force), found))
+    return await change(lambda one: _forget(store, one, force=force), found)
 
 
 async def _forget(store: Store, found: Found, *, force: bool) -> Forgotten:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
 from rink.core.record import some
 from rink.errors import ConfigError
+from rink.streams.errors import RedisUnavailable
 from rink.streams.faults import explained
 from rink.streams.store import Store
 from rink.streams.stream import Stream
@@ -59,38 +60,49 @@ async def each(ask: Callable[[T], Awaitable[V]], items: Iterable[T]) -> list[V]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def change(ask: Callable[[Found], Awaitable[V]], found: Iterable[Found]) -> list[V]:
-    """Change every place, a few at a time; an error keeps none of the others from it.
+async def change(
+    ask: Callable[[Found], Awaitable[V | None]], found: Iterable[Found]
+) -> tuple[V, ...]:
+    """Change every place, a few at a time; an error keeps none of the others from it, unless Redis is away.
 
     Args:
-        ask: changes one, and returns something false where there was nothing to change.
+        ask: changes one, and returns what came of it; None where there was nothing to change.
         found: which.
 
-    Raises:
-        RinkError: the first one; a note of it says which places were changed all the same.
-    """
+    Returns:
+        What came of it where there was something to change.
 
-    async def one(place: Found) -> V | Exception:
+    Raises:
+        RinkError: the first one; a note of it says which places were changed all the same, and which may be.
+    """
+    places, gone = list(found), asyncio.Event()
+
+    async def one(place: Found) -> V | Exception | None:
+        if gone.is_set():
+            return None
         try:
             return await ask(place)
+        except RedisUnavailable as error:
+            gone.set()
+            return error
         except Exception as error:
             return error
 
-    places = list(found)
     answers = await each(one, places)
     errors = [answer for answer in answers if isinstance(answer, Exception)]
     if errors:
-        done = [
-            f"{place.place.processor} {place.place.role}"
-            for place, answer in zip(places, answers, strict=True)
-            if answer and not isinstance(answer, Exception)
-        ]
-        told = f"done in {some(done)}" if done else "done nowhere"
-        errors[0].add_note(
-            f"it was {told}, and failed in {len(errors)} of {len(places)} partitions"
-        )
+        errors[0].add_note(_note(places, answers))
         raise errors[0]
-    return [answer for answer in answers if not isinstance(answer, Exception)]
+    return tuple(one for one in answers if one is not None and not isinstance(one, Exception))
+
+
+def _note(places: Sequence[Found], answers: Sequence[Any]) -> str:
+    names = [f"{one.place.processor} {one.place.role}" for one in places]
+    pairs = list(zip(names, answers, strict=True))
+    done = [name for name, answer in pairs if not isinstance(answer, Exception | None)]
+    unsure = [name for name, answer in pairs if isinstance(answer, RedisUnavailable)]
+    told = f"it was done in {some(done)}" if done else "it was done nowhere"
+    return told + (f", but maybe in {some(unsure)}" if unsure else "")
 
 
 async def store_of(app: App) -> Store:

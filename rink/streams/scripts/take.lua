@@ -33,11 +33,13 @@ local first = {}
 if not parked and tonumber(ARGV[4]) > 0 then
   first = redis.call('XRANGE', stream, '(' .. offset, '+', 'COUNT', ARGV[4])
 end
-if known_epoch == '' then
+local marked = redis.call('HGET', at, 'marked')
+local late = fence == token and marked and less(ARGV[9], marked)  -- this owner took it again since
+if known_epoch == '' and not late then
   ceiling = #first > 0 and first[#first][1] or offset
   redis.call('HSET', at, 'ceiling', ceiling)
   redis.call('HDEL', at, 'suspect')
-  if fence ~= token then redis.call('HDEL', at, 'marked') end  -- by the clock of another process
+  redis.call('HSET', at, 'marked', ARGV[9])  -- what was sent before this take, and comes late, marks nothing
   redis.call('HSET', at, 'fence', token, 'open', parked and '0' or '1')
   if not careful then redis.call('HSET', at, 'told', ARGV[9]) end
 end

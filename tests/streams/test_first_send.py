@@ -1,0 +1,113 @@
+"""The first send of a program, which must reach Redis: with a Redis that is away, silent, or there in the end."""
+
+import asyncio
+
+import pytest
+from jumping import jumping
+
+from rink import ClosedError
+from rink.errors import ConfigError
+from rink.streams import App, Record, RedisUnavailable
+
+
+class Leg(Record):
+    who: str = "a"
+
+
+class Store:
+    """A Redis that is away so many times; `silent` does not answer at all."""
+
+    def __init__(self, away=0, silent=False, error=None):
+        self.away, self.silent, self.error = away, silent, error
+        self.opened = self.closed = 0
+
+    async def open(self):
+        self.opened += 1
+        if self.silent:
+            await asyncio.Event().wait()
+        if self.error:
+            raise self.error
+        if self.away:
+            self.away -= 1
+            raise RedisUnavailable("away", server="here")
+
+    async def close(self):
+        self.closed += 1
+
+    async def settle_count(self, *_):
+        pass
+
+    def has_settled(self, *_):
+        return True
+
+    async def append(self, names, bounds, records, number, wants_ids):
+        return len(records), ["1-0"] * len(records)
+
+
+def app_on(store):
+    app = App("shop")
+    app.connect = lambda: store
+    return app, app.stream("legs", record=Leg, partition_by="who")
+
+
+@jumping
+async def test_it_is_sent_when_redis_is_there(caplog):
+    app, legs = app_on(Store(away=5))
+    assert await legs.send(Leg()) == "1-0"
+    assert await legs.send_many([Leg(), Leg()]) == 2
+    assert len([one for one in caplog.messages if "a send to stream 'legs' waits" in one]) == 1
+    await app.close()
+
+
+@jumping
+async def test_nothing_is_sent_where_redis_stays_away_for_so_long():
+    app, legs = app_on(Store(away=10_000))
+    for ask in (legs.send(Leg(), timeout=7), legs.send_many([Leg()], timeout=7)):
+        began = asyncio.get_running_loop().time()
+        told = "^away: nothing was sent to stream 'legs' in 7 s$"
+        with pytest.raises(RedisUnavailable, match=told) as caught:
+            await ask
+        assert caught.value.server == "here"
+        assert asyncio.get_running_loop().time() - began == pytest.approx(7, abs=0.1)
+    assert await legs.send_many([]) == 0  # which needs no Redis
+    await app.close()
+
+
+@jumping
+async def test_a_redis_that_is_silent_is_waited_for_as_long_as_it_says():
+    app, legs = app_on(Store(silent=True))
+    with pytest.raises(RedisUnavailable, match="did not answer: nothing was sent"):
+        await legs.send(Leg(), timeout=0.5)
+    await app.close()
+
+
+@pytest.mark.parametrize("settings", [{"away": 10_000}, {"silent": True}])
+@jumping
+async def test_an_app_that_is_closed_meanwhile_stays_closed(settings):
+    store = Store(**settings)
+    app, legs = app_on(store)
+    sending = asyncio.create_task(legs.send(Leg(), timeout=3600))
+    await asyncio.wait([sending], timeout=10)
+    await app.close()
+    with pytest.raises(ClosedError, match="closed"):
+        await sending
+    assert app.opened_already() is None
+    assert store.closed == store.opened
+    store.away, store.silent = 0, False
+    assert await legs.send(Leg()) == "1-0"  # it may be used again
+    await app.close()
+
+
+@jumping
+async def test_what_makes_the_client_may_run_out_of_time_itself():
+    app, legs = app_on(Store(error=TimeoutError("vault did not answer")))
+    with pytest.raises(TimeoutError, match="vault did not answer"):
+        await legs.send(Leg(), timeout=2)
+    await app.close()
+
+
+@pytest.mark.parametrize("timeout", [None, "1", float("inf"), -1])
+def test_a_timeout_that_is_none_is_refused(timeout):
+    _, legs = app_on(Store())
+    with pytest.raises(ConfigError, match="timeout"):
+        asyncio.run(legs.send(Leg(), timeout=timeout))
