@@ -62,7 +62,7 @@ class App:
         self.etcd = etcd
         self.ttl = ttl
         self.session = dict(session or {})
-        self.closed = 0  # how often it was
+        self.times_closed = 0
         self._redis = redis
         self._opened: dict[asyncio.AbstractEventLoop, asyncio.Task[Opened]] = {}
         self._lock = threading.Lock()
@@ -281,7 +281,7 @@ class App:
     async def close(self) -> None:
         """Close the connections that the running event loop uses; who waits for the first of them is told."""
         with self._lock:
-            self.closed += 1
+            self.times_closed += 1
             task = self._opened.pop(asyncio.get_running_loop(), None)
         if task is None:
             return

@@ -206,10 +206,10 @@ class Stream(Generic[R]):
         end, patience = _now() + timeout, Patience(f"a send to stream {self.name!r}")
         nothing = f"nothing was sent to stream {self.name!r} in {round(timeout, 2):g} s"
         error: RedisUnavailable | RedisFull | None = None
-        closed = self.app.closed
+        times = self.app.times_closed
         try:
             async with asyncio.timeout(timeout) as limit:
-                while self.app.closed == closed:
+                while self.app.times_closed == times:
                     try:
                         opened = await self.app.opened()
                         await self.settle(opened.store)

@@ -283,8 +283,8 @@ STREAMS = [
     lua(
         "the marks of one owner hold back those of the next",
         "take",
-        "  redis.call('HSET', at, 'marked', ARGV[9])",
-        "",
+        ", 'marked', ARGV[9])",
+        ")",
     ),
     lua(
         "a take that comes late begins anew",
@@ -330,7 +330,7 @@ STREAMS = [
     python(
         "an app that is closed is opened again by who waits",
         "stream",
-        "                while self.app.closed == closed:",
+        "                while self.app.times_closed == times:",
         "                while True:",
         "streams/test_first_send",
     ),

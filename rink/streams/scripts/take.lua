@@ -8,7 +8,8 @@ local fence = redis.call('HGET', at, 'fence')
 if fence and less(token, fence) then return {'stale', fence} end
 
 local last = last_id(stream)
-local found = redis.call('HMGET', at, 'epoch', 'anchored')
+local found = redis.call('HMGET', at, 'epoch', 'anchored', 'marked')
+local late = fence == token and found[3] and less(ARGV[9], found[3])  -- this owner took it again since
 local offset = redis.call('HGET', offsets, processor)
 local is_back = offset and before(last, offset)
   or offset and found[2] == '1' and not loses and not has_entry(stream, offset)
@@ -33,14 +34,12 @@ local first = {}
 if not parked and tonumber(ARGV[4]) > 0 then
   first = redis.call('XRANGE', stream, '(' .. offset, '+', 'COUNT', ARGV[4])
 end
-local marked = redis.call('HGET', at, 'marked')
-local late = fence == token and marked and less(ARGV[9], marked)  -- this owner took it again since
 if known_epoch == '' and not late then
   ceiling = #first > 0 and first[#first][1] or offset
   redis.call('HSET', at, 'ceiling', ceiling)
   redis.call('HDEL', at, 'suspect')
-  redis.call('HSET', at, 'marked', ARGV[9])  -- what was sent before this take, and comes late, marks nothing
-  redis.call('HSET', at, 'fence', token, 'open', parked and '0' or '1')
+  -- Marked: an event that this owner named before this take, and of which we hear late, is not.
+  redis.call('HSET', at, 'fence', token, 'open', parked and '0' or '1', 'marked', ARGV[9])
   if not careful then redis.call('HSET', at, 'told', ARGV[9]) end
 end
 
