@@ -10,7 +10,7 @@ from redis.asyncio.sentinel import Sentinel
 from workers_support import QUICK, Leg, Shop, until, until_seen, until_true, with_shop
 
 from rink.errors import ConfigError
-from rink.streams import App, CrossSlot, RedisAuth, RedisFull, RedisUnavailable, Worker
+from rink.streams import App, CrossSlot, RedisAuth, RedisFull, RedisUnavailable, Worker, admin
 from rink.testing import local_redis, redis_cluster, redis_pair
 
 
@@ -182,8 +182,10 @@ async def test_a_redis_that_is_restored_from_a_copy_stops_what_went_back_and_goe
 async def test_with_redis_out_of_memory_what_was_sent_is_processed_and_committed(shop):
     note_all(shop)
     await shop.send(*range(100))
+    await shop.app.close()  # so that it begins anew, with what it looks at first
     shop.server.call("CONFIG", "SET", "maxmemory", "1")
     try:
+        assert sum(one.lag for one in await admin.lag(shop.app)) == 100
         async with shop.workers("a"):
             await until_seen(shop, 100)
             await until_true(lambda: shop.are_committed("note", 100))
@@ -201,7 +203,7 @@ def test_no_redis_is_a_clear_error():
         app = App("shop", redis="redis://127.0.0.1:1")
         legs = app.stream("legs", record=Leg, partition_by="who")
         with pytest.raises(RedisUnavailable, match=r"127\.0\.0\.1:1"):
-            await legs.send(Leg(n=1, who="a"))
+            await legs.send(Leg(n=1, who="a"), timeout=0.1)
 
     asyncio.run(body())
 
@@ -240,6 +242,24 @@ def test_a_user_who_may_do_what_the_docs_say_can_run_a_worker(etcd_url, prefix):
 
     with local_redis(acl=(ALLOWED,)) as redis:
         asyncio.run(asyncio.wait_for(body(redis), 60))
+
+
+def test_a_user_who_may_do_what_the_docs_say_can_run_a_worker_on_a_cluster(etcd_url, prefix):
+    async def body(cluster):
+        node = cluster.nodes[0]
+
+        def connect():
+            return RedisCluster(host=node.host, port=node.port, username="worker", password="pw")
+
+        probe = RedisCluster(host=node.host, port=node.port)
+        async with shop_on(connect, etcd_url, prefix, probe) as shop:
+            note_all(shop)
+            await shop.send_keys(100)
+            async with shop.workers("a"):
+                await until_seen(shop, 100)
+
+    with redis_cluster(3, acl=(f"{ALLOWED} +cluster|slots",)) as cluster:
+        asyncio.run(asyncio.wait_for(body(cluster), 60))
 
 
 def test_an_older_redis_is_refused(monkeypatch, rink_redis):

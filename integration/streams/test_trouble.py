@@ -112,7 +112,8 @@ async def test_a_quarantined_partition_waits_for_an_operator_and_the_others_go_o
     await shop.legs.send(Leg(n=1, who=bad))
     await shop.legs.send(Leg(n=2, who=bad, note="bad"))
     await shop.legs.send(Leg(n=3, who=bad))
-    async with shop.workers("a"):
+    async with shop.workers() as (start, _):
+        worker = await start("a")
         await shop.send(*range(50), who=good)
         await until_seen(shop, 51)
         assert "ValueError: bad" in await shop.parked("note", 0)
@@ -122,6 +123,11 @@ async def test_a_quarantined_partition_waits_for_an_operator_and_the_others_go_o
         place = shop.app.processors["note"].place(0)
         await opened.store.run("release", place.keys, "note")
         await until(lambda: shop.numbers(bad) == [1, 2, 3])
+        labels = {"app": "shop", "processor": "note", "stream": "legs"}
+        count = worker.metrics.registry.get_sample_value(
+            "rink_streams_handover_seconds_count", labels
+        )
+        assert count == 4, "a release is no hand-over: one for each partition"
 
 
 @with_shop()

@@ -150,8 +150,10 @@ class App:
             middleware: goes around each batch, see `Middleware`.
             rebalance_delay: seconds that new workers wait for partitions while all are owned.
             initial_delay: the same while the group begins.
-            leave_delay: seconds that a worker's partitions wait for it to come back.
-            grace: seconds that the function has to return after its partition was lost.
+            leave_delay: seconds that the partitions of a worker that died wait for one of its name; a planned stop
+                hands over at once.
+            grace: seconds until another worker may have a partition that was lost here. The function has three
+                quarters of them to return; then it is cancelled, and its events come again.
 
         Raises:
             ConfigError: a setting cannot be used, or there is such a processor already.

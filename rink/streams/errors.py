@@ -28,8 +28,8 @@ class PartitionFull(RinkError):  # noqa: N818 - as the other public errors are n
     """A partition had no room for as long as the sender was ready to wait.
 
     Attributes:
-        stream: which stream.
-        partition: which of its partitions.
+        stream: which stream; where an output found no room, its partition's key in Redis.
+        partition: which of its partitions; -1 where it is part of the key.
     """
 
     def __init__(self, *args: object, stream: str = "", partition: int = -1) -> None:

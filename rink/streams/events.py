@@ -72,7 +72,7 @@ class Events(Generic[R]):
     """The events of one partition, in order: `async for event in events`.
 
     An event is finished when the next one is asked for, and committed soon after. The iteration
-    ends when the partition goes to another worker: return then, within `grace`.
+    ends when the partition goes to another worker: return then, soon: see `grace`.
     """
 
     def __init__(self, source: Source[R]) -> None:
@@ -135,8 +135,11 @@ class Events(Generic[R]):
         Raises:
             StaleToken: the partition belongs to another worker by now; nothing was written.
             RecordError: an output does not match its stream; nothing was written.
+            OffsetMoved, WentBack: an operator moved the offset, or Redis has older data: let it pass.
             CrossSlot: on a Redis Cluster, where this is not possible over several slots.
-            UsageError: there are outputs, and no event was given since the last commit.
+            StateError: an output's stream has another number of partitions, or something else lies there.
+            UsageError: there are outputs, and no event was given since the last commit; or there are more for one
+                partition than it holds.
         """
         await self._source.commit(outputs, count)
 

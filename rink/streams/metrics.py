@@ -30,7 +30,7 @@ class Metrics:
             _LABELS[:3], buckets=_SECONDS, registry=self.registry,
         )  # fmt: skip
         self._handovers = Histogram(
-            "rink_streams_handover_seconds", "From the grant of a partition to its first events.",
+            "rink_streams_handover_seconds", "From the grant of a partition to its first take.",
             _LABELS[:3], buckets=_SECONDS, registry=self.registry,
         )  # fmt: skip
         self._lag = self._gauge("lag", "Events that are not committed yet.")

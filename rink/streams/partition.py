@@ -63,7 +63,7 @@ class Grant:
         self._scene = scene
         self._place = place
         self._role = role
-        self._granted_at = time.perf_counter()
+        self._waits_since: float | None = time.perf_counter()  # until it was taken first
         self._parked = ""
         self._is_open = False  # or may be, in Redis: a take was sent
 
@@ -95,7 +95,9 @@ class Grant:
                 if self._scene.processor.policy.is_fatal(ends):
                     owner.bury(event_id, letter_of_death(ends + 1))
             metrics.owned(place, True)
-            metrics.handed_over(place, time.perf_counter() - self._granted_at)
+            if self._waits_since is not None:
+                metrics.handed_over(place, time.perf_counter() - self._waits_since)
+                self._waits_since = None
             tenure = Tenure(self._scene, owner, place, self._role.token)
             try:
                 await tenure.last(lost)

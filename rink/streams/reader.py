@@ -19,8 +19,6 @@ from rink.streams.owner import Owner
 from rink.streams.patience import Patience
 from rink.streams.store import Store
 
-"""Below any read timeout of a client, and the longest that a wake-up which got lost can cost."""
-
 _UNBLOCK_AGAIN_S = 0.001
 
 Broken = asyncio.Future[None]

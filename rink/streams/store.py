@@ -1,4 +1,4 @@
-"""Every command that streams send to Redis, as methods whose errors are ours.
+"""What streams ask of Redis, as methods whose errors are ours; looks of operators are in `admin/`.
 
 Each step that must be atomic is a script, and safe to be sent again: a retry after a lost answer
 finds that it was done. So whoever gets `RedisUnavailable` may ask again with the same arguments.
@@ -34,7 +34,8 @@ from rink.streams.values import (
 OLDEST_REDIS = (7, 0)
 """Scripts that may go on while Redis is out of memory are of this version."""
 _READ_WAITS_S = 1.0
-"""So long a read waits for something to come: less where the client waits for no answer as long."""
+"""So long a read waits for something to come, and a wake-up may cost that got lost; less where the client waits
+for no answer as long."""
 MOST = 100_000
 """A lag is counted so far: counting keeps Redis from all else."""
 
@@ -98,8 +99,12 @@ class Store:
         if self.has_settled(names, count):
             return
         with explained(self.server, names.about):
-            await self.redis.hsetnx(names.about, "partitions", str(count))
             found = await self.redis.hget(names.about, "partitions")
+            if (
+                found is None
+            ):  # else nothing is written: that would be refused while Redis is out of memory
+                await self.redis.hsetnx(names.about, "partitions", str(count))
+                found = await self.redis.hget(names.about, "partitions")
         stored = int(found or 0)
         if stored != count:
             raise StateError(

@@ -59,7 +59,7 @@ class Worker:
 
         Raises:
             WorkerHalted: a processor's policy ended this worker.
-            RedisUnavailable, RedisAuth, StateError: Redis cannot be used as it is.
+            RedisUnavailable, RedisAuth, RedisFull, StateError: Redis cannot be used as it is.
             EtcdError: etcd cannot be used.
         """
         try:

@@ -187,7 +187,7 @@ async def _requeue(store: Store, found: Found, letter: str, before: int) -> Requ
             raise PartitionFull(
                 f"partition {place.role!r} holds {bounds.limit} events that some processor has not committed, "
                 f"and has no room for dead letter {letter}; {before} letters were requeued before",
-                stream=names.stream,
+                stream=place.stream,
                 partition=place.number,
             )
     return Requeued(
