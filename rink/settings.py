@@ -58,7 +58,7 @@ def check_count(what: str, value: object, *, least: int = 1, most: int | None = 
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigError(f"{what} must be a whole number, not {value!r}")
     if value < least or (most is not None and value > most):
-        raise ConfigError(f"{what}={value}: {least} {f'to {most}' if most else 'or more'}")
+        raise ConfigError(f"{what}={value} must be {least} {f'to {most}' if most else 'or more'}")
     return value
 
 

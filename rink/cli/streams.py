@@ -23,6 +23,8 @@ _STREAM = click.option("--stream", "-s", metavar="NAME", help="Only this stream.
 _PARTITION = click.option(
     "--partition", "-n", type=click.IntRange(min=0), metavar="N", help="Only this partition."
 )
+_LETTER = click.argument("letter", required=False, metavar="[ID]")
+_ALL = click.option("--all", "takes_all", is_flag=True, help="All dead letters of what is chosen.")
 _YES = click.option("--yes", is_flag=True, help="Do not ask.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
 
@@ -91,7 +93,7 @@ def owners(app: App, as_json: bool, **chosen: Any) -> None:
 
 @streams.command(short_help="The dead letters, or one of them in full.")
 @_chosen
-@click.argument("letter", required=False, metavar="[ID]")
+@_LETTER
 @click.option(
     "--last",
     type=click.IntRange(min=1),
@@ -119,8 +121,8 @@ def dead(app: App, letter: str | None, last: int, as_json: bool, **chosen: Any) 
 
 @streams.command(short_help="Make dead letters events again.")
 @_chosen
-@click.argument("letter", required=False, metavar="[ID]")
-@click.option("--all", "takes_all", is_flag=True, help="All dead letters of what is chosen.")
+@_LETTER
+@_ALL
 def requeue(app: App, letter: str | None, takes_all: bool, as_json: bool, **chosen: Any) -> None:
     """Make the dead letter with this ID, or all that are chosen, events again.
 
@@ -128,16 +130,15 @@ def requeue(app: App, letter: str | None, takes_all: bool, as_json: bool, **chos
     """
     from rink.streams import admin
 
-    if (letter is None) != takes_all:
-        raise click.UsageError("Give either the ID of a dead letter or --all.")
+    _check_choice(letter, takes_all)
     show = render_streams.show_requeued
     _tell(app, lambda: admin.requeue(app, letter, **chosen), "requeued", show, as_json=as_json)
 
 
 @streams.command(short_help="Remove dead letters for good.")
 @_chosen
-@click.argument("letter", required=False, metavar="[ID]")
-@click.option("--all", "takes_all", is_flag=True, help="All dead letters of what is chosen.")
+@_LETTER
+@_ALL
 @_YES
 def discard(
     app: App, letter: str | None, takes_all: bool, yes: bool, as_json: bool, **chosen: Any
@@ -145,8 +146,7 @@ def discard(
     """Remove the dead letter with this ID, or all that are chosen, for good."""
     from rink.streams import admin
 
-    if (letter is None) != takes_all:
-        raise click.UsageError("Give either the ID of a dead letter or --all.")
+    _check_choice(letter, takes_all)
     if takes_all and not yes:
         _confirm(
             app,
@@ -257,6 +257,11 @@ def reset(
         render_streams.show_moved,
         as_json=as_json,
     )
+
+
+def _check_choice(letter: str | None, takes_all: bool) -> None:
+    if (letter is None) != takes_all:
+        raise click.UsageError("Give either the ID of a dead letter or --all.")
 
 
 def _confirm(

@@ -18,6 +18,7 @@ from rink.partitions.cursor import check_partitions
 from rink.partitions.lanes import Lane, Lanes, State, Topic
 from rink.partitions.table import PartitionRow, rows
 from rink.roles import BaseRole
+from rink.settings import check_count
 
 R = TypeVar("R", bound=BaseRole)
 A = TypeVar("A", bound="BaseAssignment[Any]")
@@ -133,7 +134,7 @@ class BaseConsumer(Generic[R, A]):
         if not isinstance(r, BaseRink):
             raise UsageError(f"a PartitionedConsumer takes a rink.Rink first, not {r!r}")
         self.topic = check_name("topic", topic)
-        self.partitions = _check_count(partitions)
+        self.partitions = check_count("partitions", partitions, most=schemes.MAX_PARTITIONS)
         self._rink = r
         self._lanes: Lanes[R] | None = None
         check_name("role", f"{topic}/{self.partitions - 1}")  # the longest of its roles
@@ -239,11 +240,3 @@ class BaseConsumer(Generic[R, A]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.topic!r} of {self._rink!r}>"
-
-
-def _check_count(partitions: object) -> int:
-    if isinstance(partitions, bool) or not isinstance(partitions, int):
-        raise ConfigError(f"partitions must be a whole number, not {partitions!r}")
-    if not 1 <= partitions <= schemes.MAX_PARTITIONS:
-        raise ConfigError(f"partitions={partitions} must be 1 to {schemes.MAX_PARTITIONS}")
-    return partitions

@@ -11,8 +11,6 @@ from datetime import timedelta
 from typing import Any, Literal, Self, TypeVar
 
 from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 
 from rink.core.keys import check_name
 from rink.errors import ClosedError, ConfigError, UsageError
@@ -226,7 +224,7 @@ class App:
         if callable(self._redis):
             return self._redis()
         try:
-            return Redis.from_url(self._redis, retry=Retry(NoBackoff(), 0))
+            return Redis.from_url(self._redis)
         except ValueError as error:
             raise ConfigError(f"redis={self._redis!r} cannot be used: {error}") from error
 
@@ -255,7 +253,7 @@ class App:
             for other in [one for one in self._opened if one.is_closed()]:
                 del self._opened[other]
             task = self._opened.get(loop)
-            if task is None or (task.done() and (task.cancelled() or task.exception())):
+            if task is None or (task.done() and not _has_succeeded(task)):
                 task = self._opened[loop] = loop.create_task(self._open())
         try:
             return await asyncio.shield(task)
@@ -267,9 +265,7 @@ class App:
     def opened_already(self) -> Opened | None:
         """Return the same, if it has been opened."""
         task = self._opened.get(asyncio.get_running_loop())
-        if task is None or not task.done() or task.cancelled() or task.exception():
-            return None
-        return task.result()
+        return task.result() if task is not None and _has_succeeded(task) else None
 
     async def _open(self) -> Opened:
         store = self.connect()
@@ -288,7 +284,7 @@ class App:
         if task is None:
             return
         await end([task])
-        if not task.cancelled() and task.exception() is None:
+        if _has_succeeded(task):
             await task.result().close()
 
     async def __aenter__(self) -> Self:
@@ -314,6 +310,10 @@ class App:
 
     def __repr__(self) -> str:
         return f"<App {self.name!r}>"
+
+
+def _has_succeeded(task: asyncio.Task[Any]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
 
 
 def _named(name: str | None, function: Callable[..., Any]) -> str:

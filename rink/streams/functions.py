@@ -23,9 +23,7 @@ def check_function(what: str, function: Callable[..., Any], *given: str) -> None
     name = getattr(function, "__qualname__", repr(function))
     if not callable(function):
         raise ConfigError(f"{what} {name} is no function")
-    if any(map(inspect.isgeneratorfunction, _called(function))) or any(
-        map(inspect.isasyncgenfunction, _called(function))
-    ):
+    if any(map(_yields, _called(function))):
         raise ConfigError(
             f"{what} {name!r} has a yield in it: a call would run none of it; have it return nothing"
         )
@@ -45,6 +43,10 @@ def check_function(what: str, function: Callable[..., Any], *given: str) -> None
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether a call of it is to be awaited; an object with an `async def __call__` is as good as a function."""
     return any(map(inspect.iscoroutinefunction, _called(function)))
+
+
+def _yields(function: object) -> bool:
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
 
 
 def _called(function: Callable[..., Any]) -> tuple[object, object]:

@@ -111,16 +111,16 @@ class Lane:
         left = f"{len(parcel.records) - parcel.done} of {len(parcel.records)} records"
         sent = "may have been sent" if parcel in self._in_call else "were not sent"
         if (trouble := self._trouble) is not None:
-            told = f"{trouble}: {left} for {self._what} {sent} in {round(timeout, 2):g} s"
+            told = f"{trouble}: {left} for {self._what} {sent} in {timeout:g} s"
             return type(trouble)(told, server=trouble.server)
         if not self._answered.is_set() or not self._is_full:
             return RedisUnavailable(
-                f"Redis at {self._store.server} did not answer within {round(timeout, 2):g} s: {left} for "
+                f"Redis at {self._store.server} did not answer within {timeout:g} s: {left} for "
                 f"{self._what} {sent}",
                 server=self._store.server,
             )
         return PartitionFull(
-            f"{self._what} was full for {round(timeout, 2):g} s: it holds "
+            f"{self._what} was full for {timeout:g} s: it holds "
             f"{self._bounds.limit} events (partition_size) that some processor has not committed, or that no "
             f"processor has been registered for; {left} were not sent. `rink streams lag` shows whom it waits for",
             stream=self._stream,

@@ -55,8 +55,7 @@ async def _look(store: Store, reader: Reader, owner: Owner[Any]) -> None:
 
 async def _count(store: Store, reader: Reader, owner: Owner[Any], metrics: Metrics) -> None:
     behind = await store.lag(owner.place, MOST)
-    metrics.show(
-        owner.place
-    )  # here, and not with the grant: of 64 partitions that takes milliseconds
+    # Here, and not with the grant: of 64 partitions it takes milliseconds.
+    metrics.show(owner.place)
     if owner in reader.owners:  # else it is for another worker to tell
         metrics.lag(owner.place, behind)

@@ -96,17 +96,26 @@ class Store:
         Raises:
             StateError: Redis has another number.
         """
-        if self.has_settled(names, count):
+        if await self.check_count(names, stream, count):
             return
+        # Only where nobody has: a write that changes nothing is refused, too, while Redis is out of memory.
+        with explained(self.server, names.about):
+            await self.redis.hsetnx(names.about, "partitions", str(count))
+        await self.check_count(names, stream, count)
+
+    async def check_count(self, names: Names, stream: str, count: int) -> bool:
+        """See whether this number of partitions is settled; False where nobody has said any. It writes nothing.
+
+        Raises:
+            StateError: Redis has another number.
+        """
+        if self.has_settled(names, count):
+            return True
         with explained(self.server, names.about):
             found = await self.redis.hget(names.about, "partitions")
-            if (
-                found is None
-            ):  # else nothing is written: that would be refused while Redis is out of memory
-                await self.redis.hsetnx(names.about, "partitions", str(count))
-                found = await self.redis.hget(names.about, "partitions")
-        stored = int(found or 0)
-        if stored != count:
+        if found is None:
+            return False
+        if (stored := int(found)) != count:
             raise StateError(
                 f"stream {stream!r} has {stored} partitions in Redis at {self.server} (key "
                 f"{names.about!r}) and partition_count={count} in this program: keys would go to other "
@@ -114,6 +123,7 @@ class Store:
                 key=names.about,
             )
         self._settled.add((names.about, count))
+        return True
 
     def has_settled(self, names: Names, count: int) -> bool:
         """Whether that has been seen: it never changes."""

@@ -204,7 +204,7 @@ class Stream(Generic[R]):
 
     async def _reach(self, timeout: float) -> tuple[Opened, float]:
         end, patience = _now() + timeout, Patience(f"a send to stream {self.name!r}")
-        nothing = f"nothing was sent to stream {self.name!r} in {round(timeout, 2):g} s"
+        nothing = f"nothing was sent to stream {self.name!r} in {timeout:g} s"
         error: RedisUnavailable | RedisFull | None = None
         times = self.app.times_closed
         try:
@@ -213,7 +213,7 @@ class Stream(Generic[R]):
                     try:
                         opened = await self.app.opened()
                         await self.settle(opened.store)
-                        return opened, end - _now()
+                        return opened, round(end - _now(), 2)
                     except (RedisUnavailable, RedisFull) as away:
                         await asyncio.sleep(patience.after(away, at_once=error is None))
                         error = away

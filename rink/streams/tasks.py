@@ -16,7 +16,7 @@ from cronsim import CronSim, CronSimError
 from rink.errors import ClosedError, ConfigError
 from rink.settings import check_seconds
 from rink.streams.endings import is_ending, outlast
-from rink.streams.functions import check_function
+from rink.streams.functions import check_function, is_async
 
 T = TypeVar("T")
 log = logging.getLogger("rink.streams")
@@ -78,7 +78,7 @@ class Task:
                 raise asyncio.CancelledError
 
     async def _call(self) -> None:
-        if inspect.iscoroutinefunction(self.function):
+        if is_async(self.function):
             await self.function()
             return
         found = await _to_its_end(asyncio.to_thread(self.function), self.name)

@@ -186,6 +186,9 @@ class OfItsOwnMaking(Record):
 def test_a_key_that_only_instances_have_is_not_refused(app):
     made = app.stream("made", record=OfItsOwnMaking, partition_by="shard")
     assert made.partition_of(OfItsOwnMaking(customer="ann")) == partition_of("a", 16)
+    missing = app.stream("missing", record=OfItsOwnMaking, partition_by="nobody")
+    with pytest.raises(RecordError, match="nobody"):
+        missing.partition_of(OfItsOwnMaking(customer="ann"))
     app.stream("bases", record=Base, partition_by="customer", codec=JsonCodec(Order))
     with pytest.raises(ConfigError, match="no field of Base"):
         app.stream("base", record=Base, partition_by="customer")

@@ -20,10 +20,8 @@ MAKES = {
 def waits(client):
     """The seconds that each connection would wait for an answer, and to be made."""
     if isinstance(client, RedisCluster):
-        made = [
-            client.nodes_manager.startup_nodes[name] for name in client.nodes_manager.startup_nodes
-        ]
-        made = [node.connection_class(**node.connection_kwargs) for node in made]
+        nodes = client.nodes_manager.startup_nodes.values()
+        made = [node.connection_class(**node.connection_kwargs) for node in nodes]
     else:
         pool = client.connection_pool
         made = [pool.connection_class(**pool.connection_kwargs)]

@@ -138,9 +138,10 @@ async def find(
         StateError: Redis has another number of partitions than the app.
         RedisError: Redis did not answer as it should.
     """
-    streams = _streams(app, stream)
+    store, streams = await store_of(app), _streams(app, stream)
     for one in streams:
-        await _check_count(app, one)
+        # Unlike a worker, it writes nothing.
+        await store.check_count(one.names, one.name, one.partition_count)
     wanted = [(one, n) for one in streams for n in _numbers(one, partition)]
     found = [
         place for places in await each(lambda at: _found(app, *at), wanted) for place in places
@@ -187,13 +188,6 @@ def _numbers(stream: Stream[Any], partition: int | None) -> Iterable[int]:
     if partition is None:
         return numbers
     return [partition] if partition in numbers else []
-
-
-async def _check_count(app: App, stream: Stream[Any]) -> None:
-    """Refuse to look at other partitions than there are; unlike a worker, write nothing."""
-    store, about = await store_of(app), stream.names.about
-    if await read(store, about, lambda redis: redis.hget(about, "partitions")) is not None:
-        await stream.settle(store)
 
 
 async def _found(app: App, stream: Stream[Any], number: int) -> list[Found]:
