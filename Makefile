@@ -15,15 +15,15 @@ $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11: set PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[cli,testing,streams]' --group dev
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[cli,testing,streams,spark,sql,plot]' --group dev
 	@touch $@
 
 .PHONY: setup
-setup: $(READY) redis-server ## install the project and its tools into .venv, and a redis-server where there is none
+setup: $(READY) system ## install the project and its tools into .venv, and the servers that tests start where there are none
 
-.PHONY: redis-server
-redis-server: # looked for each time, unlike what is in .venv: the system's, not ours
-	@.ci/redis-server
+.PHONY: system
+system: # looked for each time, unlike what is in .venv: the system's, not ours
+	@.ci/system
 
 .PHONY: test
 test: unit integration ## all tests: fast ones, then those on real servers

@@ -22,9 +22,10 @@ FLOORS = {
     "faces": 3,
     "rink.partitions": 4,
     "rink.streams": 4,
-    "rink.spark": 4,
+    "rink.guards": 5,
+    "rink.spark": 6,
     "rink.sidecar": 4,
-    "rink.cli": 5,
+    "rink.cli": 7,
 }
 TESTING = "rink.testing"
 APART = (TESTING, "rink.cli", "rink.partitions")  # `import rink` brings none of these
