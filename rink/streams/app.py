@@ -216,6 +216,11 @@ class App:
 
     # ── Redis ────────────────────────────────────────────────────────────────────────────────
 
+    @property
+    def redis_url(self) -> str | None:
+        """The URL of its Redis; None where a function makes the client."""
+        return None if callable(self._redis) else self._redis
+
     def connect(self) -> Store:
         """Return a store with a client of its own, not opened yet."""
         return Store(self._client())

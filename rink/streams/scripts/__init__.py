@@ -30,9 +30,19 @@ class Script:
 @cache
 def script(name: str) -> Script:
     """Return the script of that name, what all have in common in front."""
-    folder = resources.files(__name__)
     grows = name in _REFUSED_WHEN_FULL
-    own = folder / f"{_REFUSED_WHEN_FULL.get(name, name)}.lua"
-    flags = "" if grows else " flags=no-writes" if name in _ONLY_READS else " flags=allow-oom"
-    text = "\n".join([f"#!lua{flags}", (folder / "common.lua").read_text(), own.read_text()])
+    own = resources.files(__name__) / f"{_REFUSED_WHEN_FULL.get(name, name)}.lua"
+    flags = "" if grows else "no-writes" if name in _ONLY_READS else "allow-oom"
+    return made(own.read_text(), flags)
+
+
+def made(own: str, flags: str) -> Script:
+    """Return a step of one's own as a script, what all have in common in front.
+
+    Args:
+        own: its Lua; what is local in `common.lua` is at hand.
+        flags: as Redis knows them; "" is refused while Redis is out of memory.
+    """
+    common = (resources.files(__name__) / "common.lua").read_text()
+    text = "\n".join([f"#!lua flags={flags}" if flags else "#!lua", common, own])
     return Script(text, hashlib.sha1(text.encode()).hexdigest())  # noqa: S324 - Redis names scripts so

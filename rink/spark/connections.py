@@ -1,0 +1,162 @@
+"""A blocking Redis for source and sink: one client for each process, steps that are repeated while it is away."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import redis
+import tenacity
+from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError
+from redis.retry import Retry
+
+from rink.errors import ConfigError, StateError
+from rink.spark.options import Place, named
+from rink.spark.scripts import script
+from rink.streams.errors import RedisUnavailable
+from rink.streams.faults import explained
+
+T = TypeVar("T")
+Client = redis.Redis | redis.RedisCluster
+Asked = tuple[Sequence[str], Sequence[Any]]
+"""The keys and the arguments of one step."""
+
+ANSWERS_WITHIN_S = 10.0
+_clients: dict[tuple[int, str], Connection] = {}
+
+
+class Connection:
+    """A client of redis-py's with our scripts and our errors.
+
+    Args:
+        client: a blocking one.
+        patience: seconds that a call is repeated while Redis is away. All calls may be repeated.
+    """
+
+    def __init__(self, client: Client, patience: float) -> None:
+        if _settings_of(client).get("decode_responses"):
+            raise ConfigError(
+                "the Redis client has decode_responses=True: records are bytes, so make it without"
+            )
+        client.set_response_callback("XRANGE", lambda found, **_: found)
+        self.client = client
+        self.is_cluster = isinstance(client, redis.RedisCluster)
+        self.server = _server_of(client)
+        self._patience = patience
+
+    def run(self, name: str, keys: Sequence[str], *given: Any) -> Any:
+        """Run one step."""
+        return self.run_each(name, [(keys, given)])[0]
+
+    def run_each(self, name: str, asked: Sequence[Asked]) -> list[Any]:
+        """Run a step for each of several partitions, in one round trip where there is one server.
+
+        Raises:
+            RedisUnavailable: it is away for longer than we are patient.
+            RedisError, StateError: as `rink.streams` raises them.
+        """
+        step = script(name)
+
+        def send() -> list[Any]:
+            try:
+                return self._send([("EVALSHA", step.sha, *_flat(one)) for one in asked])
+            except NoScriptError:
+                # Steps may be repeated, so those that were carried out are, too.
+                return self._send([("EVAL", step.text, *_flat(one)) for one in asked])
+
+        return self.repeated(send, *(asked[0][0] if asked else ()))
+
+    def repeated(self, call: Callable[[], T], *keys: str) -> T:
+        """Call until Redis answers, or patience is over; its errors are ours."""
+
+        def explain() -> T:
+            with explained(self.server, *keys):
+                return call()
+
+        for attempt in tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(RedisUnavailable),
+            stop=tenacity.stop_after_delay(self._patience),
+            wait=tenacity.wait_exponential_jitter(0.05, 2.0),
+            reraise=True,
+        ):
+            with attempt:
+                return explain()
+        raise AssertionError("tenacity returns or raises")
+
+    def partition_count(self, place: Place) -> int:
+        """Return how many partitions the stream has.
+
+        Raises:
+            StateError: Redis knows no such stream.
+        """
+        about = place.names.about
+        found = self.repeated(lambda: self.client.hget(about, "partitions"), about)
+        declared = place.declared()
+        if found is None and declared is None:
+            raise StateError(
+                f"Redis at {self.server} has no {place}: no key {about!r}. Check app, stream and redis; a "
+                "stream is there once something was sent, or a worker of the app has run",
+                key=about,
+            )
+        count = int(found) if found is not None else declared.partition_count if declared else 0
+        if declared is not None and declared.partition_count != count:
+            raise StateError(
+                f"{place} has {count} partitions in Redis at {self.server} (key {about!r}), and "
+                f"{declared.partition_count} as {place.app} declares it: use {count}, or another stream",
+                key=about,
+            )
+        return count
+
+    def _send(self, commands: list[tuple[Any, ...]]) -> list[Any]:
+        if self.is_cluster or len(commands) == 1:
+            return [self.client.execute_command(*one) for one in commands]  # type: ignore[no-untyped-call]
+        with self.client.pipeline(transaction=False) as pipeline:
+            for one in commands:
+                pipeline.execute_command(*one)
+            return list(pipeline.execute())
+
+
+def connection(place: Place) -> Connection:
+    """Return this process's connection; a forked child makes its own."""
+    key = (os.getpid(), place.redis)
+    found = _clients.get(key)
+    if found is None:
+        found = _clients[key] = Connection(_client(place.redis), place.patience)
+    return found
+
+
+def _client(text: str) -> Client:
+    if "://" not in text:
+        made = named(text, "redis")()
+        if not isinstance(made, redis.Redis | redis.RedisCluster):
+            raise ConfigError(f"the option redis={text!r} made {made!r}, and no blocking client")
+        return made
+    try:
+        return redis.Redis.from_url(
+            text,
+            socket_timeout=ANSWERS_WITHIN_S,
+            socket_connect_timeout=ANSWERS_WITHIN_S,
+            retry=Retry(NoBackoff(), 0),
+        )
+    except ValueError as error:
+        raise ConfigError(f"the option redis cannot be used: {error}") from error
+
+
+def _server_of(client: Client) -> str:
+    if isinstance(client, redis.RedisCluster):
+        return "a cluster of " + ", ".join(str(node.name) for node in client.get_nodes())  # type: ignore[no-untyped-call]
+    known = _settings_of(client)
+    return str(known.get("path") or f"{known.get('host', 'its Sentinel')}:{known.get('port', '')}")
+
+
+def _settings_of(client: Client) -> dict[str, Any]:
+    if isinstance(client, redis.RedisCluster):
+        return dict(client.nodes_manager.connection_kwargs)
+    return dict(client.connection_pool.connection_kwargs)
+
+
+def _flat(asked: Asked) -> tuple[Any, ...]:
+    keys, given = asked
+    return len(keys), *keys, *given

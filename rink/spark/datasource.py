@@ -1,0 +1,48 @@
+"""`format("rink")`: streams of rink.streams as tables and streams of Spark."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from rink.spark import schema as schemas
+from rink.spark.options import Options, Place
+from rink.spark.sink.writers import BatchWriter, StreamWriter
+from rink.spark.source.readers import BatchReader, StreamReader
+
+
+class RinkDataSource(DataSource):
+    """Reads and writes the streams of an app; see docs/spark.md for its options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what `format(...)` is given."""
+        return "rink"
+
+    def schema(self) -> StructType:
+        """Return the columns of a stream: those of its record class, or `value`."""
+        options = Options(self.options, of_sink=False)
+        metadata = options.flag("metadata", True)
+        return schemas.columns_of(Place.of(options).record_class(), metadata=metadata)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what reads a stream once."""
+        return BatchReader(Options(self.options, of_sink=False), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return what reads a stream as a query does."""
+        return StreamReader(Options(self.options, of_sink=False), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return what writes a DataFrame once."""
+        return BatchWriter(Options(self.options, of_sink=True), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        """Return what writes the batches of a query."""
+        return StreamWriter(Options(self.options, of_sink=True), schema, overwrite=overwrite)

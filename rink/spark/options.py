@@ -1,0 +1,277 @@
+"""What `.option(...)` may say to source and sink: each name with its meaning, checked before Spark runs anything."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import attrs
+
+from rink.core.keys import check_name
+from rink.errors import ConfigError
+from rink.streams import App, ids
+from rink.streams.codec import Codec, JsonCodec
+from rink.streams.names import Names
+from rink.streams.stream import Stream
+from rink.streams.values import Bounds
+
+_COMMON = {
+    "app": "the app as its workers load it, MODULE:ATTR, importable on executors too",
+    "appname": "in place of app: its name; then redis is needed, and record where columns are wanted",
+    "stream": "the stream's name",
+    "redis": "a URL, or MODULE:FUNCTION that makes a blocking client of redis-py's",
+    "record": "the record class, MODULE:CLASS, where there is no app; `raw`: bytes, also where there is one",
+    "fencingtoken": "of the role under which the query runs: lower ones are refused from then on",
+    "redistimeout": "seconds that a call is repeated while Redis is away (30)",
+}
+_SOURCE = {
+    "group": "the name under which a streaming query is known to the stream; each query has its own",
+    "startingoffsets": 'earliest (default), latest, or JSON: {"0": id, ...}: behind these ids',
+    "startingtimestamp": "in place of startingOffsets: milliseconds since 1970, or ISO 8601",
+    "endingoffsets": "of a batch: latest (default), or JSON as above: up to these ids",
+    "endingtimestamp": "in place of endingOffsets: up to before this time",
+    "maxoffsetspertrigger": "so many rows a batch of a query has at most",
+    "failondataloss": "true (default): events that are gone before they were read are an error",
+    "metadata": "true (default): the columns _partition, _id and _timestamp",
+}
+_SINK = {
+    "name": "of the sink: the query's id where it is missing; needed with fencingToken",
+    "writeid": "of a batch: written once, however often a job with this id runs",
+    "stagingttl": "seconds until what was staged by a task that nobody hears of again is removed (86,400)",
+    "fulltimeout": "seconds that a full partition is waited for (60)",
+    "partitionsize": "where there is no app: how many events a partition holds (50,000)",
+    "trim": "where there is no app: committed (default) or oldest",
+}
+_SPARKS = {"checkpointlocation", "queryname", "path", "outputmode"}
+
+
+@attrs.frozen
+class Place:
+    """One stream of one app in one Redis, as options name it; goes to executors.
+
+    Attributes:
+        app: MODULE:ATTR, or "".
+        app_name: the app's name.
+        redis: a URL, or MODULE:FUNCTION.
+        record: MODULE:CLASS, `raw`, or "" for the app's own.
+        patience: seconds that a call is repeated while Redis is away.
+    """
+
+    app: str
+    app_name: str
+    stream: str
+    redis: str = attrs.field(repr=False)
+    record: str
+    patience: float
+
+    @property
+    def names(self) -> Names:
+        """The stream's keys."""
+        return Names.of(self.app_name, self.stream)
+
+    def __str__(self) -> str:
+        return f"stream {self.stream!r} of app {self.app_name!r}"
+
+    def declared(self) -> Stream[Any] | None:
+        """The stream as the app declares it; None where there is no app."""
+        return _stream_of(_app_of(self.app), self.app, self.stream) if self.app else None
+
+    def record_class(self) -> type[Any] | None:
+        """The class of its records; None where bytes are all that is known, or wanted."""
+        if self.record == "raw":
+            return None
+        if self.record:
+            return _record_of(self.record)
+        declared = self.declared()
+        return declared.record if declared else None
+
+    def codec(self) -> Codec[Any]:
+        """How the records lie in Redis."""
+        if not self.record and (declared := self.declared()) is not None:
+            return declared.codec
+        return JsonCodec(_record_of(self.record))
+
+    @classmethod
+    def of(cls, options: Options) -> Place:
+        """Read the options that name it; raises a ConfigError."""
+        app, redis = options.text("app"), options.text("redis")
+        if bool(app) == bool(options.text("appName")):
+            raise ConfigError(
+                "give one of the options app (MODULE:ATTR, as for `rink worker`) and appName (with redis)"
+            )
+        name = options.text("appName")
+        if app:
+            found = _app_of(app)
+            name, redis = found.name, redis or found.redis_url or ""
+            _stream_of(found, app, options.needed("stream"))
+        if not redis:
+            raise ConfigError(
+                "the option redis is missing: a URL, or MODULE:FUNCTION that makes a blocking client of redis-py's"
+            )
+        place = cls(
+            app=app,
+            app_name=check_name("app", name),
+            stream=check_name("stream", options.needed("stream")),
+            redis=redis,
+            record=options.text("record"),
+            patience=options.seconds("redisTimeout", 30.0),
+        )
+        place.record_class()
+        return place
+
+
+class Options:
+    """The options that a query gave, whatever the case of their names.
+
+    Raises:
+        ConfigError: one that there is not.
+    """
+
+    def __init__(self, given: Mapping[str, str], *, of_sink: bool) -> None:
+        self._given = {str(name).lower(): str(value) for name, value in given.items()}
+        known = {**_COMMON, **(_SINK if of_sink else _SOURCE)}
+        if unknown := sorted(self._given.keys() - known.keys() - _SPARKS):
+            what = "sink" if of_sink else "source"
+            raise ConfigError(
+                f'format("rink") as a {what} has no option {", ".join(unknown)}; it has '
+                + "; ".join(f"{name}: {told}" for name, told in known.items())
+            )
+
+    def text(self, name: str, otherwise: str = "") -> str:
+        """Return an option."""
+        return self._given.get(name.lower(), otherwise)
+
+    def needed(self, name: str) -> str:
+        """Return an option that has to be there."""
+        if found := self.text(name):
+            return found
+        told = {**_COMMON, **_SOURCE, **_SINK}[name.lower()]
+        raise ConfigError(f"the option {name} is missing: {told}")
+
+    def flag(self, name: str, otherwise: bool) -> bool:
+        """Return a yes or no."""
+        found = self.text(name, str(otherwise)).lower()
+        if found not in ("true", "false"):
+            raise ConfigError(f"the option {name} is true or false, not {found!r}")
+        return found == "true"
+
+    def seconds(self, name: str, otherwise: float) -> float:
+        """Return a number of seconds above 0."""
+        text = self.text(name, str(otherwise))
+        try:
+            found = float(text)
+        except ValueError:
+            found = 0.0
+        if not 0 < found < float("inf"):
+            raise ConfigError(f"the option {name} is a number of seconds above 0, not {text!r}")
+        return found
+
+    def count(self, name: str, otherwise: int | None) -> int | None:
+        """Return a whole number above 0."""
+        text = self.text(name)
+        if not text:
+            return otherwise
+        if not text.isascii() or not text.isdigit() or int(text) < 1:
+            raise ConfigError(f"the option {name} is a whole number above 0, not {text!r}")
+        return int(text)
+
+    def token(self) -> int:
+        """Return the fencing token; 0 where the query has none."""
+        return self.count("fencingToken", 0) or 0
+
+    def bounds(self, declared: Stream[Any] | None) -> Bounds:
+        """Return what a partition may hold: as the app says, or else as the options say."""
+        if declared is not None:
+            return declared.bounds
+        trim = self.text("trim", "committed")
+        if trim not in ("committed", "oldest"):
+            raise ConfigError(f"the option trim is committed or oldest, not {trim!r}")
+        return Bounds(self.count("partitionSize", 50_000) or 0, loses=trim == "oldest")
+
+    def edge(self, offsets: str, timestamp: str, otherwise: str) -> str | dict[int, str]:
+        """Return where to begin or to end: earliest, latest, or an id for each partition, or one for all.
+
+        Args:
+            offsets: the option with ids.
+            timestamp: the option with a time.
+            otherwise: what counts where neither is given.
+        """
+        if (when := self.text(timestamp)) and self.text(offsets):
+            raise ConfigError(f"give one of the options {offsets} and {timestamp}")
+        if when:
+            return f"({_milliseconds(timestamp, when)}-0"  # as Redis writes: all ids below
+        text = self.text(offsets, otherwise)
+        if text in ("earliest", "latest"):
+            return text
+        try:
+            found = json.loads(text)
+            edges = {int(number): str(at) for number, at in found.items()}
+        except (ValueError, AttributeError):
+            edges = {}
+        if not edges or not all(map(ids.is_id, edges.values())):
+            raise ConfigError(
+                f'the option {offsets} is earliest, latest or JSON such as {{"0": "1700000000000-0", "1": "0-0"}}, '
+                f"an id for each partition, not {text!r}"
+            )
+        return edges
+
+
+def _milliseconds(name: str, text: str) -> int:
+    if text.isascii() and text.isdigit() and len(text) < 20:
+        return int(text)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None or found.timestamp() < 0:
+        raise ConfigError(
+            f"the option {name} is in milliseconds since 1970, or ISO 8601 with a zone such as "
+            f"2026-01-31T12:00:00+00:00, not {text!r}"
+        )
+    return int(found.timestamp() * 1000)
+
+
+def named(text: str, what: str) -> Any:
+    """Import what MODULE:ATTR names.
+
+    Raises:
+        ConfigError: there is no such thing; the message says where it was looked for.
+    """
+    module, _, path = text.partition(":")
+    if not module or not path:
+        raise ConfigError(f"the option {what} is MODULE:ATTR, such as shop:app, and not {text!r}")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"the option {what}={text!r} cannot be loaded: {error}. Drivers and executors must be able to import "
+            "it: install it there, or give it along (spark.submit.pyFiles, PYTHONPATH)"
+        ) from error
+    return found
+
+
+def _app_of(text: str) -> App:
+    found = named(text, "app")
+    if not isinstance(found, App):
+        raise ConfigError(f"the option app={text!r} is {found!r}, and no rink.streams.App")
+    return found
+
+
+def _stream_of(app: App, text: str, name: str) -> Stream[Any]:
+    if name not in app.streams:
+        raise ConfigError(
+            f"app {app.name!r} ({text}) has no stream {name!r}; it has {sorted(app.streams)}"
+        )
+    return app.streams[name]
+
+
+def _record_of(text: str) -> type[Any]:
+    found = named(text, "record")
+    if not isinstance(found, type) or not attrs.has(found):
+        raise ConfigError(f"the option record={text!r} is no record class")
+    return found

@@ -1,0 +1,176 @@
+"""Entries of a partition to Arrow batches. Where JSON holds numbers, text and bools alone, Arrow reads it itself."""
+
+from __future__ import annotations
+
+import enum
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import pyarrow as pa
+from pyarrow import json as arrow_json
+from pyspark.sql.types import StructType
+
+from rink.spark import schema as schemas
+from rink.spark.source.reading import Entry
+from rink.streams.codec import Codec, JsonCodec
+from rink.streams.errors import RecordError
+
+_DATA, _ONLY = b"d", b"only"
+
+
+class Rows:
+    """Makes Arrow batches of one partition's entries.
+
+    Args:
+        wanted: the columns.
+        number: of the partition.
+        record: the class of the records; None: bytes, as a column `value`.
+        codec: how they lie in Redis.
+        group: events that were requeued for another processor than this are passed over.
+        what: the stream, for messages.
+    """
+
+    def __init__(
+        self,
+        wanted: StructType,
+        number: int,
+        record: type[Any] | None,
+        codec: Codec[Any] | None,
+        group: str,
+        what: str,
+    ) -> None:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        self._schema: Any = to_arrow_schema(wanted, timezone="UTC")
+        self._number = number
+        self._record = record
+        self._codec = codec
+        self._group = group.encode()
+        self._what = what
+        own = [name for name in wanted.names if name not in schemas.METADATA.names]
+        self._own: Any = pa.schema([self._schema.field(name) for name in own])
+        self._is_fast = (
+            record is not None
+            and type(codec) is JsonCodec
+            and all(schemas.is_plain(record, name) for name in own)
+            and len(own) > 0
+        )
+        self._defaults = _defaults_of(record, own) if record is not None else {}
+
+    def batch(self, entries: Sequence[Entry]) -> Any:
+        """Return a pyarrow.RecordBatch of these entries.
+
+        Raises:
+            RecordError: one does not match its class; the message says which.
+        """
+        kept, data = self._data(entries)
+        columns = self._columns(kept, data)
+        if "_partition" in self._schema.names:
+            columns["_partition"] = pa.array([self._number] * len(kept), pa.int32())
+        if "_id" in self._schema.names:
+            columns["_id"] = pa.array(kept, pa.binary()).cast(pa.string())
+        if "_timestamp" in self._schema.names:
+            # Microseconds, as Spark has them; ids have milliseconds.
+            times = [int(one[: one.index(b"-")]) * 1000 for one in kept]
+            columns["_timestamp"] = pa.array(times, pa.int64()).cast(
+                self._schema.field("_timestamp").type
+            )
+        arrays = [columns[name] for name in self._schema.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _data(self, entries: Sequence[Entry]) -> tuple[list[bytes], list[bytes]]:
+        """Return ids and records of those that are for us."""
+        ids = [entry[0] for entry in entries]
+        fields = [entry[1] for entry in entries]
+        if all(len(one) == 2 and one[0] == _DATA for one in fields):  # nearly always
+            return ids, [one[1] for one in fields]
+        kept, data = [], []
+        for at, one in zip(ids, fields, strict=True):
+            named = dict(zip(one[::2], one[1::2], strict=True))
+            if named.get(_ONLY, self._group) != self._group:
+                continue
+            kept.append(at)
+            data.append(named.get(_DATA, b""))
+        return kept, data
+
+    def _columns(self, kept: list[bytes], data: list[bytes]) -> dict[str, Any]:
+        if self._record is None:
+            return {name: pa.array(data, pa.binary()) for name in self._own.names}
+        if self._is_fast and (found := self._read_by_arrow(data)) is not None:
+            return found
+        return self._read_one_by_one(kept, data)
+
+    def _read_by_arrow(self, data: list[bytes]) -> dict[str, Any] | None:
+        """Return the columns, or None where the codec might see it otherwise."""
+        if not data:
+            return None
+        text = b"\n".join(data)
+        try:
+            table = arrow_json.read_json(
+                io.BytesIO(text),
+                read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+                parse_options=arrow_json.ParseOptions(
+                    explicit_schema=self._own, unexpected_field_behavior="ignore"
+                ),
+            )
+        except pa.ArrowInvalid:
+            return None
+        if table.num_rows != len(data):
+            return None
+        columns = {}
+        for name in self._own.names:
+            column = table.column(name).combine_chunks()
+            if column.null_count and name in self._defaults:
+                return None  # missing, or null: the codec tells one from the other
+            columns[name] = column
+        return columns
+
+    def _read_one_by_one(self, kept: list[bytes], data: list[bytes]) -> dict[str, Any]:
+        assert self._codec is not None
+        found: dict[str, list[Any]] = {name: [] for name in self._own.names}
+        for at, one in zip(kept, data, strict=True):
+            try:
+                record = self._codec.decode(one)
+            except RecordError as error:
+                raise RecordError(
+                    f"event {at.decode()} of partition {self._number} of {self._what}: {error}. Read the stream with "
+                    '.option("record", "raw") to see it'
+                ) from None
+            for name, values in found.items():
+                values.append(_plain(getattr(record, name)))
+        try:
+            return {
+                name: pa.array(values, self._own.field(name).type) for name, values in found.items()
+            }
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+            raise RecordError(
+                f"partition {self._number} of {self._what}, between {kept[0].decode()} and {kept[-1].decode()}: a "
+                f"value has no place in its column: {error}"
+            ) from error
+
+
+def _defaults_of(record: type[Any], own: Sequence[str]) -> dict[str, Any]:
+    """The fields in which Arrow's null would not be the record's None."""
+    fields = attrs.fields_dict(record)
+    optional = {field.name for field in schemas.struct_of(record) if field.nullable}
+    return {
+        name: fields[name].default
+        for name in own
+        if name not in optional or fields[name].default is not None
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, enum.Enum):
+        return value.value
+    if attrs.has(type(value)):
+        return {
+            field.name: _plain(getattr(value, field.name)) for field in attrs.fields(type(value))
+        }
+    if isinstance(value, dict):
+        return [(key, _plain(one)) for key, one in value.items()]
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(one) for one in value]
+    return value

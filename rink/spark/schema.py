@@ -1,0 +1,145 @@
+"""A record class as columns: its Spark schema, and which of its fields Arrow may read from JSON by itself."""
+
+from __future__ import annotations
+
+import enum
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from typing import Any, Literal, get_args, get_origin
+
+import attrs
+from pyspark.sql import types as T  # noqa: N812 - as everybody writes it
+
+from rink.errors import ConfigError
+
+METADATA = T.StructType(
+    [
+        T.StructField("_partition", T.IntegerType(), nullable=False),
+        T.StructField("_id", T.StringType(), nullable=False),
+        T.StructField("_timestamp", T.TimestampType(), nullable=False),
+    ]
+)
+"""Where an event lies: the partition, the id of its entry, and when it was added, by Redis' clock."""
+
+RAW = T.StructType([T.StructField("value", T.BinaryType(), nullable=False)])
+"""What there is where records are not decoded."""
+
+_PLAIN: dict[type, T.DataType] = {
+    int: T.LongType(),
+    float: T.DoubleType(),
+    str: T.StringType(),
+    bool: T.BooleanType(),
+    bytes: T.BinaryType(),
+    datetime: T.TimestampType(),
+    date: T.DateType(),
+}
+
+
+def columns_of(record: type[Any] | None, *, metadata: bool) -> T.StructType:
+    """Return all columns that a stream has.
+
+    Args:
+        record: the class of its records; None: bytes.
+        metadata: those of `METADATA` along.
+
+    Raises:
+        ConfigError: a field has no column type, or the name of one of `METADATA`.
+    """
+    found = RAW if record is None else struct_of(record)
+    if not metadata:
+        return found
+    if both := set(found.names) & set(METADATA.names):
+        raise ConfigError(
+            f"a record has fields named {sorted(both)}, as the columns of metadata are: read it with "
+            '.option("metadata", "false")'
+        )
+    return T.StructType([*found.fields, *METADATA.fields])
+
+
+def wanted_of(asked: T.StructType, all_of_them: T.StructType, what: str) -> T.StructType:
+    """Return the columns that a query asked for with `.schema(...)`, in its order.
+
+    Raises:
+        ConfigError: one that there is not, or of another type.
+    """
+    known = {field.name: field for field in all_of_them.fields}
+    for field in asked.fields:
+        if field.name not in known or known[field.name].dataType != field.dataType:
+            raise ConfigError(
+                f"{what} has no column {field.name!r} of type {field.dataType.simpleString()}; it has "
+                + ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in all_of_them)
+            )
+    return T.StructType([known[field.name] for field in asked.fields])
+
+
+def struct_of(record: type[Any]) -> T.StructType:
+    """Return the fields of a record class as columns.
+
+    Raises:
+        ConfigError: a field has no column type.
+    """
+    hints = typing.get_type_hints(record)
+    fields = []
+    for field in attrs.fields(record):
+        try:
+            kind, is_optional = _type_of(hints.get(field.name, field.type))
+        except TypeError as error:
+            raise ConfigError(
+                f"field {field.name!r} of {record.__name__} is {error}, which has no column type: read the stream "
+                'with .option("record", "raw") and decode the column `value`'
+            ) from None
+        fields.append(T.StructField(field.name, kind, nullable=is_optional))
+    return T.StructType(fields)
+
+
+def is_plain(record: type[Any], field: str) -> bool:
+    """Whether Arrow reads this field as the codec does: a number, text or bool, or None beside it."""
+    hint = typing.get_type_hints(record).get(field)
+    inner, _ = _without_none(hint)
+    return inner in (int, float, str, bool)
+
+
+def _type_of(hint: Any) -> tuple[T.DataType, bool]:
+    hint, is_optional = _without_none(hint)
+    if isinstance(hint, type) and hint in _PLAIN:
+        return _PLAIN[hint], is_optional
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        kinds = {type(member.value) for member in hint}
+        if len(kinds) == 1 and (only := kinds.pop()) in _PLAIN:
+            return _PLAIN[only], is_optional
+        raise TypeError(repr(hint))
+    if isinstance(hint, type) and attrs.has(hint):
+        return struct_of(hint), is_optional
+    return _compound(hint, get_origin(hint), get_args(hint)), is_optional
+
+
+def _compound(hint: Any, origin: Any, args: tuple[Any, ...]) -> T.DataType:
+    if origin is Literal:
+        kinds = {type(one) for one in args}
+        if len(kinds) == 1 and (only := kinds.pop()) in _PLAIN:
+            return _PLAIN[only]
+    if (origin is tuple and len(args) == 2 and args[1] is Ellipsis) or (
+        origin is tuple and len(set(args)) == 1
+    ):
+        args = args[:1]
+    if isinstance(origin, type) and issubclass(origin, Mapping) and args and args[0] is str:
+        kind, is_optional = _type_of(args[1])
+        return T.MapType(T.StringType(), kind, valueContainsNull=is_optional)
+    if (
+        isinstance(origin, type)
+        and issubclass(origin, Sequence | set | frozenset)
+        and len(args) == 1
+    ):
+        kind, is_optional = _type_of(args[0])
+        return T.ArrayType(kind, containsNull=is_optional)
+    raise TypeError(repr(hint))
+
+
+def _without_none(hint: Any) -> tuple[Any, bool]:
+    if get_origin(hint) in (typing.Union, types.UnionType):
+        others = [one for one in get_args(hint) if one is not type(None)]
+        if len(others) == 1 and len(get_args(hint)) == 2:
+            return others[0], True
+    return hint, False

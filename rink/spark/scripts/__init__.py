@@ -1,0 +1,19 @@
+"""What source and sink have Redis do in one piece, as Lua; what streams have in common stands in front."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+
+from rink.streams.scripts import Script, made
+
+_FLAGS = {"bound": "no-writes", "place": "no-writes", "stage": "", "publish": "", "decide": ""}
+"""What only reads; what is refused while Redis is out of memory, as all that grows. The rest goes on."""
+
+
+@cache
+def script(name: str) -> Script:
+    """Return the script of that name."""
+    folder = resources.files(__name__)
+    own = "\n".join((folder / f"{one}.lua").read_text() for one in ("common", name))
+    return made(own, _FLAGS.get(name, "allow-oom"))

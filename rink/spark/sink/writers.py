@@ -1,0 +1,150 @@
+"""What Spark calls to write a stream: once, or batch by batch."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from rink.errors import ConfigError
+from rink.spark.connections import connection
+from rink.spark.options import Options, Place
+from rink.spark.sink.publishing import Batch, Sink
+from rink.spark.sink.records import check_columns, maker
+from rink.spark.sink.staging import Staging
+
+ONCE = "once"
+"""The query of what is written by a batch job."""
+
+
+@attrs.frozen
+class Staged(WriterCommitMessage):
+    """What one task has put aside.
+
+    Attributes:
+        query: the query's id; "" of a batch job.
+        attempt: of the task.
+        counts: records for each partition.
+    """
+
+    query: str
+    attempt: str
+    counts: dict[int, int]
+
+
+class _Writing:
+    """What both writers have in common."""
+
+    def __init__(self, options: Options, columns: StructType, *, overwrite: bool) -> None:
+        if overwrite:
+            raise ConfigError(
+                "a stream is appended to: use mode('append'), or outputMode('append')"
+            )
+        self._place = Place.of(options)
+        check_columns(self._place, columns)
+        self._token = options.token()
+        self._bounds = options.bounds(self._place.declared())
+        self._patience = options.seconds("fullTimeout", 60.0)
+        self._ttl = options.seconds("stagingTtl", 86_400.0)
+        self._count = connection(self._place).partition_count(self._place)
+
+    def write(self, iterator: Iterator[Any]) -> Staged:
+        """Put the rows of one task aside; runs on an executor."""
+        make = maker(self._place, self._count)
+        staging = Staging(self._place, connection(self._place), self._ttl)
+        for batch in iterator:
+            staging.add(make(row) for row in batch.to_pylist())
+        staging.end()
+        return Staged(_property("sql.streaming.queryId"), staging.attempt, dict(staging.counts))
+
+    def _sink(self, name: str) -> Sink:
+        return Sink(
+            self._place,
+            connection(self._place),
+            name,
+            self._token,
+            self._bounds,
+            patience=self._patience,
+            ttl=self._ttl,
+        )
+
+
+class StreamWriter(_Writing, DataSourceStreamArrowWriter):
+    """Writes the batches of a query, each once."""
+
+    def __init__(self, options: Options, columns: StructType, *, overwrite: bool) -> None:
+        super().__init__(options, columns, overwrite=overwrite)
+        self._name = options.text("name")
+        if self._token and not self._name:
+            raise ConfigError(
+                "with fencingToken the option name is needed, too: the fence belongs to a name that stays when the "
+                "checkpoint is a new one; `rink.spark.fence(role)` gives both"
+            )
+        if options.text("writeId"):
+            raise ConfigError(
+                "the option writeId is for a batch; a query's batches have ids of their own"
+            )
+        if self._name:
+            self._sink(self._name).open()
+
+    def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Publish a batch: all of it, once."""
+        found = [one for one in messages if isinstance(one, Staged)]
+        if found:
+            query = found[0].query
+            sink = self._sink(self._name or query)
+            sink.commit(
+                Batch(query, batchId), {one.attempt: one.counts for one in found if one.counts}
+            )
+
+    def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's name
+        """Remove what tasks have put aside; of those that did not get to tell, it expires."""
+        _drop(self._sink, self._name, messages)
+
+
+class BatchWriter(_Writing, DataSourceArrowWriter):
+    """Writes a DataFrame once; with a writeId also where the job runs again."""
+
+    def __init__(self, options: Options, columns: StructType, *, overwrite: bool) -> None:
+        super().__init__(options, columns, overwrite=overwrite)
+        self._id = options.text("writeId")
+        if self._token and not self._id:
+            raise ConfigError(
+                "with fencingToken the option writeId is needed, too: the fence belongs to it"
+            )
+        if self._id:
+            self._sink(self._id).open()
+
+    def commit(self, messages: list[Any]) -> None:
+        """Publish it: all of it, once."""
+        manifest = {
+            one.attempt: one.counts for one in messages if isinstance(one, Staged) and one.counts
+        }
+        sink = self._sink(self._id or f"{ONCE}-{secrets.token_hex(8)}")
+        sink.commit(Batch(ONCE, 0), manifest)
+        if not self._id:
+            sink.forget({number for counts in manifest.values() for number in counts})
+
+    def abort(self, messages: list[Any]) -> None:
+        """Remove what tasks have put aside; of those that did not get to tell, it expires."""
+        _drop(self._sink, self._id, messages)
+
+
+def _drop(sink: Any, name: str, messages: list[Any]) -> None:
+    found = {one.attempt: one.counts for one in messages if isinstance(one, Staged)}
+    if found:
+        sink(name or ONCE).drop(found)
+
+
+def _property(name: str) -> str:
+    context = TaskContext.get()
+    return (context.getLocalProperty(name) if context else None) or ""

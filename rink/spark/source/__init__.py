@@ -1,0 +1,1 @@
+"""The source: streams of rink.streams as rows. `readers` has what Spark calls."""

@@ -1,0 +1,182 @@
+"""A streaming query as a group of its stream: trimming waits for it, and one reader at a time advances it."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rink.core.keys import check_name
+from rink.errors import StaleToken, StateError
+from rink.spark.connections import Connection
+from rink.spark.options import Place
+from rink.spark.source.offsets import Offsets
+from rink.streams.names import PartitionNames
+
+log = logging.getLogger("rink.spark")
+
+
+class Group:
+    """What Redis holds of one query, in all partitions of a stream.
+
+    Args:
+        place: the stream.
+        redis: where it lies.
+        name: of the group; operators see it as `spark/NAME`.
+        token: under which the query runs; 0 without a role.
+        strict: events that are gone before they were read are an error.
+    """
+
+    def __init__(
+        self, place: Place, redis: Connection, name: str, token: int, *, strict: bool
+    ) -> None:
+        self.name = group_name(name)
+        self._place = place
+        self._redis = redis
+        self._token = token
+        self._strict = strict
+        self._run = secrets.token_hex(8)
+        self._who = f"process {os.getpid()} of {getpass.getuser()} on {socket.gethostname()}, since {_now()}"
+        self._has_claimed = False
+        self._processed: Offsets = {}
+
+    def begin(self, edges: Mapping[int, str]) -> Offsets:
+        """Register a query that has no checkpoint yet; asked again, it answers the same.
+
+        Args:
+            edges: where to begin: earliest, latest or an id, for each partition.
+
+        Raises:
+            StaleToken: a later driver has been here.
+            StateError: a query with another checkpoint has this name.
+        """
+        asked = [
+            (self._keys(number), (self.name, self._token, self._run, self._who, edge))
+            for number, edge in edges.items()
+        ]
+        answers = dict(zip(edges, self._redis.run_each("begin", asked), strict=True))
+        for number, answer in answers.items():
+            self._check(number, answer)
+        return {number: _text(answer[1]) for number, answer in answers.items()}
+
+    def follow(self, start: Offsets) -> Offsets:
+        """Tell that all up to here has been processed, and return the last entry of each partition.
+
+        Raises:
+            StaleToken: a later driver has been here.
+            StateError: another query reads under this name, or events are gone that were not read.
+        """
+        claims = not self._has_claimed
+        asked = [
+            (
+                self._keys(number),
+                (
+                    self.name,
+                    self._token,
+                    self._run,
+                    self._who,
+                    int(claims),
+                    at,
+                    int(self._strict),
+                ),
+            )
+            for number, at in start.items()
+        ]
+        answers = dict(zip(start, self._redis.run_each("follow", asked), strict=True))
+        for number, answer in answers.items():
+            self._check(number, answer, start[number])
+        self._has_claimed = True
+        self._processed = dict(start)
+        return {number: _text(answer[1]) or start[number] for number, answer in answers.items()}
+
+    def advance(self, end: Offsets) -> None:
+        """Tell that Spark has committed up to here; raises a StaleToken."""
+        changed = {n: at for n, at in end.items() if self._processed.get(n) != at}
+        asked = [
+            (self._keys(number), (self.name, self._token, self._run, at))
+            for number, at in changed.items()
+        ]
+        for number, answer in zip(changed, self._redis.run_each("advance", asked), strict=True):
+            if _text(answer[0]) == "stale":
+                self._check(number, answer)
+        self._processed.update(changed)
+
+    def removed(self, numbers: Sequence[int]) -> dict[int, int]:
+        """Return how many entries had been taken away when the query registered."""
+        keys = [self._keys(number)[0] for number in numbers]
+        found = [self._redis.repeated(lambda at=at: self._redis.client.hget(at, "removed"), at) for at in keys]  # type: ignore[misc] # fmt: skip
+        return {n: int(text or 0) for n, text in zip(numbers, found, strict=True)}
+
+    def _keys(self, number: int) -> tuple[str, str, str]:
+        names = self._names(number)
+        return names.at(self.name), names.offsets, names.stream
+
+    def _names(self, number: int) -> PartitionNames:
+        return self._place.names.partition(number)
+
+    def _check(self, number: int, answer: Sequence[Any], start: str = "") -> None:
+        at = self._names(number).at(self.name)
+        match _text(answer[0]):
+            case "ok":
+                return
+            case "stale":
+                newer = int(answer[1])
+                raise StaleToken(
+                    f"group {self.name!r} of {self._place} belongs to a later driver: token {self._token} was refused, "
+                    f"{at!r} has {newer}",
+                    role=self.name,
+                    token=self._token,
+                    newer=newer,
+                )
+            case "used":
+                raise StateError(
+                    f"group {self.name!r} of {self._place} is in use by a query with another checkpoint (it has read "
+                    f"up to {_text(answer[1])} in partition {number}; {_text(answer[2])}): give this query another "
+                    f"group; or if the other is gone for good, `rink streams forget-group {self.name}`",
+                    key=at,
+                )
+            case "worker":
+                raise StateError(
+                    f"group {self.name!r} of {self._place} is a processor's of the app: give this query another group",
+                    key=at,
+                )
+            case "other":
+                raise StateError(
+                    f"another query reads {self._place} as group {self.name!r}: {_text(answer[1])}. This one ends; each "
+                    "query needs a group of its own",
+                    key=at,
+                )
+        self._gone(number, start)
+
+    def _gone(self, number: int, start: str) -> None:
+        told = gone(self._place, number, start)
+        if self._strict:
+            raise StateError(told, key=self._names(number).stream)
+        log.warning("rink: %s", told)
+
+
+def group_name(name: str) -> str:
+    """Return the name under which a query stands beside the processors of an app."""
+    return f"spark/{check_name('group', name)}"
+
+
+def gone(place: Place, number: int, start: str) -> str:
+    """Return the sentence about events that are not there any more."""
+    return (
+        f"events of partition {number} of {place} behind {start} are gone before they were read: trimmed by "
+        'trim="oldest" or by hand, or Redis was restored from an older state. What is there can be read '
+        'with .option("failOnDataLoss", "false")'
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value or "")

@@ -1,0 +1,212 @@
+"""What Spark calls to read a stream: once, or as a streaming query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming import datasource as limits
+from pyspark.sql.types import StructType
+
+from rink.errors import ConfigError
+from rink.spark import schema as schemas
+from rink.spark.connections import Connection, connection
+from rink.spark.options import Options, Place
+from rink.spark.rows import Rows
+from rink.spark.source.group import Group
+from rink.spark.source.offsets import Offsets, as_json, of_json, share_out
+from rink.spark.source.reading import Range, pages
+from rink.streams import ids
+
+
+class Part(InputPartition):
+    """One partition of a stream, which one task reads."""
+
+    def __init__(self, wanted: Range) -> None:
+        super().__init__(wanted)
+        self.wanted = wanted
+
+
+class _Reading:
+    """What both readers have in common: where, which columns, and the task that reads."""
+
+    def __init__(self, options: Options, wanted: StructType) -> None:
+        self._place = Place.of(options)
+        known = schemas.columns_of(
+            self._place.record_class(), metadata=options.flag("metadata", True)
+        )
+        self._columns = schemas.wanted_of(wanted, known, str(self._place))
+        self._is_strict = options.flag("failOnDataLoss", True)
+
+    @property
+    def _redis(self) -> Connection:
+        return connection(self._place)
+
+    @cached_property
+    def _count(self) -> int:
+        # It never changes.
+        return self._redis.partition_count(self._place)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield Arrow batches of one partition; runs on an executor."""
+        assert isinstance(partition, Part)
+        wanted, place = partition.wanted, self._place
+        record = place.record_class()
+        codec = place.codec() if record is not None else None
+        rows = Rows(self._columns, wanted.number, record, codec, wanted.group, str(place))
+        for page in pages(self._redis, wanted):
+            yield rows.batch(page)
+
+    def _edges(self, edge: str | dict[int, str]) -> dict[int, str]:
+        """Return an edge for each partition; raises a ConfigError for numbers that there are not."""
+        if isinstance(edge, str):
+            return dict.fromkeys(range(self._count), edge)
+        if edge.keys() != set(range(self._count)):
+            raise ConfigError(
+                f"{self._place} has the partitions 0 to {self._count - 1}, and offsets were given for {sorted(edge)}"
+            )
+        return edge
+
+    def _parts(
+        self, start: Offsets, end: Offsets, removed: dict[int, int], group: str
+    ) -> list[Part]:
+        return [
+            Part(
+                Range(
+                    place=self._place,
+                    number=number,
+                    start=at,
+                    end=end[number],
+                    removed=removed.get(number),
+                    group=group,
+                    strict=self._is_strict,
+                )
+            )
+            for number, at in start.items()
+            if ids.order(at) < ids.order(end[number])
+        ]
+
+
+class BatchReader(_Reading, DataSourceReader):
+    """Reads what there is at the moment, from one edge to the other."""
+
+    def __init__(self, options: Options, wanted: StructType) -> None:
+        super().__init__(options, wanted)
+        self._from = options.edge("startingOffsets", "startingTimestamp", "earliest")
+        self._to = options.edge("endingOffsets", "endingTimestamp", "latest")
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return a range for each partition."""
+        start, end = self._placed(self._edges(self._from)), self._placed(self._edges(self._to))
+        return self._parts(start, end, {}, "")
+
+    def _placed(self, edges: dict[int, str]) -> Offsets:
+        asked = [
+            ((self._place.names.partition(number).stream,), (edge,))
+            for number, edge in edges.items()
+        ]
+        answers = self._redis.run_each("place", asked)
+        return {number: at.decode() for number, (at, _) in zip(edges, answers, strict=True)}
+
+
+class StreamReader(_Reading, DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
+    """Reads a stream as a query does, batch by batch.
+
+    Spark makes it in a process of the driver, where it lives as long as the query, and sends copies to
+    executors for `read` alone.
+    """
+
+    def __init__(self, options: Options, wanted: StructType) -> None:
+        super().__init__(options, wanted)
+        self._from = options.edge("startingOffsets", "startingTimestamp", "earliest")
+        for name in ("endingOffsets", "endingTimestamp"):
+            if options.text(name):
+                raise ConfigError(f"the option {name} is for a batch; a streaming query has no end")
+        self._most = options.count("maxOffsetsPerTrigger", None)
+        self._name = options.needed("group")
+        self._token = options.token()
+        self._group: Group | None = None
+        self._target: Offsets | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The group is the driver's; connections do not travel.
+        return {**self.__dict__, "_group": None}
+
+    def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
+        """Return where a query without a checkpoint begins; from here on trimming waits for it."""
+        return as_json(self._its_group().begin(self._edges(self._from)))
+
+    def getDefaultReadLimit(self) -> limits.ReadLimit:  # noqa: N802 - Spark's name
+        """Return how much a batch may have."""
+        return limits.ReadMaxRows(self._most) if self._most else limits.ReadAllAvailable()
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: dict[str, str] | None = None, limit: limits.ReadLimit | None = None
+    ) -> dict[str, str]:
+        """Return where the next batch ends. Spark asks once what lies before `start` is in its commit log."""
+        begin = self._offsets(start) if start else self._its_group().begin(self._edges(self._from))
+        last = self._its_group().follow(begin)
+        target = {n: _lower(at, (self._target or last)[n]) for n, at in last.items()}
+        target = {n: _higher(at, begin[n]) for n, at in target.items()}
+        most = limit.max_rows if isinstance(limit, limits.ReadMaxRows) else None
+        if most is None:
+            return as_json(target)
+        return as_json(share_out(begin, target, most, partial(self._bound, target)))
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Take what there is now for all that this run reads."""
+        self._target = self._last()
+
+    def reportLatestOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
+        """Return the last entries, for the query's progress."""
+        return as_json(self._last())
+
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
+        """Return a range for each partition that has something."""
+        begin, to = self._offsets(start), self._offsets(end)
+        first = [number for number, at in begin.items() if at == ids.NONE and to[number] != at]
+        group = self._its_group()
+        return self._parts(begin, to, group.removed(first), group.name)
+
+    def commit(self, end: dict[str, str]) -> None:
+        """Spark has committed up to here: it may be trimmed."""
+        self._its_group().advance(self._offsets(end))
+
+    def stop(self) -> None:
+        """Nothing to do: the group stays, and trimming waits for what comes."""
+
+    def _its_group(self) -> Group:
+        if self._group is None:
+            self._group = Group(
+                self._place, self._redis, self._name, self._token, strict=self._is_strict
+            )
+        return self._group
+
+    def _offsets(self, found: dict[str, str]) -> Offsets:
+        return of_json(found, self._count, str(self._place))
+
+    def _last(self) -> Offsets:
+        edges = self._edges("latest")
+        asked = [((self._place.names.partition(number).stream,), ("latest",)) for number in edges]
+        answers = self._redis.run_each("place", asked)
+        return {number: at.decode() for number, (at, _) in zip(edges, answers, strict=True)}
+
+    def _bound(
+        self, last: Offsets, asked: Mapping[int, tuple[str, int]]
+    ) -> dict[int, tuple[int, str]]:
+        steps = [
+            ((self._place.names.partition(number).stream,), (cursor, last[number], count))
+            for number, (cursor, count) in asked.items()
+        ]
+        answers = self._redis.run_each("bound", steps)
+        return {n: (int(count), at.decode()) for n, (count, at) in zip(asked, answers, strict=True)}
+
+
+def _lower(one: str, other: str) -> str:
+    return min(one, other, key=ids.order)
+
+
+def _higher(one: str, other: str) -> str:
+    return max(one, other, key=ids.order)
