@@ -28,6 +28,7 @@ _COMMON = {
     "redistimeout": "seconds that a call is repeated while Redis is away (30)",
 }
 _SOURCE = {
+    "name": "in place of group: as `rink.spark.fence(role)` gives it",
     "group": "the name under which a streaming query is known to the stream; each query has its own",
     "startingoffsets": 'earliest (default), latest, or JSON: {"0": id, ...}: behind these ids',
     "startingtimestamp": "in place of startingOffsets: milliseconds since 1970, or ISO 8601",

@@ -125,7 +125,7 @@ class StreamReader(_Reading, DataSourceStreamReader, limits.SupportsTriggerAvail
             if options.text(name):
                 raise ConfigError(f"the option {name} is for a batch; a streaming query has no end")
         self._most = options.count("maxOffsetsPerTrigger", None)
-        self._name = options.needed("group")
+        self._name = options.text("group") or options.text("name") or options.needed("group")
         self._token = options.token()
         self._group: Group | None = None
         self._target: Offsets | None = None

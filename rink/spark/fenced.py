@@ -1,0 +1,169 @@
+"""A `foreachBatch` whose writes count under the newest token only, and once for each batch."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from rink.errors import ConfigError, UsageError
+from rink.guards import Batch, Fence, Guard
+from rink.settings import check_count
+from rink.spark.jobs.tags import context_of
+
+Each = Callable[[Any, Iterator[Any]], Any]
+ForeachBatch = Callable[[DataFrame, int, "FencedBatch"], Any]
+
+
+def fence(role: Any) -> dict[str, str]:
+    """Return the options by which source and sink know under which grant a query runs.
+
+    `.options(**fence(role))` in `readStream` and in `writeStream` of `format("rink")`.
+    """
+    return {"name": role.name, "fencingToken": str(role.token)}
+
+
+def fenced(
+    foreach_batch: ForeachBatch, guard: Guard, role: Any, *, parts: int = 8
+) -> Callable[[DataFrame, int], None]:
+    """Wrap what is given to `foreachBatch` with a guard; its fence is raised here and now.
+
+        def write(df, batch_id, out):
+            out.write(totals_of(df), by="carrier", each=upsert)
+
+        def upsert(step, rows):              # on executors, once for each part
+            for row in rows:
+                step.hset("carrier:" + row["carrier"], mapping=row)
+
+        stream.writeStream.foreachBatch(fenced(write, guard, role)).start()
+
+    Args:
+        foreach_batch: called with the DataFrame, the batch's id, and a `FencedBatch` to write through. What it writes
+            by other ways is not fenced.
+        guard: of `rink.guards`.
+        role: the grant (a `Role`, or a job's), anything with `name` and `token`.
+        parts: into how many parts each batch is cut; for one checkpoint always the same.
+
+    Raises:
+        StaleToken: a later driver has been here.
+        ConfigError: the function cannot be called so.
+    """
+    try:
+        inspect.signature(foreach_batch).bind(None, 0, None)
+    except TypeError as error:
+        raise ConfigError(
+            f"{foreach_batch!r} cannot be called with (df, batch_id, out): what it writes by itself no guard can "
+            f"refuse; have it write through the third: {error}"
+        ) from error
+    check_count("parts", parts)
+    its_fence = Fence.of(role)
+    guard.raise_fence(its_fence)
+
+    def run(df: DataFrame, batch_id: int) -> None:
+        out = FencedBatch(guard, its_fence, _query_of(df), batch_id, parts)
+        foreach_batch(df, batch_id, out)
+
+    return run
+
+
+class FencedBatch:
+    """One batch of one query, to be written through a guard.
+
+    Attributes:
+        fence: under which it is written.
+        query: the id of the query, new with each checkpoint.
+        number: Spark's batch id.
+        parts: into how many it is cut.
+    """
+
+    def __init__(self, guard: Guard, fence: Fence, query: str, number: int, parts: int) -> None:
+        self._guard = guard
+        self.fence = fence
+        self.query = query
+        self.number = number
+        self.parts = parts
+        self._written: set[str] = set()
+
+    def write(
+        self,
+        df: DataFrame,
+        each: Each,
+        *,
+        by: str | Sequence[str],
+        name: str = "",
+        arrow: bool = False,
+    ) -> None:
+        """Cut a DataFrame by key, and write each part in one step with its mark.
+
+        Args:
+            df: what is to be written.
+            each: called on executors with the guard's step and the rows of one part; a part that was written before is
+                not called for.
+            by: the columns of the key: rows of one key are in one part, the same one in a replay.
+            name: of this output, where a batch has several.
+            arrow: give pyarrow.RecordBatches in place of rows as dicts.
+
+        Raises:
+            UsageError: an output of this name was written before, in this batch.
+            StaleToken: (as Spark's PythonException where a part was refused) a later driver has been here.
+        """
+        if name in self._written:
+            raise UsageError(
+                f"output {name!r} of batch {self.number} was written already: give each output of a batch a name"
+            )
+        self._written.add(name)
+        keys = [by] if isinstance(by, str) else list(by)
+        batch = Batch(
+            query=f"{self.query}/{name}" if name else self.query,
+            number=self.number,
+            parts=self.parts,
+        )
+        self._guard.begin(self.fence, batch)
+        cut = df.repartition(self.parts, *keys)
+        write = _Part(self._guard, self.fence, batch, each, arrow)
+        told = cut.mapInArrow(write, "part int, result binary").collect()
+        self._guard.finish(self.fence, batch, [pickle.loads(bytes(row.result)) for row in told])  # noqa: S301 - our executors' own
+
+
+class _Part:
+    """What an executor does with one part; it travels there."""
+
+    def __init__(self, guard: Guard, fence: Fence, batch: Batch, each: Each, arrow: bool) -> None:
+        self._guard = guard
+        self._fence = fence
+        self._batch = batch
+        self._each = each
+        self._arrow = arrow
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        number = context.partitionId()
+        rows = batches if self._arrow else (row for one in batches for row in one.to_pylist())
+        part = self._guard.part(self._fence, self._batch, number)
+        with part as step:
+            if step is not None:
+                self._each(step, rows)
+        yield pa.RecordBatch.from_pydict(
+            {
+                "part": pa.array([number], pa.int32()),
+                "result": pa.array([pickle.dumps(part.result)], pa.binary()),
+            }
+        )
+
+
+def _query_of(df: DataFrame) -> str:
+    context = context_of(df.sparkSession)
+    query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
+    if not query:
+        raise UsageError(
+            "a fenced function is what foreachBatch calls in a streaming query, on classic Spark (on Connect its "
+            "driver is another process, which holds no role)"
+        )
+    return str(query)

@@ -1,0 +1,1 @@
+"""Jobs and streaming queries of Spark as roles: one driver of several runs each, and stops when it loses the role."""

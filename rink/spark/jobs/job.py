@@ -1,0 +1,171 @@
+"""One run of a function under one grant of a role, with Spark jobs that end when the role is lost."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from pyspark import InheritableThread
+from pyspark.sql import SparkSession
+
+from rink.errors import RoleLost, UsageError
+from rink.roles import Role
+from rink.spark.jobs.tags import Tag, quietly
+
+T = TypeVar("T")
+log = logging.getLogger("rink.spark")
+
+CANCELS_AGAIN_S = 0.05
+"""After a loss the function's Spark jobs are cancelled so often until it returns: it may start another one."""
+_TELLS_AFTER_S = 10.0
+
+
+class State(enum.Enum):
+    """How a job stands."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+class Job(Generic[T]):
+    """A function that runs while a role is held; made by `JobRunner`.
+
+    Attributes:
+        id: the job's, which is the role's name.
+        role: the grant it runs under.
+        token: the fencing token of the grant, for what it writes.
+        spark: the session.
+    """
+
+    def __init__(self, spark: SparkSession, role: Role, function: Callable[[Job[T]], T]) -> None:
+        self.id = role.name
+        self.role = role
+        self.token = role.token
+        self.spark = spark
+        self._function = function
+        self._tag = Tag(spark, role.name, role.token)
+        self._news = threading.Event()
+        self._returned = threading.Event()
+        self._ended = threading.Event()
+        self._result: T | None = None
+        self._error: BaseException | None = None
+        self._was_lost = False
+        self._stop: Callable[[], None] | None = None
+
+    # ── for the function ─────────────────────────────────────────────────────────────────────
+
+    @property
+    def lost(self) -> Any:
+        """Set when the role is lost, as `role.lost`: a function that computes in Python looks at it."""
+        return self.role.lost
+
+    def raise_if_lost(self) -> None:
+        """Raise RoleLost unless the role is held at this very moment."""
+        self.role.raise_if_lost()
+
+    def on_loss(self, stop: Callable[[], None]) -> None:
+        """Have this called on a loss, beside the cancelling of Spark jobs; it may block."""
+        self._stop = stop
+
+    # ── for who started it ───────────────────────────────────────────────────────────────────
+
+    @property
+    def state(self) -> State:
+        """How it stands."""
+        if not self._ended.is_set():
+            return State.RUNNING
+        if self._error is None:
+            return State.SUCCEEDED
+        return State.LOST if self._was_lost else State.FAILED
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the function raised."""
+        return self._error if self._ended.is_set() else None
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it has ended and let go of its role; whether it has."""
+        return self._ended.wait(timeout)
+
+    def result(self) -> T | None:
+        """Return what the function returned, after waiting for it.
+
+        Raises:
+            RoleLost: the role was lost before it had returned; what it raised then is the cause.
+            BaseException: what the function raised.
+        """
+        self.wait()
+        if self._error is None:
+            return self._result
+        if self._was_lost:
+            raise RoleLost(
+                f"job {self.id!r} was ended: its role (token {self.token}) was lost",
+                role=self.id,
+                token=self.token,
+            ) from self._error
+        raise self._error
+
+    def start(self) -> None:
+        """Start, once: a thread for the function, and one that ends its Spark jobs on a loss."""
+        if self._news.is_set():
+            raise UsageError(f"job {self.id!r} was started before")
+        self.role.lost.then(self._news.set)
+        runs = InheritableThread(
+            self._run, session=self.spark, name=f"rink-job-{self.id}", daemon=True
+        )
+        runs.start()
+        guards = threading.Thread(target=self._watch, name=f"rink-job-watch-{self.id}", daemon=True)
+        guards.start()
+
+    def cancel(self) -> None:
+        """End it as a loss does; its role is let go when it has returned."""
+        self._was_lost = True
+        self._news.set()
+
+    def _run(self) -> None:
+        try:
+            with self._tag.on_this_thread():
+                self._result = self._function(self)
+        except BaseException as error:  # it is given to who asks for the result
+            self._error = error
+        finally:
+            self._returned.set()
+            self._news.set()
+
+    def _watch(self) -> None:
+        self._news.wait()
+        try:
+            if not self._returned.is_set():
+                self._was_lost = True
+                self._end()
+        finally:
+            self.role.lost.forget(self._news.set)
+            self.role.release()
+            self._ended.set()
+
+    def _end(self) -> None:
+        """Cancel its Spark jobs, and again until its function has returned: only then is the role let go."""
+        quietly(self._tag.cancel)
+        if self._stop is not None:
+            threading.Thread(
+                target=quietly, args=(self._stop,), name=f"rink-job-stop-{self.id}", daemon=True
+            ).start()
+        waited = 0.0
+        while not self._returned.wait(CANCELS_AGAIN_S):
+            quietly(self._tag.cancel)
+            waited += CANCELS_AGAIN_S
+            if waited >= _TELLS_AFTER_S:
+                log.warning(
+                    "rink: job %r has lost its role, its Spark jobs are cancelled, and its function still runs: it "
+                    "keeps the role from the next driver (see grace)",
+                    self.id,
+                )
+                waited = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id!r} token={self.token} {self.state.value}>"

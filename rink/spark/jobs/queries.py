@@ -1,0 +1,163 @@
+"""A streaming query as a role: started under a grant, stopped on its loss, resumed by whoever has it next."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark.sql import SparkSession
+
+from rink.core.backoff import backoff
+from rink.core.keys import check_name
+from rink.errors import ClosedError, ConfigError, StaleToken
+from rink.guards import Fence, Guard
+from rink.roles import Role
+from rink.spark.jobs.job import Job, State
+from rink.spark.jobs.tags import context_of, quietly
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from rink.rink import Rink
+
+log = logging.getLogger("rink.spark")
+
+Starts = TypeVar("Starts", bound=Callable[[Job[Any]], Any])
+LONGEST_PAUSE_S = 30.0
+_LOOKS_S = 1.0
+_STALE = "rink.errors.StaleToken"
+"""How Spark tells of it: an error raised in another process comes as text."""
+
+
+class Query:
+    """One streaming query, whose function starts it; made by `JobRunner.query`.
+
+    Args:
+        spark: the session.
+        r: the group of drivers.
+        name: the role's.
+        function: returns the started query.
+        guards: whose fence is raised before.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        r: Rink,
+        name: str,
+        function: Callable[[Job[Any]], StreamingQuery],
+        guards: tuple[Guard, ...],
+    ) -> None:
+        self.name = check_name("query", name)
+        self.running: StreamingQuery | None = None
+        self._spark = spark
+        self._rink = r
+        self._function = function
+        self._guards = guards
+        self._job: Job[Any] | None = None
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"rink-query-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Wait for the role from now on."""
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """Stop it, and wait for its role no more."""
+        self._closing.set()
+        if (job := self._job) is not None:
+            job.cancel()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for its end; whether it has ended."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._closing.is_set():
+            try:
+                role = self._await_role()
+            except ClosedError:
+                return
+            if role is None:
+                continue
+            job = self._job = Job(self._spark, role, self._under_a_grant)
+            job.start()
+            if self._closing.is_set():
+                job.cancel()
+            job.wait()
+            self._job = None
+            # Under a grant it is tried again and again: it ends with the grant, or because a later one was seen.
+            failures = failures + 1 if job.state is State.FAILED else 0
+            if failures:
+                self._closing.wait(backoff(failures, self.name, LONGEST_PAUSE_S))
+
+    def _await_role(self) -> Role | None:
+        """Return a grant; None now and then, to see whether this is being closed."""
+        from rink.errors import RoleTimeout
+
+        try:
+            return self._rink.await_role(self.name, timeout=_LOOKS_S).__enter__()
+        except RoleTimeout:
+            return None
+
+    def _under_a_grant(self, job: Job[Any]) -> None:
+        """Run the query until the role is lost; start it again when it fails."""
+        failures = 0
+        while job.role.is_held and not self._closing.is_set():
+            try:
+                self._once(job)
+            except Exception as error:
+                if job.lost.is_set() or self._closing.is_set():
+                    return
+                if isinstance(error, StaleToken) or _STALE in str(error):
+                    raise
+                failures += 1
+                pause = backoff(failures, self.name, LONGEST_PAUSE_S)
+                log.warning(
+                    "rink: query %r failed under token %d and is started again in %.1f s: %s",
+                    self.name, job.token, pause, _first_line(error),
+                )  # fmt: skip
+                job.lost.wait(pause)
+            else:
+                # It ended by itself (AvailableNow, or stopped by its function): the next grant starts it.
+                while not job.lost.wait(_LOOKS_S) and not self._closing.is_set():
+                    pass
+
+    def _once(self, job: Job[Any]) -> None:
+        fence = Fence.of(job.role)
+        for guard in self._guards:
+            guard.raise_fence(fence)
+        query = self._function(job)
+        if not hasattr(query, "awaitTermination"):
+            raise ConfigError(
+                f"the function of query {self.name!r} returned {query!r}: it has to return the started query, what "
+                ".start() returns"
+            )
+        self.running = query
+        job.on_loss(lambda: self._stop(query))
+        if job.lost.is_set():
+            self._stop(query)
+        try:
+            query.awaitTermination()
+        finally:
+            self.running = None
+            quietly(query.stop)
+
+    def _stop(self, query: StreamingQuery) -> None:
+        """End what it is at, then itself; stop() alone waits for a busy foreachBatch."""
+        context = context_of(self._spark)
+        if context is not None:
+            quietly(context.cancelJobGroup, str(query.runId))
+        quietly(query.stop)
+
+    def __repr__(self) -> str:
+        return f"<Query {self.name!r}, {'running' if self.running else 'not running'} here>"
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0][:300] if lines else ''}"

@@ -1,0 +1,184 @@
+"""`JobRunner`: which jobs and queries this driver runs, by the roles that it holds."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from pyspark.sql import SparkSession
+
+from rink.errors import ClosedError, ConfigError
+from rink.guards import Guard
+from rink.rink import Rink
+from rink.settings import check_count, check_seconds
+from rink.spark.jobs.job import Job
+from rink.spark.jobs.queries import Query, Starts
+from rink.spark.jobs.watching import ListJobs, Watch
+
+T = TypeVar("T")
+log = logging.getLogger("rink.spark")
+
+
+class JobRunner:
+    """Runs Spark jobs and streaming queries while this driver holds their roles.
+
+    Args:
+        spark: the session of this driver.
+        r: a joined `rink.Rink` (the blocking one). Its members are the drivers; leave it after this is closed.
+    """
+
+    def __init__(self, spark: SparkSession, r: Rink) -> None:
+        if not isinstance(r, Rink):
+            raise ConfigError(f"a JobRunner takes a rink.Rink, the blocking one, and not {r!r}")
+        self.spark = spark
+        self._rink = r
+        self._lock = threading.Lock()
+        self._jobs: dict[str, Job[Any]] = {}
+        self._watches: list[Watch] = []
+        self._queries: dict[str, Query] = {}
+        self._is_closed = False
+
+    def start(self, job_id: str, function: Callable[[Job[T]], T]) -> Job[T] | None:
+        """Start a job if its role is mine now, and return at once.
+
+        Args:
+            job_id: the role's name.
+            function: called with the job in a thread of its own. Its Spark jobs carry a tag, and are cancelled when
+                the role is lost; threads that it starts should be InheritableThreads.
+
+        Returns:
+            None where the role is another driver's, or the job runs here already.
+
+        Raises:
+            ClosedError: this runner, or the group, is closed.
+        """
+        self._refuse_closed()
+        with self._lock:
+            known = self._jobs.get(job_id)
+            if known is not None and not known.wait(0):
+                return None
+        role = self._rink.get_role(job_id)
+        if role is None:
+            return None
+        job = Job(self.spark, role, function)
+        with self._lock:
+            known = self._jobs.get(job_id)
+            if self._is_closed or (known is not None and not known.wait(0)):
+                role.release()
+                return None
+            self._jobs[job_id] = job
+        job.start()
+        return job
+
+    def run(self, job_id: str, function: Callable[[Job[T]], T]) -> Job[T] | None:
+        """Run a job if its role is mine now, and return when it has ended; None as `start` says."""
+        job = self.start(job_id, function)
+        if job is not None:
+            job.wait()
+        return job
+
+    def watch(
+        self,
+        list_pending_jobs: ListJobs,
+        function: Callable[[Job[Any]], Any],
+        *,
+        every: float = 10.0,
+        at_once: int = 4,
+    ) -> Watch:
+        """Run, from now on, each listed job whose role is mine.
+
+        Args:
+            list_pending_jobs: returns the ids of the jobs that are to be done; one that is done is to be listed no more.
+            function: called with each job, as in `start`.
+            every: seconds between two looks at the list; when a job has ended it is looked at once.
+            at_once: how many jobs run here beside each other.
+        """
+        self._refuse_closed()
+        watch = Watch(
+            self.start,
+            list_pending_jobs,
+            function,
+            every=check_seconds("every", every),
+            at_once=check_count("at_once", at_once),
+        )
+        self._watches.append(watch)
+        watch.start()
+        return watch
+
+    def query(self, name: str, *, guards: Sequence[Guard] = ()) -> Callable[[Starts], Starts]:
+        """Have a function start a streaming query whenever its role is granted here.
+
+            @jobs.query("delays", guards=[guard])
+            def delays(job):
+                return (job.spark.readStream.format("rink").options(**fence(job.role))...
+                        .writeStream.foreachBatch(fenced(write, guard, job.role)).start())
+
+        The query is stopped when the role is lost, and started anew, from its checkpoint, under the next grant: here
+        or by another driver. When it fails it is started again under the same grant, after growing pauses.
+
+        Args:
+            name: the role's.
+            guards: their fence is raised before the function is called.
+
+        Raises:
+            ConfigError: there is a query of this name.
+        """
+        self._refuse_closed()
+
+        def declare(function: Starts) -> Starts:
+            with self._lock:
+                if name in self._queries:
+                    raise ConfigError(
+                        f"there is a query {name!r} already: each has a role of its own"
+                    )
+                query = self._queries[name] = Query(
+                    self.spark, self._rink, name, function, tuple(guards)
+                )
+            query.start()
+            return function
+
+        return declare
+
+    @property
+    def jobs(self) -> list[Job[Any]]:
+        """The jobs that run here."""
+        with self._lock:
+            return [job for job in self._jobs.values() if not job.wait(0)]
+
+    @property
+    def queries(self) -> list[Query]:
+        """The queries that were declared, running here or not."""
+        return list(self._queries.values())
+
+    def close(self, timeout: float = 30.0) -> None:
+        """End all jobs, watches and queries, and let go of their roles.
+
+        Args:
+            timeout: seconds that functions which do not return are waited for; their roles stay until they do.
+        """
+        with self._lock:
+            self._is_closed = True
+        watched: Iterable[Any] = [*self._watches, *self._queries.values(), *self._jobs.values()]
+        for one in watched:
+            one.cancel()
+        for one in watched:
+            if not one.wait(timeout):
+                log.error("rink: %r still runs after %g s", one, timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _refuse_closed(self) -> None:
+        if self._is_closed:
+            raise ClosedError("this JobRunner was closed")

@@ -1,0 +1,70 @@
+"""What ends the Spark jobs of one role: a tag of their own, on classic Spark and on Connect."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.errors import PySparkAttributeError, PySparkException
+from pyspark.sql import SparkSession
+
+from rink.core.keys import encode
+
+log = logging.getLogger("rink.spark")
+
+
+class Tag:
+    """A tag of the Spark jobs that one grant of a role starts.
+
+    Args:
+        spark: the session.
+        role: its name.
+        token: of the grant: a later one has a tag of its own.
+    """
+
+    def __init__(self, spark: SparkSession, role: str, token: int) -> None:
+        self.name = f"rink-{encode(role)}-{token}"
+        self._spark = spark
+        self._context = context_of(spark)
+
+    @contextlib.contextmanager
+    def on_this_thread(self) -> Iterator[None]:
+        """Have the jobs that this thread starts carry it, and those of InheritableThreads that it starts."""
+        if self._context is None:
+            add, remove = self._spark.addTag, self._spark.removeTag
+        else:
+            add, remove = self._context.addJobTag, self._context.removeJobTag
+        add(self.name)
+        try:
+            yield
+        finally:
+            remove(self.name)
+
+    def cancel(self) -> None:
+        """Cancel all jobs that carry it now; those that begin later are not."""
+        # On classic Spark interruptTag() was seen to cancel nothing.
+        if self._context is None:
+            self._spark.interruptTag(self.name)
+        else:
+            self._context.cancelJobsWithTag(self.name)
+
+
+def context_of(spark: SparkSession) -> Any:
+    """Return the SparkContext; None on Spark Connect, which has none."""
+    try:
+        return spark.sparkContext
+    except (PySparkAttributeError, AttributeError):
+        return None
+
+
+def quietly(call: Any, *given: Any) -> None:
+    """Call something of Spark's that ends jobs; where the JVM is gone, so are they."""
+    try:
+        call(*given)
+    except (PySparkException, OSError, RuntimeError, AttributeError) as error:
+        log.warning("rink: %s while jobs were being ended: %s", type(error).__name__, error)
+    except Exception as error:
+        # Py4J's errors have no root but Exception.
+        log.warning("rink: %s while jobs were being ended: %s", type(error).__name__, error)

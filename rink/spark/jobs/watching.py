@@ -1,0 +1,126 @@
+"""Looks at a list of jobs, and runs those whose roles are held here."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rink.core.backoff import backoff
+from rink.errors import ClosedError
+from rink.spark.jobs.job import Job, State
+
+log = logging.getLogger("rink.spark")
+
+ListJobs = Callable[[], Iterable[str]]
+LONGEST_PAUSE_S = 60.0
+
+
+class Watch:
+    """A service on a thread of its own; made by `JobRunner.watch`.
+
+    Args:
+        start: starts a job if its role is ours.
+        list_jobs: the user's.
+        function: the user's.
+        every: seconds between two looks.
+        at_once: how many jobs run beside each other.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[str, Callable[[Job[Any]], Any]], Job[Any] | None],
+        list_jobs: ListJobs,
+        function: Callable[[Job[Any]], Any],
+        *,
+        every: float,
+        at_once: int,
+    ) -> None:
+        self._start_job = start
+        self._list = list_jobs
+        self._function = function
+        self._every = every
+        self._at_once = at_once
+        self._news = threading.Event()
+        self._is_cancelled = False
+        self._running: dict[str, Job[Any]] = {}
+        self._failures: dict[str, int] = {}
+        self._not_before: dict[str, float] = {}
+        self._thread = threading.Thread(target=self._run, name="rink-jobs-watch", daemon=True)
+
+    def start(self) -> None:
+        """Start, once."""
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """Look no more; what runs is the runner's to end."""
+        self._is_cancelled = True
+        self._news.set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for its end; whether it has ended."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._is_cancelled:
+            self._news.clear()
+            try:
+                self._look()
+                failures = 0
+            except ClosedError:
+                return
+            except Exception:
+                failures += 1
+                log.exception("rink: the list of pending jobs could not be seen")
+            pause = backoff(failures, "list", LONGEST_PAUSE_S) if failures else self._every
+            self._news.wait(min(pause, self._next_try()))
+
+    def _look(self) -> None:
+        self._collect()
+        listed = [str(job_id) for job_id in self._list()]
+        for job_id in self._failures.keys() - set(listed):
+            del self._failures[job_id]
+        for job_id in listed:
+            if self._is_cancelled or len(self._running) >= self._at_once:
+                return
+            if job_id in self._running or time.monotonic() < self._not_before.get(job_id, 0.0):
+                continue
+            job = self._start_job(job_id, self._noted)
+            if job is not None:
+                self._running[job_id] = job
+
+    def _noted(self, job: Job[Any]) -> Any:
+        try:
+            return self._function(job)
+        finally:
+            # Its role is let go a moment later; whoever looks finds it ended, or looks again.
+            threading.Timer(0.01, self._news.set).start()
+
+    def _collect(self) -> None:
+        for job_id, job in list(self._running.items()):
+            if not job.wait(0):
+                continue
+            del self._running[job_id]
+            if job.state is State.FAILED:
+                failures = self._failures[job_id] = self._failures.get(job_id, 0) + 1
+                pause = backoff(failures, job_id, LONGEST_PAUSE_S)
+                log.error(
+                    "rink: job %r failed, tried again in %.1f s", job_id, pause, exc_info=job.error
+                )
+            else:
+                # One that is done should be listed no more; that may take its list a moment.
+                pause = self._every if job.state is State.SUCCEEDED else 0.0
+                self._failures.pop(job_id, None)
+            self._not_before[job_id] = time.monotonic() + pause
+
+    def _next_try(self) -> float:
+        now = time.monotonic()
+        self._not_before = {job_id: at for job_id, at in self._not_before.items() if at > now}
+        return max(min(self._not_before.values(), default=now + self._every) - now, 0.01)
+
+    def __repr__(self) -> str:
+        return f"<Watch of {self._list!r}, {len(self._running)} running>"
