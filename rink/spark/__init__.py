@@ -9,8 +9,17 @@ Importing it brings PySpark (`rink[spark]`); nothing else of Rink does.
 """
 
 from rink.spark.datasource import RinkDataSource
-from rink.spark.fenced import FencedBatch, fence, fenced
+from rink.spark.fenced import FencedBatch, FencedStream, fence, fenced
 from rink.spark.jobs.job import Job, State
 from rink.spark.jobs.runner import JobRunner
 
-__all__ = ["FencedBatch", "Job", "JobRunner", "RinkDataSource", "State", "fence", "fenced"]
+__all__ = [
+    "FencedBatch",
+    "FencedStream",
+    "Job",
+    "JobRunner",
+    "RinkDataSource",
+    "State",
+    "fence",
+    "fenced",
+]

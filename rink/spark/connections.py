@@ -78,7 +78,7 @@ class Connection:
         for attempt in tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(RedisUnavailable),
             stop=tenacity.stop_after_delay(self._patience),
-            wait=tenacity.wait_exponential_jitter(0.05, 2.0),
+            wait=tenacity.wait_random_exponential(multiplier=0.1, max=2.0),
             reraise=True,
         ):
             with attempt:

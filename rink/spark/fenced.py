@@ -12,7 +12,10 @@ from pyspark.sql import DataFrame
 from rink.errors import ConfigError, UsageError
 from rink.guards import Batch, Fence, Guard
 from rink.settings import check_count
+from rink.spark.connections import connection
 from rink.spark.jobs.tags import context_of
+from rink.spark.options import Options, Place
+from rink.spark.sink.publishing import Sink
 
 Each = Callable[[Any, Iterator[Any]], Any]
 ForeachBatch = Callable[[DataFrame, int, "FencedBatch"], Any]
@@ -24,6 +27,31 @@ def fence(role: Any) -> dict[str, str]:
     `.options(**fence(role))` in `readStream` and in `writeStream` of `format("rink")`.
     """
     return {"name": role.name, "fencingToken": str(role.token)}
+
+
+class FencedStream:
+    """A stream that a query writes with `format("rink")`: its fence can be raised before the query begins.
+
+    Args:
+        options: those of the sink that say where the stream is: app, or appName and redis; stream.
+
+    Raises:
+        ConfigError: they cannot be used.
+    """
+
+    def __init__(self, **options: str) -> None:
+        self._options = Options(options, of_sink=True)
+        self._place = Place.of(self._options)
+
+    def raise_fence(self, fence: Fence) -> None:
+        """Refuse all lower tokens under this name from now on; raises a StaleToken."""
+        bounds = self._options.bounds(self._place.declared())
+        Sink(
+            self._place, connection(self._place), fence.name, fence.token, bounds, patience=0.0
+        ).raise_fence()
+
+    def __repr__(self) -> str:
+        return f"<FencedStream: {self._place}>"
 
 
 def fenced(
@@ -65,6 +93,7 @@ def fenced(
     def run(df: DataFrame, batch_id: int) -> None:
         out = FencedBatch(guard, its_fence, _query_of(df), batch_id, parts)
         foreach_batch(df, batch_id, out)
+        out.end()
 
     return run
 
@@ -85,7 +114,7 @@ class FencedBatch:
         self.query = query
         self.number = number
         self.parts = parts
-        self._written: set[str] = set()
+        self._written: dict[str, bool] = {}
 
     def write(
         self,
@@ -114,7 +143,7 @@ class FencedBatch:
             raise UsageError(
                 f"output {name!r} of batch {self.number} was written already: give each output of a batch a name"
             )
-        self._written.add(name)
+        self._written[name] = False
         keys = [by] if isinstance(by, str) else list(by)
         batch = Batch(
             query=f"{self.query}/{name}" if name else self.query,
@@ -124,8 +153,27 @@ class FencedBatch:
         self._guard.begin(self.fence, batch)
         cut = df.repartition(self.parts, *keys)
         write = _Part(self._guard, self.fence, batch, each, arrow)
-        told = cut.mapInArrow(write, "part int, result binary").collect()
-        self._guard.finish(self.fence, batch, [pickle.loads(bytes(row.result)) for row in told])  # noqa: S301 - our executors' own
+        found = cut.mapInArrow(write, "part int, result binary").collect()
+        results = {row.part: pickle.loads(bytes(row.result)) for row in found}  # noqa: S301 - our executors' own
+        for number in set(range(self.parts)) - results.keys():
+            # Spark drops what it knows to be empty, tasks and all.
+            results[number] = write.part(number, iter(()))
+        self._guard.finish(self.fence, batch, [results[number] for number in sorted(results)])
+        self._written[name] = True
+
+    def end(self) -> None:
+        """See that the batch is whole, before Spark notes it down as done.
+
+        Raises:
+            UsageError: a `write` failed, and the function went on as if it had not.
+            StaleToken: a later driver has been here.
+        """
+        if torn := [name for name, is_whole in self._written.items() if not is_whole]:
+            raise UsageError(
+                f"output {torn[0]!r} of batch {self.number} was not written: let what `write` raises pass, or Spark takes "
+                "the batch for done, and what it holds is lost"
+            )
+        self._guard.raise_fence(self.fence)
 
 
 class _Part:
@@ -146,16 +194,18 @@ class _Part:
         assert context is not None
         number = context.partitionId()
         rows = batches if self._arrow else (row for one in batches for row in one.to_pylist())
+        result = pickle.dumps(self.part(number, rows))
+        yield pa.RecordBatch.from_pydict(
+            {"part": pa.array([number], pa.int32()), "result": pa.array([result], pa.binary())}
+        )
+
+    def part(self, number: int, rows: Iterator[Any]) -> Any:
+        """Write one part; returns what the guard's `finish` is to be told."""
         part = self._guard.part(self._fence, self._batch, number)
         with part as step:
             if step is not None:
                 self._each(step, rows)
-        yield pa.RecordBatch.from_pydict(
-            {
-                "part": pa.array([number], pa.int32()),
-                "result": pa.array([pickle.dumps(part.result)], pa.binary()),
-            }
-        )
+        return part.result
 
 
 def _query_of(df: DataFrame) -> str:

@@ -39,10 +39,10 @@ _SOURCE = {
     "metadata": "true (default): the columns _partition, _id and _timestamp",
 }
 _SINK = {
-    "name": "of the sink: the query's id where it is missing; needed with fencingToken",
+    "name": "of the sink: of all queries that write to the stream each has its own",
     "writeid": "of a batch: written once, however often a job with this id runs",
     "stagingttl": "seconds until what was staged by a task that nobody hears of again is removed (86,400)",
-    "fulltimeout": "seconds that a full partition is waited for (60)",
+    "fulltimeout": "seconds that a full partition is waited for (10)",
     "partitionsize": "where there is no app: how many events a partition holds (50,000)",
     "trim": "where there is no app: committed (default) or oldest",
 }

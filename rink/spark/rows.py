@@ -55,7 +55,6 @@ class Rows:
             record is not None
             and type(codec) is JsonCodec
             and all(schemas.is_plain(record, name) for name in own)
-            and len(own) > 0
         )
         self._defaults = _defaults_of(record, own) if record is not None else {}
 
@@ -98,6 +97,8 @@ class Rows:
     def _columns(self, kept: list[bytes], data: list[bytes]) -> dict[str, Any]:
         if self._record is None:
             return {name: pa.array(data, pa.binary()) for name in self._own.names}
+        if not self._own.names:
+            return {}
         if self._is_fast and (found := self._read_by_arrow(data)) is not None:
             return found
         return self._read_one_by_one(kept, data)

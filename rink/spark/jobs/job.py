@@ -52,6 +52,7 @@ class Job(Generic[T]):
         self._news = threading.Event()
         self._returned = threading.Event()
         self._ended = threading.Event()
+        self._is_ending = threading.Event()
         self._result: T | None = None
         self._error: BaseException | None = None
         self._was_lost = False
@@ -69,8 +70,10 @@ class Job(Generic[T]):
         self.role.raise_if_lost()
 
     def on_loss(self, stop: Callable[[], None]) -> None:
-        """Have this called on a loss, beside the cancelling of Spark jobs; it may block."""
+        """Have this called on a loss, beside the cancelling of Spark jobs; at once where it is lost. It may block."""
         self._stop = stop
+        if self._is_ending.is_set():  # looked at only now: whoever ends it meanwhile has seen it
+            self._call_stop()
 
     # ── for who started it ───────────────────────────────────────────────────────────────────
 
@@ -150,11 +153,9 @@ class Job(Generic[T]):
 
     def _end(self) -> None:
         """Cancel its Spark jobs, and again until its function has returned: only then is the role let go."""
+        self._is_ending.set()
         quietly(self._tag.cancel)
-        if self._stop is not None:
-            threading.Thread(
-                target=quietly, args=(self._stop,), name=f"rink-job-stop-{self.id}", daemon=True
-            ).start()
+        self._call_stop()
         waited = 0.0
         while not self._returned.wait(CANCELS_AGAIN_S):
             quietly(self._tag.cancel)
@@ -166,6 +167,12 @@ class Job(Generic[T]):
                     self.id,
                 )
                 waited = 0.0
+
+    def _call_stop(self) -> None:
+        stop, self._stop = self._stop, None
+        if stop is not None:
+            name = f"rink-job-stop-{self.id}"
+            threading.Thread(target=quietly, args=(stop,), name=name, daemon=True).start()
 
     def __repr__(self) -> str:
         return f"<Job {self.id!r} token={self.token} {self.state.value}>"

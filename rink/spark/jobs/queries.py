@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pyspark.sql import SparkSession
 
 from rink.core.backoff import backoff
 from rink.core.keys import check_name
-from rink.errors import ClosedError, ConfigError, StaleToken
-from rink.guards import Fence, Guard
+from rink.errors import ClosedError, ConfigError, RoleTimeout, StaleToken
+from rink.guards import Fence
 from rink.roles import Role
 from rink.spark.jobs.job import Job, State
 from rink.spark.jobs.tags import context_of, quietly
@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from rink.rink import Rink
 
 log = logging.getLogger("rink.spark")
+
+
+class Fenced(Protocol):
+    """What refuses lower tokens once it was told of one: a guard, or a stream that is written to."""
+
+    def raise_fence(self, fence: Fence) -> None:
+        """Refuse all lower tokens of this name from now on."""
+
 
 Starts = TypeVar("Starts", bound=Callable[[Job[Any]], Any])
 LONGEST_PAUSE_S = 30.0
@@ -48,7 +56,7 @@ class Query:
         r: Rink,
         name: str,
         function: Callable[[Job[Any]], StreamingQuery],
-        guards: tuple[Guard, ...],
+        guards: tuple[Fenced, ...],
     ) -> None:
         self.name = check_name("query", name)
         self.running: StreamingQuery | None = None
@@ -97,8 +105,6 @@ class Query:
 
     def _await_role(self) -> Role | None:
         """Return a grant; None now and then, to see whether this is being closed."""
-        from rink.errors import RoleTimeout
-
         try:
             return self._rink.await_role(self.name, timeout=_LOOKS_S).__enter__()
         except RoleTimeout:
@@ -139,8 +145,6 @@ class Query:
             )
         self.running = query
         job.on_loss(lambda: self._stop(query))
-        if job.lost.is_set():
-            self._stop(query)
         try:
             query.awaitTermination()
         finally:

@@ -11,11 +11,10 @@ from typing import Any, Self, TypeVar
 from pyspark.sql import SparkSession
 
 from rink.errors import ClosedError, ConfigError
-from rink.guards import Guard
 from rink.rink import Rink
 from rink.settings import check_count, check_seconds
 from rink.spark.jobs.job import Job
-from rink.spark.jobs.queries import Query, Starts
+from rink.spark.jobs.queries import Fenced, Query, Starts
 from rink.spark.jobs.watching import ListJobs, Watch
 
 T = TypeVar("T")
@@ -108,7 +107,7 @@ class JobRunner:
         watch.start()
         return watch
 
-    def query(self, name: str, *, guards: Sequence[Guard] = ()) -> Callable[[Starts], Starts]:
+    def query(self, name: str, *, guards: Sequence[Fenced] = ()) -> Callable[[Starts], Starts]:
         """Have a function start a streaming query whenever its role is granted here.
 
             @jobs.query("delays", guards=[guard])
@@ -121,7 +120,8 @@ class JobRunner:
 
         Args:
             name: the role's.
-            guards: their fence is raised before the function is called.
+            guards: their fence is raised before the function is called: guards of `rink.guards`, and a `FencedStream`
+                for each stream that the query writes.
 
         Raises:
             ConfigError: there is a query of this name.

@@ -7,8 +7,8 @@ from importlib import resources
 
 from rink.streams.scripts import Script, made
 
-_FLAGS = {"bound": "no-writes", "place": "no-writes", "stage": "", "publish": "", "decide": ""}
-"""What only reads; what is refused while Redis is out of memory, as all that grows. The rest goes on."""
+_FLAGS = {"bound": "no-writes", "place": "no-writes", "state": "no-writes", "stage": ""}
+"""What only reads; what is refused while Redis is out of memory. The rest goes on: publishing frees what was staged."""
 
 
 @cache

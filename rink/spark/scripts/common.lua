@@ -15,3 +15,19 @@ local function entry_at(stream, id)
   local found = redis.call('XREVRANGE', stream, id == 'latest' and '+' or id, '-', 'COUNT', 1)
   return #found > 0 and found[1][1] or '0-0'
 end
+
+-- A number greater than this one, and than all that were given out before it was lost: microseconds of Redis' clock.
+local function later_than(number)
+  local time = redis.call('TIME')
+  local now = time[1] .. string.format('%06d', time[2])
+  if number and not less(number, now) then return string.format('%.0f', tonumber(number) + 1) end
+  return now
+end
+
+-- Has trimming wait for a query. How many entries were ever removed tells later, of 0-0, whether more were.
+local function registered(at, offsets, stream, group, from, advanced)
+  redis.call('HSET', offsets, group, from)
+  redis.call('HSET', at, 'from', from, 'removed', removed(stream), 'anchored', '0', 'advanced', advanced)
+  redis.call('HINCRBY', at, 'epoch', 0)
+  return from
+end

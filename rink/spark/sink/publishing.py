@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -24,6 +24,8 @@ from rink.streams.values import Bounds
 
 STEP = 1000
 """So many records one step moves: Redis does nothing else meanwhile."""
+KEPT_S = 30 * 86_400
+"""So long what a batch was decided of waits for somebody who publishes it."""
 _LOOKS_AGAIN_S = 0.2
 
 Manifest = Mapping[str, Mapping[int, int]]
@@ -43,6 +45,37 @@ class Batch:
     number: int
 
 
+@attrs.frozen
+class _Move:
+    """One staged list on its way into its partition."""
+
+    number: int
+    keys: tuple[str, ...]
+    seq: int
+    first: int
+    count: int
+
+    @property
+    def given(self) -> tuple[int, int, int]:
+        return self.seq, self.first, self.count
+
+
+@attrs.frozen
+class _Decided:
+    """What was decided before: this very batch, or one that is to be published first."""
+
+    manifest: Manifest
+    is_this: bool
+
+
+class _Lost(Exception):  # noqa: N818 - what the user sees is a StateError
+    """A staged list is gone; so many records of its batch were published."""
+
+    def __init__(self, move: _Move, done: int) -> None:
+        super().__init__(move, done)
+        self.move, self.done = move, done
+
+
 class Sink:
     """What Redis holds of one sink, and the steps on it.
 
@@ -53,7 +86,6 @@ class Sink:
         token: under which it is written; 0 without a role.
         bounds: of each partition.
         patience: seconds that a full partition is waited for.
-        ttl: seconds that what was put aside is kept until it is decided on.
     """
 
     def __init__(
@@ -65,7 +97,6 @@ class Sink:
         bounds: Bounds,
         *,
         patience: float,
-        ttl: float,
     ) -> None:
         self.name = check_name("name", name)
         self._place = place
@@ -73,20 +104,16 @@ class Sink:
         self._token = token
         self._bounds = bounds
         self._patience = patience
-        self._ttl = max(int(ttl), 1)
         self._pause = threading.Event().wait
         self._key = f"{PREFIX}{{{place.names.root}}}:sink:{encode(name)}"
 
-    def open(self) -> None:
-        """Have lower tokens refused from now on, and publish what was decided and left.
+    def raise_fence(self) -> None:
+        """Have lower tokens refused from now on.
 
         Raises:
             StaleToken: a later driver has been here.
         """
-        answer = self._redis.run("open", (self._key,), self._token)
-        self._check(answer)
-        if answer[2]:
-            self._publish(int(answer[1]), _loads(answer[2]))
+        self._check(self._redis.run("open", (self._key,), self._token))
 
     def commit(self, batch: Batch, manifest: Manifest) -> None:
         """Decide on a batch, and publish it.
@@ -101,23 +128,38 @@ class Sink:
             PartitionFull: a partition stayed full; the batch is decided, and its next try goes on.
         """
         self._count(manifest)
-        given = (self._token, batch.query, batch.number, _dumps(manifest))
+        replaces = ""
         while True:
-            answer = self._redis.run("decide", (self._key,), *given)
+            seq, decided = self._decide(batch, manifest, replaces)
+            try:
+                self._publish(seq, manifest if decided is None else decided.manifest)
+            except _Lost as lost:
+                # A replay has the same rows again: of what was not begun with, they take the place.
+                if lost.done or decided is None or not decided.is_this or replaces:
+                    raise self._torn(lost) from lost
+                replaces = str(seq)
+                continue
+            if decided is None:
+                return
+            if decided.is_this:
+                if decided.manifest != manifest:
+                    self.drop(manifest)
+                return
+
+    def _decide(
+        self, batch: Batch, manifest: Manifest, replaces: str
+    ) -> tuple[int, _Decided | None]:
+        """Return the number of what is to be published now; what it is where it is not this manifest."""
+        given = (self._token, batch.query, batch.number, _dumps(manifest), replaces)
+        answer = self._redis.run("decide", (self._key,), *given)
+        if answer[0] in (b"stale", b"other"):
+            self.drop(manifest)  # it was refused for good
             self._check(answer)
-            seq, decided = int(answer[1]), answer[2]
-            match answer[0]:
-                case b"pending":
-                    self._publish(seq, _loads(decided))
-                case b"again":
-                    if decided:
-                        self._publish(seq, _loads(decided))
-                    if not decided or _loads(decided) != manifest:
-                        self.drop(manifest)
-                    return
-                case _:
-                    self._publish(seq, manifest)
-                    return
+        seq = int(answer[1])
+        if answer[0] == b"ok":
+            return seq, None
+        found = _loads(answer[2]) if answer[2] else {}  # {}: all of it is published
+        return seq, _Decided(found, is_this=answer[0] == b"again")
 
     def drop(self, manifest: Manifest) -> None:
         """Remove what was put aside."""
@@ -134,46 +176,69 @@ class Sink:
     def _count(self, manifest: Manifest) -> None:
         """See that all that was put aside is there, and will be for a while."""
         lists = self._lists(manifest)
-        found = self._redis.run_each("keep", [((key,), (self._ttl,)) for key, _ in lists])
+        found = self._redis.run_each("keep", [((key,), (KEPT_S,)) for key, _ in lists])
         for (key, count), length in zip(lists, found, strict=True):
             if length != count:
                 raise gone(key, count, length)
 
     def _publish(self, seq: int, manifest: Manifest) -> None:
-        self._redis.run_each("keep", [((key,), (0,)) for key, _ in self._lists(manifest)])
-        for number in sorted({number for counts in manifest.values() for number in counts}):
-            first = 0
-            for attempt in sorted(manifest):
-                count = manifest[attempt].get(number, 0)
-                if count:
-                    self._move(seq, number, attempt, first, count)
-                first += count
+        """Move all of it; nothing before all of it was seen to be there."""
+        moves = list(self._moves(seq, manifest))
+        looks = [(move.keys, (*move.given, 0, *self._room())) for move in moves]
+        found = self._redis.run_each("publish", looks)
+        if gone := [move for move, (said, _) in zip(moves, found, strict=True) if said == b"gone"]:
+            raise _Lost(gone[0], sum(done for _, done in found))
+        for move in moves:
+            self._move(move)
         self._redis.run("finish", (self._key,), seq)
 
-    def _move(self, seq: int, number: int, attempt: str, first: int, count: int) -> None:
-        names = self._place.names.partition(number)
-        key = staged(self._place, number, attempt)
-        keys = (names.stream, names.offsets, names.lost, self._mark(number), key)
-        given = (seq, first, count, STEP, self._bounds.limit, int(self._bounds.loses))
+    def _moves(self, seq: int, manifest: Manifest) -> Iterator[_Move]:
+        for number in sorted({number for counts in manifest.values() for number in counts}):
+            names, first = self._place.names.partition(number), 0
+            for attempt in sorted(manifest):
+                count = manifest[attempt].get(number, 0)
+                key = staged(self._place, number, attempt)
+                keys = (names.stream, names.offsets, names.lost, self._mark(number), key)
+                if count:
+                    yield _Move(number, keys, seq, first, count)
+                first += count
+
+    def _move(self, move: _Move) -> None:
         end = time.monotonic() + self._patience
         while True:
-            said, done = self._redis.run("publish", keys, *given)
+            said, done = self._redis.run("publish", move.keys, *move.given, STEP, *self._room())
             if said == b"gone":
-                raise self._torn(key, count, done)
-            if done >= first + count:
+                raise _Lost(move, done)
+            if said == b"late":
+                self._see_that_it_is_late(move)
+            if done >= move.first + move.count:
                 return
             if said == b"ok":
                 end = time.monotonic() + self._patience
             elif time.monotonic() > end:
                 raise PartitionFull(
-                    f"partition {number} of {self._place} was full for {self._patience:g} s: it holds "
+                    f"partition {move.number} of {self._place} was full for {self._patience:g} s: it holds "
                     f"{self._bounds.limit} events (partition_size) that some processor has not committed. The batch is "
                     "decided, and goes on where it stopped; `rink streams lag` shows whom it waits for",
                     stream=self._place.stream,
-                    partition=number,
+                    partition=move.number,
                 )
             else:
                 self._pause(_LOOKS_AGAIN_S)
+
+    def _see_that_it_is_late(self, move: _Move) -> None:
+        """A later batch is in the partition: then this one was published, or Redis went back in one of two places."""
+        seq, manifest = self._redis.run("state", (self._key,))
+        if int(seq) == move.seq and manifest:
+            raise StateError(
+                f"sink {self.name!r} of {self._place} has gone back: {move.keys[3]!r} knows of a later batch than "
+                f"{self._key!r}. One of them was restored from an older state, or removed by hand: restore both to one "
+                f"moment; or, to begin anew, remove both",
+                key=self._key,
+            )
+
+    def _room(self) -> tuple[int, int]:
+        return self._bounds.limit, int(self._bounds.loses)
 
     def _mark(self, number: int) -> str:
         return f"{self._place.names.partition(number).stream}:sunk:{encode(self.name)}"
@@ -185,12 +250,13 @@ class Sink:
             for number, count in counts.items()
         ]
 
-    def _torn(self, key: str, count: int, done: int) -> StateError:
+    def _torn(self, lost: _Lost) -> StateError:
+        key = lost.move.keys[4]
         return StateError(
-            f"sink {self.name!r} of {self._place} has decided on a batch, and {key!r} of its {count} records is gone: "
-            f"Redis has lost it, or it has expired ({done} records of its partition were published). Where Redis was "
-            "restored, restore it to one moment; or take the loss, and have the batch decided anew, which may write "
-            f"again what was published of it: HDEL {self._key} manifest query",
+            f"sink {self.name!r} of {self._place} has decided on a batch, and {key!r} of its {lost.move.count} records is "
+            f"gone: Redis has lost it, or it has expired ({lost.done} records of the batch were published). Where Redis "
+            "was restored, restore it to one moment; or take the loss: "
+            f"HDEL {self._key} manifest",
             key=key,
         )
 

@@ -53,7 +53,7 @@ class _Writing:
         check_columns(self._place, columns)
         self._token = options.token()
         self._bounds = options.bounds(self._place.declared())
-        self._patience = options.seconds("fullTimeout", 60.0)
+        self._patience = options.seconds("fullTimeout", 10.0)
         self._ttl = options.seconds("stagingTtl", 86_400.0)
         self._count = connection(self._place).partition_count(self._place)
 
@@ -74,7 +74,6 @@ class _Writing:
             self._token,
             self._bounds,
             patience=self._patience,
-            ttl=self._ttl,
         )
 
 
@@ -83,31 +82,24 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
 
     def __init__(self, options: Options, columns: StructType, *, overwrite: bool) -> None:
         super().__init__(options, columns, overwrite=overwrite)
-        self._name = options.text("name")
-        if self._token and not self._name:
-            raise ConfigError(
-                "with fencingToken the option name is needed, too: the fence belongs to a name that stays when the "
-                "checkpoint is a new one; `rink.spark.fence(role)` gives both"
-            )
         if options.text("writeId"):
             raise ConfigError(
                 "the option writeId is for a batch; a query's batches have ids of their own"
             )
-        if self._name:
-            self._sink(self._name).open()
+        self._name = options.needed("name")
+        self._sink(self._name).raise_fence()
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Publish a batch: all of it, once."""
         found = [one for one in messages if isinstance(one, Staged)]
         if found:
             query = found[0].query
-            sink = self._sink(self._name or query)
-            sink.commit(
+            self._sink(self._name).commit(
                 Batch(query, batchId), {one.attempt: one.counts for one in found if one.counts}
             )
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's name
-        """Remove what tasks have put aside; of those that did not get to tell, it expires."""
+        """Remove what tasks have put aside, where the batch was not committed."""
         _drop(self._sink, self._name, messages)
 
 
@@ -122,7 +114,7 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
                 "with fencingToken the option writeId is needed, too: the fence belongs to it"
             )
         if self._id:
-            self._sink(self._id).open()
+            self._sink(self._id).raise_fence()
 
     def commit(self, messages: list[Any]) -> None:
         """Publish it: all of it, once."""
@@ -135,11 +127,17 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
             sink.forget({number for counts in manifest.values() for number in counts})
 
     def abort(self, messages: list[Any]) -> None:
-        """Remove what tasks have put aside; of those that did not get to tell, it expires."""
+        """Remove what tasks have put aside, where it was not committed."""
         _drop(self._sink, self._id, messages)
 
 
 def _drop(sink: Any, name: str, messages: list[Any]) -> None:
+    """Spark aborts too what it tried to commit, and then it may have been decided: only the lists' expiry is safe.
+
+    Where a task has failed, its message is missing, and `commit` was never called.
+    """
+    if all(isinstance(one, Staged) for one in messages):
+        return
     found = {one.attempt: one.counts for one in messages if isinstance(one, Staged)}
     if found:
         sink(name or ONCE).drop(found)

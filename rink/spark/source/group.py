@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import logging
 import os
-import secrets
 import socket
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -40,10 +39,14 @@ class Group:
         self._redis = redis
         self._token = token
         self._strict = strict
-        self._run = secrets.token_hex(8)
         self._who = f"process {os.getpid()} of {getpass.getuser()} on {socket.gethostname()}, since {_now()}"
-        self._has_claimed = False
+        self._run: int | None = None
         self._processed: Offsets = {}
+
+    @property
+    def has_entered(self) -> bool:
+        """Whether this reader has been told of: all before it end."""
+        return self._run is not None
 
     def begin(self, edges: Mapping[int, str]) -> Offsets:
         """Register a query that has no checkpoint yet; asked again, it answers the same.
@@ -55,10 +58,7 @@ class Group:
             StaleToken: a later driver has been here.
             StateError: a query with another checkpoint has this name.
         """
-        asked = [
-            (self._keys(number), (self.name, self._token, self._run, self._who, edge))
-            for number, edge in edges.items()
-        ]
+        asked = [(self._keys(n), (self.name, self._token, edge)) for n, edge in edges.items()]
         answers = dict(zip(edges, self._redis.run_each("begin", asked), strict=True))
         for number, answer in answers.items():
             self._check(number, answer)
@@ -71,34 +71,23 @@ class Group:
             StaleToken: a later driver has been here.
             StateError: another query reads under this name, or events are gone that were not read.
         """
-        claims = not self._has_claimed
-        asked = [
-            (
-                self._keys(number),
-                (
-                    self.name,
-                    self._token,
-                    self._run,
-                    self._who,
-                    int(claims),
-                    at,
-                    int(self._strict),
-                ),
-            )
-            for number, at in start.items()
-        ]
+        if self._run is None:
+            answer = self._redis.run("enter", self._keys(0)[:1], self._token, self._who)
+            self._check(0, answer)
+            self._run = int(answer[1])
+        given = (self.name, self._token, self._run)
+        asked = [(self._keys(n), (*given, at, int(self._strict))) for n, at in start.items()]
         answers = dict(zip(start, self._redis.run_each("follow", asked), strict=True))
         for number, answer in answers.items():
             self._check(number, answer, start[number])
-        self._has_claimed = True
         self._processed = dict(start)
-        return {number: _text(answer[1]) or start[number] for number, answer in answers.items()}
+        return {number: _text(answer[1]) for number, answer in answers.items()}
 
     def advance(self, end: Offsets) -> None:
         """Tell that Spark has committed up to here; raises a StaleToken."""
         changed = {n: at for n, at in end.items() if self._processed.get(n) != at}
         asked = [
-            (self._keys(number), (self.name, self._token, self._run, at))
+            (self._keys(number), (self.name, self._token, self._run or 0, at))
             for number, at in changed.items()
         ]
         for number, answer in zip(changed, self._redis.run_each("advance", asked), strict=True):
@@ -136,7 +125,7 @@ class Group:
             case "used":
                 raise StateError(
                     f"group {self.name!r} of {self._place} is in use by a query with another checkpoint (it has read "
-                    f"up to {_text(answer[1])} in partition {number}; {_text(answer[2])}): give this query another "
+                    f"up to {_text(answer[1])} in partition {number}; {self._other()}): give this query another "
                     f"group; or if the other is gone for good, `rink streams forget-group {self.name}`",
                     key=at,
                 )
@@ -147,11 +136,18 @@ class Group:
                 )
             case "other":
                 raise StateError(
-                    f"another query reads {self._place} as group {self.name!r}: {_text(answer[1])}. This one ends; each "
+                    f"another query reads {self._place} as group {self.name!r}: {self._other()}. This one ends; each "
                     "query needs a group of its own",
                     key=at,
                 )
         self._gone(number, start)
+
+    def _other(self) -> str:
+        """Who reads under this name, as far as is known."""
+        at = self._names(0).at(self.name)
+        return (
+            _text(self._redis.repeated(lambda: self._redis.client.hget(at, "who"), at)) or "unknown"
+        )
 
     def _gone(self, number: int, start: str) -> None:
         told = gone(self._place, number, start)

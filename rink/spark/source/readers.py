@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming import datasource as limits
 from pyspark.sql.types import StructType
 
-from rink.errors import ConfigError
+from rink.errors import ConfigError, StateError
 from rink.spark import schema as schemas
 from rink.spark.connections import Connection, connection
 from rink.spark.options import Options, Place
@@ -166,8 +166,15 @@ class StreamReader(_Reading, DataSourceStreamReader, limits.SupportsTriggerAvail
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
         """Return a range for each partition that has something."""
         begin, to = self._offsets(start), self._offsets(end)
-        first = [number for number, at in begin.items() if at == ids.NONE and to[number] != at]
         group = self._its_group()
+        if not group.has_entered:  # a replay after a restart: Spark asks for nothing before
+            group.follow(begin)
+        if behind := [n for n in begin if ids.order(begin[n]) > ids.order(to[n])]:
+            raise StateError(
+                f"the checkpoint's batch of {self._place} ends before it begins, in partition {behind[0]}: it begins at "
+                f"{begin[behind[0]]}, and ends at {to[behind[0]]}"
+            )
+        first = [number for number, at in begin.items() if at == ids.NONE and to[number] != at]
         return self._parts(begin, to, group.removed(first), group.name)
 
     def commit(self, end: dict[str, str]) -> None:

@@ -1,0 +1,40 @@
+"""The app whose streams the tests read and write; executors import it, too."""
+
+import os
+from datetime import datetime
+
+from rink.streams import App, Record
+
+app = App("shop", redis=os.environ.get("RINK_TEST_SPARK_REDIS", "redis://127.0.0.1:1"))
+
+
+class Order(Record):
+    order_id: int
+    customer: str
+    amount: int = 0
+    note: str | None = None
+
+
+class Total(Record):
+    customer: str
+    total: int
+    count: int = 0
+
+
+class Rich(Record):
+    name: str
+    at: datetime
+    tags: list[str]
+    parts: dict[str, int]
+    first: Total
+
+
+orders = app.stream("orders", record=Order, partition_by="customer", partition_count=4)
+totals = app.stream("totals", record=Total, partition_by="customer", partition_count=3)
+rich = app.stream("rich", record=Rich, partition_by="name", partition_count=2)
+small = app.stream(
+    "small", record=Total, partition_by="customer", partition_count=2, partition_size=10
+)
+oldest = app.stream(
+    "oldest", record=Order, partition_by="customer", partition_count=1, partition_size=50, trim="oldest",
+)  # fmt: skip

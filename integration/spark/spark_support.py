@@ -1,0 +1,78 @@
+"""What the tests of source and sink share: a stream in a real Redis, and the steps that Spark would have done."""
+
+import json
+
+import redis
+
+from rink.spark.connections import Connection
+from rink.spark.options import Place
+from rink.spark.source.group import Group
+from rink.spark.source.reading import Range, pages
+from rink.streams.names import Names
+
+COUNT = 3
+
+
+class Shop:
+    """One stream of raw events with three partitions, written with plain commands."""
+
+    def __init__(self, url):
+        self.url = url
+        self.redis = redis.Redis.from_url(url)
+        self.place = Place(
+            app="", app_name="shop", stream="orders", redis=url, record="", patience=1.0
+        )
+        self.names = Names.of("shop", "orders")
+        self.redis.hset(self.names.about, "partitions", COUNT)
+        self.connection = Connection(redis.Redis.from_url(url), 1.0)
+
+    def key(self, number=0):
+        return self.names.partition(number).stream
+
+    def add(self, number=0, count=1):
+        """Append events; returns their ids."""
+        return [
+            self.redis.xadd(self.key(number), {"d": f"{number}"}).decode() for _ in range(count)
+        ]
+
+    def hold(self, name="bill", number=0, at="0-0"):
+        """Have a processor be registered, which has passed so much."""
+        self.redis.hset(self.names.partition(number).offsets, name, at)
+
+    def group(self, name="q", token=0, strict=True):
+        """A driver's reader, before it has done anything."""
+        return Group(self.place, self.connection, name, token, strict=strict)
+
+    def offset(self, name="spark/q", number=0):
+        found = self.redis.hget(self.names.partition(number).offsets, name)
+        return found.decode() if found else None
+
+    def at(self, number=0, name="spark/q"):
+        return self.names.partition(number).at(name)
+
+    def ids(self, number=0):
+        return [at.decode() for at, _ in self.redis.xrange(self.key(number))]
+
+    def read(self, start, end, number=0, removed=None, strict=True, size=2):
+        wanted = Range(self.place, number, start, end, removed, "spark/q", strict)
+        found = []
+        for page in pages(self.connection, wanted, size):
+            found.extend(at.decode() for at, _ in page)
+        return found
+
+    def trim(self, number=0, to=0):
+        """As an impatient operator does."""
+        self.redis.xtrim(self.key(number), maxlen=to, approximate=False)
+
+
+def edges(edge):
+    return dict.fromkeys(range(COUNT), edge)
+
+
+def rows_of(redis_client, stream, partition_count):
+    """All records of a stream as plain values, by partition, in order."""
+    found = []
+    for number in range(partition_count):
+        entries = redis_client.xrange(stream.names.partition(number).stream)
+        found.append([json.loads(fields[b"d"]) for _, fields in entries])
+    return found

@@ -1,0 +1,293 @@
+"""A query as a group of its stream, on a real Redis and without Spark: what is kept, what is refused, what is noticed."""
+
+import pytest
+from spark_support import COUNT, Shop, edges
+
+from rink.errors import StaleToken, StateError
+from rink.testing.redis_servers import local_redis
+
+
+@pytest.fixture(scope="module")
+def server():
+    with local_redis(appendonly=False) as node:
+        yield node
+
+
+@pytest.fixture
+def shop(server):
+    made = Shop(server.url)
+    yield made
+    made.redis.flushall()
+
+
+# ── a new checkpoint ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_query_begins_before_all_or_at_the_last_or_at_the_entry_up_to_an_id(shop):
+    first, second, third = shop.add(count=3)
+    assert shop.group("a").begin(edges("earliest"))[0] == "0-0"
+    assert shop.group("b").begin(edges("latest"))[0] == third
+    assert shop.group("c").begin(edges(second))[0] == second
+    between = f"{second.partition('-')[0]}-99999"
+    assert shop.group("d").begin(edges(between))[0] in (second, third)
+    assert shop.group("e").begin(edges(f"({first}"))[0] == "0-0"
+    assert shop.group("f").begin(edges("latest"))[1] == "0-0"  # an empty partition
+
+
+def test_trimming_waits_for_a_query_from_its_first_moment(shop):
+    ids = shop.add(count=5)
+    shop.hold("bill", at=ids[-1])
+    shop.group().begin(edges("earliest"))
+    other = shop.group("other")
+    other.follow(other.begin(edges("latest")) | {0: ids[3]})
+    assert shop.ids() == ids
+
+
+def test_asked_twice_it_begins_at_the_same_place(shop):
+    shop.add(count=2)
+    group = shop.group()
+    first = group.begin(edges("latest"))
+    shop.add(count=2)
+    assert group.begin(edges("latest")) == first
+    assert shop.group().begin(edges("latest")) == first  # a first start that died, and the next one
+
+
+def test_it_does_so_too_where_it_is_told_to_begin_elsewhere_since_a_batch_may_be_planned(shop):
+    ids = shop.add(count=2)
+    assert shop.group().begin(edges("latest"))[0] == ids[1]
+    assert shop.group().begin(edges("earliest"))[0] == ids[1]
+
+
+def test_a_new_checkpoint_on_a_group_that_has_advanced_is_refused(shop):
+    ids = shop.add(count=2)
+    group = shop.group()
+    group.follow(group.begin(edges("earliest")))
+    group.advance(edges("0-0") | {0: ids[1]})
+    with pytest.raises(StateError, match=r"another checkpoint.*process .* forget-group spark/q"):
+        shop.group().begin(edges("earliest"))
+
+
+def test_a_name_that_a_processor_has_is_no_groups(shop):
+    shop.redis.hset(shop.names.partition(0).offsets, "spark/q", "0-0")
+    with pytest.raises(StateError, match="a processor's of the app"):
+        shop.group().begin(edges("earliest"))
+    with pytest.raises(StateError, match="a processor's of the app"):
+        shop.group().follow(edges("0-0"))
+
+
+# ── what it follows ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_was_processed_may_be_trimmed_and_the_entry_at_the_offset_stays(shop):
+    ids = shop.add(count=4)
+    group = shop.group()
+    start = group.begin(edges("earliest"))
+    assert group.follow(start)[0] == ids[3]
+    group.advance(start | {0: ids[1]})
+    assert shop.ids() == ids[1:]
+    group.follow(start | {0: ids[3]})
+    assert shop.ids() == ids[3:]
+    assert shop.offset() == ids[3]
+
+
+def test_a_commit_that_comes_late_changes_nothing(shop):
+    ids = shop.add(count=4)
+    group = shop.group()
+    start = group.begin(edges("earliest"))
+    group.follow(start)
+    group.follow(start | {0: ids[2]})
+    group.advance(start | {0: ids[1]})
+    assert shop.offset() == ids[2]
+
+
+def test_a_restart_takes_over_and_the_one_before_ends(shop):
+    shop.add(count=2)
+    before, after = shop.group(), shop.group()
+    start = before.begin(edges("earliest"))
+    before.follow(start)
+    after.follow(start)
+    with pytest.raises(StateError, match=r"another query reads .* as group 'spark/q': process"):
+        before.follow(start)
+    after.follow(start)
+
+
+def test_a_lower_token_is_refused_and_changes_nothing(shop):
+    ids = shop.add(count=2)
+    newer = shop.group(token=2**62 + 1)
+    start = newer.begin(edges("earliest"))
+    newer.follow(start)
+    for stale in (shop.group(token=2**62), shop.group()):
+        with pytest.raises(StaleToken) as told:
+            stale.begin(edges("latest"))
+        assert told.value.newer == 2**62 + 1
+        with pytest.raises(StaleToken):
+            stale.follow(start | {0: ids[1]})
+        with pytest.raises(StaleToken):
+            stale.advance(start | {0: ids[1]})
+    assert shop.offset() == "0-0"
+    newer.follow(start)
+
+
+def test_a_checkpoint_that_was_put_back_holds_trimming_back_again(shop):
+    ids = shop.add(count=4)
+    shop.hold("bill")
+    group = shop.group()
+    start = group.begin(edges("earliest"))
+    group.follow(start | {0: ids[3]})
+    again = shop.group()
+    again.follow(start | {0: ids[1]})
+    assert shop.offset() == ids[1]
+
+
+def test_a_group_that_was_forgotten_is_there_again_as_long_as_nothing_is_lost(shop):
+    ids = shop.add(count=4)
+    group = shop.group()
+    group.follow(group.begin(edges("earliest")) | {0: ids[1]})
+    names = shop.names.partition(0)
+    shop.redis.hdel(names.offsets, "spark/q")
+    shop.redis.delete(names.at("spark/q"))
+    group.follow(edges("0-0") | {0: ids[1]})
+    assert shop.offset() == ids[1]
+
+
+def test_it_may_be_forgotten_while_it_runs(shop):
+    ids = shop.add(count=4)
+    group = shop.group(token=3)
+    group.follow(group.begin(edges("earliest")) | {0: ids[1]})
+    for number in range(3):
+        names = shop.names.partition(number)
+        shop.redis.hdel(names.offsets, "spark/q")
+        shop.redis.delete(names.at("spark/q"))
+    group.follow(edges("0-0") | {0: ids[2]})
+    group.follow(edges("0-0") | {0: ids[3]})
+    with pytest.raises(StaleToken):
+        shop.group(token=2).follow(edges("0-0") | {0: ids[3]})
+
+
+def test_of_two_readers_at_once_one_goes_on(shop):
+    """Each claims partition by partition; who came last has all of them in the end."""
+    shop.add(count=2)
+    one, other = shop.group(), shop.group()
+    start = one.begin(edges("earliest"))
+    plain = shop.connection.run_each
+
+    def other_between(name, asked):
+        found = plain(name, asked)
+        if name == "enter":
+            shop.connection.run_each = plain
+            other.follow(start)
+        return found
+
+    shop.connection.run_each = other_between
+    with pytest.raises(StateError, match="another query reads"):
+        one.follow(start)
+    other.follow(start)
+
+
+# ── events that are gone ─────────────────────────────────────────────────────────────────────────
+
+
+def test_a_start_whose_entry_is_gone_is_an_error(shop):
+    ids = shop.add(count=4)
+    group = shop.group()
+    start = group.begin(edges("earliest")) | {0: ids[1]}
+    group.follow(start)
+    shop.trim(to=1)
+    with pytest.raises(StateError, match=rf"partition 0 .* behind {ids[1]} are gone"):
+        group.follow(start)
+    assert shop.offset() == ids[1]
+    assert shop.group(strict=False).follow(start)[0] == ids[3]
+
+
+def test_so_are_events_of_a_partition_of_which_nothing_was_read(shop):
+    shop.add(count=4)
+    group = shop.group()
+    start = group.begin(edges("earliest"))
+    group.follow(start)
+    shop.trim(to=1)
+    with pytest.raises(StateError, match="behind 0-0 are gone"):
+        group.follow(start)
+
+
+def test_trimming_before_a_query_registered_is_no_loss(shop):
+    shop.add(count=4)
+    shop.trim(to=2)
+    group = shop.group()
+    start = group.begin(edges("earliest"))
+    assert group.follow(start)[0] == shop.ids()[-1]
+    assert group.removed([0]) == {0: 2}
+    shop.trim(to=0)
+    late = shop.group("late")
+    first = late.begin(edges("earliest"))
+    late.follow(first)
+    shop.add(count=1)
+    late.follow(first)
+
+
+def test_a_redis_that_lost_everything_is_an_error(shop):
+    ids = shop.add(count=2)
+    group = shop.group()
+    start = group.begin(edges("earliest")) | {0: ids[1]}
+    group.follow(start)
+    shop.redis.flushall()
+    with pytest.raises(StateError, match="are gone"):
+        shop.group().follow(start)
+
+
+# ── reading ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+def test_a_range_is_read_page_by_page_from_behind_its_start(shop, size):
+    ids = shop.add(count=5)
+    assert shop.read("0-0", ids[4], size=size) == ids
+    assert shop.read(ids[0], ids[3], size=size) == ids[1:4]
+    assert shop.read(ids[3], ids[3], size=size) == []
+    assert shop.read("0-0", ids[4], size=size, removed=0) == ids
+
+
+def test_a_page_behind_an_entry_that_is_gone_is_an_error(shop):
+    ids = shop.add(count=6)
+    shop.trim(to=3)
+    with pytest.raises(StateError, match=f"behind {ids[0]} are gone"):
+        shop.read(ids[0], ids[5])
+    assert shop.read(ids[0], ids[5], strict=False) == ids[3:]
+
+
+def test_trimming_in_the_midst_of_a_read_is_an_error(shop):
+    ids = shop.add(count=6)
+    plain = shop.connection.client.execute_command
+    pages = []
+
+    def trims_after_a_page(*command, **more):
+        found = plain(*command, **more)
+        if command[0] == "XRANGE":
+            pages.append(command)
+            shop.trim(to=1)
+        return found
+
+    shop.connection.client.execute_command = trims_after_a_page
+    with pytest.raises(StateError, match=f"behind {ids[1]} are gone"):
+        shop.read("0-0", ids[5])
+    assert len(pages) == 2
+
+
+def test_the_first_page_of_all_is_an_error_where_more_was_taken_away_than_before(shop):
+    ids = shop.add(count=4)
+    shop.trim(to=2)
+    assert shop.read("0-0", ids[3], removed=2) == ids[2:]
+    with pytest.raises(StateError, match="behind 0-0 are gone"):
+        shop.read("0-0", ids[3], removed=1)
+    assert shop.read("0-0", ids[3], removed=None) == ids[2:]  # a batch takes what there is
+
+
+def test_a_range_of_which_nothing_is_left_is_an_error(shop):
+    ids = shop.add(count=2)
+    shop.redis.delete(shop.key())
+    with pytest.raises(StateError, match="are gone"):
+        shop.read("0-0", ids[1])
+    assert shop.read(ids[0], ids[1], strict=False) == []
+
+
+def test_all_partitions_have_a_place(shop):
+    assert shop.connection.partition_count(shop.place) == COUNT

@@ -1,0 +1,137 @@
+"""What `.option(...)` may say."""
+
+import sys
+import types
+
+import attrs
+import pytest
+
+from rink.errors import ConfigError
+from rink.spark.options import Options, Place
+from rink.streams import App, Record
+
+
+class Order(Record):
+    customer: str
+
+
+@pytest.fixture
+def shop(monkeypatch):
+    module = types.ModuleType("options_shop")
+    module.app = App("shop", redis="redis://example:1")
+    module.app.stream("orders", record=Order, partition_by="customer")
+    module.made = App("made", redis=object)
+    module.made.stream("orders", record=Order, partition_by="customer")
+    module.Order = Order
+    monkeypatch.setitem(sys.modules, "options_shop", module)
+    return module
+
+
+def source(**given):
+    return Options({name: str(value) for name, value in given.items()}, of_sink=False)
+
+
+def test_the_app_says_where_its_streams_are(shop):
+    place = Place.of(source(app="options_shop:app", stream="orders"))
+    assert (place.app_name, place.redis, place.record_class()) == (
+        "shop",
+        "redis://example:1",
+        Order,
+    )
+    assert place.declared() is shop.app.streams["orders"]
+    assert place.codec() is shop.app.streams["orders"].codec
+
+
+def test_without_an_app_its_name_will_do(shop):
+    place = Place.of(source(appName="shop", redis="redis://x:1", stream="orders"))
+    assert place.declared() is None
+    assert place.names == shop.app.streams["orders"].names
+    with_class = attrs.evolve(place, record="options_shop:Order")
+    assert with_class.record_class() is Order
+    assert with_class.codec().decode(b'{"customer":"ann"}') == Order(customer="ann")
+
+
+def test_raw_means_bytes_whatever_the_app_says(shop):
+    place = Place.of(source(app="options_shop:app", stream="orders", record="raw"))
+    assert place.record_class() is None
+
+
+def test_names_are_found_in_any_case(shop):
+    assert source(MAXOFFSETSPERTRIGGER=5).count("maxOffsetsPerTrigger", None) == 5
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"stream": "orders"}, "one of the options app"),
+        ({"app": "options_shop:app", "appName": "shop", "stream": "orders"}, "one of the options"),
+        ({"app": "options_shop:app"}, "stream is missing"),
+        ({"app": "options_shop:app", "stream": "others"}, r"no stream 'others'; it has \['orders'\]"),
+        ({"app": "options_shop:none", "stream": "orders"}, "cannot be loaded.*none"),
+        ({"app": "no_such_module:app", "stream": "orders"}, "cannot be loaded.*executors"),
+        ({"app": "options_shop:Order", "stream": "orders"}, "no rink.streams.App"),
+        ({"app": "options_shop", "stream": "orders"}, "MODULE:ATTR"),
+        ({"app": "options_shop:made", "stream": "orders"}, "redis is missing"),
+        ({"appName": "shop", "stream": "orders"}, "redis is missing"),
+        ({"appName": "shop", "stream": "", "redis": "redis://x"}, "stream is missing"),
+        ({"app": "options_shop:app", "stream": "orders", "record": "options_shop:app"}, "no record class"),
+        ({"app": "options_shop:app", "stream": "orders", "redisTimeout": "soon"}, "redisTimeout"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_used_is_told(shop, given, told):
+    with pytest.raises(ConfigError, match=told):
+        Place.of(source(**given))
+
+
+def test_an_option_that_there_is_not_is_refused_with_those_there_are():
+    with pytest.raises(
+        ConfigError, match=r"no option maxoffsetpertrigger; it has .*maxoffsetspertrigger"
+    ):
+        source(maxOffsetPerTrigger=5)
+    with pytest.raises(ConfigError, match="as a sink has no option startingoffsets"):
+        Options({"startingOffsets": "latest"}, of_sink=True)
+    Options({"checkpointLocation": "/tmp/x", "path": "x", "queryName": "q"}, of_sink=True)
+
+
+def edge(**given):
+    return source(**given).edge("startingOffsets", "startingTimestamp", "earliest")
+
+
+def test_where_to_begin():
+    assert edge() == "earliest"
+    assert edge(startingOffsets="latest") == "latest"
+    assert edge(startingOffsets='{"0": "5-0", "1": "0-0"}') == {0: "5-0", 1: "0-0"}
+    # As Redis writes "below": the last entry before that time.
+    assert edge(startingTimestamp="1700000000000") == "(1700000000000-0"
+    assert edge(startingTimestamp="2023-11-14T22:13:20+00:00") == "(1700000000000-0"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"startingOffsets": "first"},
+        {"startingOffsets": "[]"},
+        {"startingOffsets": "{}"},
+        {"startingOffsets": '{"0": 5}'},
+        {"startingOffsets": '{"a": "5-0"}'},
+        {"startingTimestamp": "yesterday"},
+        {"startingTimestamp": "2023-11-14T22:13:20"},
+        {"startingTimestamp": "1960-01-01T00:00:00+00:00"},
+        {"startingTimestamp": "5", "startingOffsets": "latest"},
+    ],
+)
+def test_where_not_to_begin(given):
+    with pytest.raises(ConfigError, match="starting"):
+        edge(**given)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "many", "²"])
+def test_a_count_is_a_whole_number_above_0(text):
+    with pytest.raises(ConfigError, match="whole number"):
+        source(maxOffsetsPerTrigger=text).count("maxOffsetsPerTrigger", None)
+
+
+def test_a_flag_is_true_or_false():
+    assert source(metadata="FALSE").flag("metadata", True) is False
+    with pytest.raises(ConfigError, match="true or false"):
+        source(metadata="no").flag("metadata", True)

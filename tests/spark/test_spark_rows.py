@@ -1,0 +1,205 @@
+"""Entries to columns: Arrow's own reading of JSON gives what the codec gives, or is not used."""
+
+import json
+from datetime import UTC, date, datetime
+from enum import Enum
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import types as T  # noqa: N812
+
+from rink.errors import ConfigError
+from rink.spark.rows import Rows
+from rink.spark.schema import METADATA, RAW, columns_of, struct_of, wanted_of
+from rink.streams import JsonCodec, Record
+from rink.streams.errors import RecordError
+
+
+class Flat(Record):
+    number: int
+    text: str
+    real: float = 1.5
+    flag: bool = False
+    maybe: int | None = None
+    named: str | None = "somebody"
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Inner(Record):
+    n: int
+
+
+class Rich(Record):
+    at: datetime
+    day: date | None
+    colour: Colour
+    kind: Literal["a", "b"]
+    many: list[int]
+    pairs: dict[str, float]
+    inner: Inner
+    data: bytes = b""
+
+
+def entries(*data):
+    return [(f"{1000 + n}-{n}".encode(), [b"d", one]) for n, one in enumerate(data)]
+
+
+def rows_of(record, *, metadata=False, wanted=None, codec=None):
+    schema = wanted or columns_of(record, metadata=metadata)
+    made = codec or (JsonCodec(record) if record else None)
+    return Rows(schema, 3, record, made, "spark/me", "stream 'a'")
+
+
+values = st.fixed_dictionaries(
+    {},
+    optional={
+        "number": st.one_of(st.integers(-(2**70), 2**70), st.booleans(), st.none(), st.floats()),
+        "text": st.one_of(st.text(max_size=5), st.integers(), st.none(), st.just("2024-01-01")),
+        "real": st.one_of(st.floats(), st.integers(-(10**20), 10**20), st.text(max_size=2)),
+        "flag": st.one_of(st.booleans(), st.integers(0, 1)),
+        "maybe": st.one_of(st.none(), st.integers(-5, 5), st.floats(0, 2)),
+        "named": st.one_of(st.none(), st.text(max_size=3), st.just([])),
+        "more": st.one_of(st.none(), st.lists(st.integers())),
+    },
+)
+good = st.fixed_dictionaries(
+    {"number": st.integers(-(2**63), 2**63 - 1), "text": st.text(max_size=5)},
+    optional={
+        "real": st.floats(allow_nan=False, allow_infinity=False),
+        "flag": st.booleans(),
+        "maybe": st.one_of(st.none(), st.integers(-5, 5)),
+        "named": st.one_of(st.none(), st.text(max_size=3)),
+        "more": st.integers(),
+    },
+)
+
+
+@given(st.lists(st.one_of(good, values), max_size=5))
+def test_a_page_is_read_as_the_codec_reads_it_or_refused_as_it_refuses_it(plain):
+    data = [json.dumps(one).encode() for one in plain]
+    codec = JsonCodec(Flat)
+    try:
+        wanted = [codec.decode(one) for one in data]
+        fits = all(-(2**63) <= n < 2**63 for one in wanted for n in (one.number, one.maybe or 0))
+    except RecordError:
+        fits = False
+    rows = rows_of(Flat)
+    if not fits:
+        with pytest.raises(RecordError):
+            rows.batch(entries(*data))
+        return
+    found = rows.batch(entries(*data)).to_pylist()
+    names = struct_of(Flat).names
+    # By their text: NaN is not itself.
+    assert repr(found) == repr([{name: getattr(one, name) for name in names} for one in wanted])
+
+
+@given(st.lists(good, min_size=1, max_size=20))
+def test_plain_records_are_read_by_arrow(plain):
+    has_null = any(one.get("named", "") is None or "named" not in one for one in plain)
+    missing = any(not {"real", "flag"} <= one.keys() for one in plain)
+    rows = rows_of(Flat)
+    found = rows._read_by_arrow([json.dumps(one).encode() for one in plain])
+    assert (found is None) == (has_null or missing)
+
+
+def test_rich_records_have_columns_of_their_types():
+    record = Rich(
+        at=datetime(2026, 1, 2, 3, 4, 5, 6, UTC),
+        day=None,
+        colour=Colour.RED,
+        kind="b",
+        many=[1, 2],
+        pairs={"x": 0.5},
+        inner=Inner(n=7),
+        data=b"\x00\xff",
+    )
+    codec = JsonCodec(Rich)
+    found = rows_of(Rich).batch(entries(codec.encode(record))).to_pylist()
+    assert found == [
+        {
+            "at": record.at,
+            "day": None,
+            "colour": "red",
+            "kind": "b",
+            "many": [1, 2],
+            "pairs": [("x", 0.5)],
+            "inner": {"n": 7},
+            "data": b"\x00\xff",
+        }
+    ]
+
+
+def test_metadata_says_where_an_event_lies():
+    found = rows_of(None, metadata=True).batch([(b"1700000000123-45", [b"d", b"x"])]).to_pylist()
+    assert found == [
+        {
+            "value": b"x",
+            "_partition": 3,
+            "_id": "1700000000123-45",
+            "_timestamp": datetime(2023, 11, 14, 22, 13, 20, 123000, UTC),
+        }
+    ]
+
+
+def test_events_that_were_requeued_for_others_are_passed_over():
+    mixed = [
+        (b"1-0", [b"d", b"all"]),
+        (b"2-0", [b"d", b"theirs", b"only", b"bill"]),
+        (b"3-0", [b"d", b"ours", b"only", b"spark/me"]),
+    ]
+    assert [row["value"] for row in rows_of(None).batch(mixed).to_pylist()] == [b"all", b"ours"]
+
+
+def test_a_record_that_does_not_match_is_named_with_its_place():
+    bad = entries(b'{"number":1,"text":"x"}', b'{"number":"7","text":"x"}')
+    with pytest.raises(RecordError, match=r"event 1001-1 of partition 3 of stream 'a'.*number"):
+        rows_of(Flat).batch(bad)
+
+
+def test_only_the_columns_that_are_asked_for_are_made():
+    every = columns_of(Flat, metadata=True)
+    asked = T.StructType([every["_id"], every["text"]])
+    wanted = wanted_of(asked, every, "it")
+    found = rows_of(Flat, wanted=wanted).batch(entries(b'{"number":1,"text":"x"}')).to_pylist()
+    assert found == [{"_id": "1000-0", "text": "x"}]
+
+
+def test_metadata_alone_can_be_asked_for():
+    wanted = wanted_of(T.StructType([METADATA["_id"]]), columns_of(Flat, metadata=True), "it")
+    found = rows_of(Flat, wanted=wanted).batch(entries(b"no JSON at all")).to_pylist()
+    assert found == [{"_id": "1000-0"}]
+
+
+@pytest.mark.parametrize(
+    "field", [T.StructField("nothing", T.LongType()), T.StructField("number", T.StringType())]
+)
+def test_a_column_that_there_is_not_is_refused(field):
+    with pytest.raises(ConfigError, match=f"no column '{field.name}'.*number bigint, text string"):
+        wanted_of(T.StructType([field]), columns_of(Flat, metadata=False), "stream 'a'")
+
+
+def test_a_field_named_as_metadata_needs_metadata_off():
+    class Odd(Record):
+        _id: str
+
+    with pytest.raises(ConfigError, match="metadata"):
+        columns_of(Odd, metadata=True)
+    assert columns_of(Odd, metadata=False).names == ["_id"]
+
+
+def test_a_field_without_a_column_type_is_named():
+    class Odd(Record):
+        shape: complex
+
+    with pytest.raises(ConfigError, match="field 'shape' of Odd"):
+        columns_of(Odd, metadata=False)
+
+
+def test_bytes_are_all_there_is_without_a_class():
+    assert columns_of(None, metadata=False) == RAW
