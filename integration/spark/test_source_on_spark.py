@@ -77,7 +77,7 @@ def run(df, folder, each=None):
         .start()
     )
     query.awaitTermination()
-    return batches
+    return [(number, rows) for number, rows in batches if rows]  # batch 0 comes, rows or not
 
 
 # ── a batch ──────────────────────────────────────────────────────────────────────────────────────

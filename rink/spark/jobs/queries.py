@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 from rink.core.backoff import backoff
 from rink.core.keys import check_name
-from rink.errors import ClosedError, ConfigError, RoleTimeout, StaleToken
+from rink.errors import ClosedError, ConfigError, RoleTimeout
 from rink.guards import Fence
 from rink.roles import Role
-from rink.spark.jobs.job import Job, State
+from rink.spark.jobs.job import Job
 from rink.spark.jobs.tags import context_of, quietly
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ class Fenced(Protocol):
 Starts = TypeVar("Starts", bound=Callable[[Job[Any]], Any])
 LONGEST_PAUSE_S = 30.0
 _LOOKS_S = 1.0
-_STALE = "rink.errors.StaleToken"
-"""How Spark tells of it: an error raised in another process comes as text."""
 
 
 class Query:
@@ -84,7 +82,6 @@ class Query:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        failures = 0
         while not self._closing.is_set():
             try:
                 role = self._await_role()
@@ -98,10 +95,6 @@ class Query:
                 job.cancel()
             job.wait()
             self._job = None
-            # Under a grant it is tried again and again: it ends with the grant, or because a later one was seen.
-            failures = failures + 1 if job.state is State.FAILED else 0
-            if failures:
-                self._closing.wait(backoff(failures, self.name, LONGEST_PAUSE_S))
 
     def _await_role(self) -> Role | None:
         """Return a grant; None now and then, to see whether this is being closed."""
@@ -119,8 +112,6 @@ class Query:
             except Exception as error:
                 if job.lost.is_set() or self._closing.is_set():
                     return
-                if isinstance(error, StaleToken) or _STALE in str(error):
-                    raise
                 failures += 1
                 pause = backoff(failures, self.name, LONGEST_PAUSE_S)
                 log.warning(

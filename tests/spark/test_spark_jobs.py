@@ -1,0 +1,398 @@
+"""Jobs and queries by roles, on an etcd in memory and a stand-in for Spark that notes what is asked of it."""
+
+import threading
+from collections import Counter
+
+import pytest
+
+import rink
+from rink.errors import ClosedError, ConfigError, RoleLost, UsageError
+from rink.guards import Fence
+from rink.spark.jobs import queries, watching
+from rink.spark.jobs.job import Job, State
+from rink.spark.jobs.runner import JobRunner
+
+WAIT_S = 20
+
+
+class Context:
+    """What a SparkContext is asked for: tags of the thread, and cancels."""
+
+    def __init__(self):
+        self.tags = threading.local()
+        self.cancelled = []
+        self.groups = []
+        self.was_cancelled = threading.Event()
+
+    def addJobTag(self, tag):  # noqa: N802
+        self.tags.here = tag
+
+    def removeJobTag(self, tag):  # noqa: N802
+        assert self.tags.here == tag
+        self.tags.here = None
+
+    def cancelJobsWithTag(self, tag):  # noqa: N802
+        self.cancelled.append(tag)
+        self.was_cancelled.set()
+
+    def cancelJobGroup(self, group):  # noqa: N802
+        self.groups.append(group)
+
+
+class Spark:
+    def __init__(self):
+        self.sparkContext = Context()
+
+
+class FakeQuery:
+    """A streaming query that ends when it is stopped, or told to fail."""
+
+    def __init__(self, name="run"):
+        self.runId = name
+        self.ended = threading.Event()
+        self.error = None
+
+    def awaitTermination(self):  # noqa: N802
+        assert self.ended.wait(WAIT_S)
+        if self.error:
+            raise self.error
+
+    def stop(self):
+        self.ended.set()
+
+    def fail(self, error):
+        self.error = error
+        self.ended.set()
+
+
+@pytest.fixture
+def spark():
+    return Spark()
+
+
+@pytest.fixture
+def group(rink_etcd):
+    """Drivers that join one group; `join()` gives one more, with a session of its own."""
+    made = []
+
+    class Group:
+        def join(self, name="driver"):
+            client = rink_etcd.client(name)
+            session = rink.Session(client, ttl=5)
+            member = rink.Rink(
+                session, "drivers", name=name, initial_delay=0, rebalance_delay=0, leave_timeout=1
+            )
+            made.append((member, session))
+            member.join()
+            member.wait_settled(WAIT_S)
+            return member, client
+
+    yield Group()
+    for member, session in made:
+        member.leave()
+        session.close_within(5.0)
+
+
+@pytest.fixture
+def driver(group, spark):
+    """A runner of one driver that has all roles."""
+    member, client = group.join()
+    with JobRunner(spark, member) as jobs:
+        jobs.client = client
+        yield jobs
+
+
+# ── one job ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_job_whose_role_is_mine_runs_under_its_own_tag(driver, spark):
+    job = driver.run("BTC/ETH, daily", lambda job: (job.token, spark.sparkContext.tags.here))
+    assert job.state is State.SUCCEEDED
+    assert job.result() == (job.token, f"rink-BTC%2FETH%2C%20daily-{job.token}")
+    assert driver.jobs == []
+
+
+def test_one_whose_role_is_anothers_does_not(group, spark):
+    one, _ = group.join("one")
+    two, _ = group.join("two")
+    one.wait_settled(WAIT_S)
+    ran = []
+    with JobRunner(spark, one) as first, JobRunner(spark, two) as second:
+        for n in range(20):
+            for jobs in (first, second):
+                jobs.run(f"job-{n}", lambda job: ran.append(job.id))
+    assert Counter(ran) == {f"job-{n}": 1 for n in range(20)}
+
+
+def test_a_job_that_runs_here_is_not_started_again(driver):
+    may_end = threading.Event()
+    job = driver.start("a", lambda _: may_end.wait(WAIT_S))
+    assert driver.start("a", print) is None
+    assert driver.jobs == [job]
+    may_end.set()
+    assert job.result() is True
+    assert driver.run("a", lambda _: 7).result() == 7
+
+
+def test_what_the_function_raised_is_given_to_who_asks(driver):
+    job = driver.run("a", lambda _: 1 / 0)
+    assert job.state is State.FAILED
+    with pytest.raises(ZeroDivisionError):
+        job.result()
+    assert isinstance(job.error, ZeroDivisionError)
+
+
+def test_a_job_is_started_once(driver):
+    job = driver.run("a", lambda _: None)
+    with pytest.raises(UsageError, match="started before"):
+        job.start()
+
+
+def test_on_loss_its_spark_jobs_are_cancelled_until_it_returns_and_then_the_role_is_let_go(
+    group, spark
+):
+    member, client = group.join()
+    jobs = JobRunner(spark, member)
+    context = spark.sparkContext
+
+    def stubborn(job):
+        assert job.lost.wait(WAIT_S)
+        while len(context.cancelled) < 3:  # it starts one Spark job after the other
+            context.was_cancelled.wait(WAIT_S)
+            context.was_cancelled.clear()
+        assert member.get_role("a") is None
+        job.raise_if_lost()
+
+    job = jobs.start("a", stubborn)
+    client.cut()
+    assert job.wait(WAIT_S)
+    assert job.state is State.LOST
+    assert set(context.cancelled) == {f"rink-a-{job.token}"}
+    with pytest.raises(RoleLost, match="job 'a' was ended"):
+        job.result()
+    client.heal()
+    jobs.close()
+
+
+def test_a_loss_after_the_end_changes_nothing(driver, spark):
+    job = driver.run("a", lambda _: 7)
+    job.cancel()
+    assert job.result() == 7
+    assert spark.sparkContext.cancelled == []
+
+
+def test_what_is_to_be_stopped_on_a_loss_is_stopped_also_when_it_comes_late(driver):
+    stopped = threading.Event()
+
+    def begins_slowly(job):
+        while not job._is_ending.wait(WAIT_S):
+            pass
+        job.on_loss(stopped.set)
+        assert stopped.wait(WAIT_S)
+        raise RuntimeError("ended")
+
+    job = driver.start("a", begins_slowly)
+    job.cancel()
+    assert job.wait(WAIT_S)
+    assert job.state is State.LOST
+
+
+def test_a_runner_that_is_closed_ends_its_jobs_and_takes_no_more(group, spark):
+    member, _ = group.join()
+    jobs = JobRunner(spark, member)
+    job = jobs.start("a", lambda job: spark.sparkContext.was_cancelled.wait(WAIT_S) and 1 / 0)
+    jobs.close()
+    assert job.state is State.LOST
+    for call in (jobs.start, jobs.run, jobs.watch):
+        with pytest.raises(ClosedError):
+            call("b", print)
+    assert member.owns("a")
+
+
+def test_a_runner_takes_a_rink_of_the_blocking_face(spark):
+    with pytest.raises(ConfigError, match="the blocking one"):
+        JobRunner(spark, object())
+
+
+# ── a list of jobs ───────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(watching, "LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr(queries, "LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr(queries, "_LOOKS_S", 0.05)
+
+
+def test_listed_jobs_run_once_each_and_no_more_than_so_many_beside_each_other(driver, quick):
+    pending, done = {f"job-{n}" for n in range(12)}, []
+    running, most, lock, all_done = set(), [0], threading.Lock(), threading.Event()
+
+    def work(job):
+        with lock:
+            running.add(job.id)
+            most[0] = max(most[0], len(running))
+        with lock:
+            running.remove(job.id)
+            pending.remove(job.id)
+            done.append(job.id)
+            if not pending:
+                all_done.set()
+
+    watch = driver.watch(lambda: sorted(pending), work, every=0.05, at_once=3)
+    assert all_done.wait(WAIT_S)
+    watch.cancel()
+    assert watch.wait(WAIT_S)
+    assert Counter(done) == {f"job-{n}": 1 for n in range(12)}
+    assert 1 <= most[0] <= 3
+
+
+def test_a_job_that_fails_is_tried_again_after_a_pause(driver, quick, caplog):
+    tried, done = [], threading.Event()
+
+    def work(job):
+        tried.append(job.id)
+        if len(tried) < 3:
+            raise RuntimeError("on purpose")
+        done.set()
+
+    driver.watch(lambda: [] if done.is_set() else ["a"], work, every=0.05)
+    assert done.wait(WAIT_S)
+    assert tried == ["a"] * 3
+    assert "job 'a' failed, tried again in" in caplog.text
+
+
+def test_a_list_that_cannot_be_seen_is_looked_at_again(driver, quick, caplog):
+    looks, done = [], threading.Event()
+
+    def list_pending_jobs():
+        looks.append(1)
+        if len(looks) < 3:
+            raise OSError("no database")
+        return [] if done.is_set() else ["a"]
+
+    driver.watch(list_pending_jobs, lambda _: done.set(), every=0.05)
+    assert done.wait(WAIT_S)
+    assert "the list of pending jobs could not be seen" in caplog.text
+
+
+# ── streaming queries ────────────────────────────────────────────────────────────────────────────
+
+
+class Started:
+    """The queries that a function started, and under which tokens."""
+
+    def __init__(self):
+        self.queries, self.tokens = [], []
+        self.news = threading.Condition()
+
+    def __call__(self, job):
+        with self.news:
+            self.queries.append(FakeQuery(f"run-{len(self.queries)}"))
+            self.tokens.append(job.token)
+            self.news.notify_all()
+            return self.queries[-1]
+
+    def wait_for(self, count):
+        with self.news:
+            assert self.news.wait_for(lambda: len(self.queries) >= count, WAIT_S)
+        return self.queries[count - 1]
+
+
+class Guard:
+    def __init__(self):
+        self.fences = []
+
+    def raise_fence(self, fence):
+        self.fences.append(fence)
+
+
+def test_a_query_runs_while_its_role_is_held_and_its_fence_is_raised_before(driver, quick):
+    starts, guard = Started(), Guard()
+
+    @driver.query("delays", guards=[guard])
+    def delays(job):
+        assert guard.fences[-1] == Fence("delays", job.token)
+        return starts(job)
+
+    query = starts.wait_for(1)
+    driver.close()
+    assert query.ended.is_set()
+    assert starts.tokens == [guard.fences[0].token]
+
+
+def test_on_loss_what_it_is_at_is_cancelled_and_it_is_stopped_and_a_new_grant_starts_it(
+    group, spark, quick
+):
+    member, client = group.join()
+    starts = Started()
+    with JobRunner(spark, member) as jobs:
+        jobs.query("delays")(starts)
+        query = starts.wait_for(1)
+        client.cut()
+        assert query.ended.wait(WAIT_S)
+        assert spark.sparkContext.groups == ["run-0"]
+        client.heal()
+        starts.wait_for(2)
+    assert starts.tokens[1] > starts.tokens[0]
+
+
+def test_one_that_fails_is_started_again_under_the_same_grant(driver, quick, caplog):
+    starts = Started()
+    driver.query("delays")(starts)
+    starts.wait_for(1).fail(RuntimeError("[CONCURRENT_STREAM_LOG_UPDATE] on purpose"))
+    starts.wait_for(2)
+    assert starts.tokens[0] == starts.tokens[1]
+    assert "is started again in" in caplog.text
+    assert "CONCURRENT_STREAM_LOG_UPDATE" in caplog.text
+
+
+def test_one_that_ends_by_itself_is_started_again_by_the_next_grant_alone(group, spark, quick):
+    member, client = group.join()
+    starts = Started()
+    with JobRunner(spark, member) as jobs:
+        jobs.query("delays")(starts)
+        starts.wait_for(1).stop()
+        client.cut()
+        assert jobs.queries[0]._job.lost.wait(WAIT_S)
+        client.heal()
+        starts.wait_for(2)
+    assert len(starts.queries) == 2
+    assert starts.tokens[1] > starts.tokens[0]
+
+
+def test_a_function_that_returns_no_query_is_told(driver, quick, caplog):
+    called = threading.Semaphore(0)
+    driver.query("delays")(lambda _: called.release())
+    assert all(called.acquire(timeout=WAIT_S) for _ in range(2))
+    driver.close()
+    assert "it has to return the started query" in caplog.text
+
+
+def test_two_queries_of_one_name_are_refused(driver, quick):
+    starts = Started()
+    driver.query("delays")(starts)
+    with pytest.raises(ConfigError, match="there is a query 'delays' already"):
+        driver.query("delays")(starts)
+    starts.wait_for(1)
+
+
+def test_a_query_that_is_closed_while_it_starts_is_stopped(driver, quick):
+    begun, starts = threading.Event(), Started()
+
+    def slow(job):
+        begun.set()
+        while not job._is_ending.wait(WAIT_S):
+            pass
+        return starts(job)
+
+    driver.query("delays")(slow)
+    assert begun.wait(WAIT_S)
+    driver.close()
+    assert starts.queries[0].ended.is_set()
+
+
+def test_a_job_says_what_it_is(driver):
+    job = driver.run("a", lambda _: None)
+    assert repr(job) == f"<Job 'a' token={job.token} succeeded>"
+    assert isinstance(job, Job)
