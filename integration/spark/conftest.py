@@ -34,3 +34,17 @@ def spark(tmp_path_factory):
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def shop(rink_redis, spark):
+    """The shop's streams in a real Redis, empty; queries of a test that failed are stopped."""
+    import redis
+    import spark_shop
+    from spark_shop_on import ShopOn
+
+    client = redis.Redis.from_url(rink_redis.url)
+    yield ShopOn(client, rink_redis.url, spark_shop)
+    for query in spark.streams.active:
+        query.stop()
+    client.close()

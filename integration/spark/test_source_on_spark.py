@@ -5,58 +5,11 @@ import json
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
-from spark_support import rows_of
-
-from rink.testing.redis_servers import local_redis
 
 RECORDS = [
     {"order_id": n, "customer": f"c{n % 17}", "amount": n % 5, "note": None if n % 3 else "x"}
     for n in range(500)
 ]
-
-
-@pytest.fixture(scope="module")
-def server():
-    with local_redis(appendonly=False) as node:
-        yield node
-
-
-@pytest.fixture
-def shop(server, spark, monkeypatch):
-    import redis
-    import spark_shop
-
-    client = redis.Redis.from_url(server.url)
-    yield Shop(client, server.url, spark_shop)
-    for query in spark.streams.active:
-        query.stop()
-    client.flushall()
-
-
-class Shop:
-    def __init__(self, client, url, module):
-        self.redis, self.url, self.module = client, url, module
-
-    def options(self, stream="orders", **more):
-        given = {"app": "spark_shop:app", "stream": stream, "redis": self.url, **more}
-        return {name: str(value) for name, value in given.items()}
-
-    def send(self, records=RECORDS, stream="orders", hold=True):
-        """Append records, and have a processor hold trimming back."""
-        made = self.module.app.streams[stream]
-        self.redis.hset(made.names.about, "partitions", made.partition_count)
-        for number in range(made.partition_count if hold else 0):
-            self.redis.hsetnx(made.names.partition(number).offsets, "bill", "0-0")
-        pipeline = self.redis.pipeline(transaction=False)
-        for plain in records:
-            record = made.record(**plain)
-            names = made.names.partition(made.partition_of(record))
-            pipeline.xadd(names.stream, {"d": made.codec.encode(record)})
-        pipeline.execute()
-
-    def rows(self, stream="orders"):
-        made = self.module.app.streams[stream]
-        return rows_of(self.redis, made, made.partition_count)
 
 
 def plain(rows):

@@ -1,0 +1,201 @@
+"""Jobs, queries and fenced batches of a real Spark, by roles of an etcd in memory."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812
+from spark_support import forget_last_commit
+
+import rink
+from rink.errors import StaleToken
+from rink.guards import Fence, RedisGuard
+from rink.spark import JobRunner, State, fence, fenced
+
+WAIT_S = 60
+
+
+@pytest.fixture
+def driver(rink_etcd, spark):
+    """A runner that has all roles, and the client of etcd by which it can be cut off."""
+    client = rink_etcd.client("driver")
+    session = rink.Session(client, ttl=5)
+    with rink.Rink(session, "drivers", initial_delay=0, rebalance_delay=0) as member:
+        member.wait_settled(WAIT_S)
+        with JobRunner(spark, member) as jobs:
+            jobs.client = client
+            yield jobs
+            client.heal()
+    session.close_within(5.0)
+
+
+def slow(folder):
+    """A Spark job of Python that notes what it is at, and would go on for long."""
+
+    def note(n):
+        for step in range(200):
+            Path(folder, f"{n}-{step}").touch()
+            time.sleep(0.05)
+
+    return lambda job: job.spark.sparkContext.parallelize(range(2), 2).foreach(note)
+
+
+def active(spark):
+    return list(spark.sparkContext.statusTracker().getActiveJobsIds())
+
+
+def until(told, timeout=WAIT_S):
+    end = time.monotonic() + timeout
+    while not told():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.005)
+
+
+def test_on_loss_the_spark_jobs_of_the_role_end_and_no_others(driver, spark, tmp_path):
+    ours = driver.start("ours", slow(tmp_path))
+    until(lambda: any(tmp_path.iterdir()))
+    other = threading.Thread(
+        target=lambda: spark.sparkContext.parallelize([1], 1).foreach(lambda _: time.sleep(2))
+    )
+    other.start()
+    until(lambda: len(active(spark)) == 2)
+    driver.client.cut()
+    until(ours.lost.is_set)
+    lost_at = time.monotonic()
+    until(lambda: len(active(spark)) == 1, timeout=5)
+    assert time.monotonic() - lost_at < 2  # 250 ms as a rule, which the bench measures
+    assert ours.wait(WAIT_S)
+    assert ours.state is State.LOST
+    other.join()
+
+
+def test_a_job_whose_role_was_lost_starts_no_spark_job_that_goes_on(driver, spark):
+    counted = []
+
+    def stubborn(job):
+        while not job.lost.is_set() or len(counted) < 3:
+            try:
+                job.spark.sparkContext.parallelize(range(2), 2).foreach(lambda _: time.sleep(3))
+            except Exception:
+                counted.append(time.monotonic())
+
+    job = driver.start("stubborn", stubborn)
+    until(lambda: active(spark))
+    job.cancel()
+    driver.client.cut()
+    assert job.wait(WAIT_S)
+    assert counted[2] - counted[0] < 3
+
+
+# ── fenced batches ───────────────────────────────────────────────────────────────────────────────
+
+
+def add_up(step, rows):
+    for row in rows:
+        step.hincrby("sums", row["customer"], row["amount"])
+
+
+def write(df, batch_id, out):
+    out.write(df.groupBy("customer").agg(F.sum("amount").alias("amount")), add_up, by="customer")
+
+
+RECORDS = [{"order_id": n, "customer": f"c{n % 7}", "amount": n} for n in range(200)]
+SUMS = {f"c{k}": sum(n for n in range(200) if n % 7 == k) for k in range(7)}
+
+
+def sums(shop):
+    return {name.decode(): int(value) for name, value in shop.redis.hgetall("sums").items()}
+
+
+def query_of(shop, spark, folder, guard, role, body=write):
+    return (
+        spark.readStream.format("rink")
+        .options(**shop.options(maxOffsetsPerTrigger=60, **fence(role)))
+        .load()
+        .writeStream.foreachBatch(fenced(body, guard, role, parts=4))
+        .option("checkpointLocation", str(folder))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def test_a_query_by_role_writes_each_batch_once_also_when_one_is_replayed(
+    driver, shop, spark, tmp_path
+):
+    shop.send(RECORDS)
+    guard, done = RedisGuard(shop.url), threading.Semaphore(0)
+
+    @driver.query("sums", guards=[guard])
+    def sums_of_customers(job):
+        query = query_of(shop, job.spark, tmp_path / "q", guard, job.role)
+        threading.Thread(target=lambda: (query.awaitTermination(), done.release())).start()
+        return query
+
+    assert done.acquire(timeout=WAIT_S)
+    assert sums(shop) == SUMS
+    forget_last_commit(tmp_path / "q")
+    driver.client.cut()
+    until(driver.queries[0]._job.lost.is_set)
+    driver.client.heal()
+    assert done.acquire(timeout=WAIT_S)
+    assert sums(shop) == SUMS
+
+
+class Grant:
+    """A role, as far as fences go."""
+
+    def __init__(self, token):
+        self.name, self.token = "sums", token
+
+
+def test_a_stale_driver_is_refused_amid_a_batch_and_the_next_one_completes_it(
+    shop, spark, tmp_path
+):
+    shop.send(RECORDS)
+    guard = RedisGuard(shop.url)
+
+    def overtaken(df, batch_id, out):
+        if batch_id == 1:
+            guard.raise_fence(Fence("sums", 2))
+        write(df, batch_id, out)
+
+    with pytest.raises(PySparkException, match="StaleToken"):
+        query_of(shop, spark, tmp_path, guard, Grant(1), overtaken).awaitTermination()
+    with pytest.raises(StaleToken):
+        fenced(write, guard, Grant(1))
+    assert sum(sums(shop).values()) < sum(SUMS.values())
+    query_of(shop, spark, tmp_path, guard, Grant(2)).awaitTermination()
+    assert sums(shop) == SUMS
+
+
+def test_a_body_that_hides_an_error_does_not_lose_its_batch(shop, spark, tmp_path):
+    shop.send(RECORDS)
+    guard, fails = RedisGuard(shop.url), [True]
+
+    def hides(df, batch_id, out):
+        bad = F.lit("x") if fails else F.col("amount")
+        try:
+            write(df.withColumn("amount", F.raise_error(bad) if fails else bad), batch_id, out)
+        except Exception:
+            fails.clear()
+
+    with pytest.raises(PySparkException, match="was not written: let what `write` raises pass"):
+        query_of(shop, spark, tmp_path, guard, Grant(1), hides).awaitTermination()
+    query_of(shop, spark, tmp_path, guard, Grant(1), hides).awaitTermination()
+    assert sums(shop) == SUMS
+
+
+def test_an_empty_batch_marks_all_its_parts(shop, spark, tmp_path):
+    shop.send([])
+    guard = RedisGuard(shop.url)
+    query_of(shop, spark, tmp_path, guard, Grant(1)).awaitTermination()
+    shop.send(RECORDS)
+    query_of(shop, spark, tmp_path, guard, Grant(1)).awaitTermination()
+    assert sums(shop) == SUMS
+
+
+def test_a_function_that_takes_no_third_is_refused():
+    with pytest.raises(rink.ConfigError, match=r"\(df, batch_id, out\)"):
+        fenced(lambda _df, _batch_id: None, RedisGuard("redis://127.0.0.1:1"), Grant(1))
