@@ -1,0 +1,81 @@
+import itertools
+import sys
+from pathlib import Path
+
+import pytest
+
+# The contract and the model are shared with the fast tests.
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "guards"))
+pytest.register_assert_rewrite("guards_worlds", "guards_contract", "guards_model", "guards_process")
+
+import sqlalchemy as sa  # noqa: E402 - need the path above
+from guards_worlds import ParquetWorld, RedisWorld, SqliteWorld, SqlWorld  # noqa: E402
+from postgres import local_postgres  # noqa: E402
+from redis import Redis, RedisCluster  # noqa: E402
+
+from rink.testing import redis_cluster  # noqa: E402
+
+_ADDRESS = {}
+_numbers = itertools.count()
+
+
+def to_cluster():
+    return RedisCluster.from_url(_ADDRESS["cluster"])
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """One PostgreSQL for the whole run."""
+    with local_postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def three_masters():
+    with redis_cluster(3) as cluster:
+        _ADDRESS["cluster"] = cluster.urls[0]
+        yield cluster
+
+
+@pytest.fixture
+def clean(request, tmp_path):
+    """Makes worlds of a kind, each with nothing in it; all are closed in the end."""
+    made = []
+
+    def of_redis(kind):
+        if kind == "redis":
+            node = request.getfixturevalue("rink_redis")
+            node.flush()
+            return RedisWorld(node.url, Redis.from_url(node.url))
+        for node in request.getfixturevalue("three_masters").nodes:
+            node.flush()
+        prefix = "{flights}:guard:" if kind == "slot" else "rink:guard:"
+        return RedisWorld(to_cluster, to_cluster(), prefix=prefix)
+
+    def of_postgres():
+        server = request.getfixturevalue("postgres")
+        schema = f"s{next(_numbers)}"
+        engine = sa.create_engine(server.url, poolclass=sa.pool.NullPool)
+        with engine.begin() as connection:
+            connection.execute(sa.text(f"CREATE SCHEMA {schema}"))
+        return SqlWorld(server.url, schema=schema)
+
+    def of_files(kind):
+        folder = tmp_path / str(next(_numbers))
+        folder.mkdir()
+        return kind(folder)
+
+    def make(kind):
+        if kind == "postgres":
+            made.append(of_postgres())
+        elif kind in {"sqlite", "parquet"}:
+            made.append(of_files(SqliteWorld if kind == "sqlite" else ParquetWorld))
+        else:
+            made.append(of_redis(kind))
+        return made[-1]
+
+    yield make
+    for world in made:
+        world.close()
+        if isinstance(world, RedisWorld):
+            world.client.close()

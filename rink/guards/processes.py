@@ -1,0 +1,43 @@
+"""What each process has for itself: connections, of a guard that was pickled or forked into it.
+
+Copies of a guard share what their process made: a worker unpickles one for each task. What a parent made stays
+untouched in a child, and is kept there: closing it, or letting it be collected, could speak on the parent's connection.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, cast
+
+T = TypeVar("T")
+
+_made: dict[tuple[int, str], Any] = {}
+_locks: dict[int, threading.Lock] = {}
+
+
+class PerProcess(Generic[T]):
+    """A value that each process makes once; pickled as a name only."""
+
+    def __init__(self, name: str = "") -> None:
+        self._name = name or uuid.uuid4().hex
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._name,)
+
+    def get(self, make: Callable[[], T]) -> T:
+        """Return this process's, made now if there is none."""
+        pid = os.getpid()
+        key = (pid, self._name)
+        if key not in _made:
+            # A lock for each process: a fork may copy one that a thread of the parent holds.
+            with _locks.setdefault(pid, threading.Lock()):
+                if key not in _made:
+                    _made[key] = make()
+        return cast("T", _made[key])
+
+    def take(self) -> T | None:
+        """Return this process's and forget it; None where there is none."""
+        return cast("T | None", _made.pop((os.getpid(), self._name), None))

@@ -1,0 +1,7 @@
+-- Raises the fence where parts are written. KEYS: the hash of each part. ARGV: token.
+for _, at in ipairs(KEYS) do
+  local fence = redis.call('HGET', at, 'fence')
+  if fence and less(ARGV[1], fence) then return {'stale', fence} end
+  if fence ~= ARGV[1] then redis.call('HSET', at, 'fence', ARGV[1]) end
+end
+return {'ok'}

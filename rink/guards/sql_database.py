@@ -1,0 +1,224 @@
+"""The database of a SqlGuard: its engine, our three tables, and what it says as errors of ours.
+
+PostgreSQL and SQLite only: a guard stands and falls with how rows are locked, and these two are what is tested.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc, pool
+from sqlalchemy.dialects import postgresql, sqlite
+
+from rink.errors import ConfigError, RinkError, StateError
+from rink.guards.errors import GuardError
+
+BACKENDS = ("postgresql", "sqlite")
+
+_MAKING_TABLES = 0x72696E6B
+"""PostgreSQL's advisory lock for making our tables: two who do it at once would both find none."""
+
+_PASSING = re.compile(r"08...|40...|53...|55P03|25P03|57...")
+"""SQLSTATEs of what passes: connections, deadlocks and serialization, resources, locks, timeouts, shutdowns."""
+
+_REFUSED = re.compile("authentication|password|does not exist|no pg_hba", re.IGNORECASE)
+_BUSY = re.compile("locked|busy", re.IGNORECASE)
+
+
+class Tables:
+    """Our tables. Names in them are percent-encoded, as in keys: PostgreSQL takes no NUL, and collations compare."""
+
+    def __init__(self, schema: str | None) -> None:
+        self.metadata = sa.MetaData(schema=schema)
+        self.fences = sa.Table(
+            "rink_fences",
+            self.metadata,
+            sa.Column("name", sa.Text, primary_key=True),
+            sa.Column("token", sa.BigInteger, nullable=False),
+        )
+        self.queries = sa.Table(
+            "rink_queries",
+            self.metadata,
+            sa.Column("query", sa.Text, primary_key=True),
+            sa.Column("parts", sa.Integer, nullable=False),
+        )
+        self.marks = sa.Table(
+            "rink_marks",
+            self.metadata,
+            sa.Column("query", sa.Text, primary_key=True),
+            sa.Column("part", sa.Integer, primary_key=True, autoincrement=False),
+            sa.Column("batch", sa.BigInteger, nullable=False),
+        )
+
+
+class Database:
+    """An engine, for one process."""
+
+    def __init__(
+        self,
+        url: sa.URL,
+        schema: str | None,
+        connect_args: Mapping[str, Any],
+        idle_timeout_s: float,
+    ) -> None:
+        self.place = shown(url)
+        self.is_sqlite = url.get_backend_name() == "sqlite"
+        self.tables = Tables(schema)
+        self._idle_timeout_s = idle_timeout_s
+        self._are_made = False
+        self._making = threading.Lock()
+        self.engine = _engine(url, connect_args, is_sqlite=self.is_sqlite)
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """Raise what SQLAlchemy raises inside as one of our errors."""
+        try:
+            yield
+        except (exc.SQLAlchemyError, OSError) as error:
+            raise explain(error, self.place) from error
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sa.Connection]:
+        """Give a transaction of our own, over tables that are there."""
+        with self.told():
+            self._make_tables()
+            with self.engine.begin() as connection:
+                self.bound(connection)
+                yield connection
+
+    def bound(self, connection: sa.Connection) -> None:
+        """Have PostgreSQL end this transaction if nothing comes for long: a frozen process would keep its locks."""
+        if not self.is_sqlite and self._idle_timeout_s:
+            milliseconds = str(max(1, round(self._idle_timeout_s * 1000)))
+            setting = sa.func.set_config("idle_in_transaction_session_timeout", milliseconds, True)
+            connection.execute(sa.select(setting))
+
+    def insert(self, table: sa.Table) -> Any:
+        """Return an INSERT that knows ON CONFLICT."""
+        return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
+
+    def close(self) -> None:
+        """Close its connections."""
+        self.engine.dispose()
+
+    def _make_tables(self) -> None:
+        if self._are_made:
+            return
+        with self._making, self.engine.begin() as connection:
+            if not self.is_sqlite:  # SQLite: all transactions of ours begin with the lock
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MAKING_TABLES)))
+            self.tables.metadata.create_all(connection, checkfirst=True)
+            self._look_at(sa.inspect(connection))
+            self._are_made = True
+
+    def _look_at(self, inspector: sa.Inspector) -> None:
+        for table in self.tables.metadata.tables.values():
+            found = {one["name"] for one in inspector.get_columns(table.name, schema=table.schema)}
+            if not found >= {column.name for column in table.columns}:
+                raise StateError(
+                    f"{self.place} has a table {table.fullname} with the columns {', '.join(sorted(found))}: it is not "
+                    "the guard's. Rename it, or give the guard another schema",
+                    key=table.fullname,
+                )
+
+
+def read(url: object) -> sa.URL:
+    """Return a URL that a guard can use, or raise a ConfigError that never shows its password."""
+    try:
+        parsed = sa.make_url(url)  # type: ignore[arg-type]
+    except (exc.ArgumentError, ValueError):
+        raise ConfigError(
+            "the URL of the database cannot be read: write it as postgresql+psycopg://user:password@host/database "
+            "or sqlite:////path/to/file (SQLAlchemy's form)"
+        ) from None
+    if parsed.get_backend_name() not in BACKENDS:
+        raise ConfigError(f"{shown(parsed)}: SqlGuard knows PostgreSQL and SQLite")
+    try:
+        dialect = parsed.get_dialect()
+        dialect.import_dbapi()
+    except (exc.NoSuchModuleError, ImportError) as error:
+        raise ConfigError(
+            f"{shown(parsed)}: its driver cannot be imported ({error}): install it, or name another, such as "
+            "postgresql+psycopg://"
+        ) from error
+    if dialect.is_async:
+        raise ConfigError(
+            f"{shown(parsed)}: {parsed.drivername} is for asyncio; a guard needs a blocking driver"
+        )
+    if parsed.get_backend_name() == "sqlite" and (
+        parsed.database in {None, "", ":memory:"} or "memory" in str(parsed.query.get("mode", ""))
+    ):
+        raise ConfigError(
+            f"{shown(parsed)}: each process would have a database of its own; name a file"
+        )
+    return parsed
+
+
+def shown(url: sa.URL) -> str:
+    """Return a URL for messages: without its password, and without its query, which may hold one."""
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
+def explain(error: Exception, place: str) -> RinkError:
+    """Return the error of ours for one of SQLAlchemy's."""
+    if isinstance(error, RinkError):
+        return error
+    said = error.orig if isinstance(error, exc.DBAPIError) and error.orig is not None else error
+    what = (str(said).strip() or type(said).__name__).splitlines()[0]
+    if not passes(error):
+        return GuardError(f"{place}: {what}", place=place)
+    return GuardError(
+        f"{place}: {what}. What was under way is rolled back, or was committed and will be found: call it again",
+        place=place,
+        again=True,
+    )
+
+
+def passes(error: BaseException) -> bool:
+    """Whether the same may go well if it is done again."""
+    if isinstance(error, exc.TimeoutError):
+        return True
+    if not isinstance(error, exc.DBAPIError):
+        return False
+    said: Any = error.orig
+    state = getattr(said, "sqlstate", None) or getattr(said, "pgcode", None)
+    if state:
+        return _PASSING.fullmatch(state) is not None
+    if getattr(said, "sqlite_errorname", None):
+        return _BUSY.search(str(said)) is not None
+    return error.connection_invalidated or (
+        isinstance(error, exc.OperationalError) and not _REFUSED.search(str(said))
+    )
+
+
+def has_no_table(error: exc.DBAPIError) -> bool:
+    """Whether it says that our tables were never made."""
+    said: Any = error.orig
+    state = getattr(said, "sqlstate", None) or getattr(said, "pgcode", None)
+    return state == "42P01" or "no such table" in str(said)
+
+
+def _engine(url: sa.URL, connect_args: Mapping[str, Any], *, is_sqlite: bool) -> sa.Engine:
+    if not is_sqlite:
+        return sa.create_engine(
+            url, connect_args=dict(connect_args), pool_pre_ping=True, max_overflow=-1
+        )
+    engine = sa.create_engine(
+        url, connect_args={"timeout": 30.0, **connect_args}, poolclass=pool.NullPool
+    )
+
+    # Python's sqlite3 begins transactions when it pleases, and without the lock: both are ours to do.
+    @sa.event.listens_for(engine, "connect")
+    def ours_to_begin(connection: Any, _: object) -> None:
+        connection.isolation_level = None
+
+    @sa.event.listens_for(engine, "begin")
+    def begin_with_the_lock(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine
