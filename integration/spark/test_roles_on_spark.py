@@ -26,7 +26,7 @@ from rink.errors import ConfigError
 from rink.spark.roles import after, assign, balance, moves, plan
 from rink.spark.roles import hashing as vectorised
 
-DEADLINE_S = 120
+DEADLINE_S = 240
 MANY = 10_000_000
 MEMBERS = tuple(f"w{number}" for number in range(9))
 PINS = {"": "w7", "job-3": "w1", "job-4": "gone", "日本/0": "w8"}
@@ -302,6 +302,7 @@ def test_a_file_that_is_no_parquet(tmp_path):
     assert "bad.parquet cannot be read" in result.stderr
 
 
+@pytest.mark.timeout(600)  # it starts a second JVM: half a minute on a busy machine
 def test_the_command_plans_for_a_real_group_in_a_process_of_its_own(
     files, etcd_url, prefix, tmp_path
 ):

@@ -10,8 +10,9 @@ import click
 
 from rink.cli import dev as development
 from rink.cli import observe, render, watching
-from rink.cli.history import steps
+from rink.changes import steps
 from rink.cli.options import Commands, Target, check_group, opened, until_ended, with_target
+from rink.cli.planning import plan
 from rink.cli.sending import send, sendmany
 from rink.cli.streams import streams
 from rink.cli.workers import worker
@@ -25,7 +26,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON, for pr
 def commands() -> None:
     """Sticky, exclusive roles over etcd: look at groups, run workers of streams, and an etcd for development.
 
-    status, groups, history and watch only read: they join no group and write no key.
+    status, groups, history, watch and plan only read: they join no group and write no key.
     """
 
 
@@ -151,5 +152,5 @@ def _write(value: Any) -> None:
     click.echo(json.dumps(value, indent=2))
 
 
-for one in (worker, send, sendmany, streams):
+for one in (plan, worker, send, sendmany, streams):
     commands.add_command(one)

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from rink.cli import history
+from rink import changes
 from rink.core.record import some
 from rink.core.values import Member, Phase
 from rink.core.view import View
@@ -96,7 +96,7 @@ def _versions(before: View, after: View) -> Iterator[Happening]:
         old = before.versions.get(number)
         if number <= newest and (old is None or old == after.versions[number]):
             continue
-        step = history.step(after, number)
+        step = changes.step(after, number)
         version = step.entry.version
         if version is None:
             text = f"version {number} {step.entry.problem}"

@@ -16,7 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rink.cli.history import Step
+from rink.changes import Step
 from rink.core.record import some
 from rink.seen import GroupStatus, MemberStatus
 

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from rink.spark.datasource import RinkDataSource
     from rink.spark.jobs.job import Job, State
     from rink.spark.jobs.runner import JobRunner
+    from rink.spark.past import History, history
 
 __all__ = [
-    "FencedBatch", "FencedStream", "Job", "JobRunner", "RinkDataSource", "State", "fence", "fenced",
+    "FencedBatch", "FencedStream", "History", "Job", "JobRunner", "RinkDataSource", "State", "fence", "fenced", "history",
 ]  # fmt: skip
 
 _HOMES = {
@@ -32,6 +33,8 @@ _HOMES = {
     "Job": "jobs.job",
     "State": "jobs.job",
     "JobRunner": "jobs.runner",
+    "History": "past",
+    "history": "past",
 }
 
 

@@ -1,0 +1,237 @@
+"""Roles to ranks on Spark: `rink.spark.roles.assign` beside Spark's own hash and a plain Python UDF.
+
+Spark runs in a process of its own (this file), so that its JVM ends with what it measured. Each way is run warm, over
+names that Spark makes while it runs; making them alone is measured too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+TITLE = "rink.spark.roles: names to 64 ranks, on all cores"
+RANKS = 64
+LIMIT_IS = "Spark's `pmod(xxhash64(role), 64)` over the same names in the same run: another hash, and not sticky"
+MILLION = 1_000_000
+ROUNDS = 2
+
+
+def run(arena: Any) -> Any:
+    from figures import Outcome
+
+    given = {
+        "sizes": arena.pick([10 * MILLION, 100 * MILLION], [MILLION, 5 * MILLION]),
+        "plain": arena.pick(2 * MILLION, MILLION // 5),
+        "rounds": arena.pick(ROUNDS, 1),
+    }
+    arena.progress("Spark", 0, 1)
+    done = subprocess.run(
+        [sys.executable, __file__, json.dumps(given)], stdout=subprocess.PIPE, text=True, check=True
+    )
+    found = json.loads(done.stdout.splitlines()[-1])
+    notes = [
+        "Names are `orders/` and a number, made by Spark as it runs; making them alone is the figure `names`.",
+        f"Best of {given['rounds']} rounds, all ways in turn in each. {found['spark']}, {os.cpu_count()} cores.",
+        f"Memory is the most that each of {found['workers']} Python workers and the JVM had (VmHWM).",
+    ]
+    return Outcome(part="spark_roles", title=TITLE, figures=_figures(given, found), notes=notes)
+
+
+def _figures(given: dict[str, Any], found: dict[str, Any]) -> list[Any]:
+    from figures import Figure, at_least, at_most
+
+    small, large = given["sizes"]
+    best = {key: min(times) for key, times in found["seconds"].items()}
+    rate = {key: int(key.split(".")[1]) / seconds for key, seconds in best.items()}
+    plain = rate[f"plain.{given['plain']}"]
+    figures = []
+    for size in given["sizes"]:
+        says = f"{size // MILLION} million"
+        limit = rate[f"native.{size}"]
+        ours = rate[f"assign.{size}"]
+        figures += [
+            Figure(
+                key=f"spark_roles.assign.{size}", what=f"assign, {says} rows", value=ours, unit="rows/s",
+                limit=limit, limit_is=LIMIT_IS, target=at_least(0.35 * limit, "≥ 0.35 x limit"),
+                more={"seconds": found["seconds"][f"assign.{size}"]},
+            ),
+            Figure(
+                key=f"spark_roles.member.{size}", what=f"assign with a version (member too), {says}",
+                value=rate[f"member.{size}"], unit="rows/s", limit=limit, limit_is=LIMIT_IS,
+            ),
+            Figure(
+                key=f"spark_roles.plan.{size}", what=f"plan: one member leaves, {says}",
+                value=rate[f"plan.{size}"], unit="rows/s", limit=limit, limit_is=LIMIT_IS,
+            ),
+            Figure(
+                key=f"spark_roles.names.{size}", what=f"names alone, {says}",
+                value=rate[f"names.{size}"], unit="rows/s",
+            ),
+            Figure(
+                key=f"spark_roles.by_plain.{size}", what=f"assign by a plain UDF, {says}",
+                value=ours / plain, unit="x", target=at_least(5, "≥ 5 x"),
+                note=f"the UDF: {plain:,.0f} rows/s of {given['plain']:,}",
+            ),
+        ]  # fmt: skip
+    growth = best[f"assign.{large}"] / best[f"assign.{small}"] / (large / small)
+    figures.append(
+        Figure(
+            key="spark_roles.linear",
+            what="time for each row, the larger by the smaller run",
+            value=growth,
+            unit="x",
+            target=at_most(1.2, "≤ 1.2 x: linear"),
+        )
+    )
+    for name, what in (("worker", "a Python worker"), ("jvm", "the JVM")):
+        few, many = (found["peak_mb"][str(size)][name] for size in given["sizes"])
+        figures.append(
+            Figure(
+                key=f"spark_roles.memory.{name}",
+                what=f"memory of {what}, at most",
+                value=many,
+                unit="MB",
+                note=f"{few:,.0f} MB after the smaller runs",
+            )
+        )
+    return figures
+
+
+# ── in the process of its own ────────────────────────────────────────────────────────────────────
+
+
+def measure(sizes: list[int], plain: int, rounds: int) -> dict[str, Any]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.pop("SPARK_REMOTE", None)
+    from pyspark.sql import SparkSession
+
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.log.level": "ERROR",
+    }
+    spark = SparkSession.builder.master("local[*]").config(map=settings).getOrCreate()
+    context = spark.sparkContext
+    jvm = context._gateway.proc
+    peaks = Peaks(jvm.pid)
+    peaks.start()
+    seconds: dict[str, list[float]] = {}
+    peak_mb = {}
+    try:
+        ways = _ways(spark)
+        for way in ways.values():
+            way(MILLION // 5)  # warm: compiled, and workers have imported what they need
+        for size in sizes:
+            for _ in range(rounds):
+                for name, way in ways.items():
+                    rows = plain if name == "plain" else size
+                    if name == "plain" and size != sizes[0]:
+                        continue
+                    began = time.perf_counter()
+                    way(rows)
+                    seconds.setdefault(f"{name}.{rows}", []).append(time.perf_counter() - began)
+            peak_mb[size] = {"jvm": peaks.jvm, "worker": peaks.worker}
+        version = f"Spark {spark.version}"
+    finally:
+        peaks.end()
+        spark.stop()
+        context._gateway.shutdown()
+        jvm.stdin.close()
+        jvm.wait()
+    return {
+        "seconds": seconds, "peak_mb": peak_mb, "spark": version, "workers": len(peaks.workers),
+    }  # fmt: skip
+
+
+def _ways(spark: Any) -> dict[str, Any]:
+    from pyspark.sql import functions as f
+
+    from rink.core.values import Version
+    from rink.spark.roles import assign, plan
+
+    version = Version(number=1, ranks=tuple(f"w{n}" for n in range(RANKS)), scheme="jump")
+
+    def names(rows: int) -> Any:
+        return spark.range(rows).select(f.concat(f.lit("orders/"), f.col("id")).alias("role"))
+
+    def scalar(role: str) -> int:
+        from rink.core.hashing import fnv1a64, jump_hash
+
+        return jump_hash(fnv1a64(role), RANKS)
+
+    udf = f.udf(scalar, "int", useArrow=False)
+    native = f.pmod(f.xxhash64("role"), f.lit(RANKS))
+    length = f.length("role")
+    return {
+        "names": lambda rows: names(rows).agg(f.sum(length)).collect(),
+        "native": lambda rows: names(rows).agg(f.sum(native)).collect(),
+        "assign": lambda rows: assign(names(rows), "role", RANKS).agg(f.sum("rank")).collect(),
+        "member": lambda rows: (
+            assign(names(rows), "role", version)
+            .agg(f.sum("rank"), f.sum(f.length("member")))
+            .collect()
+        ),
+        "plan": lambda rows: plan(names(rows), "role", version, leave=["w3"]),
+        "plain": lambda rows: (
+            names(rows).select(udf("role").alias("rank")).agg(f.sum("rank")).collect()
+        ),
+    }
+
+
+class Peaks(threading.Thread):
+    """The most memory that the JVM and any of its Python workers have had, in MB."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self.pid, self.jvm, self.worker = pid, 0.0, 0.0
+        self.workers: set[int] = set()
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        while not self._ended.wait(0.25):
+            self.jvm = max(self.jvm, _peak_mb(self.pid))
+            for pid in _below(self.pid):
+                peak = _peak_mb(pid)
+                if peak:
+                    self.workers.add(pid)
+                    self.worker = max(self.worker, peak)
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
+
+
+def _peak_mb(pid: int) -> float:
+    try:
+        text = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0.0  # it has ended
+    found = [line.split()[1] for line in text.splitlines() if line.startswith("VmHWM:")]
+    return int(found[0]) / 1024 if found else 0.0
+
+
+def _below(pid: int) -> list[int]:
+    """All processes that a process has started, and those have."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    found, new = [], [pid]
+    while new:
+        new = [child for child, parent in parents.items() if parent in new]
+        found += new
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(**json.loads(sys.argv[1]))))

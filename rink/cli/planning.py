@@ -1,0 +1,279 @@
+"""`rink plan`: which of many roles would move when members leave and join. `rink.spark.roles` counts.
+
+Of the group only the newest version and the records are read. All that can be wrong without Spark is
+found before it is started, which takes seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import click
+from rich.console import Group, RenderableType
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from rink.cli import observe, render
+from rink.cli.options import Failed, Target, check_group, opened, with_target
+from rink.core.record import some
+from rink.core.values import Phase, Version
+
+if TYPE_CHECKING:
+    from rink.core.view import View
+    from rink.spark.roles import Plan
+
+NEEDED = {"pyspark", "py4j", "pyarrow", "numpy", "pandas"}
+"""What the extra `spark` brings, as far as it is needed here."""
+
+FLOWS_SHOWN = 20
+
+
+def _names(_: click.Context, __: click.Parameter, value: Any) -> tuple[str, ...]:
+    """Names separated by commas, of one option or of several."""
+    given = value if isinstance(value, tuple) else (value or "",)
+    return tuple(name.strip() for one in given for name in one.split(",") if name.strip())
+
+
+@attrs.frozen
+class _Start:
+    """What is planned from, and what is to be said of it."""
+
+    version: Version
+    title: str = ""
+    waiting: tuple[str, ...] = ()
+    leaving: tuple[str, ...] = ()
+
+
+@click.command(short_help="Which of many roles would move when members leave and join.")
+@click.argument("group", required=False, callback=check_group)
+@click.option(
+    "--spark",
+    "path",
+    metavar="FILE",
+    help="The roles: .parquet (a directory of it too), .csv or .json, read by Spark.",
+)
+@click.option("--role-column", default="role", show_default=True, help="Where they stand in it.")
+@click.option(
+    "--leave", multiple=True, callback=_names, metavar="NAME,…", help="Members that leave."
+)
+@click.option("--join", multiple=True, callback=_names, metavar="NAME,…", help="Members that join.")
+@click.option(
+    "--members",
+    callback=_names,
+    metavar="NAME,…",
+    help="In place of GROUP, without etcd: the members by rank.",
+)
+@click.option("--scheme", help="With --members: how roles map to ranks.  [default: jump]")
+@click.option(
+    "--master",
+    help="Where Spark runs; sc://… is Spark Connect.  [default: SPARK_REMOTE, or local[*]]",
+)
+@click.option("--plot", metavar="FILE", help="Draw it, too: .svg, .png or .pdf.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
+@with_target
+def plan(
+    group: str | None,
+    path: str | None,
+    role_column: str,
+    leave: tuple[str, ...],
+    join: tuple[str, ...],
+    members: tuple[str, ...],
+    scheme: str | None,
+    master: str | None,
+    plot: str | None,
+    as_json: bool,
+    target: Target,
+) -> None:
+    """Show which of the roles in a file would move when members of GROUP leave and join.
+
+    How many, from whom to whom, and how evenly they lie before and after. It is the version that GROUP
+    comes to when every delay is over: members that wait now are ranked then, and those that are gone or
+    leave already have none. Nothing is written to etcd.
+    """
+    if path is None:
+        raise click.UsageError(
+            "etcd does not know which roles there are: name them by --spark FILE, one a row of a "
+            "Parquet, CSV or JSON file"
+        )
+    if (group is None) is not bool(members):
+        raise click.UsageError("name either a GROUP, or its members by --members w1,w2,…")
+    if scheme is not None and not members:
+        raise click.UsageError("--scheme goes with --members: a group has its own")
+    with _needed(plot):
+        if members:
+            start = _Start(Version(number=0, ranks=members, scheme=scheme or "jump"))
+        else:
+            assert group is not None  # the one or the other, as asked above
+            start = _read(group, target)
+        start = attrs.evolve(start, leaving=tuple(dict.fromkeys((*start.leaving, *leave))))
+        found = _compute(start, path, role_column, join, master, plot)
+    if as_json:
+        click.echo(
+            json.dumps({"group": group, "file": path, **found.as_json(), "plot": plot}, indent=2)
+        )
+    else:
+        render.console().print(show(found, start.title))
+        if plot:
+            click.echo(f"drawn into {plot}")
+
+
+def _read(group: str, target: Target) -> _Start:
+    """The newest version, who waits for a rank, and who will lose one anyhow."""
+    with opened(target) as etcd:
+        view = observe.read(etcd, target.keys(group))
+    if observe.is_empty(view):
+        raise target.unknown(group)
+    version = view.version
+    if version is None:
+        why = "cannot be read" if view.newest else "is not there yet"
+        raise Failed(f"the newest version of group {group!r} {why}: `rink status` says more")
+    usable = _usable(view, version.scheme)
+    return _Start(
+        version=version,
+        title=f"{group}, version {version.number}",
+        waiting=tuple(name for name in usable if name not in version.ranks),
+        leaving=tuple(name for name in version.ranks if name not in usable),
+    )
+
+
+def _usable(view: View, scheme: str) -> list[str]:
+    """Who may be given a rank, oldest first; as `rink.core.ranks` has it."""
+    return [
+        member.name
+        for member in view.by_age
+        if member.record is not None
+        and member.record.phase is Phase.ACTIVE
+        and scheme in member.record.schemes
+    ]
+
+
+@contextlib.contextmanager
+def _needed(plot: str | None) -> Iterator[None]:
+    """Say which extra brings what is missing."""
+    if plot and importlib.util.find_spec("matplotlib") is None:
+        raise Failed("--plot needs matplotlib: pip install 'rink[plot]'")
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in NEEDED:
+            raise
+        raise Failed(f"rink plan needs {missing}: pip install 'rink[spark]'") from error
+
+
+def _compute(
+    start: _Start,
+    path: str,
+    column: str,
+    join: tuple[str, ...],
+    master: str | None,
+    plot: str | None,
+) -> Plan:
+    import pyspark  # noqa: F401 - whether it is there is to be known first
+
+    from rink.spark.roles import files, picture, plans, versions
+
+    # What can be wrong is found before Spark is started.
+    versions.RoleMap.of(versions.after(start.version, start.leaving, join, start.waiting))
+    files.format_of(path)
+    if plot:
+        picture.check_ending(plot)
+    with _progress() as say:
+        say("starting Spark", 0, 0)
+        with files.session(master) as spark:
+            say(f"reading {path}", 0, 0)
+            roles = files.read(spark, path, column)
+            with (
+                files.told("Spark could not count the roles"),
+                files.watched(spark, lambda done, of: say("counting roles", done, of)),
+            ):
+                found = plans.plan(
+                    roles, column, start.version, start.leaving, join, waiting=start.waiting
+                )
+    if plot:
+        picture.draw(found, plot, start.title)
+    return found
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[str, int, int], None]]:
+    """How far it is, on a terminal; it is gone when the result is shown."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(
+        *columns,
+        console=render.console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    ) as progress:
+        task = progress.add_task("", total=None)
+
+        def say(text: str, done: int, of: int) -> None:
+            progress.update(task, description=render.clean(text), completed=done, total=of or None)
+            progress.refresh()
+
+        yield say
+
+
+# ── how it is shown ──────────────────────────────────────────────────────────────────────────────
+
+
+def show(found: Plan, title: str = "") -> RenderableType:
+    """Show a plan: the figures, from whom to whom, and the balance."""
+    head = Text(f"{found.moved:,} of {found.roles:,} roles would move", "bold")
+    head.append(f" ({found.share_moved:.2%})", "bold")
+    size = f"{len(found.before.ranks)} → {len(found.after.ranks)} ranks"
+    facts = [render.clean(title)] if title else []
+    facts += [size, found.after.scheme, some(found.after.because, "; ") or "nobody comes or goes"]
+    lines: list[RenderableType] = [head, Text(render.clean(" · ".join(facts)), "dim")]
+    if found.unnamed:
+        lines.append(Text(f"{found.unnamed:,} rows have no role (null)", "yellow"))
+    if found.flows:
+        lines += [Text(""), _flows(found)]
+    return Group(*lines, Text(""), _balance(found))
+
+
+def _flows(found: Plan) -> RenderableType:
+    made = render.table("from", "to", ">roles", ">of all moves")
+    shown, hidden = found.flows[:FLOWS_SHOWN], found.flows[FLOWS_SHOWN:]
+    for flow in shown:
+        made.add_row(
+            _who(flow.source),
+            _who(flow.target),
+            f"{flow.roles:,}",
+            f"{flow.roles / found.moved:.1%}",
+        )
+    if hidden:
+        rest = sum(flow.roles for flow in hidden)
+        more = Text(f"… and {len(hidden):,} more pairs", "dim")
+        made.add_row(more, "", f"{rest:,}", f"{rest / found.moved:.1%}")
+    return made
+
+
+def _balance(found: Plan) -> RenderableType:
+    made = render.table(
+        "member", ">rank", ">roles before", ">after", ">of even before", ">of even after"
+    )
+    before = {load.member: load for load in found.balance_before}
+    after = {load.member: load for load in found.balance_after}
+    for name in dict.fromkeys([*found.after.ranks, *found.before.ranks]):
+        was, gets = before.get(name), after.get(name)
+        old, new = ("-" if one is None else str(one.rank) for one in (was, gets))
+        made.add_row(
+            _who(name),
+            new if old == new else f"{old} → {new}",
+            f"{was.roles:,}" if was else "-",
+            f"{gets.roles:,}" if gets else "-",
+            f"{was.ratio:.3f}" if was else "-",
+            f"{gets.ratio:.3f}" if gets else "-",
+        )
+    return made
+
+
+def _who(name: str | None) -> Text:
+    return Text("nobody", "dim") if name is None else Text(render.clean(name))

@@ -1,0 +1,375 @@
+"""The ranks of many names at once: the schemes of `rink.core.schemes` over Arrow arrays, by NumPy.
+
+Every function here gives the very ranks of the scalar ones, for every name and size: two answers
+about one role would be two owners. `tests/spark/test_roles_hashing.py` compares them.
+
+Names are never made Python strings (but for custom schemes): what is hashed are the UTF-8 bytes
+where Arrow has them. The loops run over byte positions and over jumps, never over names, and each
+works on those names only that still need it. Blocks of `BLOCK` names keep everything in the cache.
+
+There is no PySpark here: this is what runs on executors, and anywhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rink.core import hashing, schemes
+from rink.core.schemes import JUMP, MAX_SIZE, Scheme
+from rink.errors import ConfigError
+
+Names: TypeAlias = Any
+"""A pyarrow Array or ChunkedArray of strings; pyarrow has no types that mypy can read."""
+
+Hashes: TypeAlias = NDArray[np.uint64]
+Ranks: TypeAlias = NDArray[np.int32]
+
+BLOCK = 1 << 15
+"""Names that are hashed together: about ten arrays of that length fit into a core's cache."""
+
+NOBODY = -1
+"""Stands for no rank and no owner in NumPy arrays; nulls in Arrow's."""
+
+_FEW = 48
+"""Of so few names that are still longer, the scalar loop hashes the rest sooner than NumPy does."""
+
+_OFFSET = np.uint64(hashing._FNV_OFFSET)  # noqa: SLF001 - the same numbers, written once
+_PRIME = np.uint64(hashing._FNV_PRIME)  # noqa: SLF001
+_MULTIPLIER = np.uint64(hashing._JUMP_MULTIPLIER)  # noqa: SLF001
+_MASK = 0xFFFFFFFFFFFFFFFF
+_ZERO, _NINE, _SLASH = 0x30, 0x39, 0x2F
+
+
+@attrs.frozen
+class Spans:
+    """Where names lie: bytes `starts[i]` to `starts[i] + lengths[i]` of `data`; int64 each."""
+
+    data: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, names: Names) -> Spans:
+        """Look at a string array's own buffers, from its offset on; nothing is copied but offsets."""
+        wide = pa.types.is_large_string(names.type)
+        _, offsets, data = names.buffers()
+        if len(names) == 0 or offsets is None:
+            nothing = np.zeros(0, np.int64)
+            return cls(np.zeros(0, np.uint8), nothing, nothing)
+        every = np.frombuffer(offsets, np.int64 if wide else np.int32)
+        bounds = every[names.offset : names.offset + len(names) + 1].astype(np.int64)
+        found = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+        return cls(found, bounds[:-1], np.diff(bounds))
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def at(self, which: Any) -> Spans:
+        """Those of some names: a slice, or an array of positions."""
+        return Spans(self.data, self.starts[which], self.lengths[which])
+
+    def blocks(self) -> Iterator[tuple[slice, Spans]]:
+        """All of them in order, `BLOCK` at a time."""
+        for start in range(0, len(self), BLOCK):
+            part = slice(start, min(start + BLOCK, len(self)))
+            yield part, self.at(part)
+
+
+# ── arrays of names ──────────────────────────────────────────────────────────────────────────────
+
+
+def ranks(names: Names, size: int, scheme: str | Scheme = "jump") -> Any:
+    """The ranks of names, as `rink.rank_of` gives them one by one.
+
+    Args:
+        names: A pyarrow Array or ChunkedArray of string, large_string, string_view, or a
+            dictionary of these; sliced ones and nulls too.
+        size: The number of ranks, 0 to 2**31 - 1.
+        scheme: A scheme's name, or what `rink.core.schemes.find` gave for it.
+
+    Returns:
+        A pyarrow int32 Array of the same length: null where the name is, or where size is 0.
+
+    Raises:
+        ConfigError: They are no strings, or the size is out of range.
+        UnknownScheme: There is no such scheme in this process.
+        SchemeFailed: A custom scheme's function raised, or returned no such rank.
+    """
+    check_size(size)
+    found = schemes.find(scheme) if isinstance(scheme, str) else scheme
+    return _ranks(names, size, found)
+
+
+def _ranks(names: Names, size: int, scheme: Scheme) -> Any:
+    if isinstance(names, pa.ChunkedArray):
+        chunks = [_ranks(chunk, size, scheme) for chunk in names.chunks]
+        return pa.concat_arrays(chunks) if chunks else pa.array([], pa.int32())
+    if pa.types.is_dictionary(names.type):
+        return _ranks(names.dictionary, size, scheme).take(names.indices)
+    names = plain(names)
+    if size == 0:
+        return pa.nulls(len(names), pa.int32())
+    # By its name: a scheme that was shipped to an executor is a copy.
+    kind, _, partitions = scheme.name.partition(":")
+    if kind not in {"jump", "balanced"}:
+        return _custom(names, size, scheme)
+    spans = Spans.of(names)
+    found = np.empty(len(spans), np.int32)
+    for part, block in spans.blocks():
+        if partitions:
+            found[part] = _balanced(block, size, int(partitions))
+        else:
+            found[part] = jump(fnv1a64(block), size)
+    return pa.array(found, mask=nulls(names))
+
+
+def plain(names: Names) -> Any:
+    """The names as a string or large_string Array.
+
+    Raises:
+        ConfigError: They are no strings.
+    """
+    if pa.types.is_string(names.type) or pa.types.is_large_string(names.type):
+        return names
+    if pa.types.is_string_view(names.type):
+        return names.cast(pa.large_string())
+    if pa.types.is_null(names.type):
+        return names.cast(pa.string())
+    raise ConfigError(f"roles are strings, not {names.type}")
+
+
+def nulls(names: Names) -> NDArray[np.bool_] | None:
+    """Where there is no name; None where there is one everywhere."""
+    if names.null_count == 0:
+        return None
+    found: NDArray[np.bool_] = names.is_null().to_numpy(zero_copy_only=False)
+    return found
+
+
+def check_size(size: int) -> None:
+    """Raise ConfigError unless it is a number of ranks."""
+    if isinstance(size, bool) or not isinstance(size, int):
+        raise ConfigError(f"the size is an int, not {type(size).__name__}: {size!r}")
+    if not 0 <= size <= MAX_SIZE:
+        raise ConfigError(f"the size is 0 to {MAX_SIZE}, not {size}")
+
+
+def both_ranks(names: Names, one: int, other: int, scheme: Scheme) -> tuple[Any, Any]:
+    """The ranks of names for two sizes by one scheme: for jump, in little more time than for one.
+
+    With more buckets a key stays where it is or goes to a new one. So the rank of the larger size is
+    that of the smaller one too, but where it is too large; only for those jump is computed again.
+
+    Args:
+        names: As for `ranks`, but no ChunkedArray.
+        one: As the size of `ranks`.
+        other: Likewise.
+        scheme: The scheme.
+
+    Returns:
+        What `ranks` gives for each.
+    """
+    if one == other:
+        found = _ranks(names, one, scheme)
+        return found, found
+    if scheme.name != JUMP.name or not (one and other) or pa.types.is_dictionary(names.type):
+        return _ranks(names, one, scheme), _ranks(names, other, scheme)
+    names = plain(names)
+    spans = Spans.of(names)
+    larger = np.empty(len(spans), np.int32)
+    smaller = np.empty(len(spans), np.int32)
+    least = min(one, other)
+    for part, block in spans.blocks():
+        keys = fnv1a64(block)
+        ranked = larger[part] = jump(keys, max(one, other))
+        beyond = np.flatnonzero(ranked >= least)
+        smaller[part] = ranked
+        smaller[part][beyond] = jump(keys[beyond], least)
+    mask = nulls(names)
+    found = (pa.array(smaller, mask=mask), pa.array(larger, mask=mask))
+    return found if one == least else (found[1], found[0])
+
+
+def owners(names: Names, ranks: Any, pins: Mapping[str, int]) -> Ranks:
+    """The rank of each name's owner: its pin's where it has one, else the scheme's.
+
+    Args:
+        names: As for `ranks`, but no ChunkedArray.
+        ranks: What `ranks` gave for them.
+        pins: Role -> the rank of the member it is pinned to, of ranked members only.
+
+    Returns:
+        An array of the same length; `NOBODY` where the name is null, or where size is 0.
+    """
+    found: Ranks = ranks.fill_null(NOBODY).to_numpy(zero_copy_only=False)
+    if not pins or not len(found):
+        return found
+    if pa.types.is_dictionary(names.type):
+        names = names.cast(names.type.value_type)
+    names = plain(names)
+    index = pc.index_in(names, value_set=pa.array(list(pins), names.type))
+    index = index.fill_null(NOBODY).to_numpy(zero_copy_only=False)
+    if (index == NOBODY).all():
+        return found
+    return np.where(index == NOBODY, found, np.array(list(pins.values()), np.int32)[index])
+
+
+def _custom(names: Names, size: int, scheme: Scheme) -> Any:
+    """A user's function, called once for each distinct name."""
+    distinct = names.dictionary_encode()
+    each = [scheme.rank(name, size) for name in distinct.dictionary.to_pylist()]
+    return pa.array(each, pa.int32()).take(distinct.indices)
+
+
+# ── the arithmetic ───────────────────────────────────────────────────────────────────────────────
+
+
+def fnv1a64(spans: Spans) -> Hashes:
+    """The FNV-1a hash, 64 bits wide, of each name; source as for `rink.core.hashing.fnv1a64`."""
+    values = np.full(len(spans), _OFFSET)
+    if not len(spans):
+        return values
+    data, lengths = spans.data, spans.lengths
+    shortest, longest = int(lengths.min()), int(lengths.max())
+    at = spans.starts.copy()
+    order = None
+    if shortest != longest:
+        # Longest first: at every position, the names that go on are then the first ones.
+        order = np.argsort(_narrow(-lengths, longest), kind="stable")
+        at, lengths = at[order], lengths[order]
+    hashed = values
+    below = -lengths  # ascending, to be searched
+    longer = len(spans)
+    for position in range(longest):
+        if position >= shortest:
+            longer = int(np.searchsorted(below, -position))
+            if longer <= _FEW:
+                _finish(data, at, lengths, position, hashed, longer)
+                break
+        part = hashed[:longer]
+        part ^= data[at[:longer]]
+        part *= _PRIME
+        at[:longer] += 1
+    if order is None:
+        return hashed
+    values = np.empty_like(hashed)
+    values[order] = hashed
+    return values
+
+
+def _narrow(lengths: NDArray[np.int64], longest: int) -> NDArray[Any]:
+    """Sorted faster: NumPy sorts 16 bits by radix."""
+    return lengths.astype(np.int16) if longest < 1 << 15 else lengths
+
+
+def _finish(
+    data: NDArray[np.uint8],
+    at: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    position: int,
+    hashed: Hashes,
+    longer: int,
+) -> None:
+    """Hash the rest of the first names in place, one by one.
+
+    A single long name must not cost a NumPy call for each of its bytes.
+    """
+    prime = hashing._FNV_PRIME  # noqa: SLF001
+    for index in range(longer):
+        value, start = int(hashed[index]), int(at[index])
+        for byte in data[start : start + int(lengths[index]) - position].tobytes():
+            value = (value ^ byte) * prime & _MASK
+        hashed[index] = value
+
+
+def jump(keys: Hashes, size: int) -> Ranks:
+    """The jump hash of each key; source and arithmetic as for `rink.core.hashing.jump_hash`.
+
+    Args:
+        keys: 64-bit keys; they are not changed.
+        size: The number of buckets, at least 1.
+
+    Returns:
+        A bucket from 0 to size - 1 for each key.
+    """
+    buckets = np.zeros(len(keys), np.int32)
+    which: NDArray[np.int64] | None = None
+    factor: NDArray[np.float64] | float = 1.0
+    while len(keys):
+        keys = keys * _MULTIPLIER
+        keys += np.uint64(1)
+        # Below 2**31, so it may be read as signed, which converts faster.
+        divisor = (keys >> np.uint64(33)).view(np.int64).astype(np.float64)
+        divisor += 1.0
+        # The quotient first, then the product, as floats round. It is below the size where what
+        # it is cut to is: so it is cut for those alone that jump once more.
+        following: NDArray[np.float64] = 2147483648.0 / divisor
+        following *= factor
+        again = np.flatnonzero(following < size)
+        keys = keys[again]
+        bucket = following[again].astype(np.int32)
+        which = again if which is None else which[again]
+        buckets[which] = bucket
+        factor = bucket.astype(np.float64) + 1.0
+    return buckets
+
+
+def _balanced(spans: Spans, size: int, partitions: int) -> Ranks:
+    """`balanced:P`: a table for the names `…/k` with k < P, jump for all others."""
+    number = partition_numbers(spans, partitions)
+    others = np.flatnonzero(number == NOBODY)
+    found: Ranks = _table(partitions, size)[number]  # those of no number are put right below
+    if len(others):
+        found[others] = jump(fnv1a64(spans.at(others)), size)
+    return found
+
+
+def partition_numbers(spans: Spans, partitions: int) -> NDArray[np.int64]:
+    """The k of each name that ends in `/k`, k < partitions in digits without leading zeros.
+
+    Read from the last byte towards the front, all names at once. Returns `NOBODY` for any other.
+    """
+    number = np.full(len(spans), NOBODY, np.int64)
+    if not len(spans.data):
+        return number
+    value = np.zeros(len(spans), np.int64)
+    first = np.zeros(len(spans), np.int64)  # the foremost digit so far
+    reading = np.ones(len(spans), np.bool_)
+    ends = spans.starts + spans.lengths
+    for digits in range(len(str(partitions - 1)) + 1):
+        reading &= spans.lengths > digits
+        byte = spans.data[np.maximum(ends - digits - 1, 0)].astype(np.int64)
+        if digits:
+            canonical = first != 0 if digits > 1 else True
+            is_whole = reading & (byte == _SLASH) & canonical & (value < partitions)
+            number = np.where(is_whole, value, number)
+        reading &= (byte >= _ZERO) & (byte <= _NINE)
+        first = np.where(reading, byte - _ZERO, first)
+        value = np.where(reading, value + first * 10**digits, value)
+    return number
+
+
+@lru_cache(maxsize=8)
+def _table(partitions: int, size: int) -> Ranks:
+    """The rank of every partition; 400 kB at most, and a fifth of a second."""
+    scheme = schemes.find(f"balanced:{partitions}")
+    return np.array([scheme.rank(f"/{k}", size) for k in range(partitions)], np.int32)
+
+
+def counted(codes: NDArray[np.int64], cells: int) -> Sequence[tuple[int, int]]:
+    """How often each code occurs, of 0 ≤ code < cells: (code, count) of those that occur."""
+    if cells <= 1 << 16:
+        counts = np.bincount(codes, minlength=0)
+        which = np.flatnonzero(counts)
+        counts = counts[which]
+    else:
+        which, counts = np.unique(codes, return_counts=True)
+    return list(zip(which.tolist(), counts.tolist(), strict=True))

@@ -1,0 +1,228 @@
+"""`balance` and `plan`: how roles lie on members, and what would move.
+
+The data is read once. Python workers count their roles by (owner before, owner after) and give back
+those counts alone, Spark adds them up, and all else follows from that small table. So memory is
+bounded by the pairs of members that occur, and the cost is linear in the roles.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from rink.core.values import Version
+from rink.spark.roles import versions
+from rink.spark.roles.assign import role_column
+from rink.spark.roles.hashing import counted, nulls
+from rink.spark.roles.versions import Ranked, RoleMap
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Pairs = Mapping[tuple[str | None, str | None], int]
+"""How many roles have which owner before and after; None where nobody is ranked."""
+
+
+@attrs.frozen
+class Load:
+    """What one member owns: `share` of all roles, and `ratio` to what an even split would give it."""
+
+    member: str
+    rank: int
+    roles: int
+    share: float
+    ratio: float
+
+
+@attrs.frozen
+class Flow:
+    """Roles that go from one member to another; None is nobody."""
+
+    source: str | None
+    target: str | None
+    roles: int
+
+
+@attrs.frozen
+class Plan:
+    """What becomes of all roles when members leave and join.
+
+    `roles` counts rows with a role, `unnamed` those where it is null, which no rank owns; `moved`
+    those with another owner afterwards. `flows` are those moves, the largest first.
+    """
+
+    before: Ranked
+    after: Version
+    roles: int
+    unnamed: int
+    moved: int
+    flows: tuple[Flow, ...]
+    balance_before: tuple[Load, ...]
+    balance_after: tuple[Load, ...]
+
+    @property
+    def share_moved(self) -> float:
+        """Of all roles, 0 to 1; 0 where there are none."""
+        return self.moved / self.roles if self.roles else 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values; every key is always there."""
+        return {
+            "roles": self.roles,
+            "unnamed": self.unnamed,
+            "moved": self.moved,
+            "share_moved": self.share_moved,
+            "scheme": self.after.scheme,
+            "because": list(self.after.because),
+            "ranks_before": list(self.before.ranks),
+            "ranks_after": list(self.after.ranks),
+            "flows": [{"from": f.source, "to": f.target, "roles": f.roles} for f in self.flows],
+            "balance_before": [attrs.asdict(one) for one in self.balance_before],
+            "balance_after": [attrs.asdict(one) for one in self.balance_after],
+        }
+
+
+def balance(df: DataFrame, role: str, version: Ranked) -> tuple[Load, ...]:
+    """Count the roles of each member; runs one job.
+
+    Args:
+        df: A DataFrame, not a streaming one; each row counts, so make roles distinct first if they
+            are not.
+        role: Its column of roles, a string.
+        version: Who has which rank.
+
+    Returns:
+        A Load for each ranked member, by rank.
+
+    Raises:
+        ConfigError: There is no such column, or it is no string.
+        UnknownScheme: There is no such scheme in this process.
+    """
+    by = RoleMap.of(version)
+    pairs, _ = _count(df, role, by, by)
+    return _loads(by, Counter({owner: n for (owner, _), n in pairs.items()}))
+
+
+def plan(
+    df: DataFrame,
+    role: str,
+    version: Ranked,
+    leave: Iterable[str] = (),
+    join: Iterable[str] = (),
+    *,
+    waiting: Iterable[str] = (),
+) -> Plan:
+    """Count which roles would move when members leave and join; runs one job, reads the data once.
+
+    Args:
+        df: As for `balance`.
+        role: As for `balance`.
+        version: Today's.
+        leave: As for `after`, which says who has which rank then.
+        join: As for `after`.
+        waiting: As for `after`.
+
+    Returns:
+        What would move, from whom to whom, and the balance before and after.
+
+    Raises:
+        ConfigError: As for `balance` and `after`.
+        UnknownScheme: There is no such scheme in this process.
+    """
+    then = versions.after(version, leave, join, waiting)
+    pairs, unnamed = _count(df, role, RoleMap.of(version), RoleMap.of(then))
+    return summed(version, then, pairs, unnamed)
+
+
+def summed(before: Ranked, after: Version, pairs: Pairs, unnamed: int = 0) -> Plan:
+    """All that follows from how many roles go from which owner to which."""
+    had, gets = Counter[str | None](), Counter[str | None]()
+    flows = []
+    for (source, target), roles in pairs.items():
+        had[source] += roles
+        gets[target] += roles
+        if source != target:
+            flows.append(Flow(source, target, roles))
+    flows.sort(key=lambda flow: (-flow.roles, flow.source or "", flow.target or ""))
+    return Plan(
+        before=before,
+        after=after,
+        roles=sum(pairs.values()),
+        unnamed=unnamed,
+        moved=sum(flow.roles for flow in flows),
+        flows=tuple(flows),
+        balance_before=_loads(RoleMap.of(before), had),
+        balance_after=_loads(RoleMap.of(after), gets),
+    )
+
+
+def _loads(by: RoleMap, roles: Counter[str | None]) -> tuple[Load, ...]:
+    total = sum(roles.values())
+    return tuple(
+        Load(
+            member=name,
+            rank=rank,
+            roles=roles[name],
+            share=roles[name] / total if total else 0.0,
+            ratio=roles[name] * by.size / total if total else 0.0,
+        )
+        for rank, name in enumerate(by.ranks)
+    )
+
+
+def _count(df: DataFrame, role: str, before: RoleMap, after: RoleMap) -> tuple[Pairs, int]:
+    """The table of owners before and after, and how many roles are null."""
+    from pyspark.sql import functions as f
+
+    names = role_column(df, role).alias("role")
+    counts = df.select(names).mapInArrow(tally(before, after), "before int, after int, roles long")
+    summed = counts.groupBy("before", "after").agg(f.sum("roles").alias("roles")).collect()
+    pairs: dict[tuple[str | None, str | None], int] = {}
+    unnamed = 0
+    for row in summed:
+        if row["before"] is None:
+            unnamed = row["roles"]
+        else:
+            pairs[_name(before, row["before"]), _name(after, row["after"])] = row["roles"]
+    return pairs, unnamed
+
+
+def _name(by: RoleMap, owner: int) -> str | None:
+    return by.ranks[owner] if owner >= 0 else None
+
+
+def tally(
+    before: RoleMap, after: RoleMap
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What counts a partition: from batches with one column of names to one of (before, after, roles).
+
+    Owners are ranks, -1 is nobody; roles that are null have null for both.
+    """
+
+    def counts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found = Counter[int]()
+        unnamed = 0
+        width = after.size + 1
+        for batch in batches:
+            names = batch.column(0)
+            first, second = before.both_owners(after, names)
+            codes = (first.astype(np.int64) + 1) * width + (second + 1)
+            without = nulls(names)
+            if without is not None:
+                unnamed += int(without.sum())
+                codes = codes[~without]
+            found.update(dict(counted(codes, (before.size + 1) * width)))
+        rows: list[tuple[int | None, int | None, int]]
+        rows = [(code // width - 1, code % width - 1, roles) for code, roles in found.items()]
+        rows += [(None, None, unnamed)] if unnamed else []
+        columns = zip(*rows, strict=True) if rows else ((), (), ())
+        kinds = (pa.int32(), pa.int32(), pa.int64())
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, ["before", "after", "roles"])
+
+    return counts
