@@ -1,7 +1,10 @@
 """A group's past as DataFrames: what etcd keeps, and what `rink watch --json` noted beside it."""
 
+import os
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -15,20 +18,20 @@ WAIT_S = 30
 def watched(rink_server, tmp_path):
     """The file into which a real `rink watch` notes what happens to the group `past`."""
     path = tmp_path / "past.jsonl"
-    command = [
-        sys.executable, "-m", "rink.cli", "watch", "past", "--json", "--wait",
-        "--etcd", rink_server.endpoint,
-    ]  # fmt: skip
+    command = [sys.executable, "-m", "rink.cli", "watch", "past", "--json", "--wait"]
+    environment = {**os.environ, "RINK_ETCD": rink_server.endpoint}
     with path.open("w") as file:
-        watch = subprocess.Popen(command, stdout=file)
+        watch = subprocess.Popen(command, stdout=file, env=environment)
         yield path
         watch.terminate()
         watch.wait(WAIT_S)
 
 
 def until_noted(path, text):
+    end = time.monotonic() + WAIT_S
     while text not in path.read_text():
-        pass
+        assert time.monotonic() < end, f"{text} was not noted in {path.read_text()}"
+        time.sleep(0.05)
 
 
 def test_versions_moves_episodes_and_drains_are_those_that_were(rink_server, spark, watched):
@@ -48,8 +51,6 @@ def test_versions_moves_episodes_and_drains_are_those_that_were(rink_server, spa
             until_noted(watched, '"draining"')
             for role in held:
                 role.release()
-
-        import threading
 
         thread = threading.Thread(target=let_go)
         thread.start()
