@@ -32,6 +32,8 @@ PARTS = [
     "peers",
     "streams",
     "streams_handover",
+    "spark_source",
+    "spark_roles",
 ]
 RESULTS = Path(__file__).with_name("RESULTS.md")
 

@@ -1,0 +1,220 @@
+"""Streams as a source of Spark, beside the same reader without Spark; and how fast jobs end when a role is lost.
+
+Spark runs in a process of its own (this file), so that its JVM ends with what it measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+TITLE = (
+    "rink.spark: 100-byte records in 8 partitions as rows, on all cores; jobs that lose their role"
+)
+PARTITIONS = 8
+LIMIT_IS = "the same reader in one process, without Spark, in the same run"
+RECORD = b'{"n":%08d,"text":"' + b"x" * 74 + b'"}'
+
+
+def run(arena: Any) -> Any:
+    import arena as arenas
+    from figures import Figure, Outcome, Spread, at_least, at_most, percentile
+
+    with arenas.redis() as redis:
+        about = arenas.about_redis(redis)
+        given = {
+            "redis": redis.url,
+            "rows": arena.pick(1_000_000, 100_000),
+            "rounds": arena.pick(5, 2),
+            "losses": arena.pick(50, 5),
+        }
+        arena.progress("Spark", 0, 1)
+        done = subprocess.run(
+            [sys.executable, __file__, json.dumps(given)],
+            stdout=subprocess.PIPE, text=True, check=True,
+        )  # fmt: skip
+    found = json.loads(done.stdout.splitlines()[-1])
+    rate = {kind: given["rows"] / min(times) for kind, times in found["seconds"].items()}
+    limit, ends = rate["outside"], found["ends"]
+    figures = [
+        Figure(
+            key="spark_source.query", what="a streaming query, one batch, bytes", value=rate["query"],
+            unit="rows/s", limit=limit, limit_is=LIMIT_IS,
+            target=at_least(max(0.75 * limit, 300_000), "≥ 0.75 x limit, and ≥ 300,000"),
+            more={"seconds": found["seconds"]},
+        ),
+        Figure(
+            key="spark_source.batch", what="a batch read, bytes", value=rate["batch"],
+            unit="rows/s", limit=limit, limit_is=LIMIT_IS,
+        ),
+        Figure(
+            key="spark_source.columns", what="a streaming query, columns of the record and metadata",
+            value=rate["columns"], unit="rows/s", limit=limit, limit_is=LIMIT_IS,
+        ),
+        Figure(
+            key="spark_source.loss", what="from the loss of a role to the end of its Spark jobs, p95",
+            value=percentile(ends, 0.95) * 1000, unit="ms", target=at_most(250, "≤ 250"),
+            more={"spread": Spread.of(ends), "at": found["lost_by"]},
+        ),
+    ]  # fmt: skip
+    notes = [
+        f"Best of {given['rounds']} rounds, all ways in turn in each. {found['spark']}, {os.cpu_count()} cores.",
+        f"Records of {len(RECORD % 0)} bytes of JSON. The query's one batch of {given['rows']:,} rows goes into Spark's sink `noop`.",
+        f"The role was lost {given['losses']} times: its session was cut off from an etcd in memory, and reached its deadline.",
+        about,
+    ]
+    return Outcome(part="spark_source", title=TITLE, figures=figures, notes=notes)
+
+
+# ── in the process of its own ────────────────────────────────────────────────────────────────────
+
+
+def measure(given: dict[str, Any]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "bench_shop.py").write_text(
+            "from rink.streams import App, Record\n"
+            "class Row(Record):\n    n: int\n    text: str\n"
+            f"app = App('bench', redis={given['redis']!r})\n"
+            f"rows = app.stream('rows', record=Row, partition_by='n', partition_count={PARTITIONS})\n"
+        )
+        sys.path.insert(0, folder)
+        os.environ["PYTHONPATH"] = folder
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        fill(given)
+        spark = session(folder)
+        try:
+            seconds: dict[str, list[float]] = {}
+            for number in range(-1, given["rounds"]):  # the first, cold one does not count
+                for kind, way in ways(spark, given, folder, number).items():
+                    began = time.perf_counter()
+                    took = way()
+                    took = took if took is not None else time.perf_counter() - began
+                    if number >= 0:
+                        seconds.setdefault(kind, []).append(took)
+            ends = losses(spark, given["losses"])
+            return {
+                "seconds": seconds,
+                "ends": ends,
+                "lost_by": "cut",
+                "spark": f"PySpark {spark.version}",
+            }
+        finally:
+            spark.stop()
+
+
+def fill(given: dict[str, Any]) -> None:
+    import bench_shop
+    import redis
+
+    client = redis.Redis.from_url(given["redis"])
+    client.hset(bench_shop.rows.names.about, "partitions", PARTITIONS)
+    for number in range(PARTITIONS):
+        names = bench_shop.rows.names.partition(number)
+        client.hset(names.offsets, "holds", "0-0")  # or what one query has read is trimmed
+        for first in range(0, given["rows"] // PARTITIONS, 5000):
+            pipeline = client.pipeline(transaction=False)
+            for n in range(first, min(first + 5000, given["rows"] // PARTITIONS)):
+                pipeline.xadd(names.stream, {"d": RECORD.replace(b"%08d", b"1%07d" % n)})
+            pipeline.execute()
+
+
+def session(folder: str) -> Any:
+    from pyspark.sql import SparkSession
+
+    spark = (
+        SparkSession.builder.master("local[*]")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.local.dir", folder)
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def ways(spark: Any, given: dict[str, Any], folder: str, number: int) -> dict[str, Any]:
+    where = {"app": "bench_shop:app", "stream": "rows", "redis": given["redis"]}
+    raw = {**where, "record": "raw", "metadata": "false"}
+
+    def batch() -> None:
+        spark.read.format("rink").options(**raw).load().write.format("noop").mode(
+            "overwrite"
+        ).save()
+
+    def query(kind: str, options: dict[str, str]) -> float:
+        name = f"{kind}-{number}"
+        running = (
+            spark.readStream.format("rink").options(**options, group=name).load()
+            .writeStream.format("noop").option("checkpointLocation", f"{folder}/{name}")
+            .trigger(availableNow=True).start()
+        )  # fmt: skip
+        running.awaitTermination()
+        told = [one for one in running.recentProgress if one["numInputRows"]]
+        assert [one["numInputRows"] for one in told] == [given["rows"]]
+        return float(told[0]["durationMs"]["triggerExecution"]) / 1000
+
+    def outside() -> None:
+        from rink.spark import RinkDataSource
+
+        source = RinkDataSource(raw)
+        reader = source.reader(source.schema())
+        rows = sum(page.num_rows for part in reader.partitions() for page in reader.read(part))
+        assert rows == given["rows"]
+
+    return {
+        "batch": batch,
+        "query": lambda: query("bytes", raw),
+        "columns": lambda: query("columns", where),
+        "outside": outside,
+    }
+
+
+def losses(spark: Any, count: int) -> list[float]:
+    """Seconds from each loss of a role to the end of its Spark jobs, which are Python's, on all cores."""
+    import rink
+    from rink.spark import JobRunner
+    from rink.testing.memory import MemoryCluster
+
+    def busy(_: int) -> None:
+        time.sleep(30)
+
+    tracker, ends = spark.sparkContext.statusTracker(), []
+    with MemoryCluster() as cluster:
+        client = cluster.client("driver")
+        with rink.Session(client, ttl=2) as lasting, rink.Rink(
+            lasting, "drivers", initial_delay=0, rebalance_delay=0
+        ) as r, JobRunner(spark, r) as jobs:  # fmt: skip
+            for number in range(count):
+                r.wait_settled(30)
+                lost_at: list[float] = []
+                job = jobs.start(
+                    f"job-{number}",
+                    lambda job: job.spark.sparkContext.parallelize(range(2), 2).foreach(busy),
+                )
+                assert job is not None
+                job.lost.then(lambda at=lost_at: at.append(time.perf_counter()))
+                while not tracker.getActiveJobsIds():
+                    time.sleep(0.01)
+                time.sleep(0.5)  # its Python workers are at work
+                client.cut()
+                job.lost.wait(30)
+                while tracker.getActiveJobsIds():
+                    time.sleep(0.002)
+                ends.append(time.perf_counter() - lost_at[0])
+                client.heal()
+                job.wait(60)
+    return ends
+
+
+if __name__ == "__main__":
+    threading.current_thread().name = "bench"
+    print(json.dumps(measure(json.loads(sys.argv[1]))))
