@@ -160,7 +160,7 @@ STREAMS = [
     python(
         "nothing goes on when Redis is full",
         "scripts/__init__",
-        ' else " flags=allow-oom"',
+        ' else "allow-oom"',
         ' else ""',
         STEPS,
     ),

@@ -42,6 +42,10 @@ class Context:
 class Spark:
     def __init__(self):
         self.sparkContext = Context()
+        self.made_active_in = []
+
+    def createDataFrame(self, *_):  # noqa: N802
+        self.made_active_in.append(threading.current_thread().name)
 
 
 class FakeQuery:
@@ -110,6 +114,7 @@ def test_a_job_whose_role_is_mine_runs_under_its_own_tag(driver, spark):
     assert job.state is State.SUCCEEDED
     assert job.result() == (job.token, f"rink-BTC%2FETH%2C%20daily-{job.token}")
     assert driver.jobs == []
+    assert spark.made_active_in == ["rink-job-BTC/ETH, daily"]
 
 
 def test_one_whose_role_is_anothers_does_not(group, spark):

@@ -95,12 +95,13 @@ def test_a_given_address_that_is_none_is_refused(monkeypatch):
 def test_where_nothing_may_be_installed_the_script_says_what_is_missing(tmp_path):
     (tmp_path / "id").write_text("#!/bin/sh\necho 1000\n")
     (tmp_path / "id").chmod(0o755)
-    script = [shutil.which("bash"), ROOT / ".ci" / "redis-server"]
+    script = [shutil.which("bash"), ROOT / ".ci" / "system"]
     done = subprocess.run(
         script, check=False, env={"PATH": str(tmp_path)}, stderr=subprocess.PIPE, text=True
     )
     assert done.returncode == 0  # what needs no Redis goes on
-    assert "apt-get install redis-server" in done.stderr
+    assert "apt-get install redis-server openjdk-17-jre-headless" in done.stderr
     assert "RINK_TEST_REDIS" in done.stderr
     given = {"PATH": str(tmp_path), "RINK_TEST_REDIS": "redis://there"}
-    assert not subprocess.run(script, check=False, env=given, stderr=subprocess.PIPE).stderr
+    done = subprocess.run(script, check=False, env=given, stderr=subprocess.PIPE, text=True)
+    assert "apt-get install openjdk-17-jre-headless" in done.stderr

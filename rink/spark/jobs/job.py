@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from rink.errors import RoleLost, UsageError
 from rink.roles import Role
-from rink.spark.jobs.tags import Tag, quietly
+from rink.spark.jobs.tags import Tag, make_active, quietly
 
 T = TypeVar("T")
 log = logging.getLogger("rink.spark")
@@ -132,6 +132,7 @@ class Job(Generic[T]):
 
     def _run(self) -> None:
         try:
+            make_active(self.spark)
             with self._tag.on_this_thread():
                 self._result = self._function(self)
         except BaseException as error:  # it is given to who asks for the result

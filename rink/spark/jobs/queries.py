@@ -116,7 +116,7 @@ class Query:
                 pause = backoff(failures, self.name, LONGEST_PAUSE_S)
                 log.warning(
                     "rink: query %r failed under token %d and is started again in %.1f s: %s",
-                    self.name, job.token, pause, _first_line(error),
+                    self.name, job.token, pause, _shown(error),
                 )  # fmt: skip
                 job.lost.wait(pause)
             else:
@@ -153,6 +153,8 @@ class Query:
         return f"<Query {self.name!r}, {'running' if self.running else 'not running'} here>"
 
 
-def _first_line(error: BaseException) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0][:300] if lines else ''}"
+def _shown(error: BaseException) -> str:
+    """What an error says, without the JVM's and Python's stacks."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    telling = [line for line in lines if line and not line.startswith(("at ", "File ", "..."))]
+    return f"{type(error).__name__}: {' '.join(telling[:3])[:500]}"

@@ -51,6 +51,14 @@ class Tag:
             self._context.cancelJobsWithTag(self.name)
 
 
+def make_active(spark: SparkSession) -> None:
+    """Have this thread's session be found by Spark: without one, `writeStream` finds no source made in Python."""
+    if context_of(spark) is not None:
+        spark.createDataFrame(
+            [], "nothing int"
+        )  # it says so as its first step; the method that does only that is private
+
+
 def context_of(spark: SparkSession) -> Any:
     """Return the SparkContext; None on Spark Connect, which has none."""
     try:

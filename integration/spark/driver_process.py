@@ -1,0 +1,69 @@
+"""One driver, as Kubernetes would run several: Spark, a JobRunner, and a query from `orders` to `totals`.
+
+    python driver_process.py REDIS ETCD FOLDER NAME
+
+Notes each batch that its query has completed in FOLDER/NAME.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+
+def main():
+    redis, etcd, folder, name = sys.argv[1:]
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent)
+    from pyspark.sql import SparkSession
+    from pyspark.sql import functions as F  # noqa: N812
+
+    import rink
+    from rink.spark import FencedStream, JobRunner, fence
+
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.local.dir", f"{folder}/local-{name}")
+        .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    where = {"app": "spark_shop:app", "redis": redis}
+    note = Path(folder, name)
+    with (
+        rink.Session(etcd, ttl=5) as session,
+        rink.Rink(session, "drivers", name=name, initial_delay=0) as r,
+        JobRunner(spark, r) as jobs,
+    ):
+
+        @jobs.query("totals", guards=[FencedStream(**where, stream="totals")])
+        def totals(job):
+            orders = (
+                job.spark.readStream.format("rink")
+                .options(**where, **fence(job.role), stream="orders", maxOffsetsPerTrigger="300")
+                .load()
+            )
+            return (
+                orders.select("customer", F.col("order_id").alias("total"))
+                .writeStream.format("rink")
+                .options(**where, **fence(job.role), stream="totals")
+                .option("checkpointLocation", f"{folder}/checkpoint")
+                .trigger(processingTime="100 milliseconds")
+                .start()
+            )
+
+        note.touch()
+        query = jobs.queries[0]
+        while True:
+            running = query.running
+            progress = running.lastProgress if running is not None else None
+            if progress is not None and progress.numInputRows:
+                note.write_text(str(progress.batchId))
+            query.wait(0.2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Drivers that are killed and frozen, each a Python and a JVM of its own: what is written is written once."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+WAIT_S = 120
+RECORDS = [{"order_id": n, "customer": f"c{n % 50}"} for n in range(3000)]
+
+
+class Driver:
+    def __init__(self, name, redis, etcd, folder):
+        self.name, self.note = name, Path(folder, name)
+        command = [sys.executable, str(HERE / "driver_process.py"), redis, etcd, str(folder), name]
+        self.log = Path(folder, f"{name}.log")
+        with self.log.open("w") as log:
+            # A group of its own, with its JVM and its Python workers in it.
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=log, cwd=HERE, start_new_session=True
+            )
+
+    def signal(self, which):
+        os.killpg(self.process.pid, which)
+
+    def java(self):
+        """The process of its JVM."""
+        found = subprocess.run(
+            ["pgrep", "--session", str(self.process.pid), "java"],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.split()
+        assert len(found) == 1
+        return int(found[0])
+
+    @property
+    def batch(self):
+        """The last batch that it noted; -1 where it noted none."""
+        return int(self.note.read_text() or -1) if self.note.exists() else -1
+
+    def wait_for_batch(self, beyond):
+        until(lambda: self.batch > beyond, f"{self.name}: a batch beyond {beyond}", self)
+
+
+def until(told, what, driver=None):
+    end = time.monotonic() + WAIT_S
+    while not told():
+        if time.monotonic() > end:
+            said = driver.log.read_text()[-3000:] if driver else ""
+            pytest.fail(f"waited {WAIT_S} s for {what}: {said}")
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def drivers(rink_redis, rink_server, tmp_path):
+    started = []
+
+    def start(name):
+        started.append(Driver(name, rink_redis.url, rink_server.endpoint, tmp_path))
+        return started[-1]
+
+    yield start
+    for driver in started:
+        for which in (signal.SIGCONT, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                driver.signal(which)
+        driver.process.wait()
+
+
+@pytest.fixture
+def filled(rink_redis):
+    import redis
+    import spark_shop
+    from spark_shop_on import ShopOn
+
+    client = redis.Redis.from_url(rink_redis.url)
+    made = ShopOn(client, rink_redis.url, spark_shop)
+    made.send(RECORDS)
+    made.send([], stream="totals")
+    yield made
+    client.close()
+
+
+def is_complete(shop):
+    return sum(shop.redis.xlen(key) for key in shop.redis.keys("rink:{shop/totals/?}")) >= len(RECORDS)  # fmt: skip
+
+
+def assert_once(shop):
+    found = sorted(row["total"] for row in shop.every("totals"))
+    assert found == [row["order_id"] for row in RECORDS]
+    assert all(row["customer"] == f"c{row['total'] % 50}" for row in shop.every("totals"))
+
+
+@pytest.mark.timeout(400)
+def test_four_drivers_killed_amid_their_batches_leave_each_row_once(drivers, filled):
+    chance = random.Random(5)
+    active = drivers("driver-0")
+    for round_ in range(1, 5):
+        active.wait_for_batch(-1)
+        waiting = drivers(f"driver-{round_}")
+        until(waiting.note.exists, "a driver that waits", waiting)
+        time.sleep(chance.random())  # anywhere in a batch
+        active.signal(signal.SIGKILL)
+        active = waiting
+        assert not is_complete(filled), (
+            "the drivers were too fast to be killed: more records are needed"
+        )
+    until(lambda: is_complete(filled), "the rest", active)
+    assert_once(filled)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("frozen", ["all of it", "its Python"])
+def test_a_driver_that_was_frozen_beyond_its_lease_writes_nothing_twice(drivers, filled, frozen):
+    first = drivers("first")
+    first.wait_for_batch(0)
+    second = drivers("second")
+    until(second.note.exists, "a driver that waits", second)
+    if frozen == "all of it":
+        first.signal(signal.SIGSTOP)
+    else:  # its JVM goes on with the query until it is refused
+        os.kill(first.process.pid, signal.SIGSTOP)
+    second.wait_for_batch(-1)
+    first.signal(signal.SIGCONT)
+    until(lambda: is_complete(filled), "the rest", second)
+    assert_once(filled)
+    assert first.process.poll() is None  # it has lost the role, and waits for it again
+
+
+@pytest.mark.timeout(400)
+def test_a_driver_whose_jvm_alone_is_frozen_keeps_its_role_and_goes_on_when_it_thaws(
+    drivers, filled
+):
+    driver = drivers("only")
+    driver.wait_for_batch(0)
+    jvm = driver.java()
+    os.kill(jvm, signal.SIGSTOP)
+    time.sleep(7)  # longer than the lease
+    os.kill(jvm, signal.SIGCONT)
+    until(lambda: is_complete(filled), "the rest", driver)
+    assert_once(filled)
