@@ -77,6 +77,10 @@ demo: setup ## the main job: 336,776 flights shared by three processors through 
 demo-streams: setup ## the flights as a stream: 16 partitions, three workers, deploy, freeze and kill -9 (make demo-streams DEMO="--quick")
 	$(PY) examples/streams.py $(DEMO)
 
+.PHONY: demo-spark
+demo-spark: setup ## the flights through Spark: two drivers, one query; kill -9 and freeze in mid-batch, then a page (DEMO="--quick")
+	$(PY) examples/pipeline.py --report build/spark-demo.html $(DEMO)
+
 MINUTES ?= 10
 .PHONY: chaos-streams
 chaos-streams: setup ## minutes of mishaps for streams, judged from what was processed (make chaos-streams MINUTES=10 SEED=7)

@@ -120,6 +120,8 @@ def test_a_job_whose_role_is_mine_runs_under_its_own_tag(driver, spark):
 def test_one_whose_role_is_anothers_does_not(group, spark):
     one, _ = group.join("one")
     two, _ = group.join("two")
+    its = next(f"role-{n}" for n in range(99) if rink.rank_of(f"role-{n}", 2) == 1)
+    two.await_role(its, WAIT_S).release()  # it is ranked by now
     one.wait_settled(WAIT_S)
     ran = []
     with JobRunner(spark, one) as first, JobRunner(spark, two) as second:
