@@ -33,8 +33,8 @@ unit: $(READY) ## the fast tests (no server, no sleep)
 	$(PY) -m pytest tests
 
 .PHONY: integration
-integration: setup ## the tests on real servers of etcd and Redis, which they start and stop
-	$(PY) -m pytest integration
+integration: setup ## the tests on real servers, which they start and stop: etcd, Redis, PostgreSQL, Spark
+	.ci/integration
 
 .PHONY: faults
 faults: setup ## faults on real servers and processes, and the table of what they did

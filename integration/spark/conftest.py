@@ -9,6 +9,13 @@ import pytest
 HERE = str(Path(__file__).parent)
 
 
+def pytest_collection_modifyitems(items):
+    """Spark starts processes of Python for each batch, and these tests run beside others, which they give way to."""
+    for item in items:
+        if item.path.parent == Path(HERE) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(600))
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     # Workers run PYSPARK_PYTHON, or else whatever python3 there is; they import the tests' own apps.

@@ -11,7 +11,7 @@ import pytest
 import rink
 from rink.spark import history
 
-WAIT_S = 30
+WAIT_S = 90
 
 
 @pytest.fixture

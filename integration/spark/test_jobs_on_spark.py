@@ -14,7 +14,7 @@ from rink.errors import StaleToken
 from rink.guards import Fence, RedisGuard
 from rink.spark import JobRunner, State, fence, fenced
 
-WAIT_S = 60
+WAIT_S = 180
 
 
 @pytest.fixture
