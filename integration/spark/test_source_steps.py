@@ -128,6 +128,17 @@ def test_a_lower_token_is_refused_and_changes_nothing(shop):
     newer.follow(start)
 
 
+def test_a_driver_that_read_until_the_next_one_came_is_told_that_its_token_is_stale(shop):
+    shop.add(count=2)
+    before, after = shop.group(token=1), shop.group(token=2)
+    start = before.begin(edges("earliest"))
+    before.follow(start)
+    after.follow(start)
+    with pytest.raises(StaleToken) as told:
+        before.follow(start)
+    assert (told.value.token, told.value.newer) == (1, 2)
+
+
 def test_a_checkpoint_that_was_put_back_holds_trimming_back_again(shop):
     ids = shop.add(count=4)
     shop.hold("bill")
@@ -197,6 +208,19 @@ def test_a_start_whose_entry_is_gone_is_an_error(shop):
         group.follow(start)
     assert shop.offset() == ids[1]
     assert shop.group(strict=False).follow(start)[0] == ids[3]
+
+
+def test_nothing_is_advanced_where_events_are_gone(shop):
+    ids = shop.add(count=4)
+    group = shop.group()
+    start = group.begin(edges("earliest"))
+    group.follow(start)
+    shop.trim(to=1)
+    with pytest.raises(StateError, match="are gone"):
+        group.follow(start | {0: ids[2]})
+    assert shop.offset() == "0-0"
+    assert shop.group(strict=False).follow(start | {0: ids[2]})[0] == ids[3]
+    assert shop.offset() == ids[2]
 
 
 def test_so_are_events_of_a_partition_of_which_nothing_was_read(shop):

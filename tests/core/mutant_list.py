@@ -8,6 +8,7 @@ from mutants_of_etcd import ETCD
 from mutants_of_liveness import ABOUT_LIVENESS
 from mutants_of_overlap import ABOUT_OVERLAP, NAMED_BY_THE_DESIGN
 from mutants_of_partitions import PARTITIONS
+from mutants_of_spark import SPARK
 from mutants_of_streams import STREAMS
 
 BY_HEADING: dict[str, list[Mutant]] = {
@@ -18,6 +19,7 @@ BY_HEADING: dict[str, list[Mutant]] = {
     "Of the etcd client": ETCD,
     "Of partitions": PARTITIONS,
     "Of streams": STREAMS,
+    "Of Spark": SPARK,
 }
 
 MUTANTS = [mutant for mutants in BY_HEADING.values() for mutant in mutants]

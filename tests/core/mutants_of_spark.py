@@ -1,0 +1,207 @@
+"""Mutants of Spark's source and sink, its jobs, and guards: who may go on, what is kept, what is written once."""
+
+from __future__ import annotations
+
+from mutant import Mutant
+
+SOURCE = "../integration/spark/test_source_steps"
+SINK = "../integration/spark/test_sink_steps"
+JOBS = "spark/test_spark_jobs"
+ROWS = "spark/test_spark_rows"
+OFFSETS = "spark/test_spark_offsets"
+
+
+def lua(what: str, script: str, old: str, new: str, *tests: str) -> Mutant:
+    """One in a script, for tests on a real Redis."""
+    return Mutant(what, f"rink/spark/scripts/{script}.lua", old, new, tests)
+
+
+def python(what: str, module: str, old: str, new: str, *tests: str) -> Mutant:
+    """One in a module of `rink/spark`."""
+    return Mutant(what, f"rink/spark/{module}.py", old, new, tests)
+
+
+SPARK = [
+    lua(
+        "a stale driver's query goes on reading",
+        "follow",
+        "if found[1] and less(ARGV[2], found[1]) then return {'stale', found[1]} end\n",
+        "",
+        SOURCE,
+    ),
+    lua(
+        "of two readers of one group both go on",
+        "follow",
+        "if found[2] and less(ARGV[3], found[2]) then return {'other'} end\n",
+        "",
+        SOURCE,
+    ),
+    lua(
+        "a query reads on where events are gone",
+        "follow",
+        "if gone and ARGV[5] == '1' then return {'gone'} end\n",
+        "",
+        SOURCE,
+    ),
+    lua(
+        "a checkpoint that was put back holds nothing back",
+        "follow",
+        "elseif found[5] ~= ARGV[3] and offset ~= start or before(offset, start) then",
+        "elseif before(offset, start) then",
+        SOURCE,
+    ),
+    lua(
+        "a commit that comes late sets a query back",
+        "advance",
+        "if before(offset, ARGV[4]) then",
+        "if true then",
+        SOURCE,
+    ),
+    lua(
+        "a new checkpoint takes a group that is in use",
+        "begin",
+        "if offset and found[2] == '1' then return {'used', offset} end\n",
+        "",
+        SOURCE,
+    ),
+    python(
+        "a page is not read from the entry before it",
+        "source/reading",
+        "        if found and found[0][0] == at.encode():\n            return found[1:], True\n        return found, False",
+        "        return [one for one in found if one[0] != at.encode()], True",
+        SOURCE,
+    ),
+    python(
+        "what a partition does not need goes to nobody",
+        "source/offsets",
+        "    while left and waiting:",
+        "    if left and waiting:",
+        OFFSETS,
+    ),
+    lua(
+        "a stale driver decides on a batch",
+        "decide",
+        "if found[1] and less(token, found[1]) then return {'stale', found[1]} end\n",
+        "",
+        SINK,
+    ),
+    lua(
+        "a batch that was decided is decided anew",
+        "decide",
+        "if decided and not less(decided, batch) and not (is_newest and manifest ~= '' and seq == ARGV[5]) then",
+        "if false then",
+        SINK,
+    ),
+    lua(
+        "a batch takes the place of one that is not published yet",
+        "decide",
+        "if manifest ~= '' and seq ~= ARGV[5] then return {'pending', seq, manifest} end\n",
+        "",
+        SINK,
+    ),
+    lua(
+        "another query takes a sink under the same token",
+        "decide",
+        "if found[2] and found[2] ~= query and not less(found[6], token) then return {'other', found[2]} end\n",
+        "",
+        SINK,
+    ),
+    lua(
+        "a sink's numbers begin anew where it was removed",
+        "decide",
+        "seq = later_than(found[4])",
+        "seq = string.format('%.0f', tonumber(found[4] or '0') + 1)",
+        SINK,
+    ),
+    lua(
+        "what was moved is not counted",
+        "publish",
+        "redis.call('HSET', mark, 'seq', seq, 'done', done + wanted)",
+        "redis.call('HSET', mark, 'seq', seq, 'done', done)",
+        SINK,
+    ),
+    lua(
+        "whoever comes late publishes again",
+        "publish",
+        "if found[1] and less(seq, found[1]) then return {'late', first + count} end\n",
+        "",
+        SINK,
+    ),
+    lua(
+        "a list that is not whole is moved",
+        "publish",
+        "if redis.call('LLEN', list) ~= left then return {'gone', done} end\n",
+        "",
+        SINK,
+    ),
+    lua(
+        "staging adds again what was added",
+        "stage",
+        "if length == before_it + #ARGV - 2 then return {'ok'} end\n",
+        "",
+        SINK,
+    ),
+    python(
+        "a staged list is not counted before a batch is decided",
+        "sink/publishing",
+        "        self._count(manifest)\n",
+        "",
+        SINK,
+    ),
+    python(
+        "a hole is found only when it is reached",
+        "sink/publishing",
+        "            raise _Lost(gone[0], sum(done for _, done in found))",
+        "            pass",
+        SINK,
+    ),
+    python(
+        "an abort removes what may be decided",
+        "sink/writers",
+        "    if all(isinstance(one, Staged) for one in messages):\n        return\n",
+        "",
+        SINK,
+    ),
+    python(
+        "Spark jobs are cancelled once",
+        "jobs/job",
+        "            quietly(self._tag.cancel)\n            waited",
+        "            waited",
+        JOBS,
+    ),
+    python(
+        "a role is let go before its function has returned",
+        "jobs/job",
+        "        while not self._returned.wait(CANCELS_AGAIN_S):",
+        "        while False:",
+        JOBS,
+    ),
+    python(
+        "what is to be stopped on a loss is not stopped where it comes late",
+        "jobs/job",
+        "        if self._is_ending.is_set():  # looked at only now: whoever ends it meanwhile has seen it\n            self._call_stop()\n",
+        "",
+        JOBS,
+    ),
+    python(
+        "a query begins before the fence is raised",
+        "jobs/queries",
+        "        for guard in self._guards:\n            guard.raise_fence(fence)\n",
+        "",
+        JOBS,
+    ),
+    python(
+        "a missing field is read as None",
+        "rows",
+        "            if column.null_count and name in self._defaults:\n                return None",
+        "            if False:\n                return None",
+        ROWS,
+    ),
+    python(
+        "events that were requeued for a processor are read",
+        "rows",
+        "            if named.get(_ONLY, self._group) != self._group:\n                continue\n",
+        "",
+        ROWS,
+    ),
+]
