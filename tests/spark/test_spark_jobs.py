@@ -165,7 +165,7 @@ def test_on_loss_its_spark_jobs_are_cancelled_until_it_returns_and_then_the_role
     def stubborn(job):
         assert job.lost.wait(WAIT_S)
         while len(context.cancelled) < 3:  # it starts one Spark job after the other
-            context.was_cancelled.wait(WAIT_S)
+            assert context.was_cancelled.wait(WAIT_S)
             context.was_cancelled.clear()
         assert member.get_role("a") is None
         job.raise_if_lost()
@@ -175,6 +175,7 @@ def test_on_loss_its_spark_jobs_are_cancelled_until_it_returns_and_then_the_role
     assert job.wait(WAIT_S)
     assert job.state is State.LOST
     assert set(context.cancelled) == {f"rink-a-{job.token}"}
+    assert len(context.cancelled) >= 3
     with pytest.raises(RoleLost, match="job 'a' was ended"):
         job.result()
     client.heal()
