@@ -8,7 +8,7 @@ import pytest
 from examples_support import EXAMPLES
 
 # Three JVMs start in each, with whatever else runs on this machine.
-PATIENCE_S = 400
+PATIENCE_S = 600
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(PATIENCE_S + 20)]
 
 

@@ -176,6 +176,7 @@ def test_latest_means_from_the_start_of_the_query_on(shop, spark, tmp_path):
 
 def test_a_stream_that_is_empty_is_no_trouble(shop, spark, tmp_path):
     shop.send([])
+    assert spark.read.format("rink").options(**shop.options()).load().collect() == []
     df = spark.readStream.format("rink").options(**shop.options(group="q"))
     assert run(df.load(), tmp_path / "q") == []
     shop.send(RECORDS[:3])

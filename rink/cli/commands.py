@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
+from rink.changes import steps
 from rink.cli import dev as development
 from rink.cli import observe, render, watching
-from rink.changes import steps
 from rink.cli.options import Commands, Target, check_group, opened, until_ended, with_target
 from rink.cli.planning import plan
 from rink.cli.sending import send, sendmany

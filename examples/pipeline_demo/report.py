@@ -1,0 +1,156 @@
+"""What came out: built from Redis, the files and the notes, shown as tables or as JSON."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from flights_demo.events import Event
+from flights_demo.tables import faults_table, first_lines, mark, told
+from rich.console import Console
+from rich.table import Table
+
+from pipeline_demo import checks, plain
+from pipeline_demo.checks import Entry
+from pipeline_demo.plain import MEASURES, Totals
+
+Report = dict[str, Any]
+CAUSES = {
+    "start": "none before (a cold start)",
+    "killed": "killed, lease ended",
+    "frozen": "frozen, lease ended",
+    "given away": "given away",
+}
+TITLES = {"flights": "flights", "cancelled": "cancelled", "delay": "minutes of departure delay"}
+
+
+@dataclass(kw_only=True)
+class Evidence:
+    """What there is to judge by."""
+
+    history: list[Event]
+    commits: dict[int, float]  # by batch: when Spark committed it
+    accepted: list[Entry]  # parts that Redis took and fences, in their order
+    totals: Totals  # as they lie in Redis
+    rows: pd.DataFrame  # as they lie in the Parquet directory, in the order of publishing
+    expected: pd.DataFrame
+    ttl: float
+    unfinished: str = ""
+
+
+def build(seen: Evidence) -> Report:
+    history = sorted(seen.history, key=lambda event: event["at"])
+    held = checks.holdings(history, seen.commits)
+    refused = [event for event in history if event["what"] == "refused"]
+    faults = _faults(seen)
+    if seen.unfinished:
+        faults["the demo could not be finished"] = [seen.unfinished]
+    elif not refused:
+        faults["the fence was never put to the test"] = ["no stale write was refused"]
+    return {
+        "ok": not any(faults.values()),
+        "seconds": round(history[-1]["at"] - history[0]["at"], 1),
+        "ttl": seen.ttl,
+        "faults": told(faults),
+        "batches": len(seen.commits),
+        "parts": sum("token" in one for one in seen.accepted),
+        "known": sum(event["what"] == "known" for event in history),
+        "refused": [
+            f"{one['member']}, {one['written']} to {one['store']}: {one['why']}" for one in refused
+        ],
+        "warned": [f"{one['member']}: {one['why']}" for one in history if one["what"] == "warned"],
+        "takeovers": checks.takeovers(held),
+        "totals": _totals(seen),
+        "keys": {"redis": len(seen.totals), "parquet": len(seen.expected)},
+        "timeline": checks.timeline(history, held, seen.commits),
+    }
+
+
+def _faults(seen: Evidence) -> dict[str, list[str]]:
+    rows = seen.rows if len(seen.rows) else seen.expected.iloc[:0].assign(batch=0, token=0)
+    faults = {
+        "stale writes accepted by Redis": checks.stale_parts(seen.accepted),
+        "stale writes accepted in Parquet": checks.stale_rows(rows),
+        "doubled in Redis": checks.doubled_parts(seen.accepted),
+        "doubled in Parquet": checks.doubled_rows(rows),
+        "tokens not rising": checks.tokens_not_rising(seen.history),
+    }
+    if not seen.unfinished:
+        right = plain.totals_of(seen.expected)
+        faults["totals in Redis that differ"] = checks.differences(seen.totals, right)
+        folded, expected = plain.folded(rows), plain.folded(seen.expected)
+        faults["rows in Parquet that differ"] = checks.differences(folded, expected)
+    return faults
+
+
+def _totals(seen: Evidence) -> Report:
+    carriers = [sums for key, sums in seen.totals.items() if key.startswith("carrier/")]
+    in_redis = [sum(column) for column in zip(*carriers, strict=True)] or [0, 0, 0]
+    return {
+        name: {
+            "redis": in_redis[at],
+            "parquet": int(seen.rows[name].sum()) if len(seen.rows) else 0,
+            "plain": int(seen.expected[name].sum()),
+        }
+        for at, name in enumerate(MEASURES)
+    }
+
+
+# ── shown ────────────────────────────────────────────────────────────────────────────────────
+
+
+def show(report: Report, console: Console) -> None:
+    console.print()
+    console.print(_takeovers(report))
+    console.print(
+        f"{report['known']} parts came again, and the guards knew them; stale writes refused:"
+        f" {len(report['refused'])}."
+    )
+    first_lines(console, "refused", report["refused"], "cyan")
+    first_lines(console, "a driver was warned", report["warned"], "yellow")
+    console.print()
+    title = f"{report['batches']} batches, {report['parts']} parts accepted by Redis"
+    console.print(faults_table(title, report["faults"]))
+    for name, found in report["faults"].items():
+        first_lines(console, name, found["first"], "red")
+    console.print()
+    console.print(_results(report))
+    if page := report.get("page"):
+        console.print(f"The page with plots and the time line: {page}", soft_wrap=True)
+    verdict = (
+        "[bold green]Equal, to the minute: nothing lost, nothing doubled, nothing stale.[/]"
+        if report["ok"]
+        else "[bold red]NOT as promised; see the lines above.[/]"
+    )
+    console.print(f"{verdict} {report['seconds']:.0f} s.")
+
+
+def _takeovers(report: Report) -> Table:
+    table = Table(
+        title=f"From one driver's end to the next one's first batch (TTL {report['ttl']:g} s)"
+    )
+    table.add_column("the driver before was …")
+    for heading in (
+        "until the role\nis granted",
+        "Spark starts\nthe query",
+        "the first\nbatch",
+        "all",
+    ):
+        table.add_column(heading, justify="right")
+    for one in report["takeovers"]:
+        parts = [one["until_granted"], one["until_begun"], one["until_committed"], one["all"]]
+        shown = ("" if seconds is None else f"{seconds:.2f} s" for seconds in parts)
+        table.add_row(CAUSES[one["cause"]], *shown)
+    return table
+
+
+def _results(report: Report) -> Table:
+    keys = report["keys"]
+    table = Table(title=f"Totals: {keys['redis']} in Redis, {keys['parquet']:,} in Parquet")
+    for heading in ("", "in Redis", "in Parquet", "in one plain pass", ""):
+        table.add_column(heading, justify="right")
+    for name, title in TITLES.items():
+        got = report["totals"][name]
+        table.add_row(
+            title, *(f"{one:,}" for one in got.values()), mark(len(set(got.values())) == 1)
+        )
+    return table
