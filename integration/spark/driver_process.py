@@ -35,7 +35,7 @@ def main():
     note = Path(folder, name)
     with (
         rink.Session(etcd, ttl=5) as session,
-        rink.Rink(session, "drivers", name=name, initial_delay=0) as r,
+        rink.Rink(session, "drivers", name=name, initial_delay=600, rebalance_delay=600) as r,
         JobRunner(spark, r) as jobs,
     ):
 

@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 HERE = Path(__file__).parent
 WAIT_S = 300
-RECORDS = [{"order_id": n, "customer": f"c{n % 50}"} for n in range(3000)]
+EVERY_S = 0.25
 
 
 class Driver:
@@ -75,51 +76,71 @@ def drivers(rink_redis, rink_server, tmp_path):
         driver.process.wait()
 
 
+class Sender(threading.Thread):
+    """Sends ten records now and then until it is told to end: there is always a batch to be killed in."""
+
+    def __init__(self, shop):
+        super().__init__(daemon=True)
+        self.shop, self.count, self.may_end = shop, 0, threading.Event()
+
+    def run(self):
+        while not self.may_end.wait(EVERY_S):
+            numbers = range(self.count, self.count + 10)
+            self.shop.send([{"order_id": n, "customer": f"c{n % 50}"} for n in numbers])
+            self.count += 10
+
+    def end(self):
+        self.may_end.set()
+        self.join()
+
+
 @pytest.fixture
-def filled(rink_redis):
+def shop_at_work(rink_redis):
     import redis
     import spark_shop
     from spark_shop_on import ShopOn
 
     client = redis.Redis.from_url(rink_redis.url)
-    made = ShopOn(client, rink_redis.url, spark_shop)
-    made.send(RECORDS)
-    made.send([], stream="totals")
-    yield made
+    shop = ShopOn(client, rink_redis.url, spark_shop)
+    shop.send([])
+    shop.send([], stream="totals")
+    shop.sender = Sender(shop)
+    shop.sender.start()
+    yield shop
+    shop.sender.end()
     client.close()
 
 
-def is_complete(shop):
-    return sum(shop.redis.xlen(key) for key in shop.redis.keys("rink:{shop/totals/?}")) >= len(RECORDS)  # fmt: skip
-
-
-def assert_once(shop):
+def assert_once(shop, driver):
+    """All that was sent is in the other stream, once."""
+    shop.sender.end()
+    keys = [shop.module.totals.names.partition(n).stream for n in range(3)]
+    until(lambda: sum(map(shop.redis.xlen, keys)) >= shop.sender.count, "the rest", driver)
     found = sorted(row["total"] for row in shop.every("totals"))
-    assert found == [row["order_id"] for row in RECORDS]
+    assert found == list(range(shop.sender.count))
     assert all(row["customer"] == f"c{row['total'] % 50}" for row in shop.every("totals"))
 
 
 @pytest.mark.timeout(900)
-def test_four_drivers_killed_amid_their_batches_leave_each_row_once(drivers, filled):
+def test_four_drivers_killed_amid_their_batches_leave_each_row_once(drivers, shop_at_work):
     chance = random.Random(5)
     active = drivers("driver-0")
     for round_ in range(1, 5):
-        active.wait_for_batch(-1)
         waiting = drivers(f"driver-{round_}")
         until(waiting.note.exists, "a driver that waits", waiting)
-        time.sleep(chance.random())  # anywhere in a batch
+        active.wait_for_batch(-1)
+        time.sleep(3 * chance.random())  # anywhere in a batch
         active.signal(signal.SIGKILL)
         active = waiting
-        assert not is_complete(filled), (
-            "the drivers were too fast to be killed: more records are needed"
-        )
-    until(lambda: is_complete(filled), "the rest", active)
-    assert_once(filled)
+    active.wait_for_batch(-1)
+    assert_once(shop_at_work, active)
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("frozen", ["all of it", "its Python"])
-def test_a_driver_that_was_frozen_beyond_its_lease_writes_nothing_twice(drivers, filled, frozen):
+def test_a_driver_that_was_frozen_beyond_its_lease_writes_nothing_twice(
+    drivers, shop_at_work, frozen
+):
     first = drivers("first")
     first.wait_for_batch(0)
     second = drivers("second")
@@ -130,14 +151,14 @@ def test_a_driver_that_was_frozen_beyond_its_lease_writes_nothing_twice(drivers,
         os.kill(first.process.pid, signal.SIGSTOP)
     second.wait_for_batch(-1)
     first.signal(signal.SIGCONT)
-    until(lambda: is_complete(filled), "the rest", second)
-    assert_once(filled)
+    second.wait_for_batch(second.batch)
+    assert_once(shop_at_work, second)
     assert first.process.poll() is None  # it has lost the role, and waits for it again
 
 
 @pytest.mark.timeout(900)
 def test_a_driver_whose_jvm_alone_is_frozen_keeps_its_role_and_goes_on_when_it_thaws(
-    drivers, filled
+    drivers, shop_at_work
 ):
     driver = drivers("only")
     driver.wait_for_batch(0)
@@ -145,5 +166,5 @@ def test_a_driver_whose_jvm_alone_is_frozen_keeps_its_role_and_goes_on_when_it_t
     os.kill(jvm, signal.SIGSTOP)
     time.sleep(7)  # longer than the lease
     os.kill(jvm, signal.SIGCONT)
-    until(lambda: is_complete(filled), "the rest", driver)
-    assert_once(filled)
+    driver.wait_for_batch(driver.batch)
+    assert_once(shop_at_work, driver)

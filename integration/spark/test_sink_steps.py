@@ -303,6 +303,26 @@ def test_a_driver_that_was_frozen_amid_publishing_writes_nothing_twice(shop):
         sink(shop, token=1).commit(Batch("x", 1), put_aside(shop, (0, "stale")))
 
 
+def test_a_decision_whose_answer_was_lost_stands_also_behind_the_next_drivers_fence(shop):
+    class LosesAnAnswer(DiesAfter):
+        """`decide` is carried out, its answer is lost, the next driver begins; then it is sent again."""
+
+        def run_each(self, name, asked):
+            found = self.plain.run_each(name, asked)
+            if name == "decide" and self.steps:
+                self.steps = 0
+                sink(shop, token=2).raise_fence()
+                return self.plain.run_each(name, asked)
+            return found
+
+    many = [(0, f"a{n}") for n in range(5)]
+    lossy = sink(shop, token=1, connection=LosesAnAnswer(shop, 1))
+    lossy.commit(Batch("x", 0), put_aside(shop, *many))
+    assert published(shop) == [f"a{n}" for n in range(5)]
+    with pytest.raises(StaleToken):
+        sink(shop, token=1).commit(Batch("x", 1), put_aside(shop, (0, "stale")))
+
+
 def test_a_driver_with_a_new_checkpoint_completes_what_the_last_one_decided(shop):
     manifest = put_aside(shop, *[(0, f"a{n}") for n in range(5)])
     decided_and_left(shop, Batch("old", 7), manifest, moved=1, token=1)

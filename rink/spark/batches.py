@@ -66,7 +66,7 @@ def fenced(
             for row in rows:
                 step.hset("carrier:" + row["carrier"], mapping=row)
 
-        stream.writeStream.foreachBatch(fenced(write, guard, role)).start()
+        stream.writeStream.foreachBatch(fenced(write, guard, role)).option("checkpointLocation", ...).start()
 
     Args:
         foreach_batch: called with the DataFrame, the batch's id, and a `FencedBatch` to write through. What it writes

@@ -189,6 +189,45 @@ def test_a_loss_after_the_end_changes_nothing(driver, spark):
     assert spark.sparkContext.cancelled == []
 
 
+def test_one_that_hides_its_loss_is_lost_all_the_same(driver):
+    job = driver.start("a", lambda job: job._is_ending.wait(WAIT_S))
+    job.cancel()
+    assert job.wait(WAIT_S)
+    assert job.state is State.LOST
+    with pytest.raises(RoleLost):
+        job.result()
+
+
+def test_one_that_failed_has_failed_also_when_its_runner_is_closed(group, spark):
+    member, _ = group.join()
+    with JobRunner(spark, member) as jobs:
+        job = jobs.run("a", lambda _: 1 / 0)
+    assert job.state is State.FAILED
+
+
+def test_one_that_is_cancelled_before_it_starts_ends(group, spark):
+    member, _ = group.join()
+    job = Job(spark, member.get_role("a"), lambda job: job._is_ending.wait(WAIT_S))
+    job.cancel()
+    job.start()
+    assert job.wait(WAIT_S)
+    assert member.get_role("a").release() is None
+
+
+def test_one_that_cannot_start_lets_go_of_its_role(group, spark, monkeypatch):
+    def refuses(*_, **__):
+        raise ConnectionError("the JVM is gone")
+
+    monkeypatch.setattr("rink.spark.jobs.job.InheritableThread", refuses)
+    member, _ = group.join()
+    with JobRunner(spark, member) as jobs:
+        job = jobs.run("a", print)
+        with pytest.raises(ConnectionError):
+            job.result()
+        assert member.owns("a")
+        assert jobs.run("a", print) is not None
+
+
 def test_what_is_to_be_stopped_on_a_loss_is_stopped_also_when_it_comes_late(driver):
     stopped = threading.Event()
 

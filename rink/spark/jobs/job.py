@@ -55,6 +55,7 @@ class Job(Generic[T]):
         self._is_ending = threading.Event()
         self._result: T | None = None
         self._error: BaseException | None = None
+        self._was_started = False
         self._was_lost = False
         self._stop: Callable[[], None] | None = None
 
@@ -82,9 +83,9 @@ class Job(Generic[T]):
         """How it stands."""
         if not self._ended.is_set():
             return State.RUNNING
-        if self._error is None:
-            return State.SUCCEEDED
-        return State.LOST if self._was_lost else State.FAILED
+        if self._was_lost:
+            return State.LOST
+        return State.SUCCEEDED if self._error is None else State.FAILED
 
     @property
     def error(self) -> BaseException | None:
@@ -103,31 +104,36 @@ class Job(Generic[T]):
             BaseException: what the function raised.
         """
         self.wait()
-        if self._error is None:
-            return self._result
         if self._was_lost:
             raise RoleLost(
                 f"job {self.id!r} was ended: its role (token {self.token}) was lost",
                 role=self.id,
                 token=self.token,
             ) from self._error
-        raise self._error
+        if self._error is not None:
+            raise self._error
+        return self._result
 
     def start(self) -> None:
         """Start, once: a thread for the function, and one that ends its Spark jobs on a loss."""
-        if self._news.is_set():
+        if self._was_started:
             raise UsageError(f"job {self.id!r} was started before")
+        self._was_started = True
         self.role.lost.then(self._news.set)
-        runs = InheritableThread(
-            self._run, session=self.spark, name=f"rink-job-{self.id}", daemon=True
-        )
-        runs.start()
-        guards = threading.Thread(target=self._watch, name=f"rink-job-watch-{self.id}", daemon=True)
-        guards.start()
+        try:
+            runs = InheritableThread(
+                self._run, session=self.spark, name=f"rink-job-{self.id}", daemon=True
+            )
+            runs.start()
+        except BaseException as error:  # the JVM may be gone
+            self._error = error
+            self._returned.set()
+            self._news.set()
+        name = f"rink-job-watch-{self.id}"
+        threading.Thread(target=self._watch, name=name, daemon=True).start()
 
     def cancel(self) -> None:
         """End it as a loss does; its role is let go when it has returned."""
-        self._was_lost = True
         self._news.set()
 
     def _run(self) -> None:

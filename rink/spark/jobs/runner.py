@@ -113,7 +113,8 @@ class JobRunner:
             @jobs.query("delays", guards=[guard])
             def delays(job):
                 return (job.spark.readStream.format("rink").options(**fence(job.role))...
-                        .writeStream.foreachBatch(fenced(write, guard, job.role)).start())
+                        .writeStream.foreachBatch(fenced(write, guard, job.role))
+                        .option("checkpointLocation", ...).start())
 
         The query is stopped when the role is lost, and started anew, from its checkpoint, under the next grant: here
         or by another driver. When it fails it is started again under the same grant, after growing pauses.

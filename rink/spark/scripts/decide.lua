@@ -6,8 +6,10 @@ local sink, token, query, batch = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local mine = 'batch:' .. query
 local found = redis.call('HMGET', sink, 'fence', 'query', mine, 'seq', 'manifest', 'token')
 local decided, seq, manifest = found[3], found[4] or '0', found[5] or ''
-if found[1] and less(token, found[1]) then return {'stale', found[1]} end
 local is_newest = found[2] == query and decided == batch
+-- Asked again, since its answer was lost, it may come behind the next driver's fence: it was decided all the same.
+if is_newest and manifest == ARGV[4] then return {'again', seq, manifest} end
+if found[1] and less(token, found[1]) then return {'stale', found[1]} end
 if decided and not less(decided, batch) and not (is_newest and manifest ~= '' and seq == ARGV[5]) then
   return {'again', seq, is_newest and manifest or ''}
 end

@@ -30,10 +30,15 @@ def check_columns(place: Place, given: T.StructType) -> None:
     Raises:
         ConfigError: it has not; the message names the columns.
     """
-    record = place.record_class()
+    record, declared = place.record_class(), place.declared()
     if record is None:
         _check_raw(place, given)
         return
+    if declared is None or record is not declared.record:
+        raise ConfigError(
+            f"to write records to {place}, give the option app: it knows their key. With appName, or with a record class "
+            "of another kind, bytes can be written: columns `key` and `value`, without the option record"
+        )
     fields, wanted = attrs.fields_dict(record), schemas.struct_of(record)
     known = {field.name: field for field in wanted.fields}
     needed = {name for name, field in fields.items() if field.default is attrs.NOTHING}

@@ -62,7 +62,7 @@ class _Writing:
         make = maker(self._place, self._count)
         staging = Staging(self._place, connection(self._place), self._ttl)
         for batch in iterator:
-            staging.add(make(row) for row in batch.to_pylist())
+            staging.add(make(row) for row in batch.to_pylist(maps_as_pydicts="strict"))
         staging.end()
         return Staged(_property("sql.streaming.queryId"), staging.attempt, dict(staging.counts))
 
