@@ -17,14 +17,18 @@ class Shop:
     """One stream of raw events with three partitions, written with plain commands."""
 
     def __init__(self, url):
-        self.url = url
         self.redis = redis.Redis.from_url(url)
+        self.place_on(url)
+        self.connection = Connection(redis.Redis.from_url(url), 1.0)
+
+    def place_on(self, url):
+        """Have the stream be there."""
+        self.url = url
         self.place = Place(
             app="", app_name="shop", stream="orders", redis=url, record="", patience=1.0
         )
         self.names = Names.of("shop", "orders")
         self.redis.hset(self.names.about, "partitions", COUNT)
-        self.connection = Connection(redis.Redis.from_url(url), 1.0)
 
     def key(self, number=0):
         return self.names.partition(number).stream

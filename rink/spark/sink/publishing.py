@@ -153,7 +153,9 @@ class Sink:
         given = (self._token, batch.query, batch.number, _dumps(manifest), replaces)
         answer = self._redis.run("decide", (self._key,), *given)
         if answer[0] in (b"stale", b"other"):
-            self.drop(manifest)  # it is not what is to be published now, or it would have been told so; nor will it be
+            self.drop(
+                manifest
+            )  # it is not what is to be published now, or it would have been told so; nor will it be
             self._check(answer)
         seq = int(answer[1])
         if answer[0] == b"ok":

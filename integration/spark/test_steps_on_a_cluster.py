@@ -1,0 +1,53 @@
+"""Source and sink on a Redis Cluster: each partition has a slot of its own, and so has the state of a sink."""
+
+import pytest
+import redis
+from spark_support import COUNT, Shop, edges
+
+from rink.errors import StaleToken
+from rink.spark.connections import Connection
+from rink.spark.rows import Rows
+from rink.spark.schema import RAW
+from rink.spark.sink.publishing import Batch, Sink
+from rink.spark.sink.staging import Staging
+from rink.spark.source.reading import Range, pages
+from rink.streams.values import Bounds
+from rink.testing.redis_servers import redis_cluster
+
+
+@pytest.fixture(scope="module")
+def shop():
+    with redis_cluster(3) as cluster:
+        made = Shop.__new__(Shop)
+        made.redis = redis.RedisCluster.from_url(cluster.urls[0])
+        Shop.place_on(made, cluster.urls[0])
+        made.connection = Connection(redis.RedisCluster.from_url(cluster.urls[0]), 5.0)
+        yield made
+        made.connection.client.close()
+        made.redis.close()
+
+
+def test_batches_are_written_once_and_read_back_in_order(shop):
+    for token, number in ((1, 0), (2, 0), (2, 1)):
+        staging = Staging(shop.place, shop.connection, 60)
+        staging.add((n, f"{number}/{n}/{k}".encode()) for n in range(COUNT) for k in range(5))
+        staging.end()
+        sink = Sink(shop.place, shop.connection, "q", token, Bounds(1000), patience=1.0)
+        sink.commit(Batch("x", number), {staging.attempt: dict(staging.counts)})
+    with pytest.raises(StaleToken):
+        Sink(shop.place, shop.connection, "q", 1, Bounds(1000), patience=1.0).raise_fence()
+
+    group = shop.group()
+    start = group.begin(edges("earliest"))
+    end = group.follow(start)
+    for number in range(COUNT):
+        wanted = Range(shop.place, number, "0-0", end[number], 0, "spark/q", strict=True)
+        rows = Rows(RAW, number, None, None, "spark/q", "it")
+        read = [
+            row["value"]
+            for page in pages(shop.connection, wanted, 3)
+            for row in rows.batch(page).to_pylist()
+        ]
+        assert read == [f"{batch}/{number}/{k}".encode() for batch in (0, 1) for k in range(5)]
+    group.advance(end)
+    assert [shop.redis.xlen(shop.key(number)) for number in range(COUNT)] == [1] * COUNT
