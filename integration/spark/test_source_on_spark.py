@@ -37,7 +37,7 @@ def run(df, folder, each=None):
 
 
 def test_a_batch_read_has_all_records_once_with_their_columns(shop, spark):
-    shop.send()
+    shop.send(RECORDS)
     df = spark.read.format("rink").options(**shop.options(metadata=False)).load()
     assert df.schema.simpleString() == (
         "struct<order_id:bigint,customer:string,amount:bigint,note:string>"
@@ -46,7 +46,7 @@ def test_a_batch_read_has_all_records_once_with_their_columns(shop, spark):
 
 
 def test_metadata_is_that_of_the_entries_and_each_partition_is_one_task_in_order(shop, spark):
-    shop.send()
+    shop.send(RECORDS)
     df = spark.read.format("rink").options(**shop.options()).load()
     assert df.rdd.getNumPartitions() == 4
     seen = [
@@ -63,7 +63,7 @@ def test_metadata_is_that_of_the_entries_and_each_partition_is_one_task_in_order
 
 
 def test_a_batch_read_may_begin_and_end_at_ids(shop, spark):
-    shop.send()
+    shop.send(RECORDS)
     ids = [
         [at.decode() for at, _ in shop.redis.xrange(shop.module.orders.names.partition(n).stream)]
         for n in range(4)
@@ -117,7 +117,7 @@ def test_a_query_reads_each_event_once_over_restarts(shop, spark, tmp_path):
 
 
 def test_a_batch_that_failed_is_read_again_as_it_was(shop, spark, tmp_path):
-    shop.send()
+    shop.send(RECORDS)
     df = spark.readStream.format("rink").options(
         **shop.options(group="q", maxOffsetsPerTrigger=200)
     )
@@ -137,7 +137,7 @@ def test_a_batch_that_failed_is_read_again_as_it_was(shop, spark, tmp_path):
 
 
 def test_trimming_waits_for_what_the_checkpoint_needs(shop, spark, tmp_path):
-    shop.send(hold=False)
+    shop.send(RECORDS, hold=False)
     df = spark.readStream.format("rink").options(
         **shop.options(group="q", maxOffsetsPerTrigger=200)
     )
@@ -147,7 +147,7 @@ def test_trimming_waits_for_what_the_checkpoint_needs(shop, spark, tmp_path):
 
 
 def test_trimming_waits_for_a_batch_that_failed(shop, spark, tmp_path):
-    shop.send(hold=False)
+    shop.send(RECORDS, hold=False)
     df = spark.readStream.format("rink").options(
         **shop.options(group="q", maxOffsetsPerTrigger=200)
     )
