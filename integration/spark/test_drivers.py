@@ -126,9 +126,9 @@ def test_four_drivers_killed_amid_their_batches_leave_each_row_once(drivers, sho
     chance = random.Random(5)
     active = drivers("driver-0")
     for round_ in range(1, 5):
+        active.wait_for_batch(-1)  # it has the role: whoever joins first gets it
         waiting = drivers(f"driver-{round_}")
         until(waiting.note.exists, "a driver that waits", waiting)
-        active.wait_for_batch(-1)
         time.sleep(3 * chance.random())  # anywhere in a batch
         active.signal(signal.SIGKILL)
         active = waiting
