@@ -2,16 +2,22 @@
 
     python driver_process.py REDIS ETCD FOLDER NAME
 
-Notes each batch that its query has completed in FOLDER/NAME.
+Notes each batch that its query has completed in FOLDER/NAME, and in FOLDER/NAME.ran when it was last seen to run and
+when first, in nanoseconds of the clock that all processes have in common.
 """
 
+import contextlib
+import logging
 import os
 import sys
+import time
 from pathlib import Path
 
 
 def main():
     redis, etcd, folder, name = sys.argv[1:]
+    logging.basicConfig(level=logging.INFO)
+    logging.getLogger("py4j").setLevel(logging.ERROR)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = str(Path(__file__).parent)
     from pyspark.sql import SparkSession
@@ -56,13 +62,16 @@ def main():
             )
 
         note.touch()
-        query = jobs.queries[0]
-        while True:
+        query, begun, progress = jobs.queries[0], None, None
+        while not jobs.wait(0.2):
             running = query.running
-            progress = running.lastProgress if running is not None else None
+            if running is not None:
+                begun = begun or time.monotonic_ns()
+                Path(folder, f"{name}.ran").write_text(f"{begun} {time.monotonic_ns()}")
+            with contextlib.suppress(Exception):  # the JVM may be gone: then wait() says so
+                progress = running.lastProgress if running is not None else None
             if progress is not None and progress.numInputRows:
                 note.write_text(str(progress.batchId))
-            query.wait(0.2)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import pytest
 HERE = Path(__file__).parent
 WAIT_S = 300
 EVERY_S = 0.25
+REFUSED = re.compile(r"StaleToken")
+"""What a driver says whose JVM ran a query on while another driver had its role."""
 
 
 class Driver:
@@ -47,6 +50,11 @@ class Driver:
         """The last batch that it noted; -1 where it noted none."""
         return int(self.note.read_text() or -1) if self.note.exists() else -1
 
+    @property
+    def ran(self):
+        """When its query was first seen to run, and when last."""
+        return tuple(map(int, Path(f"{self.note}.ran").read_text().split()))
+
     def wait_for_batch(self, beyond):
         until(lambda: self.batch > beyond, f"{self.name}: a batch beyond {beyond}", self)
 
@@ -64,8 +72,8 @@ def until(told, what, driver=None):
 def drivers(rink_redis, rink_server, tmp_path):
     started = []
 
-    def start(name):
-        started.append(Driver(name, rink_redis.url, rink_server.endpoint, tmp_path))
+    def start(name, etcd=rink_server):
+        started.append(Driver(name, rink_redis.url, etcd.endpoint, tmp_path))
         return started[-1]
 
     yield start
@@ -154,10 +162,32 @@ def test_a_driver_that_was_frozen_beyond_its_lease_writes_nothing_twice(
     second.wait_for_batch(second.batch)
     assert_once(shop_at_work, second)
     assert first.process.poll() is None  # it has lost the role, and waits for it again
+    if frozen == "its Python":
+        until(
+            lambda: REFUSED.search(first.log.read_text()), "what its JVM did to be refused", first
+        )
 
 
 @pytest.mark.timeout(900)
-def test_a_driver_whose_jvm_alone_is_frozen_keeps_its_role_and_goes_on_when_it_thaws(
+def test_a_driver_cut_off_from_etcd_ends_its_query_before_another_runs_it(
+    drivers, shop_at_work, rink_server, wire_to
+):
+    wire = wire_to(rink_server)
+    first = drivers("first", wire)
+    first.wait_for_batch(0)
+    second = drivers("second")
+    until(second.note.exists, "a driver that waits", second)
+    wire.silence()
+    second.wait_for_batch(-1)
+    assert first.ran[1] < second.ran[0]
+    wire.heal()
+    second.wait_for_batch(second.batch)
+    assert_once(shop_at_work, second)
+    assert first.process.poll() is None
+
+
+@pytest.mark.timeout(900)
+def test_a_driver_whose_jvm_alone_is_frozen_goes_on_when_it_thaws_and_ends_when_it_is_killed(
     drivers, shop_at_work
 ):
     driver = drivers("only")
@@ -168,3 +198,6 @@ def test_a_driver_whose_jvm_alone_is_frozen_keeps_its_role_and_goes_on_when_it_t
     os.kill(jvm, signal.SIGCONT)
     driver.wait_for_batch(driver.batch)
     assert_once(shop_at_work, driver)
+    os.kill(jvm, signal.SIGKILL)
+    assert driver.process.wait(WAIT_S) == 1  # its roles are anybody's now
+    assert "rink.spark.jobs.runner.SparkStopped" in driver.log.read_text()

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from rink.spark.batches import FencedBatch, FencedStream, fence, fenced
     from rink.spark.datasource import RinkDataSource
     from rink.spark.jobs.job import Job, State
-    from rink.spark.jobs.runner import JobRunner
+    from rink.spark.jobs.runner import JobRunner, SparkStopped
     from rink.spark.past import History, history
 
 __all__ = [
-    "FencedBatch", "FencedStream", "History", "Job", "JobRunner", "RinkDataSource", "State", "fence", "fenced", "history",
+    "FencedBatch", "FencedStream", "History", "Job", "JobRunner", "RinkDataSource", "SparkStopped", "State", "fence", "fenced", "history",
 ]  # fmt: skip
 
 _HOMES = {
@@ -33,6 +33,7 @@ _HOMES = {
     "Job": "jobs.job",
     "State": "jobs.job",
     "JobRunner": "jobs.runner",
+    "SparkStopped": "jobs.runner",
     "History": "past",
     "history": "past",
 }

@@ -1,16 +1,17 @@
 """Jobs and queries by roles, on an etcd in memory and a stand-in for Spark that notes what is asked of it."""
 
 import threading
+import time
 from collections import Counter
 
 import pytest
 
 import rink
-from rink.errors import ClosedError, ConfigError, RoleLost, UsageError
+from rink.errors import ClosedError, ConfigError, RoleLost, StateError, UsageError
 from rink.guards import Fence
 from rink.spark.jobs import queries, watching
 from rink.spark.jobs.job import Job, State
-from rink.spark.jobs.runner import JobRunner
+from rink.spark.jobs.runner import JobRunner, SparkStopped
 
 WAIT_S = 20
 
@@ -23,6 +24,13 @@ class Context:
         self.cancelled = []
         self.groups = []
         self.was_cancelled = threading.Event()
+        self.is_stopped = False
+
+    @property
+    def defaultParallelism(self):  # noqa: N802
+        if self.is_stopped:
+            raise ConnectionRefusedError("the JVM is gone")
+        return 2
 
     def addJobTag(self, tag):  # noqa: N802
         self.tags.here = tag
@@ -190,7 +198,7 @@ def test_a_loss_after_the_end_changes_nothing(driver, spark):
 
 
 def test_one_that_hides_its_loss_is_lost_all_the_same(driver):
-    job = driver.start("a", lambda job: job._is_ending.wait(WAIT_S))
+    job = driver.start("a", lambda job: job.lost.wait(WAIT_S))
     job.cancel()
     assert job.wait(WAIT_S)
     assert job.state is State.LOST
@@ -207,7 +215,7 @@ def test_one_that_failed_has_failed_also_when_its_runner_is_closed(group, spark)
 
 def test_one_that_is_cancelled_before_it_starts_ends(group, spark):
     member, _ = group.join()
-    job = Job(spark, member.get_role("a"), lambda job: job._is_ending.wait(WAIT_S))
+    job = Job(spark, member.get_role("a"), lambda job: job.lost.wait(WAIT_S))
     job.cancel()
     job.start()
     assert job.wait(WAIT_S)
@@ -218,7 +226,7 @@ def test_one_that_cannot_start_lets_go_of_its_role(group, spark, monkeypatch):
     def refuses(*_, **__):
         raise ConnectionError("the JVM is gone")
 
-    monkeypatch.setattr("rink.spark.jobs.job.InheritableThread", refuses)
+    monkeypatch.setattr("pyspark.InheritableThread.start", refuses)
     member, _ = group.join()
     with JobRunner(spark, member) as jobs:
         job = jobs.run("a", print)
@@ -228,12 +236,13 @@ def test_one_that_cannot_start_lets_go_of_its_role(group, spark, monkeypatch):
         assert jobs.run("a", print) is not None
 
 
-def test_what_is_to_be_stopped_on_a_loss_is_stopped_also_when_it_comes_late(driver):
-    stopped = threading.Event()
+def test_what_is_to_be_stopped_on_a_loss_is_stopped_also_when_it_comes_late(driver, spark):
+    stopped, context = threading.Event(), spark.sparkContext
 
     def begins_slowly(job):
-        while not job._is_ending.wait(WAIT_S):
-            pass
+        while len(context.cancelled) < 3:  # by now it was looked for
+            assert context.was_cancelled.wait(WAIT_S)
+            context.was_cancelled.clear()
         job.on_loss(stopped.set)
         assert stopped.wait(WAIT_S)
         raise RuntimeError("ended")
@@ -254,6 +263,127 @@ def test_a_runner_that_is_closed_ends_its_jobs_and_takes_no_more(group, spark):
         with pytest.raises(ClosedError):
             call("b", print)
     assert member.owns("a")
+
+
+def test_a_function_that_looks_at_its_loss_sees_that_its_runner_is_closed(group, spark):
+    member, _ = group.join()
+    jobs = JobRunner(spark, member)
+    job = jobs.start("a", lambda job: job.lost.wait(WAIT_S))
+    jobs.close()
+    assert job.state is State.LOST
+    assert job._result is True
+
+
+def test_what_returns_at_its_loss_is_lost_and_has_not_succeeded(driver):
+    def returns(job):
+        job.cancel()
+        return 7
+
+    job = driver.run("a", returns)
+    assert job.state is State.LOST
+    with pytest.raises(RoleLost):
+        job.result()
+
+
+def test_what_returns_after_the_deadline_before_anybody_was_told_is_lost(driver):
+    class Role:
+        name, token, is_held, lost = "a", 1, True, threading.Event()
+
+        def release(self):
+            pass
+
+    Role.lost.then = Role.lost.forget = lambda _: None
+
+    def frozen(job):
+        job.role.is_held = False
+
+    job = Job(driver.spark, Role(), frozen)
+    job.start()
+    assert job.wait(WAIT_S)
+    assert job.state is State.LOST
+
+
+def test_closing_waits_for_all_that_does_not_return_together(group, spark, caplog):
+    member, _ = group.join()
+    jobs = JobRunner(spark, member)
+    may_end = threading.Event()
+    for name in "abcdefgh":
+        jobs.start(name, lambda _: may_end.wait(WAIT_S))
+    begun = time.monotonic()
+    jobs.close(timeout=0.5)
+    assert time.monotonic() - begun < 2
+    assert caplog.text.count("still runs after 0.5 s") == 8
+    may_end.set()
+
+
+def test_jobs_that_have_ended_are_not_kept(driver):
+    for n in range(10):
+        driver.run(f"job-{n}", lambda _: None)
+    assert len(driver._jobs) == 1
+
+
+def test_a_job_and_a_query_have_names_of_their_own(driver, quick):
+    may_end, starts = threading.Event(), Started()
+    driver.start("a", lambda _: may_end.wait(WAIT_S))
+    with pytest.raises(ConfigError, match="there is a job 'a' already"):
+        driver.query("a")(starts)
+    may_end.set()
+    driver.query("b")(starts)
+    starts.wait_for(1)
+    with pytest.raises(ConfigError, match="there is a query of this name"):
+        driver.run("b", print)
+
+
+# ── a driver that can run nothing any more ───────────────────────────────────────────────────────
+
+
+def test_a_driver_whose_jvm_is_gone_leaves_and_another_has_its_query(group, spark, quick):
+    its = next(f"query-{n}" for n in range(99) if rink.rank_of(f"query-{n}", 2) == 0)
+    one, _ = group.join("one")
+    two, _ = group.join("two")
+    first, second = Started(), Started()
+    with JobRunner(spark, one) as jobs:
+        jobs.query(its)(first)
+        query = first.wait_for(1)
+        with JobRunner(Spark(), two) as others:
+            others.query(its)(second)
+            spark.sparkContext.is_stopped = True
+            query.fail(ConnectionRefusedError("the JVM is gone"))
+            with pytest.raises(SparkStopped, match="start this driver anew"):
+                jobs.wait(WAIT_S)
+            second.wait_for(1)
+    assert len(first.queries) == 1
+    assert second.tokens[0] > first.tokens[0]
+
+
+def test_one_that_finds_so_by_a_listed_job_leaves_too(driver, quick):
+    def fails(job):
+        driver.spark.sparkContext.is_stopped = True
+        raise ConnectionRefusedError("the JVM is gone")
+
+    driver.watch(lambda: ["a"], fails, every=0.05)
+    with pytest.raises(SparkStopped):
+        driver.wait(WAIT_S)
+
+
+def test_a_group_that_gives_no_role_any_more_ends_the_runner(group, spark, monkeypatch):
+    member, _ = group.join()
+
+    def refuses(*_, **__):
+        raise StateError("what lies in etcd is not ours")
+
+    monkeypatch.setattr(member, "await_role", refuses)
+    with JobRunner(spark, member) as jobs:
+        jobs.query("delays")(Started())
+        with pytest.raises(StateError, match="not ours"):
+            jobs.wait(WAIT_S)
+
+
+def test_who_waits_for_a_runner_goes_on_when_it_is_closed(group, spark):
+    member, _ = group.join()
+    with JobRunner(spark, member) as jobs:
+        assert not jobs.wait(0)
+    assert jobs.wait(0)
 
 
 def test_a_runner_takes_a_rink_of_the_blocking_face(spark):
@@ -307,6 +437,13 @@ def test_a_job_that_fails_is_tried_again_after_a_pause(driver, quick, caplog):
     assert done.wait(WAIT_S)
     assert tried == ["a"] * 3
     assert "job 'a' failed, tried again in" in caplog.text
+
+
+def test_an_id_that_cannot_be_a_role_keeps_those_behind_it_from_nothing(driver, quick, caplog):
+    done = threading.Event()
+    driver.watch(lambda: ["", "a"], lambda _: done.set(), every=0.05)
+    assert done.wait(WAIT_S)
+    assert "job '' failed" in caplog.text
 
 
 def test_a_list_that_cannot_be_seen_is_looked_at_again(driver, quick, caplog):
@@ -394,6 +531,30 @@ def test_one_that_fails_is_started_again_under_the_same_grant(driver, quick, cap
     assert "CONCURRENT_STREAM_LOG_UPDATE" in caplog.text
 
 
+@pytest.mark.parametrize(("longest", "counted"), [(0.0, [1, 1, 1]), (600.0, [1, 2, 3])])
+def test_pauses_begin_small_again_after_a_query_has_run_for_long(
+    driver, quick, monkeypatch, longest, counted
+):
+    starts, failures = Started(), []
+    monkeypatch.setattr(queries, "LONGEST_PAUSE_S", longest)
+    monkeypatch.setattr(queries, "backoff", lambda count, *_: failures.append(count) or 0.0)
+    driver.query("delays")(starts)
+    for n in range(1, 4):
+        starts.wait_for(n).fail(RuntimeError("on purpose"))
+    starts.wait_for(4)
+    assert failures == counted
+
+
+def test_a_query_that_pauses_after_a_failure_ends_at_once_when_it_is_closed(driver, monkeypatch):
+    starts, paused = Started(), threading.Event()
+    monkeypatch.setattr(queries, "backoff", lambda *_: paused.set() or 600.0)
+    driver.query("delays")(starts)
+    starts.wait_for(1).fail(RuntimeError("on purpose"))
+    assert paused.wait(WAIT_S)
+    driver.close(timeout=WAIT_S)
+    assert driver.queries[0].wait(0)
+
+
 def test_one_that_ends_by_itself_is_started_again_by_the_next_grant_alone(group, spark, quick):
     member, client = group.join()
     starts = Started()
@@ -429,7 +590,7 @@ def test_a_query_that_is_closed_while_it_starts_is_stopped(driver, quick):
 
     def slow(job):
         begun.set()
-        while not job._is_ending.wait(WAIT_S):
+        while not job.lost.wait(WAIT_S):
             pass
         return starts(job)
 

@@ -6,7 +6,7 @@ import enum
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
@@ -40,19 +40,28 @@ class Job(Generic[T]):
         role: the grant it runs under.
         token: the fencing token of the grant, for what it writes.
         spark: the session.
+        lost: set when the role is lost, or the job is cancelled: a function that computes in Python looks at it, or
+            waits on it.
     """
 
-    def __init__(self, spark: SparkSession, role: Role, function: Callable[[Job[T]], T]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        role: Role,
+        function: Callable[[Job[T]], T],
+        on_end: Callable[[], None] = lambda: None,
+    ) -> None:
         self.id = role.name
         self.role = role
         self.token = role.token
         self.spark = spark
+        self.lost = threading.Event()
         self._function = function
+        self._on_end = on_end
         self._tag = Tag(spark, role.name, role.token)
         self._news = threading.Event()
         self._returned = threading.Event()
         self._ended = threading.Event()
-        self._is_ending = threading.Event()
         self._result: T | None = None
         self._error: BaseException | None = None
         self._was_started = False
@@ -61,11 +70,6 @@ class Job(Generic[T]):
 
     # ── for the function ─────────────────────────────────────────────────────────────────────
 
-    @property
-    def lost(self) -> Any:
-        """Set when the role is lost, as `role.lost`: a function that computes in Python looks at it."""
-        return self.role.lost
-
     def raise_if_lost(self) -> None:
         """Raise RoleLost unless the role is held at this very moment."""
         self.role.raise_if_lost()
@@ -73,7 +77,7 @@ class Job(Generic[T]):
     def on_loss(self, stop: Callable[[], None]) -> None:
         """Have this called on a loss, beside the cancelling of Spark jobs; at once where it is lost. It may block."""
         self._stop = stop
-        if self._is_ending.is_set():  # looked at only now: whoever ends it meanwhile has seen it
+        if self.lost.is_set():  # looked at only now: whoever ends it meanwhile has seen it
             self._call_stop()
 
     # ── for who started it ───────────────────────────────────────────────────────────────────
@@ -119,48 +123,45 @@ class Job(Generic[T]):
         if self._was_started:
             raise UsageError(f"job {self.id!r} was started before")
         self._was_started = True
-        self.role.lost.then(self._news.set)
+        self.role.lost.then(self.cancel)
         try:
-            runs = InheritableThread(
-                self._run, session=self.spark, name=f"rink-job-{self.id}", daemon=True
-            )
-            runs.start()
+            _Thread(self.spark, f"rink-job-{self.id}", self._run, self._has_returned).start()
         except BaseException as error:  # the JVM may be gone
-            self._error = error
-            self._returned.set()
-            self._news.set()
+            self._has_returned(error)
         name = f"rink-job-watch-{self.id}"
         threading.Thread(target=self._watch, name=name, daemon=True).start()
 
     def cancel(self) -> None:
         """End it as a loss does; its role is let go when it has returned."""
+        self.lost.set()
         self._news.set()
 
     def _run(self) -> None:
-        try:
-            make_active(self.spark)
-            with self._tag.on_this_thread():
-                self._result = self._function(self)
-        except BaseException as error:  # it is given to who asks for the result
-            self._error = error
-        finally:
-            self._returned.set()
-            self._news.set()
+        make_active(self.spark)
+        with self._tag.on_this_thread():
+            self._result = self._function(self)
+
+    def _has_returned(self, error: BaseException | None) -> None:
+        self._error = error  # given to who asks for the result
+        # What it did last may have been done without the role: a frozen process hears of its loss late.
+        self._was_lost = self.lost.is_set() or not self.role.is_held
+        self._returned.set()
+        self._news.set()
 
     def _watch(self) -> None:
         self._news.wait()
         try:
-            if not self._returned.is_set():
-                self._was_lost = True
-                self._end()
+            self._end()
         finally:
-            self.role.lost.forget(self._news.set)
+            self.role.lost.forget(self.cancel)
             self.role.release()
             self._ended.set()
+            self._on_end()
 
     def _end(self) -> None:
         """Cancel its Spark jobs, and again until its function has returned: only then is the role let go."""
-        self._is_ending.set()
+        if self._returned.is_set():
+            return
         quietly(self._tag.cancel)
         self._call_stop()
         waited = 0.0
@@ -183,3 +184,27 @@ class Job(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<Job {self.id!r} token={self.token} {self.state.value}>"
+
+
+class _Thread(InheritableThread):
+    """A thread that says how it ended, also where it fails before its function is called: it asks the JVM first."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str,
+        function: Callable[[], None],
+        ended: Callable[[BaseException | None], None],
+    ) -> None:
+        super().__init__(function, session=spark, name=name, daemon=True)
+        self._tell = ended
+
+    def run(self) -> None:
+        """Run the function, and tell what it raised."""
+        raised = None
+        try:
+            super().run()
+        except BaseException as error:
+            raised = error
+        finally:
+            self._tell(raised)

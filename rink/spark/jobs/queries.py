@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -11,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from rink.core.backoff import backoff
 from rink.core.keys import check_name
-from rink.errors import ClosedError, ConfigError, RoleTimeout
+from rink.errors import ClosedError, ConfigError, RinkError, RoleTimeout
 from rink.guards import Fence
 from rink.roles import Role
 from rink.spark.jobs.job import Job
@@ -32,8 +33,19 @@ class Fenced(Protocol):
         """Refuse all lower tokens of this name from now on."""
 
 
+class Runner(Protocol):
+    """What a query tells its runner."""
+
+    def is_useless(self) -> bool:
+        """Whether nothing can run here any more; it gives up then."""
+
+    def give_up(self, error: BaseException) -> None:
+        """End all, leave the group, and have `wait` raise this."""
+
+
 Starts = TypeVar("Starts", bound=Callable[[Job[Any]], Any])
 LONGEST_PAUSE_S = 30.0
+"""Between two starts; after a query has run for so long, pauses begin small again."""
 _LOOKS_S = 1.0
 
 
@@ -46,6 +58,7 @@ class Query:
         name: the role's.
         function: returns the started query.
         guards: whose fence is raised before.
+        runner: told of failures; it says whether anything can run here still.
     """
 
     def __init__(
@@ -55,6 +68,7 @@ class Query:
         name: str,
         function: Callable[[Job[Any]], StreamingQuery],
         guards: tuple[Fenced, ...],
+        runner: Runner,
     ) -> None:
         self.name = check_name("query", name)
         self.running: StreamingQuery | None = None
@@ -62,6 +76,7 @@ class Query:
         self._rink = r
         self._function = function
         self._guards = guards
+        self._runner = runner
         self._job: Job[Any] | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"rink-query-{name}", daemon=True)
@@ -87,6 +102,9 @@ class Query:
                 role = self._await_role()
             except ClosedError:
                 return
+            except RinkError as error:
+                self._runner.give_up(error)
+                return
             if role is None:
                 continue
             job = self._job = Job(self._spark, role, self._under_a_grant)
@@ -106,13 +124,19 @@ class Query:
     def _under_a_grant(self, job: Job[Any]) -> None:
         """Run the query until the role is lost; start it again when it fails."""
         failures = 0
-        while job.role.is_held and not self._closing.is_set():
+        while job.role.is_held and not job.lost.is_set():
+            begun = time.monotonic()
             try:
                 self._once(job)
             except Exception as error:
-                if job.lost.is_set() or self._closing.is_set():
+                if job.lost.is_set():
+                    log.info(
+                        "rink: query %r, whose role was lost, ended: %s", self.name, _shown(error)
+                    )
                     return
-                failures += 1
+                if self._runner.is_useless():
+                    raise
+                failures = 1 if time.monotonic() - begun > LONGEST_PAUSE_S else failures + 1
                 pause = backoff(failures, self.name, LONGEST_PAUSE_S)
                 log.warning(
                     "rink: query %r failed under token %d and is started again in %.1f s: %s",
@@ -121,8 +145,7 @@ class Query:
                 job.lost.wait(pause)
             else:
                 # It ended by itself (AvailableNow, or stopped by its function): the next grant starts it.
-                while not job.lost.wait(_LOOKS_S) and not self._closing.is_set():
-                    pass
+                job.lost.wait()
 
     def _once(self, job: Job[Any]) -> None:
         fence = Fence.of(job.role)

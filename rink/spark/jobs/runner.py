@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from pyspark.sql import SparkSession
 
-from rink.errors import ClosedError, ConfigError
+from rink.errors import ClosedError, ConfigError, RinkError
 from rink.rink import Rink
 from rink.settings import check_count, check_seconds
 from rink.spark.jobs.job import Job
 from rink.spark.jobs.queries import Fenced, Query, Starts
+from rink.spark.jobs.tags import is_gone
 from rink.spark.jobs.watching import ListJobs, Watch
 
 T = TypeVar("T")
 log = logging.getLogger("rink.spark")
+
+
+class SparkStopped(RinkError):  # noqa: N818 - like RoleLost, it says what happened
+    """Nothing can run in this driver any more: its JVM is gone, or its SparkContext was stopped."""
 
 
 class JobRunner:
@@ -26,7 +32,8 @@ class JobRunner:
 
     Args:
         spark: the session of this driver.
-        r: a joined `rink.Rink` (the blocking one). Its members are the drivers; leave it after this is closed.
+        r: a joined `rink.Rink` (the blocking one). Its members are the drivers; leave it after this is closed. Where
+            the JVM is gone this leaves it at once, so that another driver gets its roles; `wait` raises then.
     """
 
     def __init__(self, spark: SparkSession, r: Rink) -> None:
@@ -39,6 +46,8 @@ class JobRunner:
         self._watches: list[Watch] = []
         self._queries: dict[str, Query] = {}
         self._is_closed = False
+        self._over = threading.Event()
+        self._error: BaseException | None = None
 
     def start(self, job_id: str, function: Callable[[Job[T]], T]) -> Job[T] | None:
         """Start a job if its role is mine now, and return at once.
@@ -53,24 +62,33 @@ class JobRunner:
 
         Raises:
             ClosedError: this runner, or the group, is closed.
+            ConfigError: there is a query of this name: each needs a role of its own.
         """
+        return self._start(job_id, function, lambda: None)
+
+    def _start(
+        self, job_id: str, function: Callable[[Job[T]], T], on_end: Callable[[], None]
+    ) -> Job[T] | None:
         self._refuse_closed()
-        with self._lock:
-            known = self._jobs.get(job_id)
-            if known is not None and not known.wait(0):
-                return None
+        if job_id in self._queries:
+            raise ConfigError(f"job {job_id!r}: there is a query of this name")
+        if self._runs(job_id):
+            return None
         role = self._rink.get_role(job_id)
         if role is None:
             return None
-        job = Job(self.spark, role, function)
+        job = Job(self.spark, role, function, on_end)
         with self._lock:
-            known = self._jobs.get(job_id)
-            if self._is_closed or (known is not None and not known.wait(0)):
+            if self._is_closed or self._runs(job_id):
                 role.release()
                 return None
-            self._jobs[job_id] = job
+            self._jobs = {job.id: job for job in self.jobs} | {job_id: job}
         job.start()
         return job
+
+    def _runs(self, job_id: str) -> bool:
+        known = self._jobs.get(job_id)
+        return known is not None and not known.wait(0)
 
     def run(self, job_id: str, function: Callable[[Job[T]], T]) -> Job[T] | None:
         """Run a job if its role is mine now, and return when it has ended; None as `start` says."""
@@ -97,11 +115,12 @@ class JobRunner:
         """
         self._refuse_closed()
         watch = Watch(
-            self.start,
+            self._start,
             list_pending_jobs,
             function,
             every=check_seconds("every", every),
             at_once=check_count("at_once", at_once),
+            is_useless=self.is_useless,
         )
         self._watches.append(watch)
         watch.start()
@@ -125,18 +144,19 @@ class JobRunner:
                 for each stream that the query writes.
 
         Raises:
-            ConfigError: there is a query of this name.
+            ConfigError: there is a query, or a running job, of this name: each needs a role of its own.
         """
         self._refuse_closed()
 
         def declare(function: Starts) -> Starts:
             with self._lock:
-                if name in self._queries:
+                if name in self._queries or self._runs(name):
+                    what = "query" if name in self._queries else "job"
                     raise ConfigError(
-                        f"there is a query {name!r} already: each has a role of its own"
+                        f"there is a {what} {name!r} already: each has a role of its own"
                     )
                 query = self._queries[name] = Query(
-                    self.spark, self._rink, name, function, tuple(guards)
+                    self.spark, self._rink, name, function, tuple(guards), self
                 )
             query.start()
             return function
@@ -146,28 +166,70 @@ class JobRunner:
     @property
     def jobs(self) -> list[Job[Any]]:
         """The jobs that run here."""
-        with self._lock:
-            return [job for job in self._jobs.values() if not job.wait(0)]
+        return [job for job in list(self._jobs.values()) if not job.wait(0)]
 
     @property
     def queries(self) -> list[Query]:
         """The queries that were declared, running here or not."""
         return list(self._queries.values())
 
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until this is closed, as the main thread of a driver does; whether it is.
+
+        Args:
+            timeout: seconds.
+
+        Raises:
+            SparkStopped: nothing can run here any more. End the process: its roles have gone to another driver.
+            RinkError: no query can be run here by this group, and why.
+        """
+        self._over.wait(timeout)
+        if self._error is not None:
+            raise self._error
+        return self._over.is_set()
+
     def close(self, timeout: float = 30.0) -> None:
         """End all jobs, watches and queries, and let go of their roles.
 
         Args:
-            timeout: seconds that functions which do not return are waited for; their roles stay until they do.
+            timeout: seconds, in all, that functions which do not return are waited for; their roles stay until they
+                do.
         """
         with self._lock:
             self._is_closed = True
-        watched: Iterable[Any] = [*self._watches, *self._queries.values(), *self._jobs.values()]
-        for one in watched:
+        end = time.monotonic() + timeout
+        to_end: list[Any] = [*self._watches, *self._queries.values(), *self._jobs.values()]
+        for one in to_end:
             one.cancel()
-        for one in watched:
-            if not one.wait(timeout):
+        for one in to_end:
+            if not one.wait(max(end - time.monotonic(), 0.0)):
                 log.error("rink: %r still runs after %g s", one, timeout)
+        self._over.set()
+
+    def is_useless(self) -> bool:
+        """Whether nothing can run here any more; this gives up then."""
+        if not is_gone(self.spark):
+            return False
+        self.give_up(
+            SparkStopped(
+                "Spark's JVM is gone, or its SparkContext was stopped: start this driver anew"
+            )
+        )
+        return True
+
+    def give_up(self, error: BaseException) -> None:
+        """End all, leave the group, and have `wait` raise this."""
+        with self._lock:
+            if self._error is not None or self._is_closed:
+                return
+            self._error = error
+        self._over.set()
+        log.error("rink: this driver leaves group %r: %s", self._rink.group, error)
+        threading.Thread(target=self._leave, name="rink-jobs-leave", daemon=True).start()
+
+    def _leave(self) -> None:
+        self.close()
+        self._rink.leave()
 
     def __enter__(self) -> Self:
         return self

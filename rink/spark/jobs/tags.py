@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from pyspark.errors import PySparkAttributeError, PySparkException
+from pyspark.errors import PySparkAttributeError
 from pyspark.sql import SparkSession
 
 from rink.core.keys import encode
@@ -67,12 +67,20 @@ def context_of(spark: SparkSession) -> Any:
         return None
 
 
+def is_gone(spark: SparkSession) -> bool:
+    """Whether no job can run here ever again: the JVM is gone, or the SparkContext was stopped. Asks the JVM."""
+    try:
+        spark.sparkContext.defaultParallelism  # noqa: B018 - the smallest question that a stopped context refuses
+    except PySparkAttributeError:  # Connect: its server may come again
+        return False
+    except Exception:  # Py4J's errors have no root but Exception
+        return True
+    return False
+
+
 def quietly(call: Any, *given: Any) -> None:
     """Call something of Spark's that ends jobs; where the JVM is gone, so are they."""
     try:
         call(*given)
-    except (PySparkException, OSError, RuntimeError, AttributeError) as error:
-        log.warning("rink: %s while jobs were being ended: %s", type(error).__name__, error)
-    except Exception as error:
-        # Py4J's errors have no root but Exception.
+    except Exception as error:  # Py4J's errors have no root but Exception
         log.warning("rink: %s while jobs were being ended: %s", type(error).__name__, error)

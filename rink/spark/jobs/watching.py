@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from rink.core.backoff import backoff
-from rink.errors import ClosedError
+from rink.errors import ClosedError, ConfigError
 from rink.spark.jobs.job import Job, State
 
 log = logging.getLogger("rink.spark")
@@ -22,27 +22,30 @@ class Watch:
     """A service on a thread of its own; made by `JobRunner.watch`.
 
     Args:
-        start: starts a job if its role is ours.
+        start: starts a job if its role is ours; given its id, the function, and what is to be called at its end.
         list_jobs: the user's.
         function: the user's.
         every: seconds between two looks.
         at_once: how many jobs run beside each other.
+        is_useless: asked after a failure: whether nothing can run here any more.
     """
 
     def __init__(
         self,
-        start: Callable[[str, Callable[[Job[Any]], Any]], Job[Any] | None],
+        start: Callable[[str, Callable[[Job[Any]], Any], Callable[[], None]], Job[Any] | None],
         list_jobs: ListJobs,
         function: Callable[[Job[Any]], Any],
         *,
         every: float,
         at_once: int,
+        is_useless: Callable[[], bool],
     ) -> None:
         self._start_job = start
         self._list = list_jobs
         self._function = function
         self._every = every
         self._at_once = at_once
+        self._is_useless = is_useless
         self._news = threading.Event()
         self._is_cancelled = False
         self._running: dict[str, Job[Any]] = {}
@@ -89,33 +92,33 @@ class Watch:
                 return
             if job_id in self._running or time.monotonic() < self._not_before.get(job_id, 0.0):
                 continue
-            job = self._start_job(job_id, self._noted)
+            try:
+                job = self._start_job(job_id, self._function, self._news.set)
+            except ConfigError as error:  # those behind it are not to wait for it
+                self._failed(job_id, error)
+                continue
             if job is not None:
                 self._running[job_id] = job
-
-    def _noted(self, job: Job[Any]) -> Any:
-        try:
-            return self._function(job)
-        finally:
-            # Its role is let go a moment later; whoever looks finds it ended, or looks again.
-            threading.Timer(0.01, self._news.set).start()
 
     def _collect(self) -> None:
         for job_id, job in list(self._running.items()):
             if not job.wait(0):
                 continue
             del self._running[job_id]
-            if job.state is State.FAILED:
-                failures = self._failures[job_id] = self._failures.get(job_id, 0) + 1
-                pause = backoff(failures, job_id, LONGEST_PAUSE_S)
-                log.error(
-                    "rink: job %r failed, tried again in %.1f s", job_id, pause, exc_info=job.error
-                )
-            else:
-                # One that is done should be listed no more; that may take its list a moment.
-                pause = self._every if job.state is State.SUCCEEDED else 0.0
-                self._failures.pop(job_id, None)
+            if job.error is not None and job.state is State.FAILED:
+                self._failed(job_id, job.error)
+                self._is_cancelled = self._is_cancelled or self._is_useless()
+                continue
+            # One that is done should be listed no more; that may take its list a moment.
+            pause = self._every if job.state is State.SUCCEEDED else 0.0
+            self._failures.pop(job_id, None)
             self._not_before[job_id] = time.monotonic() + pause
+
+    def _failed(self, job_id: str, error: BaseException) -> None:
+        failures = self._failures[job_id] = self._failures.get(job_id, 0) + 1
+        pause = backoff(failures, job_id, LONGEST_PAUSE_S)
+        self._not_before[job_id] = time.monotonic() + pause
+        log.error("rink: job %r failed, tried again in %.1f s", job_id, pause, exc_info=error)
 
     def _next_try(self) -> float:
         now = time.monotonic()
