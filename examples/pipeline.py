@@ -36,6 +36,7 @@ def main() -> int:
             ttl=told.ttl,
             months=told.months,
             batches=told.batches,
+            master=told.master,
             careless=told.careless,
         )
         written = told.report or (directory / "report.html" if told.keep else None)
@@ -54,6 +55,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="two months, in fewer batches")
     parser.add_argument(
         "--ttl", type=float, default=5, help="seconds a silent driver keeps the query"
+    )
+    parser.add_argument(
+        "--master", default=Here.master, help="a Spark cluster on this machine, spark://HOST:PORT"
     )
     parser.add_argument(
         "--report", type=Path, metavar="FILE", help="write the page with plots there"
@@ -80,6 +84,7 @@ def carry_out(settings: Settings, written: Path | None, console: Console) -> rep
             etcd=etcd.endpoint,
             ttl=str(settings.ttl),
             rows=str(-(-count // settings.batches)),
+            master=settings.master,
             careless="yes" if settings.careless else "",
         )
         demo = Demo(settings, here, count, display)

@@ -13,9 +13,8 @@
 `rink.aio` has the same names for asyncio, `rink.testing` an etcd for your tests.
 """
 
-from rink.core.schemes import SchemeFailed, UnknownScheme, rank_of
-from rink.core.schemes import register as register_scheme
-from rink.core.values import Version
+from typing import TYPE_CHECKING
+
 from rink.errors import (
     ClosedError,
     ConfigError,
@@ -37,10 +36,35 @@ from rink.errors import (
     UsageError,
     WrongThreadError,
 )
-from rink.rink import Rink, RoleSet
-from rink.roles import Change, Role
-from rink.session import Session
-from rink.status import MemberStatus, Status
+from rink.lazily import named
+
+if TYPE_CHECKING:
+    from rink.core.schemes import SchemeFailed, UnknownScheme, rank_of
+    from rink.core.schemes import register as register_scheme
+    from rink.core.values import Version
+    from rink.rink import Rink, RoleSet
+    from rink.roles import Change, Role
+    from rink.session import Session
+    from rink.status import MemberStatus, Status
+else:
+    # So that what needs no session, as a source of Spark, brings no gRPC.
+    __getattr__, __dir__ = named(
+        __name__,
+        {
+            "Change": "rink.roles",
+            "MemberStatus": "rink.status",
+            "Rink": "rink.rink",
+            "Role": "rink.roles",
+            "RoleSet": "rink.rink",
+            "SchemeFailed": "rink.core.schemes",
+            "Session": "rink.session",
+            "Status": "rink.status",
+            "UnknownScheme": "rink.core.schemes",
+            "Version": "rink.core.values",
+            "rank_of": "rink.core.schemes",
+            "register_scheme": "rink.core.schemes:register",
+        },
+    )
 
 __all__ = [
     "Change",

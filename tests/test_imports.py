@@ -1,6 +1,7 @@
 """Imports point down only, as the design's rooms have it: read from the source, not from a run."""
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -202,3 +203,73 @@ def test_asyncio_has_every_public_name_and_one_more():
 def test_only_what_waits_differs_between_the_faces():
     differ = {name for name in rink.__all__ if getattr(rink, name) is not getattr(rink.aio, name)}
     assert differ == {"Rink", "Role", "RoleSet", "Session"}
+
+
+# ── names that are imported once they are asked for ──────────────────────────────────────────────
+
+LAZY = ["rink", "rink.streams", "rink.guards", "rink.spark"]
+
+
+def static_imports(package):
+    """What type checkers take the names of a package to be: name, module, and the name there."""
+    source = (ROOT / package.replace(".", "/") / "__init__.py").read_text(encoding="utf-8")
+    (block,) = [
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
+    return [
+        (alias.asname or alias.name, node.module, alias.name)
+        for node in block.body
+        for alias in node.names
+    ]
+
+
+@pytest.mark.parametrize("package", LAZY)
+def test_a_name_that_is_imported_late_is_what_type_checkers_take_it_to_be(package):
+    made = importlib.import_module(package)
+    for name, module, there in static_imports(package):
+        assert name in made.__all__
+        assert getattr(made, name) is getattr(importlib.import_module(module), there)
+    assert [name for name in made.__all__ if not hasattr(made, name)] == []
+    assert set(made.__all__) <= set(dir(made))
+
+
+@pytest.mark.parametrize("package", LAZY)
+def test_a_name_that_there_is_not_is_no_attribute(package):
+    made = importlib.import_module(package)
+    with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'Nobody'"):
+        _ = made.Nobody
+    with pytest.raises(ImportError, match="Nobody"):
+        exec(f"from {package} import Nobody")
+
+
+def test_names_are_listed_before_they_are_asked_for_and_their_modules_are_attributes():
+    code = (
+        "import rink; assert set(rink.__all__) <= set(dir(rink)); assert 'rink.session' not in __import__('sys').modules; "
+        "from rink import *; assert Session is rink.Session; assert rink.roles.Role is Role; import pickle; "
+        "assert pickle.loads(pickle.dumps(rink.Role)) is rink.Role; assert 'Role' in vars(rink)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_what_an_extra_brings_is_named_where_it_is_missing():
+    code = "import sys; sys.modules['redis'] = None\nfrom rink.streams import App"
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True, cwd=ROOT
+    )
+    told = done.stderr.splitlines()[-1]
+    assert told == "ModuleNotFoundError: rink.streams.App needs redis: pip install 'rink[streams]'"
+
+
+def test_a_source_of_spark_brings_no_session_and_no_worker():
+    """Each query starts several processes that import it; and `rink[spark]` has not all that `rink[streams]` has."""
+    pytest.importorskip("pyspark")
+    loaded = set(loaded_by("rink.spark.datasource"))
+    of_workers = {"grpc", "google.protobuf", "prometheus_client", "cronsim"}
+    assert loaded & of_workers == set()
+    assert {one for one in loaded if one.startswith(("rink.etcd", "rink.engine"))} <= {
+        "rink.etcd",
+        "rink.etcd.backoff",  # pauses between tries, which policies name
+    }
+    assert loaded & {"rink.session", "rink.rink", "rink.streams.worker"} == set()

@@ -1,6 +1,7 @@
 """A driver: a Spark session, a member of the group, and the query while it holds the role `delays`."""
 
 import logging
+import os
 import signal
 import threading
 from typing import Any
@@ -11,7 +12,7 @@ from streams_demo.here import end_with_the_demo
 
 import rink
 from pipeline_demo import query
-from pipeline_demo.here import Here
+from pipeline_demo.here import FOLDER, OF_DRIVER, Here
 from pipeline_demo.noting import NotingGuard
 from rink.guards import ParquetGuard, RedisGuard
 from rink.spark import Job, JobRunner
@@ -58,7 +59,7 @@ def run_query(here: Here, jobs: JobRunner, observed: Any) -> None:
     @jobs.query("delays", guards=[in_redis, in_files])
     def delays(job: Job[Any]) -> StreamingQuery:
         here.note("granted", token=job.token)
-        job.lost.then(lambda: here.note("lost", token=job.token))
+        job.role.lost.then(lambda: here.note("lost", token=job.token))
         return query.start(
             job,
             observed,
@@ -74,7 +75,8 @@ def make_session(here: Here) -> SparkSession:
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": JVM,
+        # A JVM that is killed leaves files there: they go with the demo's folder.
+        "spark.driver.extraJavaOptions": f"{JVM} -Djava.io.tmpdir={here.folder}",
         "spark.driver.memory": "700m",
         "spark.local.dir": local,
         "spark.sql.warehouse.dir": f"{local}/warehouse",
@@ -83,12 +85,27 @@ def make_session(here: Here) -> SparkSession:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    builder = SparkSession.builder.master("local[1]").appName(here.driver)
+    if not here.master.startswith("local"):
+        settings |= for_executors(here)
+    builder = SparkSession.builder.master(here.master).appName(here.driver)
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def for_executors(here: Here) -> dict[str, str]:
+    """What a cluster is told: one core for each driver, so that both have one; and what executors must know."""
+    return {
+        "spark.cores.max": "1",
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": JVM,
+        "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],  # the demo's own modules
+        # By these the demo finds them when it freezes a driver with all that is its own, and when it ends.
+        f"spark.executorEnv.{FOLDER}": here.folder,
+        f"spark.executorEnv.{OF_DRIVER}": here.driver,
+    }
 
 
 if __name__ == "__main__":

@@ -13,6 +13,11 @@ import redis
 from flights_demo.events import EventLog
 
 PREFIX = "PIPELINE_"
+FOLDER = PREFIX + "FOLDER"
+DRIVER = PREFIX + "DRIVER"
+OF_DRIVER = PREFIX + "OF_DRIVER"
+"""Whose executor a process belongs to, on a cluster."""
+
 ACCEPTED = "accepted"
 """A list in Redis: what was accepted, in its order, and each time that a fence was raised."""
 
@@ -27,6 +32,7 @@ class Here:
     etcd: str = "http://127.0.0.1:2379"
     ttl: str = "5"
     rows: str = "10000"  # of a batch, at most
+    master: str = "local[1]"  # of Spark, as each driver is told it
     careless: str = ""  # not empty: do without fences and marks, to show that the checks notice it
 
     @classmethod

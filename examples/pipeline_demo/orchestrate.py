@@ -18,7 +18,7 @@ from flights_demo.stage import EXAMPLES, DemoError, Process, Stage
 from redis import Redis
 
 from pipeline_demo import processes
-from pipeline_demo.here import ACCEPTED, PREFIX, Here
+from pipeline_demo.here import ACCEPTED, DRIVER, FOLDER, OF_DRIVER, Here
 from pipeline_demo.report import Evidence
 from pipeline_demo.scene import SENDER, Driver, Scene
 from rink.guards import ParquetGuard
@@ -41,6 +41,7 @@ class Settings:
     ttl: float = 5.0
     months: int = ALL_YEAR
     batches: int = 16
+    master: str = Here.master
     careless: bool = False
 
 
@@ -100,13 +101,14 @@ class Demo(Stage):
         self.wait_for(lambda: len(self.commits) >= so_far + 1, "more batches", SLOWLY)
         self.phase("freeze")
         victim = self.hit("in-Redis")
-        count = processes.freeze(self.of_the_demo, self.of(victim))
+        count = sum(processes.freeze(self.of_the_demo, one) for one in self.all_of(victim))
         self.note("frozen", target=victim.name, why=f": all of its {count} processes")
         self.here.let_go("in-Redis")
         self.wait_for(lambda: self.goes_on_without(victim), "the other driver to go on", SLOWLY)
         self.phase("thaw")
         self.note("thawed", target=victim.name, why="; the query is another's by now")
-        processes.thaw(self.of_the_demo, self.of(victim))
+        for one in self.all_of(victim):
+            processes.thaw(self.of_the_demo, one)
         if self.settings.careless:
             self.pause(AFTER_THE_THAW)
         else:
@@ -148,10 +150,14 @@ class Demo(Stage):
 
     @property
     def of_the_demo(self) -> str:
-        return f"{PREFIX}FOLDER={self.here.folder}"
+        return f"{FOLDER}={self.here.folder}"
 
     def of(self, process: Process) -> str:
-        return f"{PREFIX}DRIVER={process.name}"
+        return f"{DRIVER}={process.name}"
+
+    def all_of(self, process: Process) -> tuple[str, str]:
+        """A driver's own processes, and its executors on a cluster. A kill leaves those: their machine is another."""
+        return self.of(process), f"{OF_DRIVER}={process.name}"
 
     def driver(self, process: Process) -> Driver:
         return self.scene.members[process.name]

@@ -102,18 +102,6 @@ def test_a_custom_scheme_goes_to_executors_that_have_not_registered_it(df, monke
     assert found == {name: None if name is None else len(name) % 5 for name in NAMES}
 
 
-def test_without_arrow_udf_the_columns_are_the_same(df, monkeypatch):
-    from pyspark.sql import functions
-
-    monkeypatch.delattr(functions, "arrow_udf")
-    rows = assign(df, "Ro.le", VERSION).collect()
-    assert all(
-        row["rank"] == (None if row["Ro.le"] is None else rank_of(row["Ro.le"], 9)) for row in rows
-    )
-    both = moves(df, "Ro.le", VERSION, THEN)
-    assert both.count() == sum(expected_flows(VERSION, THEN)[1].values())
-
-
 @pytest.mark.filterwarnings("default")
 def test_a_collation_does_not_make_two_roles_one(spark):
     df = spark.createDataFrame(pa.table({"role": ["JOB-3", "job-3"]}))

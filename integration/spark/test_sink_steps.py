@@ -3,92 +3,19 @@
 import contextlib
 import threading
 
-import attrs
 import pytest
 import redis
-from spark_support import Shop
+import sink_steps
+from sink_steps import Died, DiesAfter, decided_and_left, left, published, put_aside, sink
 
 from rink.errors import StaleToken, StateError
 from rink.spark.connections import Connection
-from rink.spark.sink import publishing
-from rink.spark.sink.publishing import Batch, Sink
-from rink.spark.sink.staging import Staging, staged
+from rink.spark.sink.publishing import Batch
+from rink.spark.sink.staging import staged
 from rink.spark.sink.writers import Staged, _drop
-from rink.streams.errors import PartitionFull, RedisFull, RedisUnavailable
-from rink.streams.values import Bounds
-from rink.testing.redis_servers import local_redis
+from rink.streams.errors import PartitionFull
 
-
-@pytest.fixture(scope="module")
-def server():
-    with local_redis(appendonly=False) as node:
-        yield node
-
-
-@pytest.fixture
-def shop(server, monkeypatch):
-    monkeypatch.setattr(publishing, "STEP", 2)
-    monkeypatch.setattr(publishing, "_LOOKS_AGAIN_S", 0.01)
-    made = Shop(server.url)
-    yield made
-    made.redis.config_set("maxmemory", 0)
-    made.redis.flushall()
-
-
-def sink(shop, token=0, name="q", limit=1000, connection=None, patience=5.0, loses=False):
-    return Sink(
-        shop.place,
-        connection or shop.connection,
-        name,
-        token,
-        Bounds(limit, loses),
-        patience=patience,
-    )
-
-
-def put_aside(shop, *records):
-    """As one attempt of one task does; returns its part of the manifest."""
-    staging = Staging(shop.place, shop.connection, 60)
-    staging.add((number, data.encode()) for number, data in records)
-    staging.end()
-    return {staging.attempt: dict(staging.counts)}
-
-
-def published(shop, number=0):
-    found = shop.redis.xrange(shop.key(number))
-    return [fields[b"d"].decode() for _, fields in found]
-
-
-def left(shop):
-    return [key.decode() for key in shop.redis.keys("*:staged:*")]
-
-
-class Died(BaseException):
-    """The driver is gone."""
-
-
-class DiesAfter:
-    """A connection whose process dies once it has run so many steps of publishing or deciding."""
-
-    def __init__(self, shop, steps, names=("decide", "keep", "publish", "finish"), before=False):
-        self.plain = Connection(redis.Redis.from_url(shop.url), 1.0)
-        self.steps, self.names, self.before = steps, names, before
-
-    def __getattr__(self, name):
-        return getattr(self.plain, name)
-
-    def run(self, name, keys, *given):
-        return self.run_each(name, [(keys, given)])[0]
-
-    def run_each(self, name, asked):
-        if name in self.names:
-            if self.steps == 0 and self.before:
-                raise Died
-            self.steps -= 1
-        found = self.plain.run_each(name, asked)
-        if name in self.names and self.steps <= 0 and not self.before:
-            raise Died
-        return found
+server, shop = sink_steps.server, sink_steps.shop
 
 
 # ── one batch ────────────────────────────────────────────────────────────────────────────────────
@@ -133,6 +60,18 @@ def test_a_driver_that_dies_at_any_step_leaves_a_batch_that_its_next_try_complet
     again.commit(Batch("x", 1), put_aside(shop, (0, "next")))
     assert published(shop)[5:] == ["next"]
     assert [key for key in left(shop) if not any(attempt in key for attempt in first)] == []
+
+
+@pytest.mark.parametrize("moved", [0, 1])
+def test_a_replay_of_an_older_batch_takes_nothing_from_one_that_is_not_published_yet(shop, moved):
+    """So it comes where a checkpoint was restored, or where two drivers have no role."""
+    sink(shop).commit(Batch("x", 0), put_aside(shop, (0, "old")))
+    many = [(0, f"a{n}") for n in range(5)]
+    decided_and_left(shop, Batch("x", 1), put_aside(shop, *many), moved=moved)
+    sink(shop).commit(Batch("x", 0), put_aside(shop, (0, "old")))
+    sink(shop).commit(Batch("x", 1), put_aside(shop, *many))
+    assert published(shop) == ["old", *[f"a{n}" for n in range(5)]]
+    assert left(shop) == []
 
 
 def test_a_batch_without_rows_is_one_too(shop):
@@ -181,13 +120,6 @@ def test_a_staged_list_that_is_not_whole_stops_the_batch_before_anything_is_writ
     assert published(shop) == ["a", "b"]
 
 
-def decided_and_left(shop, batch, manifest, moved, token=0):
-    """A driver that dies after so many steps of publishing."""
-    dies = sink(shop, token=token, connection=DiesAfter(shop, moved + 1, names=("publish",)))
-    with pytest.raises(Died):
-        dies.commit(batch, manifest)
-
-
 def test_what_is_lost_after_it_was_begun_with_is_told_with_the_way_out(shop):
     many = [(0, f"a{n}") for n in range(5)]
     decided_and_left(shop, Batch("x", 0), put_aside(shop, *many), moved=1)
@@ -217,6 +149,35 @@ def test_a_hole_is_seen_before_anything_is_moved(shop):
     with pytest.raises(StateError, match=r"\(0 records of the batch"):
         sink(shop).commit(Batch("x", 1), put_aside(shop, (0, "next")))
     assert published(shop) == []
+
+
+def test_what_is_lost_of_several_lists_is_told_with_what_is_in(shop):
+    """Each record counts once, however many lists its partition was made of."""
+    first, second = put_aside(shop, (0, "a0"), (0, "a1")), put_aside(shop, (0, "a2"), (0, "a3"))
+    decided_and_left(shop, Batch("x", 0), first | second, moved=1)
+    shop.redis.delete(*left(shop))
+    with pytest.raises(StateError, match=r"\(2 records of the batch were published\)"):
+        sink(shop).commit(Batch("x", 0), put_aside(shop, *[(0, f"a{n}") for n in range(4)]))
+
+
+def test_a_list_that_is_lost_while_others_are_moved_is_not_replaced(shop):
+    """What is in already would be published again."""
+    records = [(0, "a0"), (0, "a1"), (1, "b0")]
+    manifest = put_aside(shop, *records)
+    decided_and_left(shop, Batch("x", 0), manifest, moved=0)
+
+    class Expires(DiesAfter):
+        """The list of partition 1 is gone once partition 0 was published."""
+
+        def run_each(self, name, asked):
+            found = self.plain.run_each(name, asked)
+            if name == "publish" and published(shop):
+                shop.redis.delete(staged(shop.place, 1, next(iter(manifest))))
+            return found
+
+    with pytest.raises(StateError, match=r"\(2 records of the batch were published\)"):
+        sink(shop, connection=Expires(shop, 0)).commit(Batch("x", 0), put_aside(shop, *records))
+    assert (published(shop), published(shop, 1)) == (["a0", "a1"], [])
 
 
 def test_an_abort_after_a_commit_that_failed_removes_nothing_of_the_batch(shop):
@@ -363,67 +324,3 @@ def test_two_drivers_at_once_write_each_batch_once(shop):
     for thread in threads:
         thread.join()
     assert published(shop) == published(shop, 1) == [str(number) for number in range(20)]
-
-
-# ── bounds, and a Redis in trouble ───────────────────────────────────────────────────────────────
-
-
-def test_a_full_partition_is_waited_for(shop):
-    shop.hold("bill")
-    ids = shop.add(count=3)
-    writing = threading.Thread(
-        target=sink(shop, limit=4).commit,
-        args=(Batch("x", 0), put_aside(shop, *[(0, f"a{n}") for n in range(5)])),
-    )
-    writing.start()
-    while len(published(shop)) < 4:
-        pass
-    for at in ids[1:]:
-        shop.hold("bill", at=at)
-    while len(published(shop)) < 4 or published(shop)[-1] != "a2":
-        pass
-    shop.hold("bill", at=shop.ids()[-1])
-    writing.join()
-    assert published(shop)[-1] == "a4"
-
-
-def test_one_that_stays_full_is_told_and_the_batch_goes_on_later(shop):
-    shop.hold("bill")
-    manifest = put_aside(shop, *[(0, f"a{n}") for n in range(5)])
-    with pytest.raises(PartitionFull, match=r"partition 0 .* holds 3 events"):
-        sink(shop, limit=3, patience=0.05).commit(Batch("x", 0), manifest)
-    assert published(shop) == ["a0", "a1", "a2"]
-    sink(shop, limit=10).commit(Batch("x", 0), put_aside(shop, *[(0, f"a{n}") for n in range(5)]))
-    assert published(shop) == [f"a{n}" for n in range(5)]
-
-
-def test_a_stream_that_drops_the_oldest_is_never_full(shop):
-    manifest = put_aside(shop, *[(0, f"a{n}") for n in range(9)])
-    sink(shop, limit=3, loses=True).commit(Batch("x", 0), manifest)
-    assert published(shop) == ["a6", "a7", "a8"]
-
-
-def test_out_of_memory_nothing_is_staged_and_what_is_staged_goes_on(shop):
-    manifest = put_aside(shop, (0, "a"), (1, "b"))
-    shop.redis.config_set("maxmemory", 1)
-    with pytest.raises(RedisFull):
-        put_aside(shop, (0, "more"))
-    sink(shop).commit(Batch("x", 0), manifest)
-    assert published(shop) == ["a"]
-    assert left(shop) == []
-
-
-def test_a_step_of_staging_whose_answer_was_lost_adds_nothing_twice(shop):
-    staging = Staging(shop.place, shop.connection, 60)
-    key = staged(shop.place, 0, staging.attempt)
-    shop.connection.run("stage", (key,), 0, 60, b"a", b"b")
-    staging.add([(0, b"a"), (0, b"b")])
-    staging.end()
-    assert shop.redis.lrange(key, 0, -1) == [b"a", b"b"]
-
-
-def test_without_redis_it_says_where_it_looked(shop):
-    nowhere = attrs.evolve(shop.place, redis="redis://127.0.0.1:1")
-    away = Connection(redis.Redis.from_url(nowhere.redis), 0.1)
-    with pytest.raises(RedisUnavailable, match=r"127\.0\.0\.1:1"):
-        sink(shop, connection=away).raise_fence()

@@ -96,6 +96,11 @@ def test_rich_records_come_with_their_types(shop, spark):
         "parts": {"p": 1},
         "first": {"customer": "c", "total": 2, "count": 0},
     }
+    asked = spark.read.format("rink").schema(
+        "first struct<total:bigint>, tags array<string>, name string"
+    )
+    (row,) = asked.options(**shop.options("rich")).load().collect()
+    assert row.asDict(recursive=True) == {"first": {"total": 2}, "tags": ["x"], "name": "a"}
 
 
 # ── a query ──────────────────────────────────────────────────────────────────────────────────────

@@ -411,6 +411,28 @@ async def test_a_reset_beyond_the_end_moves_nothing(desk):
 
 
 @at_desk()
+async def test_the_group_of_a_spark_query_is_moved_by_its_checkpoint_alone(desk):
+    await desk.add()
+    offsets = desk.place.names.offsets
+    await desk.redis.hset(offsets, "spark/totals", "0-0")
+    why = "spark/totals.* checkpoint.*forget-group.*startingOffsets"
+    with pytest.raises(ConfigError, match=why):
+        await admin.reset(desk.app, "spark/totals", "latest")
+    for skip in (False, True):
+        with pytest.raises(ConfigError, match=why):
+            await admin.release(desk.app, processor="spark/totals", skip=skip)
+    assert await desk.redis.hget(offsets, "spark/totals") == b"0-0"
+    assert await admin.release(desk.app) == ()  # of all: none of them is ever parked
+    assert len(await admin.forget_group(desk.app, "spark/totals")) == 1
+
+
+@at_desk()
+async def test_a_processor_of_the_app_may_be_named_like_one(desk):
+    desk.app.processor(desk.orders, name="spark/mine")(_process)
+    assert await admin.reset(desk.app, "spark/mine", "latest") == ()
+
+
+@at_desk()
 async def test_an_id_is_written_in_the_one_way_that_scripts_can_compare(desk):
     await desk.store.register(desk.place)
     ids = await desk.add(2)

@@ -8,10 +8,9 @@
 It needs PySpark (`rink[spark]`). What is asked for is imported then: executors, which start processes often, need little.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from rink.lazily import named
 
 if TYPE_CHECKING:
     from rink.spark.batches import FencedBatch, FencedStream, fence, fenced
@@ -19,40 +18,25 @@ if TYPE_CHECKING:
     from rink.spark.jobs.job import Job, State
     from rink.spark.jobs.runner import JobRunner, SparkStopped
     from rink.spark.past import History, history
+else:
+    __getattr__, __dir__ = named(
+        __name__,
+        {
+            "FencedBatch": "rink.spark.batches",
+            "FencedStream": "rink.spark.batches",
+            "History": "rink.spark.past",
+            "Job": "rink.spark.jobs.job",
+            "JobRunner": "rink.spark.jobs.runner",
+            "RinkDataSource": "rink.spark.datasource",
+            "SparkStopped": "rink.spark.jobs.runner",
+            "State": "rink.spark.jobs.job",
+            "fence": "rink.spark.batches",
+            "fenced": "rink.spark.batches",
+            "history": "rink.spark.past",
+        },
+        extra="spark",
+    )
 
 __all__ = [
     "FencedBatch", "FencedStream", "History", "Job", "JobRunner", "RinkDataSource", "SparkStopped", "State", "fence", "fenced", "history",
 ]  # fmt: skip
-
-_HOMES = {
-    "RinkDataSource": "datasource",
-    "FencedBatch": "batches",
-    "FencedStream": "batches",
-    "fence": "batches",
-    "fenced": "batches",
-    "Job": "jobs.job",
-    "State": "jobs.job",
-    "JobRunner": "jobs.runner",
-    "SparkStopped": "jobs.runner",
-    "History": "past",
-    "history": "past",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("rink"):
-            raise
-        raise ImportError(
-            f"rink.spark.{name} needs {error.name}: pip install 'rink[spark]'", name=error.name
-        ) from error
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

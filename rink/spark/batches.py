@@ -15,10 +15,12 @@ from rink.settings import check_count
 from rink.spark.connections import connection
 from rink.spark.jobs.tags import context_of
 from rink.spark.options import Options, Place
-from rink.spark.sink.publishing import Sink
+from rink.spark.sink.publishing import raise_fence
 
 Each = Callable[[Any, Iterator[Any]], Any]
 ForeachBatch = Callable[[DataFrame, int, "FencedBatch"], Any]
+_WHERE = ("app", "appName", "stream", "redis", "redisTimeout")
+"""The options of the sink that say where a stream is, and for how long Redis is asked."""
 
 
 def fence(role: Any) -> dict[str, str]:
@@ -33,22 +35,24 @@ class FencedStream:
     """A stream that a query writes with `format("rink")`: its fence can be raised before the query begins.
 
     Args:
-        options: those of the sink that say where the stream is: app, or appName and redis; stream.
+        options: those of the sink that say where the stream is: app, or appName and redis; stream; redisTimeout.
 
     Raises:
-        ConfigError: they cannot be used.
+        ConfigError: they cannot be used, or are about something else: the name of the sink is the role's.
     """
 
     def __init__(self, **options: str) -> None:
-        self._options = Options(options, of_sink=True)
-        self._place = Place.of(self._options)
+        known = {name.lower() for name in _WHERE}
+        if others := [name for name in options if name.lower() not in known]:
+            raise ConfigError(
+                f"FencedStream takes options that say where the stream is ({', '.join(_WHERE)}), and not "
+                f"{', '.join(others)}: name and token come from the role whose fence is raised, all else belongs to the query"
+            )
+        self._place = Place.of(Options(options, of_sink=True))
 
     def raise_fence(self, fence: Fence) -> None:
-        """Refuse all lower tokens under this name from now on; raises a StaleToken."""
-        bounds = self._options.bounds(self._place.declared())
-        Sink(
-            self._place, connection(self._place), fence.name, fence.token, bounds, patience=0.0
-        ).raise_fence()
+        """Refuse all lower tokens of the sink of this name from now on; raises a StaleToken."""
+        raise_fence(self._place, connection(self._place), fence.name, fence.token)
 
     def __repr__(self) -> str:
         return f"<FencedStream: {self._place}>"

@@ -24,7 +24,7 @@ Asked = tuple[Sequence[str], Sequence[Any]]
 """The keys and the arguments of one step."""
 
 ANSWERS_WITHIN_S = 10.0
-_clients: dict[tuple[int, str], Connection] = {}
+_made: dict[tuple[int, str, float], Connection] = {}
 
 
 class Connection:
@@ -119,11 +119,11 @@ class Connection:
 
 
 def connection(place: Place) -> Connection:
-    """Return this process's connection; a forked child makes its own."""
-    key = (os.getpid(), place.redis)
-    found = _clients.get(key)
+    """Return this process's connection to a server, for one patience; a forked child makes its own."""
+    key = (os.getpid(), place.redis, place.patience)
+    found = _made.get(key)
     if found is None:
-        found = _clients[key] = Connection(_client(place.redis), place.patience)
+        found = _made[key] = Connection(_client(place.redis), place.patience)
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import attrs
@@ -203,21 +203,24 @@ class Options:
         if (when := self.text(timestamp)) and self.text(offsets):
             raise ConfigError(f"give one of the options {offsets} and {timestamp}")
         if when:
-            return f"({_milliseconds(timestamp, when)}-0"  # as Redis writes: all ids below
+            at = _milliseconds(timestamp, when)
+            return f"({at}-0" if at else "earliest"  # as Redis writes: all ids below
+        words = dict.fromkeys((otherwise, "latest"))
         text = self.text(offsets, otherwise)
-        if text in ("earliest", "latest"):
+        if text in words:
             return text
         try:
             found = json.loads(text)
             edges = {int(number): str(at) for number, at in found.items()}
         except (ValueError, AttributeError):
             edges = {}
-        if not edges or not all(map(ids.is_id, edges.values())):
+        if not edges or not all(at in words or ids.is_id(at) for at in edges.values()):
             raise ConfigError(
-                f'the option {offsets} is earliest, latest or JSON such as {{"0": "1700000000000-0", "1": "0-0"}}, '
-                f"an id for each partition, not {text!r}"
+                f'the option {offsets} is {", ".join(words)} or JSON such as {{"0": "1700000000000-0", "1": "latest"}}, '
+                f"for each partition an id or one of these words, not {text!r}"
             )
-        return edges
+        # Scripts compare ids part by part as text: there is one way to write each.
+        return {n: at if at in words else "{}-{}".format(*ids.order(at)) for n, at in edges.items()}
 
 
 def _milliseconds(name: str, text: str) -> int:
@@ -232,7 +235,7 @@ def _milliseconds(name: str, text: str) -> int:
             f"the option {name} is in milliseconds since 1970, or ISO 8601 with a zone such as "
             f"2026-01-31T12:00:00+00:00, not {text!r}"
         )
-    return int(found.timestamp() * 1000)
+    return (found - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1)
 
 
 def named(text: str, what: str) -> Any:

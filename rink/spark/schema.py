@@ -36,6 +36,11 @@ _PLAIN: dict[type, T.DataType] = {
     date: T.DateType(),
 }
 
+_WIDER: dict[type[T.DataType], tuple[type[T.DataType], ...]] = {
+    T.LongType: (T.ByteType, T.ShortType, T.IntegerType),
+    T.DoubleType: (T.FloatType, T.ByteType, T.ShortType, T.IntegerType),
+}
+
 
 def columns_of(record: type[Any] | None, *, metadata: bool) -> T.StructType:
     """Return all columns that a stream has.
@@ -59,19 +64,45 @@ def columns_of(record: type[Any] | None, *, metadata: bool) -> T.StructType:
 
 
 def wanted_of(asked: T.StructType, all_of_them: T.StructType, what: str) -> T.StructType:
-    """Return the columns that a query asked for with `.schema(...)`, in its order.
+    """Return the columns that a query asked for with `.schema(...)`: Spark wants them as it asked, what may be null included.
 
     Raises:
-        ConfigError: one that there is not, or of another type.
+        ConfigError: one that there is not, of another type, or said to be never null that may be.
     """
     known = {field.name: field for field in all_of_them.fields}
     for field in asked.fields:
-        if field.name not in known or known[field.name].dataType != field.dataType:
+        if field.name in known and known[field.name].nullable and not field.nullable:
+            raise ConfigError(
+                f"column {field.name!r} of {what} may be null: ask for it without NOT NULL"
+            )
+        if field.name not in known or not fits(field.dataType, known[field.name].dataType):
             raise ConfigError(
                 f"{what} has no column {field.name!r} of type {field.dataType.simpleString()}; it has "
                 + ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in all_of_them)
             )
-    return T.StructType([known[field.name] for field in asked.fields])
+    return asked
+
+
+def fits(given: T.DataType, wanted: T.DataType, *, widens: bool = False) -> bool:
+    """Whether one type is another, whatever may be null in it; a struct may have fewer fields, in any order.
+
+    Args:
+        given: of a DataFrame that is written, or that a query asks for.
+        wanted: of a record's field.
+        widens: a number may also be of a narrower type.
+    """
+    if isinstance(given, T.ArrayType) and isinstance(wanted, T.ArrayType):
+        return fits(given.elementType, wanted.elementType, widens=widens)
+    if isinstance(given, T.MapType) and isinstance(wanted, T.MapType):
+        keys_fit = fits(given.keyType, wanted.keyType, widens=widens)
+        return keys_fit and fits(given.valueType, wanted.valueType, widens=widens)
+    if isinstance(given, T.StructType) and isinstance(wanted, T.StructType):
+        known = {field.name: field.dataType for field in wanted.fields}
+        return all(
+            one.name in known and fits(one.dataType, known[one.name], widens=widens)
+            for one in given
+        )
+    return given == wanted or (widens and type(given) in _WIDER.get(type(wanted), ()))
 
 
 def struct_of(record: type[Any]) -> T.StructType:

@@ -11,28 +11,67 @@
 `rink worker shop:app` runs it. See docs/streams.md.
 """
 
-from rink.streams.app import App
-from rink.streams.codec import Codec, JsonCodec
-from rink.streams.errors import (
-    CrossSlot,
-    EventsHeld,
-    PartitionFull,
-    RecordError,
-    RedisAuth,
-    RedisError,
-    RedisFull,
-    RedisUnavailable,
-    WentBack,
-    WorkerHalted,
-)
-from rink.streams.event import Event
-from rink.streams.events import Batches, Events, Middleware
-from rink.streams.policy import OnError, Policy
-from rink.streams.processor import Processor
-from rink.streams.record import Record
-from rink.streams.stream import Stream, partition_of
-from rink.streams.threads import BlockingBatches, BlockingEvents
-from rink.streams.worker import Worker
+from typing import TYPE_CHECKING
+
+from rink.lazily import named
+
+if TYPE_CHECKING:
+    from rink.streams.app import App
+    from rink.streams.codec import Codec, JsonCodec
+    from rink.streams.errors import (
+        CrossSlot,
+        EventsHeld,
+        PartitionFull,
+        RecordError,
+        RedisAuth,
+        RedisError,
+        RedisFull,
+        RedisUnavailable,
+        WentBack,
+        WorkerHalted,
+    )
+    from rink.streams.event import Event
+    from rink.streams.events import Batches, Events, Middleware
+    from rink.streams.policy import OnError, Policy
+    from rink.streams.processor import Processor
+    from rink.streams.record import Record
+    from rink.streams.stream import Stream, partition_of
+    from rink.streams.threads import BlockingBatches, BlockingEvents
+    from rink.streams.worker import Worker
+else:
+    # An app is declared without what its workers need.
+    __getattr__, __dir__ = named(
+        __name__,
+        {
+            "App": "rink.streams.app",
+            "Batches": "rink.streams.events",
+            "BlockingBatches": "rink.streams.threads",
+            "BlockingEvents": "rink.streams.threads",
+            "Codec": "rink.streams.codec",
+            "CrossSlot": "rink.streams.errors",
+            "Event": "rink.streams.event",
+            "Events": "rink.streams.events",
+            "EventsHeld": "rink.streams.errors",
+            "JsonCodec": "rink.streams.codec",
+            "Middleware": "rink.streams.events",
+            "OnError": "rink.streams.policy",
+            "PartitionFull": "rink.streams.errors",
+            "Policy": "rink.streams.policy",
+            "Processor": "rink.streams.processor",
+            "Record": "rink.streams.record",
+            "RecordError": "rink.streams.errors",
+            "RedisAuth": "rink.streams.errors",
+            "RedisError": "rink.streams.errors",
+            "RedisFull": "rink.streams.errors",
+            "RedisUnavailable": "rink.streams.errors",
+            "Stream": "rink.streams.stream",
+            "WentBack": "rink.streams.errors",
+            "Worker": "rink.streams.worker",
+            "WorkerHalted": "rink.streams.errors",
+            "partition_of": "rink.streams.stream",
+        },
+        extra="streams",
+    )
 
 __all__ = [
     "App", "Batches", "BlockingBatches", "BlockingEvents", "Codec", "CrossSlot", "Event", "Events",

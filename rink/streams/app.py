@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from redis.asyncio import Redis
 
@@ -24,7 +24,9 @@ from rink.streams.policy import OnError, Policy
 from rink.streams.processor import Processor
 from rink.streams.store import Store
 from rink.streams.stream import PartitionBy, Stream, Trim
-from rink.streams.tasks import Task
+
+if TYPE_CHECKING:
+    from rink.streams.tasks import Task
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -204,6 +206,9 @@ class App:
         Raises:
             ConfigError: not just one of `every` and `cron`, or one that cannot be used.
         """
+        from rink.streams.tasks import (
+            Task,  # what an app of streams alone is imported for needs no cron
+        )
 
         def declare(function: F) -> F:
             declared = Task.of(_named(name, function), function, every, cron, on_leader)

@@ -8,6 +8,9 @@ from rink.core.keys import check_name, encode
 
 PREFIX = "rink:"
 
+OF_SPARK = "spark/"
+"""What the name of a group begins with that is a query of Spark: it has no workers, and its checkpoint has its offsets."""
+
 
 @attrs.frozen
 class Names:

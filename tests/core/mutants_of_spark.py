@@ -6,6 +6,8 @@ from mutant import Mutant
 
 SOURCE = "../integration/spark/test_source_steps"
 SINK = "../integration/spark/test_sink_steps"
+BOUNDS = "../integration/spark/test_sink_bounds"
+ONCE = "../integration/spark/test_sink_once"
 JOBS = "spark/test_spark_jobs"
 ROWS = "spark/test_spark_rows"
 OFFSETS = "spark/test_spark_offsets"
@@ -116,7 +118,7 @@ SPARK = [
     lua(
         "what was moved is not counted",
         "publish",
-        "redis.call('HSET', mark, 'seq', seq, 'done', done + wanted)",
+        "redis.call('HSET', mark, 'seq', seq, 'done', done + moved)",
         "redis.call('HSET', mark, 'seq', seq, 'done', done)",
         SINK,
     ),
@@ -139,6 +141,55 @@ SPARK = [
         "stage",
         "if length == before_it + #ARGV - 2 then return {'ok'} end\n",
         "",
+        BOUNDS,
+    ),
+    lua(
+        "a step of publishing ends at no size",
+        "publish",
+        "while moved < wanted and size < tonumber(ARGV[7]) do",
+        "while moved < wanted do",
+        BOUNDS,
+    ),
+    python(
+        "a step of staging ends at no size",
+        "sink/staging",
+        "if len(held) >= AT_ONCE or size > MOST_BYTES:",
+        "if len(held) >= AT_ONCE:",
+        BOUNDS,
+    ),
+    lua(
+        "a decision on what is written once has no end",
+        "decide",
+        "if ARGV[6] ~= '0' then redis.call('EXPIRE', sink, ARGV[6]) end\n",
+        "redis.call('PERSIST', sink)\n",
+        ONCE,
+    ),
+    lua(
+        "marks of what is written once have no end",
+        "publish",
+        "if ARGV[8] ~= '0' then redis.call('EXPIRE', mark, ARGV[8]) end\n",
+        "",
+        ONCE,
+    ),
+    lua(
+        "a decision may outlive the marks of what is published of it",
+        "open",
+        "ARGV[2], 'NX')",
+        "ARGV[2])",
+        ONCE,
+    ),
+    python(
+        "what a query has written ends, too",
+        "sink/publishing",
+        "    return KEPT_S if once else 0",
+        "    return KEPT_S",
+        ONCE,
+    ),
+    python(
+        "a list that is lost while others are moved is taken for one that was not begun with",
+        "sink/publishing",
+        "raise _Lost(move, before + done - move.first)",
+        "raise _Lost(move, done)",
         SINK,
     ),
     python(
@@ -151,7 +202,7 @@ SPARK = [
     python(
         "a hole is found only when it is reached",
         "sink/publishing",
-        "            raise _Lost(gone[0], sum(done for _, done in found))",
+        "            raise _Lost(gone[0], sum(in_each.values()))",
         "            pass",
         SINK,
     ),
@@ -179,7 +230,7 @@ SPARK = [
     python(
         "what is to be stopped on a loss is not stopped where it comes late",
         "jobs/job",
-        "        if self._is_ending.is_set():  # looked at only now: whoever ends it meanwhile has seen it\n            self._call_stop()\n",
+        "        if self.lost.is_set():  # looked at only now: whoever ends it meanwhile has seen it\n            self._call_stop()\n",
         "",
         JOBS,
     ),
@@ -188,6 +239,27 @@ SPARK = [
         "jobs/queries",
         "        for guard in self._guards:\n            guard.raise_fence(fence)\n",
         "",
+        JOBS,
+    ),
+    python(
+        "a job that returned without its role has succeeded",
+        "jobs/job",
+        "self.lost.is_set() or not self.role.is_held",
+        "self.lost.is_set()",
+        JOBS,
+    ),
+    python(
+        "a driver whose JVM is gone keeps its roles",
+        "jobs/runner",
+        "        self._rink.leave()\n",
+        "        pass\n",
+        JOBS,
+    ),
+    python(
+        "an id that cannot be a role ends the look at the list",
+        "jobs/watching",
+        "except ConfigError as error:",
+        "except ZeroDivisionError as error:",
         JOBS,
     ),
     python(

@@ -70,6 +70,21 @@ def test_the_oldest_go_first_where_there_are_more_partitions_than_events():
     assert end == {0: "900-0", 1: "1500-0", 2: "1000-0"}
 
 
+def test_where_events_are_large_it_asks_again_for_the_rest():
+    streams = Streams({0: 50, 1: 3})
+    plain = streams.bound
+
+    def bound(asked):  # as Redis answers that has 7 of them in memory at most
+        return plain({number: (at, min(count, 7)) for number, (at, count) in asked.items()})
+
+    assert share_out(streams.start, streams.target, 40, bound) == {0: "37-0", 1: "3-0"}
+
+
+def test_it_ends_where_the_last_event_is_gone_by_then():
+    streams = Streams({0: 5})
+    assert share_out(streams.start, {0: "9-0"}, 40, streams.bound) == {0: "5-0"}
+
+
 def test_a_partition_without_anything_new_is_not_asked():
     streams = Streams({0: 0, 1: 5})
     assert share_out(streams.start, streams.target, 10, streams.bound) == {0: "0-0", 1: "5-0"}

@@ -1,12 +1,17 @@
 """What `.option(...)` may say."""
 
+import re
 import sys
 import types
+from pathlib import Path
 
 import attrs
 import pytest
+import redis
 
 from rink.errors import ConfigError
+from rink.spark import options
+from rink.spark.connections import connection
 from rink.spark.options import Options, Place
 from rink.streams import App, Record
 
@@ -51,6 +56,18 @@ def test_without_an_app_its_name_will_do(shop):
     assert with_class.codec().decode(b'{"customer":"ann"}') == Order(customer="ann")
 
 
+def test_each_query_of_a_process_is_as_patient_as_it_was_told_to_be(shop):
+    def patience(**given):
+        place = Place.of(source(app="options_shop:app", stream="orders", **given))
+        return connection(place), place.patience
+
+    (short, told), (long, more) = patience(redisTimeout=0.25), patience(redisTimeout=7)
+    assert (short._patience, long._patience) == (told, more) == (0.25, 7.0)
+    assert patience()[0]._patience == 30.0
+    assert patience(redisTimeout=7)[0] is long  # and each is made once
+    assert isinstance(long.client, redis.Redis)
+
+
 def test_raw_means_bytes_whatever_the_app_says(shop):
     place = Place.of(source(app="options_shop:app", stream="orders", record="raw"))
     assert place.record_class() is None
@@ -93,6 +110,23 @@ def test_an_option_that_there_is_not_is_refused_with_those_there_are():
     Options({"checkpointLocation": "/tmp/x", "path": "x", "queryName": "q"}, of_sink=True)
 
 
+PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+
+
+def rows_below(title):
+    """The options that have a row in the table below a title of docs/spark.md, in small letters."""
+    section = PAGE.read_text(encoding="utf-8").split(f"\n## {title}\n")[1].split("\n## ")[0]
+    heads = re.findall(r"^\| (`.*?) \| ", section, re.MULTILINE)
+    return {name.lower() for head in heads for name in re.findall(r"`(\w+)`", head)}
+
+
+def test_each_option_has_its_row_in_the_docs_and_each_row_is_an_option():
+    # appName and record stand beside app; the sink says where its stream is as the source does.
+    common, apart = set(options._COMMON), {"appname", "record"}
+    assert rows_below("Reading a stream") == (common | set(options._SOURCE)) - apart - {"name"}
+    assert rows_below("Writing to a stream") == set(options._SINK) | {"fencingtoken"}
+
+
 def edge(**given):
     return source(**given).edge("startingOffsets", "startingTimestamp", "earliest")
 
@@ -104,6 +138,30 @@ def test_where_to_begin():
     # As Redis writes "below": the last entry before that time.
     assert edge(startingTimestamp="1700000000000") == "(1700000000000-0"
     assert edge(startingTimestamp="2023-11-14T22:13:20+00:00") == "(1700000000000-0"
+    assert edge(startingTimestamp="2023-11-14T23:13:20.001+01:00") == "(1700000000001-0"
+    assert edge(startingTimestamp="0") == "earliest"  # no id lies below
+    assert edge(startingTimestamp="1970-01-01T00:00:00Z") == "earliest"
+
+
+def test_each_partition_may_begin_in_its_own_way_and_ids_are_written_in_one():
+    given = '{"0": "0005-00", "1": "earliest", "2": "latest"}'
+    assert edge(startingOffsets=given) == {0: "5-0", 1: "earliest", 2: "latest"}
+
+
+def test_where_to_end():
+    def end(**given):
+        return source(**given).edge("endingOffsets", "endingTimestamp", "latest")
+
+    assert end() == "latest"
+    assert end(endingOffsets='{"0": "5-0", "1": "latest"}') == {0: "5-0", 1: "latest"}
+    assert end(endingTimestamp="1700000000000") == "(1700000000000-0"
+    for bad in ("earliest", '{"0": "earliest"}', "5-0"):
+        with pytest.raises(ConfigError, match="endingOffsets is latest or JSON"):
+            end(endingOffsets=bad)
+    with pytest.raises(ConfigError, match="endingTimestamp is in milliseconds"):
+        end(endingTimestamp="2023-11-14T22:13:20")
+    with pytest.raises(ConfigError, match="one of the options endingOffsets and endingTimestamp"):
+        end(endingTimestamp="5", endingOffsets="latest")
 
 
 @pytest.mark.parametrize(

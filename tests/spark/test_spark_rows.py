@@ -12,7 +12,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from rink.errors import ConfigError
 from rink.spark.rows import Rows
-from rink.spark.schema import METADATA, RAW, columns_of, struct_of, wanted_of
+from rink.spark.schema import METADATA, RAW, columns_of, fits, struct_of, wanted_of
 from rink.streams import JsonCodec, Record
 from rink.streams.errors import RecordError
 
@@ -182,6 +182,54 @@ def test_metadata_alone_can_be_asked_for():
 def test_a_column_that_there_is_not_is_refused(field):
     with pytest.raises(ConfigError, match=f"no column '{field.name}'.*number bigint, text string"):
         wanted_of(T.StructType([field]), columns_of(Flat, metadata=False), "stream 'a'")
+
+
+def test_what_may_be_null_is_as_the_query_asks_and_no_matter_for_the_type():
+    array, of_text = T.ArrayType(T.LongType()), T.MapType(T.StringType(), T.DoubleType())
+    inner = T.StructType([T.StructField("n", T.LongType())])
+    asked = T.StructType(
+        [
+            T.StructField("many", array),
+            T.StructField("pairs", of_text),
+            T.StructField("inner", inner),
+        ]
+    )
+    every = columns_of(Rich, metadata=False)
+    assert every["many"] != asked["many"]
+    wanted = wanted_of(asked, every, "it")
+    assert wanted == asked
+    data = {"at": "2026-01-02T03:04:05+00:00", "day": None, "colour": "red", "kind": "a",
+            "many": [1, 2], "pairs": {"x": 0.5}, "inner": {"n": 7}}  # fmt: skip
+    (row,) = rows_of(Rich, wanted=wanted).batch(entries(json.dumps(data).encode())).to_pylist()
+    with pytest.raises(ConfigError, match=r"'day' of it may be null: .*NOT NULL"):
+        wanted_of(T.StructType([T.StructField("day", T.DateType(), False)]), every, "it")
+    assert row == {"many": [1, 2], "pairs": [("x", 0.5)], "inner": {"n": 7}}
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "same", "wider"),
+    [
+        (T.LongType(), T.LongType(), True, True),
+        (T.IntegerType(), T.LongType(), False, True),
+        (T.LongType(), T.IntegerType(), False, False),
+        (T.ArrayType(T.LongType(), True), T.ArrayType(T.LongType(), False), True, True),
+        (T.ArrayType(T.ShortType()), T.ArrayType(T.LongType()), False, True),
+        (T.ArrayType(T.StringType()), T.ArrayType(T.LongType()), False, False),
+        (T.MapType(T.StringType(), T.FloatType()), T.MapType(T.StringType(), T.DoubleType()), False, True),
+        (T.MapType(T.LongType(), T.LongType()), T.MapType(T.StringType(), T.LongType()), False, False),
+        (T.StructType([]), T.StructType([T.StructField("a", T.LongType())]), True, True),
+        (T.StructType([T.StructField("b", T.LongType())]), T.StructType([]), False, False),
+        (
+            T.ArrayType(T.StructType([T.StructField("a", T.ByteType())])),
+            T.ArrayType(T.StructType([T.StructField("a", T.LongType(), False)])),
+            False,
+            True,
+        ),
+    ],
+)  # fmt: skip
+def test_which_types_fit(given, wanted, same, wider):
+    assert fits(given, wanted) is same
+    assert fits(given, wanted, widens=True) is wider
 
 
 def test_a_field_named_as_metadata_needs_metadata_off():

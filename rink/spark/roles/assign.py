@@ -6,7 +6,7 @@ them by an expression of Spark's own, in the JVM. What can be wrong is found bef
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -181,37 +181,10 @@ def _pair(before: RoleMap, after: RoleMap) -> Callable[[Any], Any]:
 
 
 def _function(compute: Callable[[Any], Any], returns: str) -> Any:
-    """A function of Spark's that computes an Arrow array from an Arrow array of names.
-
-    `arrow_udf` came with Spark 4.1; before that the arrays take the way through pandas.
-    """
+    """A function of Spark's that computes an Arrow array from an Arrow array of names."""
     from pyspark.sql import functions as f
 
-    def by_arrow(names: pa.Array) -> pa.Array:
+    def by_arrow(names: pa.Array) -> pa.Array:  # Spark reads these types
         return compute(names)
 
-    if hasattr(f, "arrow_udf"):
-        return f.arrow_udf(by_arrow, returns)
-    return _by_pandas(compute, returns)
-
-
-def _by_pandas(compute: Callable[[Any], Any], returns: str) -> Any:
-    import pandas as pd
-    from pyspark.sql import functions as f
-
-    def series(names: pd.Series) -> pd.Series:
-        return compute(pa.array(names, pa.string())).to_pandas(
-            types_mapper={pa.int32(): pd.Int32Dtype()}.get
-        )
-
-    def frame(names: pd.Series) -> pd.DataFrame:
-        found = compute(pa.array(names, pa.string())).flatten()
-        table: Mapping[str, Any] = dict(zip(("before", "after"), found, strict=True))
-        return pa.table(table).to_pandas(types_mapper={pa.int32(): pd.Int32Dtype()}.get)
-
-    made = frame if returns.startswith("struct") else series
-    made.__annotations__ = {
-        "names": pd.Series,
-        "return": pd.DataFrame if made is frame else pd.Series,
-    }
-    return f.pandas_udf(made, returns)  # type: ignore[attr-defined,unused-ignore]
+    return f.arrow_udf(by_arrow, returns)  # type: ignore[attr-defined]

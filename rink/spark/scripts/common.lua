@@ -16,6 +16,12 @@ local function entry_at(stream, id)
   return #found > 0 and found[1][1] or '0-0'
 end
 
+-- Whether events behind an id may be gone: no entry up to there is left to show that none is, and some were removed.
+-- Which ones, Redis does not know. What is there is all that `earliest`, `latest` and a time, '(id', ask for.
+local function may_lack(stream, id, from)
+  return from == '0-0' and string.match(id, '^%d') and before(id, last_id(stream)) and removed(stream) ~= '0'
+end
+
 -- A number greater than this one, and than all that were given out before it was lost: microseconds of Redis' clock.
 local function later_than(number)
   local time = redis.call('TIME')

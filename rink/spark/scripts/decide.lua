@@ -1,6 +1,7 @@
 -- Decides on what a batch consists of: this is its commit.
--- KEYS: sink. ARGV: token, query, batch, manifest, seq of a manifest that is lost and may be replaced by this one ('').
--- Answers: ok (this manifest), again (the batch was decided before; that manifest counts, '' where it is published),
+-- KEYS: sink. ARGV: token, query, batch, manifest, seq of a manifest that is lost and may be replaced by this one (''),
+-- seconds that the decision is kept (0: for ever).
+-- Answers: ok (this manifest), again (the batch was decided before; that manifest counts), done (and published),
 -- pending (another batch is to be published first), other (another query with this name); then seq, manifest.
 local sink, token, query, batch = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local mine = 'batch:' .. query
@@ -11,10 +12,11 @@ local is_newest = found[2] == query and decided == batch
 if is_newest and manifest == ARGV[4] then return {'again', seq, manifest} end
 if found[1] and less(token, found[1]) then return {'stale', found[1]} end
 if decided and not less(decided, batch) and not (is_newest and manifest ~= '' and seq == ARGV[5]) then
-  return {'again', seq, is_newest and manifest or ''}
+  return is_newest and manifest ~= '' and {'again', seq, manifest} or {'done'}
 end
 if manifest ~= '' and seq ~= ARGV[5] then return {'pending', seq, manifest} end
 if found[2] and found[2] ~= query and not less(found[6], token) then return {'other', found[2]} end
 seq = later_than(found[4])
 redis.call('HSET', sink, 'fence', token, 'token', token, 'query', query, mine, batch, 'seq', seq, 'manifest', ARGV[4])
+if ARGV[6] ~= '0' then redis.call('EXPIRE', sink, ARGV[6]) end
 return {'ok', seq, ''}

@@ -22,10 +22,10 @@ from rink.streams.errors import PartitionFull
 from rink.streams.names import PREFIX
 from rink.streams.values import Bounds
 
-STEP = 1000
-"""So many records one step moves: Redis does nothing else meanwhile."""
+STEP, STEP_BYTES = 1000, 1_000_000
+"""So many records one step moves, and it ends with the one that makes it so large: Redis does nothing else meanwhile."""
 KEPT_S = 30 * 86_400
-"""So long what a batch was decided of waits for somebody who publishes it."""
+"""So long what a batch was decided of waits for somebody who publishes it, and a write that is done once is known."""
 _LOOKS_AGAIN_S = 0.2
 
 Manifest = Mapping[str, Mapping[int, int]]
@@ -69,11 +69,32 @@ class _Decided:
 
 
 class _Lost(Exception):  # noqa: N818 - what the user sees is a StateError
-    """A staged list is gone; so many records of its batch were published."""
+    """A staged list is gone; so many records of its batch, in all partitions, were published."""
 
     def __init__(self, move: _Move, done: int) -> None:
         super().__init__(move, done)
         self.move, self.done = move, done
+
+
+def raise_fence(
+    place: Place, redis: Connection, name: str, token: int, *, once: bool = False
+) -> None:
+    """Have a sink refuse lower tokens from now on.
+
+    Args:
+        place: the stream.
+        redis: where it lies.
+        name: of the sink.
+        token: of the grant; 0 without a role.
+        once: as of `Sink`.
+
+    Raises:
+        StaleToken: a later driver has been here.
+    """
+    key = _state(place, name, once)
+    answer = redis.run("open", (key,), token, _kept(once))
+    if answer[0] == b"stale":
+        raise _stale(place, name, token, int(answer[1]), key)
 
 
 class Sink:
@@ -86,6 +107,9 @@ class Sink:
         token: under which it is written; 0 without a role.
         bounds: of each partition.
         patience: seconds that a full partition is waited for.
+        once: it has one batch, and what Redis knows of it ends `KEPT_S` after that was decided. First the state,
+            then the marks: with the state alone, a batch of which half is published would be published whole again. Of
+            a query nothing ends; the two have names of their own.
     """
 
     def __init__(
@@ -97,23 +121,21 @@ class Sink:
         bounds: Bounds,
         *,
         patience: float,
+        once: bool = False,
     ) -> None:
         self.name = check_name("name", name)
+        self._once = once
         self._place = place
         self._redis = redis
         self._token = token
         self._bounds = bounds
         self._patience = patience
         self._pause = threading.Event().wait
-        self._key = f"{PREFIX}{{{place.names.root}}}:sink:{encode(name)}"
+        self._key = _state(place, name, once)
 
     def raise_fence(self) -> None:
-        """Have lower tokens refused from now on.
-
-        Raises:
-            StaleToken: a later driver has been here.
-        """
-        self._check(self._redis.run("open", (self._key,), self._token))
+        """Have lower tokens refused from now on; raises a StaleToken."""
+        raise_fence(self._place, self._redis, self.name, self._token, once=self._once)
 
     def commit(self, batch: Batch, manifest: Manifest) -> None:
         """Decide on a batch, and publish it.
@@ -130,7 +152,11 @@ class Sink:
         self._count(manifest)
         replaces = ""
         while True:
-            seq, decided = self._decide(batch, manifest, replaces)
+            found = self._decide(batch, manifest, replaces)
+            if found is None:
+                self.drop(manifest)
+                return
+            seq, decided = found
             try:
                 self._publish(seq, manifest if decided is None else decided.manifest)
             except _Lost as lost:
@@ -148,32 +174,37 @@ class Sink:
 
     def _decide(
         self, batch: Batch, manifest: Manifest, replaces: str
-    ) -> tuple[int, _Decided | None]:
-        """Return the number of what is to be published now; what it is where it is not this manifest."""
+    ) -> tuple[int, _Decided | None] | None:
+        """Return the number of what is to be published now; what it is where it is not this manifest.
+
+        None: this batch was published before.
+        """
         given = (self._token, batch.query, batch.number, _dumps(manifest), replaces)
-        answer = self._redis.run("decide", (self._key,), *given)
+        answer = self._redis.run("decide", (self._key,), *given, _kept(self._once))
         if answer[0] in (b"stale", b"other"):
-            self.drop(
-                manifest
-            )  # it is not what is to be published now, or it would have been told so; nor will it be
-            self._check(answer)
+            # It is not what is to be published now, or it would have been told so; nor will it be.
+            self.drop(manifest)
+            raise self._refusal(answer)
+        if answer[0] == b"done":
+            return None
         seq = int(answer[1])
         if answer[0] == b"ok":
             return seq, None
-        found = _loads(answer[2]) if answer[2] else {}  # {}: all of it is published
-        return seq, _Decided(found, is_this=answer[0] == b"again")
+        return seq, _Decided(_loads(answer[2]), is_this=answer[0] == b"again")
 
     def drop(self, manifest: Manifest) -> None:
         """Remove what was put aside."""
         for key, _ in self._lists(manifest):
-            self._redis.repeated(lambda key=key: self._redis.client.delete(key), key)  # type: ignore[misc]
+            self._remove(key)
 
     def forget(self, numbers: Iterable[int]) -> None:
         """Remove what is kept of a sink that is written once: its state, and its marks."""
         for number in numbers:
-            mark = self._mark(number)
-            self._redis.repeated(lambda key=mark: self._redis.client.delete(key), mark)  # type: ignore[misc]
-        self._redis.repeated(lambda: self._redis.client.delete(self._key), self._key)
+            self._remove(self._mark(number))
+        self._remove(self._key)
+
+    def _remove(self, key: str) -> None:
+        self._redis.repeated(lambda: self._redis.client.unlink(key), key)
 
     def _count(self, manifest: Manifest) -> None:
         """See that all that was put aside is there, and will be for a while."""
@@ -186,12 +217,15 @@ class Sink:
     def _publish(self, seq: int, manifest: Manifest) -> None:
         """Move all of it; nothing before all of it was seen to be there."""
         moves = list(self._moves(seq, manifest))
-        looks = [(move.keys, (*move.given, 0, *self._room())) for move in moves]
+        looks = [(move.keys, (*move.given, 0, *self._limits())) for move in moves]
         found = self._redis.run_each("publish", looks)
         if gone := [move for move, (said, _) in zip(moves, found, strict=True) if said == b"gone"]:
-            raise _Lost(gone[0], sum(done for _, done in found))
+            in_each = {move.number: done for move, (_, done) in zip(moves, found, strict=True)}
+            raise _Lost(gone[0], sum(in_each.values()))
+        before = 0
         for move in moves:
-            self._move(move)
+            self._move(move, before)
+            before += move.count
         self._redis.run("finish", (self._key,), seq)
 
     def _moves(self, seq: int, manifest: Manifest) -> Iterator[_Move]:
@@ -205,12 +239,13 @@ class Sink:
                     yield _Move(number, keys, seq, first, count)
                 first += count
 
-    def _move(self, move: _Move) -> None:
+    def _move(self, move: _Move, before: int) -> None:
+        """Move one list, behind so many records of the batch."""
         end = time.monotonic() + self._patience
         while True:
-            said, done = self._redis.run("publish", move.keys, *move.given, STEP, *self._room())
+            said, done = self._redis.run("publish", move.keys, *move.given, STEP, *self._limits())
             if said == b"gone":
-                raise _Lost(move, done)
+                raise _Lost(move, before + done - move.first)
             if said == b"late":
                 self._see_that_it_is_late(move)
             if done >= move.first + move.count:
@@ -239,11 +274,13 @@ class Sink:
                 key=self._key,
             )
 
-    def _room(self) -> tuple[int, int]:
-        return self._bounds.limit, int(self._bounds.loses)
+    def _limits(self) -> tuple[int, ...]:
+        return self._bounds.limit, int(self._bounds.loses), STEP_BYTES, _kept(self._once)
 
     def _mark(self, number: int) -> str:
-        return f"{self._place.names.partition(number).stream}:sunk:{encode(self.name)}"
+        return (
+            f"{self._place.names.partition(number).stream}:sunk:{_key_name(self.name, self._once)}"
+        )
 
     def _lists(self, manifest: Manifest) -> list[tuple[str, int]]:
         return [
@@ -262,23 +299,39 @@ class Sink:
             key=key,
         )
 
-    def _check(self, answer: Sequence[Any]) -> None:
+    def _refusal(self, answer: Sequence[Any]) -> Exception:
         if answer[0] == b"stale":
-            newer = int(answer[1])
-            raise StaleToken(
-                f"sink {self.name!r} of {self._place} belongs to a later driver: token {self._token} was refused, "
-                f"{self._key!r} has {newer}; nothing was written",
-                role=self.name,
-                token=self._token,
-                newer=newer,
-            )
-        if answer[0] == b"other":
-            raise StateError(
-                f"sink {self.name!r} of {self._place} belongs to query {answer[1].decode()}, which has another "
-                "checkpoint: give this query another name; or, if the other is gone for good, start this one under a "
-                f"new grant of its role, or remove {self._key!r}. Nothing was written",
-                key=self._key,
-            )
+            return _stale(self._place, self.name, self._token, int(answer[1]), self._key)
+        return StateError(
+            f"sink {self.name!r} of {self._place} belongs to query {answer[1].decode()}, which has another "
+            "checkpoint: give this query another name; or, if the other is gone for good, start this one under a "
+            f"new grant of its role, or remove {self._key!r}. Nothing was written",
+            key=self._key,
+        )
+
+
+def _stale(place: Place, name: str, token: int, newer: int, key: str) -> StaleToken:
+    return StaleToken(
+        f"sink {name!r} of {place} belongs to a later driver: token {token} was refused, {key!r} has {newer}; nothing "
+        "was written",
+        role=name,
+        token=token,
+        newer=newer,
+    )
+
+
+def _key_name(name: str, once: bool) -> str:
+    """A name in keys; in an encoded one there is no colon, so a query and a writeId never meet."""
+    return f"once:{encode(name)}" if once else encode(name)
+
+
+def _state(place: Place, name: str, once: bool) -> str:
+    return f"{PREFIX}{{{place.names.root}}}:sink:{_key_name(name, once)}"
+
+
+def _kept(once: bool) -> int:
+    """So many seconds are state and marks kept; 0: for ever."""
+    return KEPT_S if once else 0
 
 
 def _dumps(manifest: Manifest) -> str:

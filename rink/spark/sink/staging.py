@@ -12,7 +12,7 @@ from rink.spark.options import Place
 AT_ONCE = 1000
 """Records of a partition that are sent in one step."""
 MOST_BYTES = 1_000_000
-"""Bytes of a partition that are held before they are sent."""
+"""Bytes of a partition that are sent in one step; a record that is larger goes alone."""
 
 
 def staged(place: Place, number: int, attempt: str) -> str:
@@ -45,11 +45,11 @@ class Staging:
     def add(self, records: Iterable[tuple[int, bytes]]) -> None:
         """Put records aside, by partition."""
         for number, data in records:
-            held = self._held[number]
-            held.append(data)
-            self._bytes[number] += len(data)
-            if len(held) >= AT_ONCE or self._bytes[number] >= MOST_BYTES:
+            held, size = self._held[number], self._bytes[number] + len(data)
+            if len(held) >= AT_ONCE or size > MOST_BYTES:
                 self._send(number)
+            self._held[number].append(data)
+            self._bytes[number] += len(data)
 
     def end(self) -> None:
         """Send the rest."""

@@ -44,6 +44,8 @@ class Staged(WriterCommitMessage):
 class _Writing:
     """What both writers have in common."""
 
+    _once = False
+
     def __init__(self, options: Options, columns: StructType, *, overwrite: bool) -> None:
         if overwrite:
             raise ConfigError(
@@ -74,6 +76,7 @@ class _Writing:
             self._token,
             self._bounds,
             patience=self._patience,
+            once=self._once,
         )
 
 
@@ -105,6 +108,8 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
 
 class BatchWriter(_Writing, DataSourceArrowWriter):
     """Writes a DataFrame once; with a writeId also where the job runs again."""
+
+    _once = True
 
     def __init__(self, options: Options, columns: StructType, *, overwrite: bool) -> None:
         super().__init__(options, columns, overwrite=overwrite)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import logging
 import os
+import shlex
 import socket
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from rink.errors import StaleToken, StateError
 from rink.spark.connections import Connection
 from rink.spark.options import Place
 from rink.spark.source.offsets import Offsets
-from rink.streams.names import PartitionNames
+from rink.streams.names import OF_SPARK, PartitionNames
 
 log = logging.getLogger("rink.spark")
 
@@ -56,13 +57,21 @@ class Group:
 
         Raises:
             StaleToken: a later driver has been here.
-            StateError: a query with another checkpoint has this name.
+            StateError: a query with another checkpoint has this name, or events behind an id are gone.
         """
-        asked = [(self._keys(n), (self.name, self._token, edge)) for n, edge in edges.items()]
+        # All are looked at first: a start that is refused leaves no partition registered, or the next
+        # one, told to begin elsewhere, would begin there all the same.
+        self._begin(edges, looks=True)
+        answers = self._begin(edges, looks=False)
+        return {number: _text(answer[1]) for number, answer in answers.items()}
+
+    def _begin(self, edges: Mapping[int, str], *, looks: bool) -> dict[int, Any]:
+        given = (int(self._strict), int(looks))
+        asked = [(self._keys(n), (self.name, self._token, at, *given)) for n, at in edges.items()]
         answers = dict(zip(edges, self._redis.run_each("begin", asked), strict=True))
         for number, answer in answers.items():
-            self._check(number, answer)
-        return {number: _text(answer[1]) for number, answer in answers.items()}
+            self._check(number, answer, edges[number])
+        return answers
 
     def follow(self, start: Offsets) -> Offsets:
         """Tell that all up to here has been processed, and return the last entry of each partition.
@@ -126,7 +135,7 @@ class Group:
                 raise StateError(
                     f"group {self.name!r} of {self._place} is in use by a query with another checkpoint (it has read "
                     f"up to {_text(answer[1])} in partition {number}; {self._other()}): give this query another "
-                    f"group; or if the other is gone for good, `rink streams forget-group {self.name}`",
+                    f"group; or if the other is gone for good, `{self._forget()}`",
                     key=at,
                 )
             case "worker":
@@ -137,10 +146,17 @@ class Group:
             case "other":
                 raise StateError(
                     f"another query reads {self._place} as group {self.name!r}: {self._other()}. This one ends; each "
-                    "query needs a group of its own",
+                    "query needs a group of its own, and one that reads one stream twice (a union with itself, say) "
+                    "an option 'group' of its own for each",
                     key=at,
                 )
-        self._gone(number, start)
+        tell_gone(self._place, number, start, strict=self._strict)
+
+    def _forget(self) -> str:
+        """The command that ends the group, for the shell."""
+        app = self._place.app or "MODULE:ATTR"
+        line = ["rink", "streams", "forget-group", app, self.name, "--stream", self._place.stream]
+        return shlex.join(line)
 
     def _other(self) -> str:
         """Who reads under this name, as far as is known."""
@@ -149,25 +165,22 @@ class Group:
             _text(self._redis.repeated(lambda: self._redis.client.hget(at, "who"), at)) or "unknown"
         )
 
-    def _gone(self, number: int, start: str) -> None:
-        told = gone(self._place, number, start)
-        if self._strict:
-            raise StateError(told, key=self._names(number).stream)
-        log.warning("rink: %s", told)
-
 
 def group_name(name: str) -> str:
     """Return the name under which a query stands beside the processors of an app."""
-    return f"spark/{check_name('group', name)}"
+    return OF_SPARK + check_name("group", name)
 
 
-def gone(place: Place, number: int, start: str) -> str:
-    """Return the sentence about events that are not there any more."""
-    return (
-        f"events of partition {number} of {place} behind {start} are gone before they were read: trimmed by "
-        'trim="oldest" or by hand, or Redis was restored from an older state. What is there can be read '
-        'with .option("failOnDataLoss", "false")'
+def tell_gone(place: Place, number: int, start: str, *, strict: bool) -> None:
+    """Tell of events that are not there any more: raises a StateError, or warns where the query says so."""
+    told = (
+        f"events of partition {number} of {place} behind {start} are gone before they were read: trimmed since all "
+        'groups had passed them, by trim="oldest" or by hand, or Redis was restored from an older state. What is '
+        'there can be read with .option("failOnDataLoss", "false")'
     )
+    if strict:
+        raise StateError(told, key=place.names.partition(number).stream)
+    log.warning("rink: %s", told)
 
 
 def _now() -> str:

@@ -15,9 +15,12 @@ Offsets = dict[int, str]
 PAGE = 10_000
 """So many entries one step of Redis looks at, and one page of a read has: Redis does nothing else meanwhile."""
 
+ANSWER_BYTES = 8_000_000
+"""So many bytes one answer of Redis has, about; or one step of it has in memory."""
+
 Bound = Callable[[Mapping[int, tuple[str, int]]], Mapping[int, tuple[int, str]]]
-"""Asked with the cursor and a number for each partition: how many entries there are behind it, so many at most, and
-the id of the last one."""
+"""Asked with the cursor and a number for each partition: how far so many entries reach, or the first of them where they
+are large: how many there are, none only where there are no more, and the id of the last one."""
 
 
 def as_json(offsets: Mapping[int, str]) -> dict[str, str]:
@@ -78,6 +81,6 @@ def share_out(
         for number, (count, last) in bound(asked).items():
             left -= count
             end[number] = last
-            if count < asked[number][1] or last == target[number]:
+            if not count or last == target[number]:
                 waiting.remove(number)
     return end

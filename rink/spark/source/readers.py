@@ -15,8 +15,8 @@ from rink.spark import schema as schemas
 from rink.spark.connections import Connection, connection
 from rink.spark.options import Options, Place
 from rink.spark.rows import Rows
-from rink.spark.source.group import Group
-from rink.spark.source.offsets import Offsets, as_json, of_json, share_out
+from rink.spark.source.group import Group, tell_gone
+from rink.spark.source.offsets import ANSWER_BYTES, Offsets, as_json, of_json, share_out
 from rink.spark.source.reading import Range, pages
 from rink.streams import ids
 
@@ -70,6 +70,14 @@ class _Reading:
             )
         return edge
 
+    def _placed(self, begin: dict[int, str], to: dict[int, str]) -> dict[int, Any]:
+        """Return what the step `place` answers, for each partition: both edges at one moment."""
+        asked = [
+            ((self._place.names.partition(number).stream,), (edge, to[number]))
+            for number, edge in begin.items()
+        ]
+        return dict(zip(begin, self._redis.run_each("place", asked), strict=True))
+
     def _parts(
         self, start: Offsets, end: Offsets, removed: dict[int, int], group: str
     ) -> list[Part]:
@@ -80,7 +88,7 @@ class _Reading:
                     number=number,
                     start=at,
                     end=end[number],
-                    removed=removed.get(number),
+                    removed=removed.get(number, 0),
                     group=group,
                     strict=self._is_strict,
                 )
@@ -100,16 +108,14 @@ class BatchReader(_Reading, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return a range for each partition."""
-        start, end = self._placed(self._edges(self._from)), self._placed(self._edges(self._to))
-        return self._parts(start, end, {}, "")
-
-    def _placed(self, edges: dict[int, str]) -> Offsets:
-        asked = [
-            ((self._place.names.partition(number).stream,), (edge,))
-            for number, edge in edges.items()
-        ]
-        answers = self._redis.run_each("place", asked)
-        return {number: at.decode() for number, (at, _) in zip(edges, answers, strict=True)}
+        begin, to = self._edges(self._from), self._edges(self._to)
+        start, end, removed = {}, {}, {}
+        for number, (said, first, last, count) in self._placed(begin, to).items():
+            if said != b"ok":
+                tell_gone(self._place, number, begin[number], strict=self._is_strict)
+            start[number], end[number] = first.decode(), last.decode()
+            removed[number] = int(count)
+        return self._parts(start, end, removed, "")
 
 
 class StreamReader(_Reading, DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
@@ -196,16 +202,17 @@ class StreamReader(_Reading, DataSourceStreamReader, limits.SupportsTriggerAvail
         return of_json(found, self._count, str(self._place))
 
     def _last(self) -> Offsets:
-        edges = self._edges("latest")
-        asked = [((self._place.names.partition(number).stream,), ("latest",)) for number in edges]
-        answers = self._redis.run_each("place", asked)
-        return {number: at.decode() for number, (at, _) in zip(edges, answers, strict=True)}
+        answers = self._placed(self._edges("earliest"), self._edges("latest"))
+        return {number: answer[2].decode() for number, answer in answers.items()}
 
     def _bound(
         self, last: Offsets, asked: Mapping[int, tuple[str, int]]
     ) -> dict[int, tuple[int, str]]:
         steps = [
-            ((self._place.names.partition(number).stream,), (cursor, last[number], count))
+            (
+                (self._place.names.partition(number).stream,),
+                (cursor, last[number], count, ANSWER_BYTES),
+            )
             for number, (cursor, count) in asked.items()
         ]
         answers = self._redis.run_each("bound", steps)

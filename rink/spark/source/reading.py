@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import Any
 
 import attrs
 
-from rink.errors import StateError
 from rink.spark.connections import Connection
 from rink.spark.options import Place
-from rink.spark.source.group import gone
-from rink.spark.source.offsets import PAGE
+from rink.spark.source.group import tell_gone
+from rink.spark.source.offsets import ANSWER_BYTES, PAGE
 from rink.streams import ids
-
-log = logging.getLogger("rink.spark")
 
 Entry = tuple[bytes, list[bytes]]
 """An id, and names and values in turn."""
+
+FIRST_PAGE = 100
+"""So many entries the first page has: how large they are is not known before."""
 
 
 @attrs.frozen
@@ -26,7 +25,8 @@ class Range:
     """What one task reads: the entries behind `start`, up to `end`.
 
     Attributes:
-        removed: how many entries had ever been taken away when `start` was "0-0"; None: it does not matter.
+        removed: how many entries had ever been taken away when `start` was placed, where that is "0-0"; an entry
+            shows by itself that nothing behind it is missing.
         group: events that were requeued for another one are passed over.
         strict: events that are gone are an error.
     """
@@ -35,7 +35,7 @@ class Range:
     number: int
     start: str
     end: str
-    removed: int | None
+    removed: int
     group: str
     strict: bool
 
@@ -44,29 +44,31 @@ def pages(redis: Connection, wanted: Range, size: int = PAGE) -> Iterator[list[E
     """Yield the entries, page by page.
 
     A page is read from the entry that the last one ended with, that one included: as long as it is
-    there, nothing behind it has been taken away, since trimming takes the oldest first.
+    there, nothing behind it has been taken away, since trimming takes the oldest first. How many it has is told
+    from the last one: as many as make `ANSWER_BYTES`, and `size` at most.
 
     Raises:
         StateError: some are gone, and the range is strict.
     """
     stream = wanted.place.names.partition(wanted.number).stream
     at, last = wanted.start, ids.order(wanted.end)
-    has_told = False
+    has_told, count = False, min(size, FIRST_PAGE)
     while ids.order(at) < last:
-        found, is_whole = _page(redis, stream, wanted, at, size)
-        if not is_whole:
-            told = gone(wanted.place, wanted.number, at)
-            if wanted.strict:
-                raise StateError(told, key=stream)
-            if not has_told:
-                log.warning("rink: %s", told)
-                has_told = True
+        found, is_whole = _page(redis, stream, wanted, at, count)
+        if not has_told and (not is_whole or not found):
+            tell_gone(wanted.place, wanted.number, at, strict=wanted.strict)
+            has_told = True
         if not found:
-            if at != wanted.end and wanted.strict:
-                raise StateError(gone(wanted.place, wanted.number, at), key=stream)
             return
-        at = found[-1][0].decode()
+        at, count = found[-1][0].decode(), min(size, _fitting(found))
         yield found
+
+
+def _fitting(page: list[Entry]) -> int:
+    """Return how many entries such as these make one answer."""
+    some = page[:: len(page) // 100 + 1]  # to look at all would take a tenth of the time
+    length = sum(len(text) for _, fields in some for text in fields)
+    return max(1, ANSWER_BYTES * len(some) // max(1, length))
 
 
 def _page(
@@ -78,11 +80,9 @@ def _page(
         if found and found[0][0] == at.encode():
             return found[1:], True
         return found, False
-    if wanted.removed is None:
-        return redis.repeated(lambda: _range(redis, stream, "-", wanted.end, size), stream), True
     # In this order: what is taken away between the two is noticed.
     found = redis.repeated(lambda: _range(redis, stream, "-", wanted.end, size), stream)
-    removed = int(redis.run("place", (stream,), "earliest")[1])
+    removed = int(redis.run("place", (stream,), "earliest", "latest")[3])
     return found, removed == wanted.removed
 
 

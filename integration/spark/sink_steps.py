@@ -1,0 +1,92 @@
+"""What the tests of the sink's steps share: a sink on a real Redis, and drivers that die. No Spark in it."""
+
+import pytest
+import redis
+from spark_support import Shop
+
+from rink.spark.connections import Connection
+from rink.spark.sink import publishing
+from rink.spark.sink.publishing import Sink
+from rink.spark.sink.staging import Staging
+from rink.streams.values import Bounds
+from rink.testing.redis_servers import local_redis
+
+
+@pytest.fixture(scope="module")
+def server():
+    with local_redis(appendonly=False) as node:
+        yield node
+
+
+@pytest.fixture
+def shop(server, monkeypatch):
+    monkeypatch.setattr(publishing, "STEP", 2)
+    monkeypatch.setattr(publishing, "_LOOKS_AGAIN_S", 0.01)
+    made = Shop(server.url)
+    yield made
+    made.redis.config_set("maxmemory", 0)
+    made.redis.flushall()
+
+
+def sink(shop, token=0, name="q", limit=1000, connection=None, patience=5.0, loses=False, **more):
+    return Sink(
+        shop.place,
+        connection or shop.connection,
+        name,
+        token,
+        Bounds(limit, loses),
+        patience=patience,
+        **more,
+    )
+
+
+def put_aside(shop, *records):
+    """As one attempt of one task does; returns its part of the manifest."""
+    staging = Staging(shop.place, shop.connection, 60)
+    staging.add((number, data.encode()) for number, data in records)
+    staging.end()
+    return {staging.attempt: dict(staging.counts)}
+
+
+def published(shop, number=0):
+    found = shop.redis.xrange(shop.key(number))
+    return [fields[b"d"].decode() for _, fields in found]
+
+
+def left(shop):
+    return [key.decode() for key in shop.redis.keys("*:staged:*")]
+
+
+class Died(BaseException):
+    """The driver is gone."""
+
+
+class DiesAfter:
+    """A connection whose process dies once it has run so many steps of publishing or deciding."""
+
+    def __init__(self, shop, steps, names=("decide", "keep", "publish", "finish"), before=False):
+        self.plain = Connection(redis.Redis.from_url(shop.url), 1.0)
+        self.steps, self.names, self.before = steps, names, before
+
+    def __getattr__(self, name):
+        return getattr(self.plain, name)
+
+    def run(self, name, keys, *given):
+        return self.run_each(name, [(keys, given)])[0]
+
+    def run_each(self, name, asked):
+        if name in self.names:
+            if self.steps == 0 and self.before:
+                raise Died
+            self.steps -= 1
+        found = self.plain.run_each(name, asked)
+        if name in self.names and self.steps <= 0 and not self.before:
+            raise Died
+        return found
+
+
+def decided_and_left(shop, batch, manifest, moved, token=0):
+    """A driver that dies after so many steps of publishing."""
+    dies = sink(shop, token=token, connection=DiesAfter(shop, moved + 1, names=("publish",)))
+    with pytest.raises(Died):
+        dies.commit(batch, manifest)

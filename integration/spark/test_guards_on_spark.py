@@ -1,0 +1,301 @@
+"""Guards under a real `foreachBatch`: once over a replay, a stale driver, and workers that go on after their job was cancelled."""
+
+import contextlib
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812
+from spark_support import forget_last_commit
+
+from rink.errors import StaleToken
+from rink.guards import Fence, ParquetGuard, RedisGuard, SqlGuard
+from rink.spark import FencedStream, fence, fenced
+
+WAIT_S = 120
+RECORDS = [{"order_id": n, "customer": f"c{n % 7}", "amount": n} for n in range(90)]
+SUMS = {f"c{k}": sum(n for n in range(90) if n % 7 == k) for k in range(7)}
+ROWS = pa.schema([("customer", pa.string()), ("amount", pa.int64())])
+ADD = sa.text(
+    "INSERT INTO sums (customer, amount) VALUES (:customer, :amount) "
+    "ON CONFLICT (customer) DO UPDATE SET amount = sums.amount + excluded.amount"
+)
+
+
+def until(told, timeout=WAIT_S):
+    end = time.monotonic() + timeout
+    while not told():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.005)
+
+
+class Grant:
+    """A role, as far as fences go."""
+
+    def __init__(self, token):
+        self.name, self.token = "sums", token
+
+
+# ── stores that add up: what is written twice shows ──────────────────────────────────────────────
+
+
+def add_in_redis(step, rows):
+    for row in rows:
+        step.hincrby("sums", row["customer"], row["amount"])
+
+
+def add_in_sql(step, rows):
+    if found := list(rows):
+        step.execute(ADD, found)
+
+
+def add_in_files(step, rows):
+    step.write_rows(rows, ROWS)
+
+
+class InRedis:
+    each = staticmethod(add_in_redis)
+
+    def __init__(self, shop):
+        self.guard, self.redis = RedisGuard(shop.url), shop.redis
+
+    def sums(self):
+        return {name.decode(): int(value) for name, value in self.redis.hgetall("sums").items()}
+
+
+class InSql:
+    each = staticmethod(add_in_sql)
+
+    def __init__(self, url):
+        self.guard = SqlGuard(url)
+        self.engine = sa.create_engine(url, poolclass=sa.pool.NullPool)
+        with self.engine.begin() as connection:
+            connection.execute(
+                sa.text("CREATE TABLE sums (customer TEXT PRIMARY KEY, amount BIGINT)")
+            )
+
+    def sums(self):
+        with self.engine.connect() as connection:
+            found = connection.execute(sa.text("SELECT customer, amount FROM sums"))
+            return {row.customer: row.amount for row in found}
+
+
+class InFiles:
+    each = staticmethod(add_in_files)
+
+    def __init__(self, folder):
+        folder.mkdir()
+        self.guard = ParquetGuard(folder)
+
+    def sums(self):
+        found = Counter()
+        for row in self.guard.read().to_pylist():
+            found[row["customer"]] += row["amount"]
+        return dict(found)
+
+
+@pytest.fixture(params=["sqlite", "postgres", "parquet", "redis"])
+def store(request, shop, tmp_path):
+    with contextlib.ExitStack() as opened:
+        if request.param == "redis":
+            made = InRedis(shop)
+        elif request.param == "parquet":
+            made = InFiles(tmp_path / "files")
+        elif request.param == "sqlite":
+            made = InSql(f"sqlite:///{tmp_path}/data.db")
+        else:
+            request.applymarker(pytest.mark.timeout(600))
+            sys.path.append(str(Path(__file__).parents[1] / "guards"))
+            from postgres import local_postgres
+
+            made = InSql(opened.enter_context(local_postgres()).url)
+        yield made
+        made.guard.close()
+
+
+def run(shop, spark, folder, store, token, *, body=None, each=None, guard=None):
+    """Start the query that adds up, as a driver with this token."""
+
+    def write(df, _, out):
+        amounts = df.groupBy("customer").agg(F.sum("amount").alias("amount"))
+        out.write(amounts, each or store.each, by="customer")
+
+    grant = Grant(token)
+    return (
+        spark.readStream.format("rink")
+        .options(**shop.options(maxOffsetsPerTrigger=60, **fence(grant)))
+        .load()
+        .writeStream.foreachBatch(fenced(body or write, guard or store.guard, grant, parts=3))
+        .option("checkpointLocation", str(folder))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def test_each_batch_counts_once_over_a_replay_and_a_stale_driver_is_refused(
+    store, shop, spark, tmp_path
+):
+    shop.send(RECORDS)
+    run(shop, spark, tmp_path / "q", store, token=1).awaitTermination()
+    assert store.sums() == SUMS
+    forget_last_commit(tmp_path / "q")
+    run(shop, spark, tmp_path / "q", store, token=2).awaitTermination()
+    assert store.sums() == SUMS
+    with pytest.raises(StaleToken):
+        run(shop, spark, tmp_path / "q", store, token=1)
+
+    def overtaken(df, _, out):
+        store.guard.raise_fence(Fence("sums", 3))
+        out.write(df.select("customer", "amount"), store.each, by="customer")
+
+    shop.send(RECORDS)
+    with pytest.raises(PySparkException, match=r"StaleToken: token 2 of 'sums' counts no more"):
+        run(shop, spark, tmp_path / "q", store, token=2, body=overtaken).awaitTermination()
+    assert store.sums() == SUMS
+
+
+# ── workers that go on ───────────────────────────────────────────────────────────────────────────
+
+
+class Waits:
+    """A part function that has its rows, and goes on once a file is there: long after its job was cancelled."""
+
+    def __init__(self, each, folder):
+        self.each, self.folder = each, folder
+
+    def __call__(self, step, rows):
+        found = list(rows)
+        self.each(step, found)
+        Path(self.folder, "begun").touch()
+        until(Path(self.folder, "go").exists)
+
+
+class Watched:
+    """A guard that notes, where a part is left, what became of it."""
+
+    def __init__(self, guard, folder):
+        self.guard, self.folder = guard, folder
+        self.raise_fence, self.begin, self.finish = guard.raise_fence, guard.begin, guard.finish
+
+    def __reduce__(self):
+        return Watched, (self.guard, self.folder)
+
+    @contextlib.contextmanager
+    def watching(self, part):
+        try:
+            with part as step:
+                yield step
+        except StaleToken:
+            Path(self.folder, f"refused {part.number}").touch()
+            raise
+        Path(self.folder, f"accepted {part.number}").touch()
+
+    def part(self, *given):
+        return Part(self, self.guard.part(*given))
+
+
+class Part:
+    def __init__(self, watched, part):
+        self.part, self.entered = part, watched.watching(part)
+
+    def __enter__(self):
+        return self.entered.__enter__()
+
+    def __exit__(self, *error):
+        return self.entered.__exit__(*error)
+
+    @property
+    def result(self):
+        return self.part.result
+
+
+@pytest.mark.parametrize("store", ["postgres", "parquet", "redis"], indirect=True)
+def test_a_worker_that_goes_on_after_its_job_was_cancelled_writes_nothing(
+    store, shop, spark, tmp_path
+):
+    """SQLite is not here: who is in a part keeps the file, so raising the fence waits for it."""
+    shop.send(RECORDS)
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    query = run(
+        shop, spark, tmp_path / "q", store, 1,
+        each=Waits(store.each, folder), guard=Watched(store.guard, folder),
+    )  # fmt: skip
+    until((folder / "begun").exists)
+    spark.sparkContext.cancelJobGroup(str(query.runId))
+    store.guard.raise_fence(Fence("sums", 2))
+    (folder / "go").touch()
+    until(lambda: list(folder.glob("refused *")))
+    with contextlib.suppress(PySparkException):
+        query.awaitTermination()
+    assert not list(folder.glob("accepted *"))
+    assert store.sums() == {}
+    run(shop, spark, tmp_path / "q", store, token=2).awaitTermination()
+    assert store.sums() == SUMS
+
+
+LARGE = "x" * 400_000
+
+
+def few_then_many(folder):
+    """Rows of which some are put aside at once; the others come once a file is there."""
+
+    def rows(batches):
+        found = pa.Table.from_batches(batches).to_pylist()
+        for number, row in enumerate(found):
+            if number == len(found) // 2:
+                Path(folder, "begun").touch()
+                until(Path(folder, "go").exists)
+            value = f"{row['order_id']} {LARGE}".encode()
+            yield pa.RecordBatch.from_pylist([{"key": row["customer"], "value": value}])
+
+    return rows
+
+
+def write_stream(shop, spark, folder, token):
+    grant = Grant(token)
+    large = spark.readStream.format("rink").options(**shop.options(**fence(grant))).load()
+    where = {"appName": "shop", "stream": "totals", "redis": shop.url}
+    return (
+        large.repartition(1)
+        .mapInArrow(few_then_many(folder), "key string, value binary")
+        .writeStream.format("rink")
+        .options(**where, **fence(grant))
+        .option("checkpointLocation", str(folder / "q"))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def numbers(shop):
+    found = []
+    for number in range(shop.module.totals.partition_count):
+        entries = shop.redis.xrange(shop.module.totals.names.partition(number).stream)
+        found += [int(fields[b"d"].split()[0]) for _, fields in entries]
+    return sorted(found)
+
+
+def test_what_a_cancelled_write_has_put_aside_is_never_published(shop, spark, tmp_path):
+    shop.send(RECORDS[:40])
+    shop.send([], stream="totals")
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1")
+    try:
+        query = write_stream(shop, spark, tmp_path, token=1)
+        until((tmp_path / "begun").exists)
+        until(shop.staged)
+        spark.sparkContext.cancelJobGroup(str(query.runId))
+        FencedStream(**shop.options("totals")).raise_fence(Fence("sums", 2))
+        (tmp_path / "go").touch()
+        with pytest.raises(PySparkException):
+            query.awaitTermination()
+        assert numbers(shop) == []
+        write_stream(shop, spark, tmp_path, token=2).awaitTermination()
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert numbers(shop) == list(range(40))
+    assert all(shop.redis.ttl(key) > 0 for key in shop.staged())

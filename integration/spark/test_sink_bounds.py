@@ -1,0 +1,138 @@
+"""How much one step moves, partitions that are full, and a Redis in trouble: on a real one, without Spark."""
+
+import threading
+
+import attrs
+import pytest
+import redis
+import sink_steps
+from sink_steps import DiesAfter, left, published, put_aside, sink
+
+from rink.spark.connections import Connection
+from rink.spark.sink import publishing
+from rink.spark.sink.publishing import Batch
+from rink.spark.sink.staging import Staging, staged
+from rink.streams.errors import PartitionFull, RedisFull, RedisUnavailable
+
+server, shop = sink_steps.server, sink_steps.shop
+
+
+def test_a_full_partition_is_waited_for(shop):
+    shop.hold("bill")
+    ids = shop.add(count=3)
+    writing = threading.Thread(
+        target=sink(shop, limit=4).commit,
+        args=(Batch("x", 0), put_aside(shop, *[(0, f"a{n}") for n in range(5)])),
+    )
+    writing.start()
+    while len(published(shop)) < 4:
+        pass
+    for at in ids[1:]:
+        shop.hold("bill", at=at)
+    while len(published(shop)) < 4 or published(shop)[-1] != "a2":
+        pass
+    shop.hold("bill", at=shop.ids()[-1])
+    writing.join()
+    assert published(shop)[-1] == "a4"
+
+
+class Steps(DiesAfter):
+    """Notes what each step of publishing has moved, and of staging how large it was."""
+
+    def __init__(self, shop):
+        super().__init__(shop, 0)
+        self.moved, self.sizes, self.before = [], [], 0
+
+    def run_each(self, name, asked):
+        found = self.plain.run_each(name, asked)
+        for (_, given), answer in zip(asked, found, strict=True):
+            if name == "stage":
+                self.sizes.append(sum(map(len, given[2:])))
+            if name == "publish" and given[3]:  # 0: it only looks
+                self.moved.append(answer[1] - self.before)
+                self.before = answer[1]
+        return found
+
+
+@pytest.mark.parametrize(
+    ("size", "count", "moved"),
+    [(10, 2500, [1000, 1000, 500]), (300_000, 10, [4, 4, 2]), (3_000_000, 3, [1, 1, 1])],
+)
+@pytest.mark.parametrize("loses", [False, True])
+def test_a_step_of_publishing_ends_with_a_thousand_records_or_a_megabyte(
+    shop, monkeypatch, size, count, moved, loses
+):
+    monkeypatch.setattr(publishing, "STEP", 1000)
+    steps = Steps(shop)
+    records = [f"{n:04}".ljust(size) for n in range(count)]
+    manifest = put_aside(shop, *[(0, one) for one in records])
+    sink(shop, connection=steps, limit=2500, loses=loses).commit(Batch("x", 0), manifest)
+    assert steps.moved == moved
+    assert published(shop) == records
+
+
+@pytest.mark.parametrize(
+    ("size", "sizes"),
+    [(10, [10_000, 10]), (300_000, [900_000] * 333 + [600_000]), (600_000, [600_000] * 1001)],
+)
+def test_a_step_of_staging_is_a_thousand_records_or_a_megabyte(shop, monkeypatch, size, sizes):
+    steps = Steps(shop)
+    monkeypatch.setattr(steps.plain, "run_each", lambda _, asked: [[b"ok"]] * len(asked))
+    staging = Staging(shop.place, steps, 60)
+    staging.add((0, bytes(size)) for _ in range(1001))
+    staging.end()
+    assert steps.sizes == sizes
+    assert staging.counts == {0: 1001}
+
+
+def test_long_lists_are_removed_aside(shop):
+    """DEL would keep Redis from all else while it frees them."""
+    shop.redis.config_resetstat()
+    sink(shop).drop(put_aside(shop, (0, "a")))
+    sink(shop).commit(Batch("x", 0), put_aside(shop, (0, "b")))
+    sink(shop).forget([0])
+    seen = shop.redis.info("commandstats")
+    assert "cmdstat_del" not in seen
+    assert seen["cmdstat_unlink"]["calls"] == 3
+
+
+def test_one_that_stays_full_is_told_and_the_batch_goes_on_later(shop):
+    shop.hold("bill")
+    manifest = put_aside(shop, *[(0, f"a{n}") for n in range(5)])
+    with pytest.raises(PartitionFull, match=r"partition 0 .* holds 3 events"):
+        sink(shop, limit=3, patience=0.05).commit(Batch("x", 0), manifest)
+    assert published(shop) == ["a0", "a1", "a2"]
+    sink(shop, limit=10).commit(Batch("x", 0), put_aside(shop, *[(0, f"a{n}") for n in range(5)]))
+    assert published(shop) == [f"a{n}" for n in range(5)]
+
+
+def test_a_stream_that_drops_the_oldest_is_never_full(shop):
+    manifest = put_aside(shop, *[(0, f"a{n}") for n in range(9)])
+    sink(shop, limit=3, loses=True).commit(Batch("x", 0), manifest)
+    assert published(shop) == ["a6", "a7", "a8"]
+
+
+def test_out_of_memory_nothing_is_staged_and_what_is_staged_goes_on(shop):
+    manifest = put_aside(shop, (0, "a"), (1, "b"))
+    shop.redis.config_set("maxmemory", 1)
+    with pytest.raises(RedisFull):
+        put_aside(shop, (0, "more"))
+    sink(shop).commit(Batch("x", 0), manifest)
+    assert published(shop) == ["a"]
+    assert left(shop) == []
+
+
+def test_a_step_of_staging_whose_answer_was_lost_adds_nothing_twice(shop):
+    staging = Staging(shop.place, shop.connection, 60)
+    key = staged(shop.place, 0, staging.attempt)
+    shop.connection.run("stage", (key,), 0, 60, b"a", b"b")
+    staging.add([(0, b"a"), (0, b"b")])
+    staging.end()
+    assert shop.redis.lrange(key, 0, -1) == [b"a", b"b"]
+
+
+def test_without_redis_it_says_where_it_looked(shop):
+    nowhere = attrs.evolve(shop.place, redis="redis://127.0.0.1:1")
+    away = Connection(redis.Redis.from_url(nowhere.redis), 0.1)
+    with pytest.raises(RedisUnavailable, match=r"127\.0\.0\.1:1"):
+        sink(shop, connection=away).raise_fence()

@@ -1,0 +1,115 @@
+"""What is written once is known for a while, and then it ends: on a real Redis, without Spark."""
+
+import pytest
+import sink_steps
+from pyspark.sql import types as T  # noqa: N812
+from sink_steps import Died, DiesAfter, left, published, put_aside, sink
+
+from rink.errors import StateError
+from rink.spark.options import Options
+from rink.spark.sink import writers
+from rink.spark.sink.publishing import Batch
+from rink.spark.sink.writers import BatchWriter, Staged
+from rink.streams.errors import PartitionFull
+
+server, shop = sink_steps.server, sink_steps.shop
+
+DAYS = 86_400
+STATE, MARKS = "rink:{shop/orders}:sink:once:daily", "*:sunk:once:daily"
+
+
+def once(shop, token=0, **more):
+    return sink(shop, token, name="daily", once=True, **more)
+
+
+def ttl(shop, pattern):
+    """Of all keys like that, the least: -1 for one that has no end."""
+    return min(shop.redis.ttl(key) for key in shop.redis.keys(pattern))
+
+
+def test_a_sink_of_a_query_never_expires(shop):
+    sink(shop, token=1).raise_fence()
+    sink(shop, token=1).commit(Batch("x", 0), put_aside(shop, (0, "a"), (1, "b")))
+    found = shop.redis.keys("*:sink:*") + shop.redis.keys("*:sunk:*")
+    assert [shop.redis.ttl(key) for key in found] == [-1, -1, -1]
+
+
+def test_what_is_written_once_is_known_for_thirty_days(shop):
+    once(shop, token=1).raise_fence()
+    assert 29 * DAYS < ttl(shop, STATE) <= 30 * DAYS
+    for _ in range(2):
+        once(shop, token=1).commit(Batch("once", 0), put_aside(shop, (0, "a"), (1, "b")))
+    assert published(shop) == ["a"]
+    assert 29 * DAYS < ttl(shop, "*:sunk:*") <= 30 * DAYS
+    assert 29 * DAYS < ttl(shop, STATE) <= ttl(shop, MARKS)
+    assert left(shop) == []
+
+
+def test_a_query_and_a_write_of_one_name_do_not_know_each_other(shop):
+    sink(shop, token=9, name="daily").commit(Batch("x", 0), put_aside(shop, (0, "of the query")))
+    once(shop, token=1).commit(Batch("once", 0), put_aside(shop, (0, "once")))
+    assert published(shop) == ["of the query", "once"]
+    assert ttl(shop, "*:sink:daily") == ttl(shop, "*:sunk:daily") == -1
+
+
+def left_half_way(shop):
+    """A write that died when two records of partition 0 were in, and 3 of each were to be."""
+    records = [*[(0, f"a{n}") for n in range(3)], *[(1, f"b{n}") for n in range(3)]]
+    dies = once(shop, token=1, connection=DiesAfter(shop, 2, names=("publish",)))
+    with pytest.raises(Died):
+        dies.commit(Batch("once", 0), put_aside(shop, *records))
+    assert (published(shop), published(shop, 1)) == (["a0", "a1"], [])
+    return records
+
+
+def test_a_write_that_died_half_way_is_completed_by_its_next_run(shop):
+    records = left_half_way(shop)
+    again = once(shop, token=2)
+    again.raise_fence()
+    again.commit(Batch("once", 0), put_aside(shop, *records))
+    assert (published(shop), published(shop, 1)) == (["a0", "a1", "a2"], ["b0", "b1", "b2"])
+
+
+def test_nobody_who_comes_lengthens_what_is_known_of_a_decision(shop):
+    """Should it outlive the marks, a batch of which half is in would be published whole again."""
+    records = left_half_way(shop)
+    shop.redis.expire(STATE, 5 * DAYS)
+    again = once(shop, token=2, limit=1, patience=0.01)  # partition 0 is full: it can go on nowhere
+    shop.hold("bill")
+    again.raise_fence()
+    with pytest.raises(PartitionFull):
+        again.commit(Batch("once", 0), put_aside(shop, *records))
+    assert ttl(shop, STATE) <= 5 * DAYS < ttl(shop, MARKS)
+
+
+def test_lists_that_expired_before_the_decision_did_are_told(shop):
+    records = left_half_way(shop)
+    shop.redis.delete(*left(shop))
+    with pytest.raises(StateError, match=r"is gone.*\(2 records of the batch were published\)"):
+        once(shop, token=2).commit(Batch("once", 0), put_aside(shop, *records))
+    assert (published(shop), published(shop, 1)) == (["a0", "a1"], [])
+
+
+def test_after_its_end_a_write_is_a_new_one(shop):
+    records = left_half_way(shop)
+    shop.redis.delete(STATE, *left(shop))  # the marks come last
+    once(shop, token=1).commit(Batch("once", 0), put_aside(shop, *records))
+    assert published(shop) == ["a0", "a1", "a0", "a1", "a2"]
+    assert published(shop, 1) == ["b0", "b1", "b2"]
+
+
+@pytest.mark.parametrize("options", [{"writeId": "daily", "fencingToken": "1"}, {}])
+def test_a_batch_job_that_dies_leaves_nothing_that_has_no_end(shop, monkeypatch, options):
+    columns = T.StructType().add("key", "string").add("value", "binary")
+    where = {"appName": "shop", "stream": "orders", "redis": shop.url}
+    monkeypatch.setattr(writers, "connection", lambda _: DiesAfter(shop, 1, names=("publish",)))
+    writer = BatchWriter(Options({**where, **options}, of_sink=True), columns, overwrite=False)
+    messages = [
+        Staged("", attempt, counts)
+        for attempt, counts in put_aside(shop, *[(0, f"a{n}") for n in range(3)]).items()
+    ]
+    with pytest.raises(Died):
+        writer.commit(messages)
+    kept = [key for key in shop.redis.keys("*") if key.decode() != shop.names.about]
+    assert len(kept) == 2
+    assert all(shop.redis.ttl(key) > 29 * DAYS for key in kept)

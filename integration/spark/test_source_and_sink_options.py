@@ -1,0 +1,206 @@
+"""What options do, on a real Redis and without Spark: each is one that would be missed."""
+
+import sys
+import time
+import types
+
+import pyarrow as pa
+import pytest
+import redis
+from pyspark.sql import types as T  # noqa: N812
+from spark_support import COUNT, Shop
+
+from rink.errors import ConfigError, StaleToken
+from rink.spark.connections import ANSWERS_WITHIN_S
+from rink.spark.datasource import RinkDataSource
+from rink.streams import App, PartitionFull, Record
+from rink.testing.redis_servers import local_redis
+
+ROWS = T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())])
+
+
+class Order(Record):
+    order_id: int
+
+
+@pytest.fixture(scope="module")
+def server():
+    with local_redis(appendonly=False) as node:
+        yield node
+
+
+@pytest.fixture
+def shop(server, monkeypatch):
+    module = types.ModuleType("options_on_redis")
+    module.app = App("shop", redis="redis://127.0.0.1:1")
+    module.app.stream("orders", record=Order, partition_by="order_id", partition_count=COUNT)
+    module.Order = Order
+    module.client = lambda: redis.Redis.from_url(server.url, client_name="made")
+    module.asynchronous = lambda: redis.asyncio.Redis.from_url(server.url)
+    monkeypatch.setitem(sys.modules, "options_on_redis", module)
+    made = Shop(server.url)
+    yield made
+    made.redis.flushall()
+
+
+def source(shop, **given):
+    where = {"appName": "shop", "stream": "orders", "redis": shop.url, "record": "raw"}
+    options = {name: str(value) for name, value in {**where, **given}.items()}
+    return RinkDataSource({name: value for name, value in options.items() if value})
+
+
+def read(made):
+    reader = made.reader(made.schema())
+    found = (page for part in reader.partitions() for page in reader.read(part))
+    return [row for page in found for row in page.to_pylist()]
+
+
+def query(shop, **given):
+    made = source(shop, **given)
+    return made.streamReader(made.schema())
+
+
+def writer(shop, **given):
+    """A sink of bytes; each of its batches is one task's."""
+    return source(shop, record="", **given).streamWriter(ROWS, overwrite=False)
+
+
+def write(made, *values, number=0):
+    page = pa.RecordBatch.from_pydict({"key": ["k"] * len(values), "value": list(values)})
+    message = made.write(iter([page]))
+    made.commit([message], number)
+    return message
+
+
+def lengths(shop):
+    return sorted(shop.redis.xlen(shop.key(number)) for number in range(COUNT))
+
+
+# ── where ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_redis_is_where_the_option_says_though_the_app_says_otherwise(shop):
+    shop.redis.xadd(shop.key(), {"d": b'{"order_id":7}'})
+    given = {"app": "options_on_redis:app", "appName": "", "record": ""}
+    assert [row["order_id"] for row in read(source(shop, **given))] == [7]
+
+
+def test_a_function_may_make_the_client(shop):
+    shop.add(count=2)
+    assert len(read(source(shop, redis="options_on_redis:client"))) == 2
+    assert "name=made" in str(shop.redis.execute_command("CLIENT", "LIST"))
+    with pytest.raises(ConfigError, match="no blocking client"):
+        read(source(shop, redis="options_on_redis:asynchronous"))
+
+
+def test_a_record_class_will_do_without_an_app(shop):
+    shop.redis.xadd(shop.key(), {"d": b'{"order_id":7}'})
+    found = read(source(shop, record="options_on_redis:Order", metadata="false"))
+    assert found == [{"order_id": 7}]
+
+
+def test_bytes_have_their_place_beside_them_or_not(shop):
+    (at,) = shop.add(number=1)
+    (row,) = read(source(shop))
+    assert (row["value"], row["_partition"], row["_id"]) == (b"1", 1, at)
+    assert read(source(shop, metadata="false")) == [{"value": b"1"}]
+
+
+def test_a_call_is_repeated_for_as_long_as_the_option_says(shop):
+    began = time.monotonic()
+    with pytest.raises(Exception, match="cannot be reached"):
+        read(source(shop, redis="redis://127.0.0.1:1", redisTimeout="0.2"))
+    assert time.monotonic() - began < ANSWERS_WITHIN_S
+
+
+# ── under which name, and under which token ──────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", ["group", "name"])
+def test_a_query_is_known_by_its_name(shop, name):
+    shop.add(count=2)
+    query(shop, **{name: "totals"}).initialOffset()
+    assert shop.offset("spark/totals") == "0-0"
+
+
+def test_the_group_counts_where_both_are_given(shop):
+    query(shop, group="old", name="totals").initialOffset()
+    assert (shop.offset("spark/old"), shop.offset("spark/totals")) == ("0-0", None)
+
+
+def test_a_query_under_a_lower_token_is_refused(shop):
+    newer = query(shop, group="q", fencingToken=6)
+    newer.latestOffset(newer.initialOffset(), newer.getDefaultReadLimit())
+    for older in ({"fencingToken": 5}, {}):
+        with pytest.raises(StaleToken):
+            query(shop, group="q", **older).initialOffset()
+
+
+# ── the sink ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_sink_under_a_lower_token_is_refused(shop):
+    write(writer(shop, name="s", fencingToken=6), b"a")
+    with pytest.raises(StaleToken):
+        writer(shop, name="s", fencingToken=5)
+
+
+def test_a_full_partition_is_waited_for_as_long_as_the_option_says(shop):
+    for number in range(COUNT):
+        shop.hold(number=number)
+    made = writer(shop, name="s", partitionSize=2, fullTimeout="0.2")
+    with pytest.raises(PartitionFull, match=r"full for 0\.2 s: it holds 2 events"):
+        write(made, b"a", b"b", b"c")
+    assert lengths(shop) == [0, 0, 2]
+
+
+def test_the_oldest_give_way_where_the_option_says_so(shop):
+    for number in range(COUNT):
+        shop.hold(number=number)
+    write(writer(shop, name="s", partitionSize=2, trim="oldest", fullTimeout="0.2"), b"a", b"b")
+    write(writer(shop, name="s", partitionSize=2, trim="oldest", fullTimeout="0.2"), b"c", number=1)
+    assert lengths(shop) == [0, 0, 2]
+
+
+def test_what_a_task_put_aside_is_kept_for_as_long_as_the_option_says(shop):
+    page = pa.RecordBatch.from_pydict({"key": ["k"], "value": [b"a"]})
+    writer(shop, name="s", stagingTtl=77).write(iter([page]))
+    (staged,) = shop.redis.keys("*:staged:*")
+    assert 0 < shop.redis.ttl(staged) <= 77
+
+
+@pytest.mark.parametrize(
+    ("option", "bad"),
+    [
+        ("fullTimeout", "0"), ("fullTimeout", "soon"), ("stagingTtl", "inf"), ("stagingTtl", "-1"),
+        ("partitionSize", "0"), ("trim", "newest"), ("fencingToken", "one"), ("redisTimeout", "nan"),
+    ],
+)  # fmt: skip
+def test_what_a_sink_cannot_use_is_told(shop, option, bad):
+    with pytest.raises(ConfigError, match=f"the option {option} is .*{bad}"):
+        writer(shop, name="s", **{option: bad})
+
+
+@pytest.mark.parametrize(
+    ("option", "bad"),
+    [
+        ("startingOffsets", "first"), ("startingTimestamp", "noon"), ("maxOffsetsPerTrigger", "0"),
+        ("failOnDataLoss", "no"), ("metadata", "1"), ("fencingToken", "-1"), ("redisTimeout", "0"),
+    ],
+)  # fmt: skip
+def test_what_a_query_cannot_use_is_told(shop, option, bad):
+    with pytest.raises(ConfigError, match=f"the option {option} is .*{bad}"):
+        query(shop, group="q", **{option: bad})
+
+
+@pytest.mark.parametrize("option", ["endingOffsets", "endingTimestamp"])
+def test_a_query_has_no_end(shop, option):
+    with pytest.raises(ConfigError, match=f"the option {option} is for a batch"):
+        query(shop, group="q", **{option: "latest"})
+
+
+def test_offsets_of_other_partitions_are_refused(shop):
+    with pytest.raises(
+        ConfigError, match=r"partitions 0 to 2, and offsets were given for \[0, 7\]"
+    ):
+        read(source(shop, startingOffsets='{"0": "0-0", "7": "0-0"}'))

@@ -1,0 +1,286 @@
+"""Where reading begins and ends, on a real Redis and without Spark: what was trimmed is noticed, and how large a page is."""
+
+import json
+import logging
+
+import pytest
+from spark_support import COUNT, Shop, edges
+
+from rink.errors import ConfigError, StateError
+from rink.spark.datasource import RinkDataSource
+from rink.spark.source.reading import FIRST_PAGE, Range, pages
+from rink.testing.redis_servers import local_redis
+
+
+@pytest.fixture(scope="module")
+def server():
+    with local_redis(appendonly=False) as node:
+        yield node
+
+
+@pytest.fixture
+def shop(server):
+    made = Shop(server.url)
+    yield made
+    made.redis.flushall()
+
+
+def options(shop, **given):
+    where = {"appName": "shop", "stream": "orders", "redis": shop.url, "record": "raw"}
+    return {name: str(value) for name, value in {**where, **given}.items()}
+
+
+def batch(shop, **given):
+    """A batch reader, which has planned nothing yet."""
+    source = RinkDataSource(options(shop, **given))
+    return source.reader(source.schema())
+
+
+def query(shop, **given):
+    source = RinkDataSource(options(shop, group="q", **given))
+    return source.streamReader(source.schema())
+
+
+def rows(reader, parts=None):
+    """The ids of all that a reader gives."""
+    every = reader.partitions() if parts is None else parts
+    return [row["_id"] for part in every for page in reader.read(part) for row in page.to_pylist()]
+
+
+def add_at(shop, *ids, number=0):
+    for at in ids:
+        shop.redis.xadd(shop.key(number), {"d": at}, id=at)
+
+
+def each(at):
+    """Options name an id for each partition."""
+    return json.dumps({number: at if number == 0 else "0-0" for number in range(COUNT)})
+
+
+# ── a batch, and what is trimmed under it ────────────────────────────────────────────────────────
+
+
+def test_what_is_trimmed_between_the_plan_of_a_batch_and_its_first_page_is_an_error(shop):
+    shop.add(count=4)
+    reader = batch(shop)
+    parts = reader.partitions()
+    shop.trim(to=2)
+    with pytest.raises(
+        StateError, match=r"partition 0 .* behind 0-0 are gone before they were read"
+    ):
+        rows(reader, parts)
+
+
+def test_it_is_a_warning_where_the_query_says_so(shop, caplog):
+    ids = shop.add(count=4)
+    reader = batch(shop, failOnDataLoss="false")
+    parts = reader.partitions()
+    shop.trim(to=2)
+    with caplog.at_level(logging.WARNING):
+        assert rows(reader, parts) == ids[2:]
+    assert "behind 0-0 are gone" in caplog.text
+
+
+def test_a_partition_of_which_nothing_is_left_is_an_error_or_a_warning(shop, caplog):
+    shop.add(count=4)
+    strict, loose = batch(shop), batch(shop, failOnDataLoss="false")
+    plans = strict.partitions(), loose.partitions()
+    shop.redis.delete(shop.key())
+    with pytest.raises(StateError, match="are gone"):
+        rows(strict, plans[0])
+    with caplog.at_level(logging.WARNING):
+        assert rows(loose, plans[1]) == []
+    assert "are gone" in caplog.text
+
+
+def test_what_was_trimmed_before_a_batch_is_planned_is_no_loss_to_it(shop):
+    ids = shop.add(count=4)
+    shop.trim(to=2)
+    assert rows(batch(shop)) == ids[2:]
+
+
+def test_both_edges_of_a_batch_are_of_one_moment(shop):
+    """Were the end placed after the start, what is trimmed between them would leave an empty range."""
+    shop.add(count=4)
+    reader = batch(shop)
+    plain = shop.connection.client.execute_command
+    steps = []
+    reader._redis.client.execute_command = lambda *command, **more: (
+        steps.append(command[0]) or plain(*command, **more)
+    )
+    try:
+        assert len(reader.partitions()) == 1
+    finally:
+        del reader._redis.client.execute_command
+    assert steps in (["HGET"], ["HGET", "EVALSHA"])
+
+
+# ── ids that were trimmed ────────────────────────────────────────────────────────────────────────
+
+
+def test_a_batch_behind_an_id_that_was_trimmed_is_an_error_or_a_warning(shop, caplog):
+    ids = shop.add(count=6)
+    shop.trim(to=2)
+    with pytest.raises(StateError, match=rf"partition 0 .* behind {ids[1]} are gone"):
+        batch(shop, startingOffsets=each(ids[1])).partitions()
+    with caplog.at_level(logging.WARNING):
+        assert rows(batch(shop, startingOffsets=each(ids[1]), failOnDataLoss="false")) == ids[4:]
+    assert f"behind {ids[1]} are gone" in caplog.text
+
+
+def test_so_is_a_query_and_no_partition_of_it_is_registered(shop, caplog):
+    ids = shop.add(count=6, number=COUNT - 1)
+    shop.trim(number=COUNT - 1, to=2)
+    first = edges("0-0") | {COUNT - 1: ids[1]}
+    with pytest.raises(StateError, match=rf"partition {COUNT - 1} .* behind {ids[1]} are gone"):
+        shop.group().begin(first)
+    assert [shop.offset(number=number) for number in range(COUNT)] == [None] * COUNT
+    with caplog.at_level(logging.WARNING):
+        loose = shop.group(strict=False)
+        assert loose.begin(first) == edges("0-0")
+    assert f"behind {ids[1]} are gone" in caplog.text
+    loose.follow(edges("0-0"))
+
+
+def test_what_was_registered_is_not_judged_again(shop):
+    """A start that died, and the next one: the query begins where it was to, and `follow` sees what is gone."""
+    ids = shop.add(count=4)
+    group = shop.group()
+    assert group.begin(edges("0-0") | {0: "1-0"})[0] == "0-0"  # before all there ever was
+    shop.trim(to=2)
+    assert group.begin(edges("0-0") | {0: "1-0"})[0] == "0-0"
+    with pytest.raises(StateError, match="behind 0-0 are gone"):
+        group.follow(edges("0-0"))
+    assert shop.ids() == ids[2:]
+
+
+@pytest.mark.parametrize(
+    ("at", "told"),
+    [
+        ("2-0", "gone"),  # it was there
+        ("2-5", "gone"),  # it never was, and 3-0 lay behind it
+        ("0-0", "gone"),  # all that there ever was is asked for
+        ("4-9", "gone"),  # 4-0 alone was trimmed; Redis does not know that it was the last
+        ("5-0", ""),  # the first one left
+        ("5-7", ""),
+        ("6-0", ""),  # the last one
+        ("9-0", ""),  # nothing ever lay behind it
+    ],
+)
+def test_behind_which_ids_something_may_be_gone(shop, at, told):
+    add_at(shop, "1-0", "2-0", "3-0", "4-0", "5-0", "6-0")
+    shop.trim(to=2)
+    if told:
+        with pytest.raises(StateError, match=f"behind {at} are gone"):
+            batch(shop, startingOffsets=each(at)).partitions()
+        return
+    left = [one for one in ("5-0", "6-0") if one > at]
+    assert rows(batch(shop, startingOffsets=each(at))) == left
+
+
+def test_an_id_before_all_there_ever_was_is_no_loss(shop):
+    add_at(shop, "5-0", "6-0")
+    assert rows(batch(shop, startingOffsets=each("1-0"))) == ["5-0", "6-0"]
+    assert rows(batch(shop, startingOffsets=each("0-0"))) == ["5-0", "6-0"]
+
+
+def test_behind_the_last_of_a_partition_that_is_empty_by_now_nothing_is_gone(shop):
+    add_at(shop, "5-0", "6-0")
+    shop.trim(to=0)
+    assert rows(batch(shop, startingOffsets=each("6-0"))) == []
+    with pytest.raises(StateError, match="behind 5-0 are gone"):
+        batch(shop, startingOffsets=each("5-0")).partitions()
+
+
+def test_an_id_is_the_same_however_it_is_written(shop):
+    add_at(shop, "5-0", "16-0")
+    shop.trim(to=1)
+    with pytest.raises(StateError, match="behind 9-0 are gone"):
+        batch(shop, startingOffsets=each("00009-00")).partitions()
+    assert rows(batch(shop, startingOffsets=each("0000000016-0"))) == []
+
+
+def test_one_partition_may_begin_with_the_earliest_and_another_with_the_latest(shop):
+    ids = shop.add(count=4)
+    other = shop.add(count=2, number=1)
+    shop.trim(to=2)
+    given = json.dumps({"0": "earliest", "1": "latest", "2": "0-0"})
+    assert rows(batch(shop, startingOffsets=given)) == ids[2:]
+    assert query(shop, startingOffsets=given).initialOffset() == {
+        "0": "0-0",
+        "1": other[1],
+        "2": "0-0",
+    }
+
+
+# ── times ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_time_takes_of_what_is_there(shop):
+    add_at(shop, "1000-0", "2000-0", "3000-0", "4000-0")
+    assert rows(batch(shop, startingTimestamp=3000)) == ["3000-0", "4000-0"]
+    assert rows(batch(shop, endingTimestamp=3000)) == ["1000-0", "2000-0"]
+    assert rows(batch(shop, startingTimestamp=2000, endingTimestamp=3000)) == ["2000-0"]
+    shop.trim(to=2)
+    assert rows(batch(shop, startingTimestamp=2000)) == ["3000-0", "4000-0"]
+
+
+def test_the_time_0_is_before_all(shop):
+    add_at(shop, "1000-0", "2000-0")
+    assert rows(batch(shop, startingTimestamp=0)) == ["1000-0", "2000-0"]
+    assert rows(batch(shop, endingTimestamp=0)) == []
+    assert query(shop, startingTimestamp=0).initialOffset()["0"] == "0-0"
+
+
+def test_a_batch_ends_with_the_ids_it_is_told(shop):
+    add_at(shop, "1000-0", "2000-0", "3000-0")
+    assert rows(batch(shop, endingOffsets=each("2500-0"))) == ["1000-0", "2000-0"]
+    with pytest.raises(ConfigError, match="endingOffsets is latest or JSON"):
+        batch(shop, endingOffsets="earliest")
+
+
+# ── how much one answer has ──────────────────────────────────────────────────────────────────────
+
+
+def add_large(shop, *sizes):
+    with shop.redis.pipeline(transaction=False) as pipeline:
+        for size in sizes:
+            pipeline.xadd(shop.key(), {"d": b"x" * size})
+        return [at.decode() for at in pipeline.execute()]
+
+
+def counts(shop, ids):
+    wanted = Range(shop.place, 0, "0-0", ids[-1], 0, "spark/q", strict=True)
+    found = [[at.decode() for at, _ in page] for page in pages(shop.connection, wanted)]
+    assert [at for page in found for at in page] == ids
+    return [len(page) for page in found]
+
+
+def test_a_page_has_fewer_events_where_they_are_large(shop):
+    first, *others = counts(shop, add_large(shop, *[999_000] * 130))
+    assert first == FIRST_PAGE
+    assert others == [8] * (30 // 8) + [30 % 8]
+
+
+def test_a_page_has_many_events_where_they_are_small(shop):
+    assert counts(shop, add_large(shop, *[90] * 3000)) == [FIRST_PAGE, 2900]
+
+
+def test_a_page_has_an_event_however_large_it_is(shop):
+    first = [900_000] * FIRST_PAGE
+    assert counts(shop, add_large(shop, *first, *[20_000_000] * 8)) == [FIRST_PAGE, 8]
+    last = add_large(shop, *[20_000_000] * 2)
+    wanted = Range(shop.place, 0, last[0], last[1], 0, "spark/q", strict=True)
+    assert [len(page) for page in pages(shop.connection, wanted)] == [1]
+
+
+def test_a_batch_is_planned_without_redis_having_all_of_it_in_memory(shop):
+    ids = add_large(shop, *[1_000_000] * 250)
+    (one,) = shop.connection.run_each(
+        "bound", [((shop.key(),), ("0-0", ids[-1], 10_000, 8_000_000))]
+    )
+    assert one == [100, ids[99].encode()]
+    reader = query(shop, maxOffsetsPerTrigger=220)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert end["0"] == ids[219]
