@@ -37,13 +37,10 @@ def named(
         if name in homes:
             module, _, there = homes[name].partition(":")
             needs = extra if isinstance(extra, str) else extra.get(module, "")
-            found = getattr(_imported(module, whole, needs), there or name)
-        elif whole in modules:
-            found = import_module(whole)
-        else:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        setattr(sys.modules[package], name, found)
-        return found
+            return getattr(_imported(module, whole, needs), there or name)
+        if whole in modules:
+            return import_module(whole)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     def names() -> list[str]:
         return sorted({*vars(sys.modules[package]), *homes})
@@ -57,5 +54,6 @@ def _imported(module: str, asked: str, extra: str) -> Any:
     except ModuleNotFoundError as error:
         if not extra or (error.name or "").startswith("rink"):
             raise
-        told = f"{asked} needs {error.name}: pip install 'rink[{extra}]'"
+        missing = (error.name or "").partition(".")[0]
+        told = f"{asked} needs {missing}: pip install 'rink[{extra}]'"
         raise ModuleNotFoundError(told, name=error.name) from error

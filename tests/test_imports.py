@@ -248,7 +248,7 @@ def test_names_are_listed_before_they_are_asked_for_and_their_modules_are_attrib
     code = (
         "import rink; assert set(rink.__all__) <= set(dir(rink)); assert 'rink.session' not in __import__('sys').modules; "
         "from rink import *; assert Session is rink.Session; assert rink.roles.Role is Role; import pickle; "
-        "assert pickle.loads(pickle.dumps(rink.Role)) is rink.Role; assert 'Role' in vars(rink)"
+        "assert pickle.loads(pickle.dumps(rink.Role)) is rink.Role"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 

@@ -1,7 +1,7 @@
 """The app whose streams the tests read and write; executors import it, too."""
 
 import os
-from datetime import datetime
+from datetime import date, datetime
 
 from rink.streams import App, Record
 
@@ -29,9 +29,29 @@ class Rich(Record):
     first: Total
 
 
+class Full(Record):
+    """A field of each kind that a column can hold."""
+
+    name: str
+    at: datetime
+    day: date
+    raw: bytes
+    ratio: float
+    is_new: bool
+    tags: list[str]
+    parts: dict[str, int]
+    first: Total
+    rest: list[Total]
+    by_name: dict[str, Total]
+    deep: dict[str, list[int]]
+    note: str | None = None
+    last: Total | None = None
+
+
 orders = app.stream("orders", record=Order, partition_by="customer", partition_count=4)
 totals = app.stream("totals", record=Total, partition_by="customer", partition_count=3)
 rich = app.stream("rich", record=Rich, partition_by="name", partition_count=2)
+full = app.stream("full", record=Full, partition_by="name", partition_count=2)
 small = app.stream(
     "small", record=Total, partition_by="customer", partition_count=2, partition_size=10
 )

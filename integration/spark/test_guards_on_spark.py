@@ -137,6 +137,7 @@ def run(shop, spark, folder, store, token, *, body=None, each=None, guard=None):
     )
 
 
+@pytest.mark.parametrize("store", ["sqlite", "postgres", "parquet"], indirect=True)
 def test_each_batch_counts_once_over_a_replay_and_a_stale_driver_is_refused(
     store, shop, spark, tmp_path
 ):

@@ -84,7 +84,7 @@ def run(app: App, work: Callable[[], Awaitable[T]]) -> T:
 
 def _app_class() -> type[App]:
     try:
-        from rink.streams import App
+        from rink.streams import App, Worker  # noqa: F401 - and what workers need is to be there
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in NEEDED:

@@ -40,7 +40,7 @@ _SOURCE = {
 }
 _SINK = {
     "name": "of the sink: of all queries that write to the stream each has its own",
-    "writeid": "of a batch: written once, however often a job with this id runs",
+    "writeid": "of a batch: written once, however often a job with this id runs within 30 days",
     "stagingttl": "seconds until what was staged by a task that nobody hears of again is removed (86,400)",
     "fulltimeout": "seconds that a full partition is waited for (10)",
     "partitionsize": "where there is no app: how many events a partition holds (50,000)",
@@ -254,7 +254,7 @@ def named(text: str, what: str) -> Any:
     except (ImportError, AttributeError) as error:
         raise ConfigError(
             f"the option {what}={text!r} cannot be loaded: {error}. Drivers and executors must be able to import "
-            "it: install it there, or give it along (spark.submit.pyFiles, PYTHONPATH)"
+            "it: install it there, or give it along as one .py file (spark.submit.pyFiles; sources see no .zip)"
         ) from error
     return found
 

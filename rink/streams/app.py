@@ -206,9 +206,8 @@ class App:
         Raises:
             ConfigError: not just one of `every` and `cron`, or one that cannot be used.
         """
-        from rink.streams.tasks import (
-            Task,  # what an app of streams alone is imported for needs no cron
-        )
+        # Where an app's streams alone are wanted, no cron needs to be installed.
+        from rink.streams.tasks import Task
 
         def declare(function: F) -> F:
             declared = Task.of(_named(name, function), function, every, cron, on_leader)

@@ -95,6 +95,13 @@ SPARK = [
         SINK,
     ),
     lua(
+        "a replay of an older batch ends the one that is not published yet",
+        "decide",
+        "or {'done'}",
+        "or {'again', seq, '{}'}",
+        SINK,
+    ),
+    lua(
         "a batch takes the place of one that is not published yet",
         "decide",
         "if manifest ~= '' and seq ~= ARGV[5] then return {'pending', seq, manifest} end\n",

@@ -93,6 +93,20 @@ def commits_in_words_of_the_driver(step):
     step.exec_driver_sql("END")
 
 
+def see_it_refused(world, ends, told):
+    """Nothing of a part that ends its transaction is written, and the part can be written afterwards."""
+    world.guard.begin(fence(1), batch(0))
+    with (  # noqa: PT012
+        pytest.raises(UsageError, match=told),
+        world.guard.part(fence(1), batch(0), 0) as step,
+    ):
+        world.write(step, batch(0), 0)
+        ends(step)
+    assert world.contents() == Counter()
+    world.write_batch(fence(1), batch(0))
+    assert world.contents() == world.whole(batch(0))
+
+
 def commits_its_transaction(step):
     step.get_transaction().commit()
 
@@ -117,16 +131,7 @@ def begins(step):
     ],
 )
 def test_who_ends_the_transaction_in_a_part_is_refused_and_nothing_is_written(world, ends):
-    world.guard.begin(fence(1), batch(0))
-    with (  # noqa: PT012
-        pytest.raises(UsageError, match="the guard"),
-        world.guard.part(fence(1), batch(0), 0) as step,
-    ):
-        world.write(step, batch(0), 0)
-        ends(step)
-    assert world.contents() == Counter()
-    world.write_batch(fence(1), batch(0))
-    assert world.contents() == world.whole(batch(0))
+    see_it_refused(world, ends, "the guard")
 
 
 def swallowed_commit(step):
@@ -144,16 +149,7 @@ def close(step):
 
 @pytest.mark.parametrize("ends", [swallowed_commit, rollback, close])
 def test_a_transaction_that_was_ended_is_found_at_the_end(world, ends):
-    world.guard.begin(fence(1), batch(0))
-    with (  # noqa: PT012
-        pytest.raises(UsageError, match="ended inside"),
-        world.guard.part(fence(1), batch(0), 0) as step,
-    ):
-        world.write(step, batch(0), 0)
-        ends(step)
-    assert world.contents() == Counter()
-    world.write_batch(fence(1), batch(0))
-    assert world.contents() == world.whole(batch(0))
+    see_it_refused(world, ends, "ended inside")
 
 
 def test_savepoints_are_the_users(world):
