@@ -7,6 +7,7 @@ from mutant import Mutant
 SOURCE = "../integration/spark/test_source_steps"
 SINK = "../integration/spark/test_sink_steps"
 BOUNDS = "../integration/spark/test_sink_bounds"
+LOSSES = "../integration/spark/test_source_bounds"
 ONCE = "../integration/spark/test_sink_once"
 JOBS = "spark/test_spark_jobs"
 ROWS = "spark/test_spark_rows"
@@ -268,6 +269,27 @@ SPARK = [
         "except ConfigError as error:",
         "except ZeroDivisionError as error:",
         JOBS,
+    ),
+    lua(
+        "ids behind which all was trimmed are begun at",
+        "common",
+        "and before(id, last_id(stream)) and removed(stream) ~= '0'",
+        "and false",
+        LOSSES,
+    ),
+    python(
+        "a start that is refused leaves partitions registered",
+        "source/group",
+        "        self._begin(edges, looks=True)\n",
+        "",
+        LOSSES,
+    ),
+    python(
+        "what is trimmed before the first page of a batch is passed over",
+        "source/readers",
+        "            removed[number] = int(count)\n",
+        "            del count\n",
+        LOSSES,
     ),
     python(
         "a missing field is read as None",

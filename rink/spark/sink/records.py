@@ -16,10 +16,6 @@ from rink.spark.options import Place
 from rink.streams.errors import RecordError
 from rink.streams.stream import Stream, partition_of
 
-_WIDER: dict[type[T.DataType], tuple[type[T.DataType], ...]] = {
-    T.LongType: (T.ByteType, T.ShortType, T.IntegerType),
-    T.DoubleType: (T.FloatType, T.ByteType, T.ShortType, T.IntegerType),
-}
 Made = tuple[int, bytes]
 """The partition, and the bytes of a record."""
 
@@ -45,7 +41,8 @@ def check_columns(place: Place, given: T.StructType) -> None:
     wrong = [
         f"{field.name} {field.dataType.simpleString()}"
         for field in given.fields
-        if field.name not in known or not _fits(field.dataType, known[field.name].dataType)
+        if field.name not in known
+        or not schemas.fits(field.dataType, known[field.name].dataType, widens=True)
     ]
     missing = sorted(needed - set(given.names))
     if wrong or missing:
@@ -119,14 +116,3 @@ def _check_raw(place: Place, given: T.StructType) -> None:
             f"to write bytes to {place}, a DataFrame has the columns `key` string and `value` binary or string, and "
             f"not {given.simpleString()}; for records, give the option app"
         )
-
-
-def _fits(given: T.DataType, wanted: T.DataType) -> bool:
-    if isinstance(given, T.ArrayType) and isinstance(wanted, T.ArrayType):
-        return _fits(given.elementType, wanted.elementType)
-    if isinstance(given, T.MapType) and isinstance(wanted, T.MapType):
-        return _fits(given.keyType, wanted.keyType) and _fits(given.valueType, wanted.valueType)
-    if isinstance(given, T.StructType) and isinstance(wanted, T.StructType):
-        known = {field.name: field.dataType for field in wanted.fields}
-        return all(one.name in known and _fits(one.dataType, known[one.name]) for one in given)
-    return given == wanted or type(given) in _WIDER.get(type(wanted), ())
