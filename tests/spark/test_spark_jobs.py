@@ -577,6 +577,23 @@ def test_a_function_that_returns_no_query_is_told(driver, quick, caplog):
     assert "it has to return the started query" in caplog.text
 
 
+def test_the_cause_is_told_where_spark_wraps_a_traceback(driver, quick, caplog):
+    starts = Started()
+    driver.query("delays")(starts)
+    starts.wait_for(1).fail(
+        RuntimeError(
+            "[STREAM_FAILED] Query [id = 7] terminated with exception: Traceback (most recent call last):\n"
+            '  File "writers.py", line 7, in __init__\n    self.raise_fence()\n    ^^^^^^^^^\n'
+            "rink.errors.StaleToken: sink 'totals' belongs to a later driver\n\tat org.apache.spark.Some(Some.scala:7)"
+        )
+    )
+    starts.wait_for(2)
+    assert (
+        "RuntimeError: [STREAM_FAILED] Query [id = 7] terminated with exception: Traceback (most recent call last): … "
+        "rink.errors.StaleToken: sink 'totals' belongs to a later driver\n"
+    ) in caplog.text
+
+
 def test_two_queries_of_one_name_are_refused(driver, quick):
     starts = Started()
     driver.query("delays")(starts)

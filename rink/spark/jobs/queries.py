@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -44,6 +45,8 @@ class Runner(Protocol):
 
 
 Starts = TypeVar("Starts", bound=Callable[[Job[Any]], Any])
+_CAUSE = re.compile(r"(?:\w+\.)*[A-Z]\w*: \S")
+"""The last line of a traceback of Python."""
 LONGEST_PAUSE_S = 30.0
 """Between two starts; after a query has run for so long, pauses begin small again."""
 _LOOKS_S = 1.0
@@ -177,7 +180,7 @@ class Query:
 
 
 def _shown(error: BaseException) -> str:
-    """What an error says, without the JVM's and Python's stacks."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    telling = [line for line in lines if line and not line.startswith(("at ", "File ", "..."))]
-    return f"{type(error).__name__}: {' '.join(telling[:3])[:500]}"
+    """What an error says first, and what the innermost Python of its traceback said, without any stack."""
+    first, *others = str(error).splitlines() or [""]
+    causes = [line for line in others if _CAUSE.match(line)]
+    return " … ".join(one[:400] for one in (f"{type(error).__name__}: {first}", *causes[-1:]))
