@@ -3,7 +3,6 @@
 import contextlib
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -16,8 +15,6 @@ import pytest
 HERE = Path(__file__).parent
 WAIT_S = 300
 EVERY_S = 0.25
-REFUSED = re.compile(r"StaleToken")
-"""What a driver says whose JVM ran a query on while another driver had its role."""
 
 
 class Driver:
@@ -162,10 +159,6 @@ def test_a_driver_that_was_frozen_beyond_its_lease_writes_nothing_twice(
     second.wait_for_batch(second.batch)
     assert_once(shop_at_work, second)
     assert first.process.poll() is None  # it has lost the role, and waits for it again
-    if frozen == "its Python":
-        until(
-            lambda: REFUSED.search(first.log.read_text()), "what its JVM did to be refused", first
-        )
 
 
 @pytest.mark.timeout(900)

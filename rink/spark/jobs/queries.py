@@ -45,7 +45,7 @@ class Runner(Protocol):
 
 
 Starts = TypeVar("Starts", bound=Callable[[Job[Any]], Any])
-_CAUSE = re.compile(r"(?:\w+\.)*[A-Z]\w*: \S")
+_CAUSE = re.compile(r"(?:(?:\w+\.)+[A-Z]\w*|[A-Z]\w*(?:Error|Exception)): \S")
 """The last line of a traceback of Python."""
 LONGEST_PAUSE_S = 30.0
 """Between two starts; after a query has run for so long, pauses begin small again."""
