@@ -10,7 +10,7 @@ HERE = str(Path(__file__).parent)
 
 
 def pytest_collection_modifyitems(items):
-    """Spark starts processes of Python for each batch, and these tests run beside others, which they give way to."""
+    """Spark starts processes of Python for each batch: on a busy machine that takes its time."""
     for item in items:
         if item.path.parent == Path(HERE) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(600))

@@ -9,23 +9,15 @@ from rink.spark.sink import publishing
 from rink.spark.sink.publishing import Sink
 from rink.spark.sink.staging import Staging
 from rink.streams.values import Bounds
-from rink.testing.redis_servers import local_redis
-
-
-@pytest.fixture(scope="module")
-def server():
-    with local_redis(appendonly=False) as node:
-        yield node
 
 
 @pytest.fixture
-def shop(server, monkeypatch):
+def shop(rink_redis, monkeypatch):
     monkeypatch.setattr(publishing, "STEP", 2)
     monkeypatch.setattr(publishing, "_LOOKS_AGAIN_S", 0.01)
-    made = Shop(server.url)
+    made = Shop(rink_redis.url)
     yield made
     made.redis.config_set("maxmemory", 0)
-    made.redis.flushall()
 
 
 def sink(shop, token=0, name="q", limit=1000, connection=None, patience=5.0, loses=False, **more):

@@ -14,7 +14,7 @@ from rink.spark.sink.publishing import Batch
 from rink.spark.sink.staging import Staging, staged
 from rink.streams.errors import PartitionFull, RedisFull, RedisUnavailable
 
-server, shop = sink_steps.server, sink_steps.shop
+shop = sink_steps.shop
 
 
 def test_a_full_partition_is_waited_for(shop):

@@ -12,7 +12,7 @@ from rink.spark.sink.publishing import Batch
 from rink.spark.sink.writers import BatchWriter, Staged
 from rink.streams.errors import PartitionFull
 
-server, shop = sink_steps.server, sink_steps.shop
+shop = sink_steps.shop
 
 DAYS = 86_400
 STATE, MARKS = "rink:{shop/orders}:sink:once:daily", "*:sunk:once:daily"

@@ -15,7 +15,7 @@ from rink.spark.sink.staging import staged
 from rink.spark.sink.writers import Staged, _drop
 from rink.streams.errors import PartitionFull
 
-server, shop = sink_steps.server, sink_steps.shop
+shop = sink_steps.shop
 
 
 # ── one batch ────────────────────────────────────────────────────────────────────────────────────

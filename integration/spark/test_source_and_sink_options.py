@@ -14,7 +14,6 @@ from rink.errors import ConfigError, StaleToken
 from rink.spark.connections import ANSWERS_WITHIN_S
 from rink.spark.datasource import RinkDataSource
 from rink.streams import App, PartitionFull, Record
-from rink.testing.redis_servers import local_redis
 
 ROWS = T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())])
 
@@ -23,24 +22,16 @@ class Order(Record):
     order_id: int
 
 
-@pytest.fixture(scope="module")
-def server():
-    with local_redis(appendonly=False) as node:
-        yield node
-
-
 @pytest.fixture
-def shop(server, monkeypatch):
+def shop(rink_redis, monkeypatch):
     module = types.ModuleType("options_on_redis")
     module.app = App("shop", redis="redis://127.0.0.1:1")
     module.app.stream("orders", record=Order, partition_by="order_id", partition_count=COUNT)
     module.Order = Order
-    module.client = lambda: redis.Redis.from_url(server.url, client_name="made")
-    module.asynchronous = lambda: redis.asyncio.Redis.from_url(server.url)
+    module.client = lambda: redis.Redis.from_url(rink_redis.url, client_name="made")
+    module.asynchronous = lambda: redis.asyncio.Redis.from_url(rink_redis.url)
     monkeypatch.setitem(sys.modules, "options_on_redis", module)
-    made = Shop(server.url)
-    yield made
-    made.redis.flushall()
+    return Shop(rink_redis.url)
 
 
 def source(shop, **given):

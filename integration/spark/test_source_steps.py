@@ -13,20 +13,11 @@ from rink.cli import apps
 from rink.cli.commands import commands
 from rink.errors import StaleToken, StateError
 from rink.streams import App, admin
-from rink.testing.redis_servers import local_redis
-
-
-@pytest.fixture(scope="module")
-def server():
-    with local_redis(appendonly=False) as node:
-        yield node
 
 
 @pytest.fixture
-def shop(server):
-    made = Shop(server.url)
-    yield made
-    made.redis.flushall()
+def shop(rink_redis):
+    return Shop(rink_redis.url)
 
 
 # ── a new checkpoint ─────────────────────────────────────────────────────────────────────────────

@@ -9,8 +9,7 @@ local offset = redis.call('HGET', offsets, group)
 if offset and not found[3] then return {'worker', offset} end
 if offset and found[2] == '1' then return {'used', offset} end
 if offset then return {'ok', found[3]} end
-local from = entry_at(stream, start)
-local gone = may_lack(stream, start, from)
-if gone and ARGV[4] == '1' then return {'gone'} end
-if ARGV[5] ~= '1' then registered(at, offsets, stream, group, from, '0') end
-return {gone and 'gone' or 'ok', from}
+local from, strict, looks = entry_at(stream, start), ARGV[4] == '1', ARGV[5] == '1'
+if (strict or looks) and may_lack(stream, start, from) then return {'gone'} end
+if not looks then registered(at, offsets, stream, group, from, '0') end
+return {'ok', from}
