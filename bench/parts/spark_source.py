@@ -89,6 +89,7 @@ def measure(given: dict[str, Any]) -> dict[str, Any]:
         os.environ["PYSPARK_PYTHON"] = sys.executable
         fill(given)
         spark = session(folder)
+        gateway = spark.sparkContext._gateway
         try:
             seconds: dict[str, list[float]] = {}
             for number in range(-1, given["rounds"]):  # the first, cold one does not count
@@ -107,6 +108,9 @@ def measure(given: dict[str, Any]) -> dict[str, Any]:
             }
         finally:
             spark.stop()
+            gateway.shutdown()  # and its JVM is waited for: else others seem to have used what it did
+            gateway.proc.stdin.close()
+            gateway.proc.wait()
 
 
 def fill(given: dict[str, Any]) -> None:
@@ -201,12 +205,12 @@ def losses(spark: Any, count: int) -> list[float]:
                     lambda job: job.spark.sparkContext.parallelize(range(2), 2).foreach(busy),
                 )
                 assert job is not None
-                job.lost.then(lambda at=lost_at: at.append(time.perf_counter()))
+                job.role.lost.then(lambda at=lost_at: at.append(time.perf_counter()))
                 while not tracker.getActiveJobsIds():
                     time.sleep(0.01)
                 time.sleep(0.5)  # its Python workers are at work
                 client.cut()
-                job.lost.wait(30)
+                job.role.lost.wait(30)
                 while tracker.getActiveJobsIds():
                     time.sleep(0.002)
                 ends.append(time.perf_counter() - lost_at[0])
