@@ -14,17 +14,13 @@ import time
 from pathlib import Path
 
 
-def main():
-    redis, etcd, folder, name = sys.argv[1:]
+def begin(folder, name):
+    """Return a session of Spark; what the driver says goes to its log."""
     logging.basicConfig(level=logging.INFO)
     logging.getLogger("py4j").setLevel(logging.ERROR)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = str(Path(__file__).parent)
     from pyspark.sql import SparkSession
-    from pyspark.sql import functions as F  # noqa: N812
-
-    import rink
-    from rink.spark import FencedStream, JobRunner, fence
 
     spark = (
         SparkSession.builder.master("local[2]")
@@ -37,8 +33,34 @@ def main():
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
-    where = {"app": "spark_shop:app", "redis": redis}
+    return spark
+
+
+def note_batches(jobs, folder, name):
+    """Note what the runner's query does, until the runner is closed."""
     note = Path(folder, name)
+    note.touch()
+    query, begun, progress = jobs.queries[0], None, None
+    while not jobs.wait(0.2):
+        running = query.running
+        if running is not None:
+            begun = begun or time.monotonic_ns()
+            Path(folder, f"{name}.ran").write_text(f"{begun} {time.monotonic_ns()}")
+        with contextlib.suppress(Exception):  # the JVM may be gone: then wait() says so
+            progress = running.lastProgress if running is not None else None
+        if progress is not None and progress.numInputRows:
+            note.write_text(str(progress.batchId))
+
+
+def main():
+    redis, etcd, folder, name = sys.argv[1:]
+    spark = begin(folder, name)
+    from pyspark.sql import functions as F  # noqa: N812
+
+    import rink
+    from rink.spark import FencedStream, JobRunner, fence
+
+    where = {"app": "spark_shop:app", "redis": redis}
     with (
         rink.Session(etcd, ttl=5) as session,
         rink.Rink(session, "drivers", name=name, initial_delay=600, rebalance_delay=600) as r,
@@ -61,17 +83,7 @@ def main():
                 .start()
             )
 
-        note.touch()
-        query, begun, progress = jobs.queries[0], None, None
-        while not jobs.wait(0.2):
-            running = query.running
-            if running is not None:
-                begun = begun or time.monotonic_ns()
-                Path(folder, f"{name}.ran").write_text(f"{begun} {time.monotonic_ns()}")
-            with contextlib.suppress(Exception):  # the JVM may be gone: then wait() says so
-                progress = running.lastProgress if running is not None else None
-            if progress is not None and progress.numInputRows:
-                note.write_text(str(progress.batchId))
+        note_batches(jobs, folder, name)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -18,9 +19,9 @@ EVERY_S = 0.25
 
 
 class Driver:
-    def __init__(self, name, redis, etcd, folder):
+    def __init__(self, name, redis, etcd, folder, program):
         self.name, self.note = name, Path(folder, name)
-        command = [sys.executable, str(HERE / "driver_process.py"), redis, etcd, str(folder), name]
+        command = [sys.executable, str(HERE / program), redis, etcd, str(folder), name]
         self.log = Path(folder, f"{name}.log")
         with self.log.open("w") as log:
             # A group of its own, with its JVM and its Python workers in it.
@@ -69,8 +70,8 @@ def until(told, what, driver=None):
 def drivers(rink_redis, rink_server, tmp_path):
     started = []
 
-    def start(name, etcd=rink_server):
-        started.append(Driver(name, rink_redis.url, etcd.endpoint, tmp_path))
+    def start(name, etcd=rink_server.endpoint, program="driver_process.py"):
+        started.append(Driver(name, rink_redis.url, etcd, tmp_path, program))
         return started[-1]
 
     yield start
@@ -166,7 +167,7 @@ def test_a_driver_cut_off_from_etcd_ends_its_query_before_another_runs_it(
     drivers, shop_at_work, rink_server, wire_to
 ):
     wire = wire_to(rink_server)
-    first = drivers("first", wire)
+    first = drivers("first", wire.endpoint)
     first.wait_for_batch(0)
     second = drivers("second")
     until(second.note.exists, "a driver that waits", second)
@@ -194,3 +195,24 @@ def test_a_driver_whose_jvm_alone_is_frozen_goes_on_when_it_thaws_and_ends_when_
     os.kill(jvm, signal.SIGKILL)
     assert driver.process.wait(WAIT_S) == 1  # its roles are anybody's now
     assert "rink.spark.jobs.runner.SparkStopped" in driver.log.read_text()
+
+
+@pytest.mark.timeout(900)
+def test_two_drivers_at_one_checkpoint_try_again_until_one_of_them_is_left(drivers):
+    both = [drivers(name, program="meeting_process.py") for name in ("here", "there")]
+    met = re.compile(r"query 'meets' failed .* is started again in .*CONCURRENT_STREAM_LOG_UPDATE")
+    until(lambda: any(met.search(one.log.read_text()) for one in both), "a meeting", both[0])
+    for one in both:
+        assert one.process.poll() is None
+    both[0].signal(signal.SIGKILL)
+    both[1].wait_for_batch(both[1].batch)  # both of them may have failed: this one goes on
+
+
+@pytest.mark.timeout(300)
+def test_a_driver_that_finds_no_etcd_says_so_and_leaves_nothing(drivers, rink_redis):
+    driver = drivers("alone", "127.0.0.1:1")
+    assert driver.process.wait(WAIT_S) == 1
+    last = driver.log.read_text().splitlines()[-1]
+    assert "127.0.0.1:1" in last, last
+    assert not driver.note.exists()
+    assert rink_redis.call("DBSIZE") == 0

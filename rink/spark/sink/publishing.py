@@ -145,7 +145,8 @@ class Sink:
             manifest: of what it consists; a batch that was decided before keeps the one it has.
 
         Raises:
-            StaleToken: a later driver has been here; nothing was written.
+            StaleToken: a later driver has been here. This batch is not written, but where it had been decided, the
+                answer was lost, and the later driver has published it.
             StateError: something that was put aside is gone, or another query writes under this name.
             PartitionFull: a partition stayed full; the batch is decided, and its next try goes on.
         """
@@ -312,8 +313,8 @@ class Sink:
 
 def _stale(place: Place, name: str, token: int, newer: int, key: str) -> StaleToken:
     return StaleToken(
-        f"sink {name!r} of {place} belongs to a later driver: token {token} was refused, {key!r} has {newer}; nothing "
-        "was written",
+        f"sink {name!r} of {place} belongs to a later driver: token {token} was refused, {key!r} has {newer}; it "
+        "writes nothing here any more",
         role=name,
         token=token,
         newer=newer,
