@@ -143,6 +143,18 @@ def test_an_array_of_nulls_and_an_empty_one():
     assert ranks(pa.array([None, ""], pa.string()), 0).to_pylist() == [None, None]
 
 
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
+def test_names_that_come_as_bytes_have_the_ranks_of_the_strings(kind, custom):
+    names = pa.array(["left out", "", "日本", None, "x" * 200, "BTC/ETH"])[1:]
+    data = pa.array([None if name is None else name.encode() for name in names.to_pylist()], kind)
+    longer = pa.concat_arrays([pa.array([b"another"], kind), data])
+    for some in (data, longer[1:], data[:0]):
+        wanted = names[: len(some)]
+        assert hashing.text(some).to_pylist() == wanted.to_pylist()
+        for scheme in ("jump", "balanced:8", custom):
+            assert ranks(hashing.text(some), 7, scheme).equals(ranks(wanted, 7, scheme))
+
+
 def test_nothing_that_was_given_is_changed():
     names = pa.array(["a", "bb", None, "ccc"])
     keys = np.arange(5, dtype=np.uint64)
