@@ -1,0 +1,146 @@
+"""A driver on Spark Connect, with a server of its own: what works there as it does on classic Spark, and what not.
+
+    python connect_process.py REDIS FOLDER
+
+Prints what it has found as one line of JSON.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+WAIT_S = 120
+
+
+def main():
+    redis_url, folder = sys.argv[1:]
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent)
+    from pyspark.sql import SparkSession
+
+    import rink
+    from rink.spark import JobRunner
+    from rink.testing.memory import MemoryCluster
+
+    spark = (
+        SparkSession.builder.remote("local[2]")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.local.dir", f"{folder}/local")
+        .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
+        .config("spark.ui.enabled", "false")
+        .getOrCreate()
+    )
+    where = {"app": "spark_shop:app", "redis": redis_url}
+    found = {"session": type(spark).__module__, "ranks": ranks(spark), "read": read(spark, where)}
+    with MemoryCluster() as cluster:
+        client = cluster.client("driver")
+        with (
+            rink.Session(client, ttl=2) as session,
+            rink.Rink(session, "drivers", initial_delay=0) as r,
+            JobRunner(spark, r) as jobs,
+        ):
+            r.wait_settled(WAIT_S)
+            found["ran"] = jobs.run("a job", lambda job: job.spark.range(10).count()).result()
+            found["fenced"] = fenced_batch(jobs, redis_url, folder)
+            found |= lost(jobs, client, folder)
+            r.wait_settled(WAIT_S)
+            found |= query(jobs, where, folder, client)
+    print(json.dumps(found), flush=True)
+    spark.stop()
+
+
+def ranks(spark):
+    from rink.spark.roles import assign
+
+    df = spark.range(1000).selectExpr("concat('orders/', id) AS role")
+    return {row.role: row.rank for row in assign(df, "role", 8).collect()}
+
+
+def read(spark, where):
+    orders = spark.read.format("rink").options(**where, stream="orders").load()
+    return sorted(row.order_id for row in orders.collect())
+
+
+def fenced_batch(jobs, redis_url, folder):
+    """What a fenced function says here."""
+    from rink.guards import RedisGuard
+    from rink.spark import fenced
+
+    def run(job):
+        write = fenced(lambda df, number, out: None, RedisGuard(redis_url), job.role)
+        query = (
+            job.spark.readStream.format("rate").load().writeStream.foreachBatch(write)
+            .option("checkpointLocation", f"{folder}/fenced").start()
+        )  # fmt: skip
+        query.awaitTermination(WAIT_S)
+
+    job = jobs.run("fenced", run)
+    return str(job.error)
+
+
+def lost(jobs, client, folder):
+    """How long a Spark job goes on after its role was lost, and how it stands then."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    begun = Path(folder, "begun")
+
+    def slow(number):
+        begun.touch()
+        time.sleep(2 * WAIT_S)
+        return number
+
+    udf = F.udf(slow, "long")
+    job = jobs.start("slow", lambda job: job.spark.range(2).select(udf("id")).collect())
+    until(begun.exists, "a task that runs")
+    client.cut()
+    assert job.role.lost.wait(WAIT_S)
+    at = time.monotonic()
+    assert job.wait(WAIT_S)
+    took = time.monotonic() - at
+    client.heal()
+    return {"ended_s": took, "state": job.state.value}
+
+
+def query(jobs, where, folder, client):
+    """What a query writes, and whether it stops when its role is lost."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from rink.spark import FencedStream, fence
+
+    @jobs.query("totals", guards=[FencedStream(**where, stream="totals")])
+    def totals(job):
+        orders = (
+            job.spark.readStream.format("rink")
+            .options(**where, **fence(job.role), stream="orders")
+            .load()
+        )
+        return (
+            orders.select("customer", F.col("order_id").alias("total"))
+            .writeStream.format("rink")
+            .options(**where, **fence(job.role), stream="totals")
+            .option("checkpointLocation", f"{folder}/checkpoint")
+            .start()
+        )
+
+    def written():
+        df = jobs.spark.read.format("rink").options(**where, stream="totals").load()
+        return sorted(row.total for row in df.collect())
+
+    until(lambda: len(written()) >= 100, "what the query writes")
+    client.cut()
+    until(lambda: jobs.queries[0].running is None, "the end of the query")
+    return {"written": written()}
+
+
+def until(told, what):
+    end = time.monotonic() + WAIT_S
+    while not told():
+        assert time.monotonic() < end, f"waited {WAIT_S} s for {what}"
+        time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    main()
