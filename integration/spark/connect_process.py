@@ -6,33 +6,26 @@ Prints what it has found as one line of JSON.
 """
 
 import json
-import os
 import sys
 import time
 from pathlib import Path
+
+from driver_process import from_orders_to_totals, on_this_machine
 
 WAIT_S = 120
 
 
 def main():
     redis_url, folder = sys.argv[1:]
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = str(Path(__file__).parent)
     from pyspark.sql import SparkSession
 
     import rink
     from rink.spark import JobRunner
     from rink.testing.memory import MemoryCluster
 
-    spark = (
-        SparkSession.builder.remote("local[2]")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.local.dir", f"{folder}/local")
-        .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
-        .config("spark.ui.enabled", "false")
-        .getOrCreate()
-    )
+    spark = on_this_machine(
+        folder, "connect", SparkSession.builder.remote("local[2]")
+    ).getOrCreate()
     where = {"app": "spark_shop:app", "redis": redis_url}
     found = {"session": type(spark).__module__, "ranks": ranks(spark), "read": read(spark, where)}
     with MemoryCluster() as cluster:
@@ -106,24 +99,11 @@ def lost(jobs, client, folder):
 
 def query(jobs, where, folder, client):
     """What a query writes, and whether it stops when its role is lost."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    from rink.spark import FencedStream, fence
+    from rink.spark import FencedStream
 
     @jobs.query("totals", guards=[FencedStream(**where, stream="totals")])
     def totals(job):
-        orders = (
-            job.spark.readStream.format("rink")
-            .options(**where, **fence(job.role), stream="orders")
-            .load()
-        )
-        return (
-            orders.select("customer", F.col("order_id").alias("total"))
-            .writeStream.format("rink")
-            .options(**where, **fence(job.role), stream="totals")
-            .option("checkpointLocation", f"{folder}/checkpoint")
-            .start()
-        )
+        return from_orders_to_totals(job, where, folder)
 
     def written():
         df = jobs.spark.read.format("rink").options(**where, stream="totals").load()

@@ -14,26 +14,51 @@ import time
 from pathlib import Path
 
 
+def on_this_machine(folder, name, builder):
+    """Have a session of Spark be on this machine alone, and its workers find the tests' own apps."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent)
+    settings = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.local.dir": f"{folder}/local-{name}",
+        "spark.sql.warehouse.dir": f"{folder}/warehouse",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    return builder.config(map=settings)
+
+
 def begin(folder, name):
     """Return a session of Spark; what the driver says goes to its log."""
     logging.basicConfig(level=logging.INFO)
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = str(Path(__file__).parent)
     from pyspark.sql import SparkSession
 
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.local.dir", f"{folder}/local-{name}")
-        .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
+    spark = on_this_machine(folder, name, SparkSession.builder.master("local[2]")).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     return spark
+
+
+def from_orders_to_totals(job, where, folder):
+    """Start the query that the shop's drivers run."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from rink.spark import fence
+
+    orders = (
+        job.spark.readStream.format("rink")
+        .options(**where, **fence(job.role), stream="orders", maxOffsetsPerTrigger="300")
+        .load()
+    )
+    return (
+        orders.select("customer", F.col("order_id").alias("total"))
+        .writeStream.format("rink")
+        .options(**where, **fence(job.role), stream="totals")
+        .option("checkpointLocation", f"{folder}/checkpoint")
+        .trigger(processingTime="100 milliseconds")
+        .start()
+    )
 
 
 def note_batches(jobs, folder, name):
@@ -55,10 +80,8 @@ def note_batches(jobs, folder, name):
 def main():
     redis, etcd, folder, name = sys.argv[1:]
     spark = begin(folder, name)
-    from pyspark.sql import functions as F  # noqa: N812
-
     import rink
-    from rink.spark import FencedStream, JobRunner, fence
+    from rink.spark import FencedStream, JobRunner
 
     where = {"app": "spark_shop:app", "redis": redis}
     with (
@@ -69,19 +92,7 @@ def main():
 
         @jobs.query("totals", guards=[FencedStream(**where, stream="totals")])
         def totals(job):
-            orders = (
-                job.spark.readStream.format("rink")
-                .options(**where, **fence(job.role), stream="orders", maxOffsetsPerTrigger="300")
-                .load()
-            )
-            return (
-                orders.select("customer", F.col("order_id").alias("total"))
-                .writeStream.format("rink")
-                .options(**where, **fence(job.role), stream="totals")
-                .option("checkpointLocation", f"{folder}/checkpoint")
-                .trigger(processingTime="100 milliseconds")
-                .start()
-            )
+            return from_orders_to_totals(job, where, folder)
 
         note_batches(jobs, folder, name)
 

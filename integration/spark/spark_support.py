@@ -16,10 +16,10 @@ COUNT = 3
 class Shop:
     """One stream of raw events with three partitions, written with plain commands."""
 
-    def __init__(self, url):
-        self.redis = redis.Redis.from_url(url)
+    def __init__(self, url, connect=redis.Redis.from_url, patience=1.0):
+        self.redis = connect(url)
         self.place_on(url)
-        self.connection = Connection(redis.Redis.from_url(url), 1.0)
+        self.connection = Connection(connect(url), patience)
 
     def place_on(self, url):
         """Have the stream be there."""

@@ -2,26 +2,21 @@
 
 import pytest
 import redis
+from sink_steps import put_aside, sink
 from spark_support import COUNT, Shop, edges
 
 from rink.errors import StaleToken
-from rink.spark.connections import Connection
 from rink.spark.rows import Rows
 from rink.spark.schema import RAW
-from rink.spark.sink.publishing import Batch, Sink
-from rink.spark.sink.staging import Staging
+from rink.spark.sink.publishing import Batch
 from rink.spark.source.reading import Range, pages
-from rink.streams.values import Bounds
 from rink.testing.redis_servers import redis_cluster
 
 
 @pytest.fixture(scope="module")
 def shop():
     with redis_cluster(3) as cluster:
-        made = Shop.__new__(Shop)
-        made.redis = redis.RedisCluster.from_url(cluster.urls[0])
-        Shop.place_on(made, cluster.urls[0])
-        made.connection = Connection(redis.RedisCluster.from_url(cluster.urls[0]), 5.0)
+        made = Shop(cluster.urls[0], redis.RedisCluster.from_url, patience=5.0)
         yield made
         made.connection.client.close()
         made.redis.close()
@@ -29,13 +24,10 @@ def shop():
 
 def test_batches_are_written_once_and_read_back_in_order(shop):
     for token, number in ((1, 0), (2, 0), (2, 1)):
-        staging = Staging(shop.place, shop.connection, 60)
-        staging.add((n, f"{number}/{n}/{k}".encode()) for n in range(COUNT) for k in range(5))
-        staging.end()
-        sink = Sink(shop.place, shop.connection, "q", token, Bounds(1000), patience=1.0)
-        sink.commit(Batch("x", number), {staging.attempt: dict(staging.counts)})
+        records = [(n, f"{number}/{n}/{k}") for n in range(COUNT) for k in range(5)]
+        sink(shop, token).commit(Batch("x", number), put_aside(shop, *records))
     with pytest.raises(StaleToken):
-        Sink(shop.place, shop.connection, "q", 1, Bounds(1000), patience=1.0).raise_fence()
+        sink(shop, 1).raise_fence()
 
     group = shop.group()
     start = group.begin(edges("earliest"))

@@ -55,7 +55,7 @@ def assign(
     wanted = RoleMap.of(by, scheme)
     added = (rank,) if isinstance(by, int) else (rank, member)
     names = role_column(df, role, added)
-    df = df.withColumn(rank, _function(wanted.ranks_of, "int")(names.cast("binary")))
+    df = df.withColumn(rank, _function(wanted.ranks_of, "int", names))
     return df if isinstance(by, int) else df.withColumn(member, _member(wanted, names, _col(rank)))
 
 
@@ -94,10 +94,8 @@ def moves(
     added = [head + end for head in heads for end in (BEFORE, AFTER)]
     names = role_column(df, role, added)
     both = _free(df, "ranks")
-    function = _function(_pair(*maps), "struct<before:int,after:int>").asNondeterministic()
-    # What is not deterministic is computed once: a filter on what a function gives would else be
-    # pushed below it, and every role hashed twice.
-    df = df.withColumn(both, function(names.cast("binary")))
+    ranks = _function(_pair(*maps), "struct<before:int,after:int>", names, once=True)
+    df = df.withColumn(both, ranks)
     found: dict[str, Column] = {
         rank + BEFORE: _col(both)["before"],
         rank + AFTER: _col(both)["after"],
@@ -181,14 +179,20 @@ def _pair(before: RoleMap, after: RoleMap) -> Callable[[Any], Any]:
     return ranks
 
 
-def _function(compute: Callable[[Any], Any], returns: str) -> Any:
-    """A function of Spark's that computes an Arrow array from one of names, which it is given as bytes.
+def _function(
+    compute: Callable[[Any], Any], returns: str, names: Column, *, once: bool = False
+) -> Column:
+    """What Python computes, as an Arrow array, from an Arrow array of names.
 
-    Each string is copied once more by Spark on its way to Python, and bytes are not: a tenth of all time.
+    They travel as bytes: Spark copies each string once more on its way, a tenth of all time. With `once`, it is computed
+    once for each row: a filter on it would else be pushed below it, and every role hashed twice.
     """
     from pyspark.sql import functions as f
 
-    def by_arrow(names: pa.Array) -> pa.Array:  # Spark reads these types
-        return compute(text(names))
+    def by_arrow(data: pa.Array) -> pa.Array:  # Spark reads these types
+        return compute(text(data))
 
-    return f.arrow_udf(by_arrow, returns)  # type: ignore[attr-defined]
+    function = f.arrow_udf(by_arrow, returns)  # type: ignore[attr-defined]
+    if once:
+        function = function.asNondeterministic()
+    return function(names.cast("binary"))  # type: ignore[no-any-return]
