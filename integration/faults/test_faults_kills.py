@@ -35,7 +35,9 @@ pytest_plugins = ["faults_members_fixtures"]
 KILLS = 240
 LEAST = 3  # deaths at each place
 TRIES = 3  # more, where fewer have died
-SIDE_BY_SIDE = 12  # more only keep two cores busy: a start takes seconds then, which would count as gaps
+SIDE_BY_SIDE = (
+    12  # more only keep two cores busy: a start takes seconds then, which would count as gaps
+)
 AMID_S = 0.002  # a request is answered within about a millisecond
 SCENE_S = 0.3  # about how long a scene takes
 BOUND_S = TTL_S + 1.5 + 3.0  # the last for two cores that carry all these groups, and more

@@ -15,7 +15,7 @@ from rink.core import schemes
 from rink.core.hashing import _JUMP_MULTIPLIER, _TWO_TO_31, _UINT64, fnv1a64, jump_hash
 from rink.core.schemes import MAX_SIZE, rank_of
 from rink.errors import ConfigError
-from rink.spark.roles import hashing
+from rink.spark.roles import hashing, loops_numba, loops_numpy
 from rink.spark.roles.hashing import Spans, ranks
 
 SIZES = range(1, 129)
@@ -26,6 +26,14 @@ odd = st.sampled_from(
     ["", "/", "x/0", "x/7", "x/8", "x/07", "x/٣", "a/b/3", "0", "x/-1", "ä/1", "/2"]
 )
 roles = st.one_of(texts, odd, st.just("x" * 200), st.none())
+
+
+@pytest.fixture(scope="module", params=[loops_numpy, loops_numba], autouse=True)
+def loops(request):
+    """All is so by NumPy, and by Numba."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hashing, "loops", lambda: request.param)
+        yield
 
 
 def invent(count, seed=6):

@@ -1,11 +1,11 @@
-"""The ranks of many names at once: the schemes of `rink.core.schemes` over Arrow arrays, by NumPy.
+"""The ranks of many names at once: the schemes of `rink.core.schemes` over Arrow arrays.
 
 Every function here gives the very ranks of the scalar ones, for every name and size: two answers
 about one role would be two owners. `tests/spark/test_roles_hashing.py` compares them.
 
 Names are never made Python strings (but for custom schemes): what is hashed are the UTF-8 bytes
-where Arrow has them. The loops run over byte positions and over jumps, never over names, and each
-works on those names only that still need it. Blocks of `BLOCK` names keep everything in the cache.
+where Arrow has them, by `loops_numpy` or `loops_numba`. Blocks of `BLOCK` names keep everything in
+the cache.
 
 There is no PySpark here: this is what runs on executors, and anywhere else.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from types import ModuleType
 from typing import Any, TypeAlias
 
 import attrs
@@ -22,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rink.core import hashing, schemes
+from rink.core import schemes
 from rink.core.schemes import JUMP, MAX_SIZE, Scheme
 from rink.errors import ConfigError
 
@@ -38,13 +39,6 @@ BLOCK = 1 << 15
 NOBODY = -1
 """Stands for no rank and no owner in NumPy arrays; nulls in Arrow's."""
 
-_FEW = 48
-"""Of so few names that are still longer, the scalar loop hashes the rest sooner than NumPy does."""
-
-_OFFSET = np.uint64(hashing._FNV_OFFSET)  # noqa: SLF001 - the same numbers, written once
-_PRIME = np.uint64(hashing._FNV_PRIME)  # noqa: SLF001
-_MULTIPLIER = np.uint64(hashing._JUMP_MULTIPLIER)  # noqa: SLF001
-_MASK = 0xFFFFFFFFFFFFFFFF
 _ZERO, _NINE, _SLASH = 0x30, 0x39, 0x2F
 
 
@@ -240,60 +234,8 @@ def _custom(names: Names, size: int, scheme: Scheme) -> Any:
 
 def fnv1a64(spans: Spans) -> Hashes:
     """The FNV-1a hash, 64 bits wide, of each name; source as for `rink.core.hashing.fnv1a64`."""
-    values = np.full(len(spans), _OFFSET)
-    if not len(spans):
-        return values
-    data, lengths = spans.data, spans.lengths
-    shortest, longest = int(lengths.min()), int(lengths.max())
-    at = spans.starts.copy()
-    order = None
-    if shortest != longest:
-        # Longest first: at every position, the names that go on are then the first ones.
-        order = np.argsort(_narrow(-lengths, longest), kind="stable")
-        at, lengths = at[order], lengths[order]
-    hashed = values
-    below = -lengths  # ascending, to be searched
-    longer = len(spans)
-    for position in range(longest):
-        if position >= shortest:
-            longer = int(np.searchsorted(below, -position))
-            if longer <= _FEW:
-                _finish(data, at, lengths, position, hashed, longer)
-                break
-        part = hashed[:longer]
-        part ^= data[at[:longer]]
-        part *= _PRIME
-        at[:longer] += 1
-    if order is None:
-        return hashed
-    values = np.empty_like(hashed)
-    values[order] = hashed
-    return values
-
-
-def _narrow(lengths: NDArray[np.int64], longest: int) -> NDArray[Any]:
-    """Sorted faster: NumPy sorts 16 bits by radix."""
-    return lengths.astype(np.int16) if longest < 1 << 15 else lengths
-
-
-def _finish(
-    data: NDArray[np.uint8],
-    at: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    position: int,
-    hashed: Hashes,
-    longer: int,
-) -> None:
-    """Hash the rest of the first names in place, one by one.
-
-    A single long name must not cost a NumPy call for each of its bytes.
-    """
-    prime = hashing._FNV_PRIME  # noqa: SLF001
-    for index in range(longer):
-        value, start = int(hashed[index]), int(at[index])
-        for byte in data[start : start + int(lengths[index]) - position].tobytes():
-            value = (value ^ byte) * prime & _MASK
-        hashed[index] = value
+    found: Hashes = loops().fnv1a64(spans.data, spans.starts, spans.lengths)
+    return found
 
 
 def jump(keys: Hashes, size: int) -> Ranks:
@@ -306,26 +248,20 @@ def jump(keys: Hashes, size: int) -> Ranks:
     Returns:
         A bucket from 0 to size - 1 for each key.
     """
-    buckets = np.zeros(len(keys), np.int32)
-    which: NDArray[np.int64] | None = None
-    factor: NDArray[np.float64] | float = 1.0
-    while len(keys):
-        keys = keys * _MULTIPLIER
-        keys += np.uint64(1)
-        # Below 2**31, so it may be read as signed, which converts faster.
-        divisor = (keys >> np.uint64(33)).view(np.int64).astype(np.float64)
-        divisor += 1.0
-        # The quotient first, then the product, as floats round. It is below the size where what
-        # it is cut to is: so it is cut for those alone that jump once more.
-        following: NDArray[np.float64] = 2147483648.0 / divisor
-        following *= factor
-        again = np.flatnonzero(following < size)
-        keys = keys[again]
-        bucket = following[again].astype(np.int32)
-        which = again if which is None else which[again]
-        buckets[which] = bucket
-        factor = bucket.astype(np.float64) + 1.0
-    return buckets
+    found: Ranks = loops().jump(keys, size)
+    return found
+
+
+@lru_cache(maxsize=1)
+def loops() -> ModuleType:
+    """What computes these two: compiled by Numba where that is installed, else NumPy. Both give the same."""
+    try:
+        from rink.spark.roles import loops_numba
+    except ImportError:
+        from rink.spark.roles import loops_numpy
+
+        return loops_numpy
+    return loops_numba
 
 
 def _balanced(spans: Spans, size: int, partitions: int) -> Ranks:

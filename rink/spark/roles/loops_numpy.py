@@ -1,0 +1,111 @@
+"""FNV-1a and the jump hash over arrays, by NumPy: what `hashing` computes with where there is no Numba.
+
+The loops run over byte positions and over jumps, never over names, and each works on those names
+only that still need it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rink.core import hashing
+
+_FEW = 48
+"""Of so few names that are still longer, the scalar loop hashes the rest sooner than NumPy does."""
+
+_OFFSET = np.uint64(hashing._FNV_OFFSET)  # noqa: SLF001 - the same numbers, written once
+_PRIME = np.uint64(hashing._FNV_PRIME)  # noqa: SLF001
+_MULTIPLIER = np.uint64(hashing._JUMP_MULTIPLIER)  # noqa: SLF001
+_MASK = 0xFFFFFFFFFFFFFFFF
+
+
+def fnv1a64(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> NDArray[np.uint64]:
+    """The hash of each name; see `rink.core.hashing.fnv1a64`.
+
+    Args:
+        data: Bytes.
+        starts: Where each name begins in them.
+        lengths: How many bytes each has.
+    """
+    values = np.full(len(starts), _OFFSET)
+    if not len(starts):
+        return values
+    shortest, longest = int(lengths.min()), int(lengths.max())
+    at = starts.copy()
+    order = None
+    if shortest != longest:
+        # Longest first: at every position, the names that go on are then the first ones.
+        order = np.argsort(_narrow(-lengths, longest), kind="stable")
+        at, lengths = at[order], lengths[order]
+    hashed = values
+    below = -lengths  # ascending, to be searched
+    longer = len(starts)
+    for position in range(longest):
+        if position >= shortest:
+            longer = int(np.searchsorted(below, -position))
+            if longer <= _FEW:
+                _finish(data, at, lengths, position, hashed, longer)
+                break
+        part = hashed[:longer]
+        part ^= data[at[:longer]]
+        part *= _PRIME
+        at[:longer] += 1
+    if order is None:
+        return hashed
+    values = np.empty_like(hashed)
+    values[order] = hashed
+    return values
+
+
+def _narrow(lengths: NDArray[np.int64], longest: int) -> NDArray[Any]:
+    """Sorted faster: NumPy sorts 16 bits by radix."""
+    return lengths.astype(np.int16) if longest < 1 << 15 else lengths
+
+
+def _finish(
+    data: NDArray[np.uint8],
+    at: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    position: int,
+    hashed: NDArray[np.uint64],
+    longer: int,
+) -> None:
+    """Hash the rest of the first names in place, one by one.
+
+    A single long name must not cost a NumPy call for each of its bytes.
+    """
+    prime = hashing._FNV_PRIME  # noqa: SLF001
+    for index in range(longer):
+        value, start = int(hashed[index]), int(at[index])
+        for byte in data[start : start + int(lengths[index]) - position].tobytes():
+            value = (value ^ byte) * prime & _MASK
+        hashed[index] = value
+
+
+def jump(keys: NDArray[np.uint64], size: int) -> NDArray[np.int32]:
+    """The bucket of each key, of `size` ones, 1 to 2**31 - 1; see `rink.core.hashing.jump_hash`."""
+    buckets = np.zeros(len(keys), np.int32)
+    which: NDArray[np.int64] | None = None
+    factor: NDArray[np.float64] | float = 1.0
+    while len(keys):
+        keys = keys * _MULTIPLIER
+        keys += np.uint64(1)
+        # Below 2**31, so it may be read as signed, which converts faster.
+        divisor = (keys >> np.uint64(33)).view(np.int64).astype(np.float64)
+        divisor += 1.0
+        # The quotient first, then the product, as floats round. It is below the size where what
+        # it is cut to is: so it is cut for those alone that jump once more.
+        following: NDArray[np.float64] = 2147483648.0 / divisor
+        following *= factor
+        again = np.flatnonzero(following < size)
+        keys = keys[again]
+        bucket = following[again].astype(np.int32)
+        which = again if which is None else which[again]
+        buckets[which] = bucket
+        factor = bucket.astype(np.float64) + 1.0
+    return buckets

@@ -1,0 +1,65 @@
+"""Which loops are used: those of Numba where it is installed and can be used, and NumPy's where not."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import numba
+import numpy as np
+import pytest
+
+from rink.spark.roles import hashing, loops_numba, loops_numpy
+
+NAMES = np.frombuffer(b"leaderBTC/ETHx", np.uint8)
+STARTS, LENGTHS = np.array([0, 6, 13, 13, 6]), np.array([6, 7, 1, 0, 3])
+
+
+@pytest.fixture(autouse=True)
+def _asked_anew():
+    hashing.loops.cache_clear()
+    yield
+    hashing.loops.cache_clear()
+
+
+def test_numba_where_it_is_installed():
+    assert hashing.loops() is loops_numba
+
+
+def test_numpy_where_it_is_not(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delitem(sys.modules, "rink.spark.roles.loops_numba")
+    monkeypatch.delattr("rink.spark.roles.loops_numba")
+    assert hashing.loops() is loops_numpy
+
+
+def test_numba_of_a_read_only_installation_keeps_nothing_on_disk(monkeypatch):
+    compiled = []
+
+    def njit(*, nogil, cache=False):
+        if cache:
+            raise RuntimeError("cannot cache function 'jump': no locator available for file")
+        compiled.append(nogil)
+        return lambda function: function
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(numba, "njit", njit)
+            uncompiled = importlib.reload(loops_numba)
+            with np.errstate(over="ignore"):
+                keys = uncompiled.fnv1a64(NAMES, STARTS, LENGTHS)
+                buckets = uncompiled.jump(keys, 64)
+    finally:
+        importlib.reload(loops_numba)
+    assert compiled == [True, True]
+    assert keys.tolist() == loops_numpy.fnv1a64(NAMES, STARTS, LENGTHS).tolist()
+    assert buckets.tolist() == loops_numpy.jump(keys, 64).tolist()
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 15, 16, 17, 33])
+def test_any_number_of_names(count):
+    starts, lengths = np.arange(count) % 9, np.arange(count) % 5
+    keys = loops_numpy.fnv1a64(NAMES, starts, lengths)
+    assert loops_numba.fnv1a64(NAMES, starts, lengths).tolist() == keys.tolist()
+    for size in (1, 2, 7, 2**31 - 1):
+        assert loops_numba.jump(keys, size).tolist() == loops_numpy.jump(keys, size).tolist()
