@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -148,27 +148,15 @@ def _middle(rates: dict[str, list[float]], size: int) -> tuple[dict[str, float],
 
 
 def measure(sizes: list[int], plain: int, rounds: list[int]) -> dict[str, Any]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ.pop("SPARK_REMOTE", None)
-    from pyspark.sql import SparkSession
+    from spark_jvm import session  # beside this file, which runs as a script
 
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.shuffle.partitions": "4",
-        "spark.log.level": "ERROR",
-        **SETTINGS,
-    }
-    spark = SparkSession.builder.master("local[*]").config(map=settings).getOrCreate()
-    context = spark.sparkContext
-    jvm = context._gateway.proc
-    peaks = Peaks(jvm.pid)
-    peaks.start()
     seconds: dict[str, list[float]] = {}
     core_seconds: dict[str, list[float]] = {}
     peak_mb = {}
-    try:
+    with (
+        session({"spark.sql.shuffle.partitions": "4", **SETTINGS}) as (spark, jvm),
+        Peaks(jvm.pid) as peaks,
+    ):
         ways = _ways(spark)
         for way in ways.values():
             way(plain)  # warm: compiled, and workers have imported what they need
@@ -184,16 +172,10 @@ def measure(sizes: list[int], plain: int, rounds: list[int]) -> dict[str, Any]:
                     seconds.setdefault(key, []).append(time.perf_counter() - began)
                     core_seconds.setdefault(key, []).append(_core_seconds(jvm.pid) - cores)
             peak_mb[size] = {"jvm": peaks.jvm, "worker": peaks.worker}
-        version = f"Spark {spark.version}"
-    finally:
-        peaks.end()
-        spark.stop()
-        context._gateway.shutdown()
-        jvm.stdin.close()
-        jvm.wait()
-    return {
-        "seconds": seconds, "core_seconds": core_seconds, "peak_mb": peak_mb, "spark": version, "workers": len(peaks.workers),
-    }  # fmt: skip
+        return {
+            "seconds": seconds, "core_seconds": core_seconds, "peak_mb": peak_mb,
+            "spark": f"Spark {spark.version}", "workers": len(peaks.workers),
+        }  # fmt: skip
 
 
 def _ways(spark: Any) -> dict[str, Any]:
@@ -267,7 +249,11 @@ class Peaks(threading.Thread):
                     self.workers.add(pid)
                     self.worker = max(self.worker, peak)
 
-    def end(self) -> None:
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self.join()
 

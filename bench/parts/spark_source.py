@@ -77,6 +77,8 @@ def run(arena: Any) -> Any:
 
 
 def measure(given: dict[str, Any]) -> dict[str, Any]:
+    from spark_jvm import session  # beside this file, which runs as a script
+
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "bench_shop.py").write_text(
             "from rink.streams import App, Record\n"
@@ -86,11 +88,8 @@ def measure(given: dict[str, Any]) -> dict[str, Any]:
         )
         sys.path.insert(0, folder)
         os.environ["PYTHONPATH"] = folder
-        os.environ["PYSPARK_PYTHON"] = sys.executable
         fill(given)
-        spark = session(folder)
-        gateway = spark.sparkContext._gateway
-        try:
+        with session({"spark.local.dir": folder, "spark.log.level": "OFF"}) as (spark, _):
             seconds: dict[str, list[float]] = {}
             for number in range(-1, given["rounds"]):  # the first, cold one does not count
                 for kind, way in ways(spark, given, folder, number).items():
@@ -106,11 +105,6 @@ def measure(given: dict[str, Any]) -> dict[str, Any]:
                 "lost_by": "cut",
                 "spark": f"PySpark {spark.version}",
             }
-        finally:
-            spark.stop()
-            gateway.shutdown()  # and its JVM is waited for: else others seem to have used what it did
-            gateway.proc.stdin.close()
-            gateway.proc.wait()
 
 
 def fill(given: dict[str, Any]) -> None:
@@ -127,22 +121,6 @@ def fill(given: dict[str, Any]) -> None:
             for n in range(first, min(first + 5000, given["rows"] // PARTITIONS)):
                 pipeline.xadd(names.stream, {"d": RECORD.replace(b"%08d", b"1%07d" % n)})
             pipeline.execute()
-
-
-def session(folder: str) -> Any:
-    from pyspark.sql import SparkSession
-
-    spark = (
-        SparkSession.builder.master("local[*]")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.local.dir", folder)
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("OFF")
-    return spark
 
 
 def ways(spark: Any, given: dict[str, Any], folder: str, number: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
 from arena import Metrics, filesystem
-from parts import deploy, handover_stages, writes
+from parts import deploy, handover_stages, spark_roles, writes
 from peers import partitioner
 
 
@@ -72,3 +72,14 @@ def test_metrics_are_summed_over_their_labels():
 def test_the_kind_of_a_file_system():
     assert filesystem(Path("/proc/self")) == "proc"
     assert filesystem(Path("/proc-like-name")) != "proc"
+
+
+def test_of_the_rounds_of_a_way_the_middle_one_counts_beside_the_limit_of_the_same_round():
+    rates = {
+        "native.10": [10.0, 20.0, 30.0],
+        "assign.10": [5.0, 6.0, 12.0],  # 0.5, 0.3 and 0.4 of the limit
+        "native.99": [1.0],
+        "plain.2": [1.0],
+    }
+    rate, limits = spark_roles._middle(rates, 10)
+    assert (rate, limits) == ({"native": 20.0, "assign": 12.0}, {"native": 20.0, "assign": 30.0})
