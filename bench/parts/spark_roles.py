@@ -167,7 +167,7 @@ def measure(sizes: list[int], plain: int, rounds: list[int]) -> dict[str, Any]:
                     if name == "plain" and size != sizes[0]:
                         continue
                     key = f"{name}.{rows}"
-                    began, cores = time.perf_counter(), _core_seconds(jvm.pid)
+                    cores, began = _core_seconds(jvm.pid), time.perf_counter()
                     way(rows)
                     seconds.setdefault(key, []).append(time.perf_counter() - began)
                     core_seconds.setdefault(key, []).append(_core_seconds(jvm.pid) - cores)
@@ -272,9 +272,14 @@ def _core_seconds(pid: int) -> float:
     ticks = 0
     for one in [pid, *_below(pid)]:
         with contextlib.suppress(OSError):  # it has ended
-            said = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+            said = _stat(Path(f"/proc/{one}/stat"))
             ticks += int(said[11]) + int(said[12])
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _stat(path: Path) -> list[str]:
+    """What the kernel says of a process, from its state on: its name may hold spaces."""
+    return path.read_text().rpartition(")")[2].split()
 
 
 def _below(pid: int) -> list[int]:
@@ -282,7 +287,7 @@ def _below(pid: int) -> list[int]:
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+            parents[int(stat.parent.name)] = int(_stat(stat)[1])
         except OSError:
             continue
     found, new = [], [pid]

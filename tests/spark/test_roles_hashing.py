@@ -305,6 +305,7 @@ def test_counts_are_those_of_each_code_for_few_cells_and_for_many():
 
 
 def test_hashing_needs_no_pyspark():
-    source = Path(hashing.__file__).read_text(encoding="utf-8")
-    assert "import pyspark" not in source
-    assert "from pyspark" not in source
+    for module in (hashing, loops_numpy, loops_numba):
+        source = Path(module.__file__).read_text(encoding="utf-8")
+        assert "import pyspark" not in source
+        assert "from pyspark" not in source

@@ -17,6 +17,7 @@ from rink.core import hashing
 _OFFSET = np.uint64(hashing._FNV_OFFSET)  # noqa: SLF001 - the same numbers, written once
 _PRIME = np.uint64(hashing._FNV_PRIME)  # noqa: SLF001
 _MULTIPLIER = np.uint64(hashing._JUMP_MULTIPLIER)  # noqa: SLF001
+_TWO_TO_31 = hashing._TWO_TO_31  # noqa: SLF001
 _ONE, _BITS = np.uint64(1), np.uint64(33)
 _LANES = 16
 """Keys that jump side by side: four registers of four."""
@@ -79,7 +80,7 @@ def jump(keys: Any, size: int) -> Any:
                 # Below 2**31, so it may be read as signed, which converts faster. The quotient
                 # first, then the product, as floats round.
                 divisor = np.float64(np.int64(key[lane] >> _BITS)) + 1.0
-                further = (bucket[lane] + 1.0) * (2147483648.0 / divisor)
+                further = (bucket[lane] + 1.0) * (_TWO_TO_31 / divisor)
                 following[lane] = further if goes_on else following[lane]
             for lane in range(_LANES):
                 going |= following[lane] < limit

@@ -19,6 +19,7 @@ _FEW = 48
 _OFFSET = np.uint64(hashing._FNV_OFFSET)  # noqa: SLF001 - the same numbers, written once
 _PRIME = np.uint64(hashing._FNV_PRIME)  # noqa: SLF001
 _MULTIPLIER = np.uint64(hashing._JUMP_MULTIPLIER)  # noqa: SLF001
+_TWO_TO_31 = hashing._TWO_TO_31  # noqa: SLF001
 _MASK = 0xFFFFFFFFFFFFFFFF
 
 
@@ -100,7 +101,7 @@ def jump(keys: NDArray[np.uint64], size: int) -> NDArray[np.int32]:
         divisor += 1.0
         # The quotient first, then the product, as floats round. It is below the size where what
         # it is cut to is: so it is cut for those alone that jump once more.
-        following: NDArray[np.float64] = 2147483648.0 / divisor
+        following: NDArray[np.float64] = _TWO_TO_31 / divisor
         following *= factor
         again = np.flatnonzero(following < size)
         keys = keys[again]
