@@ -9,6 +9,7 @@ import numba
 import numpy as np
 import pytest
 
+from rink.core.hashing import _JUMP_MULTIPLIER, jump_hash
 from rink.spark.roles import hashing, loops_numba, loops_numpy
 
 NAMES = np.frombuffer(b"leaderBTC/ETHx", np.uint8)
@@ -63,3 +64,15 @@ def test_any_number_of_names(count):
     assert loops_numba.fnv1a64(NAMES, starts, lengths).tolist() == keys.tolist()
     for size in (1, 2, 7, 2**31 - 1):
         assert loops_numba.jump(keys, size).tolist() == loops_numpy.jump(keys, size).tolist()
+
+
+@pytest.mark.parametrize("loops", [loops_numpy, loops_numba])
+@pytest.mark.parametrize("size", [1, 2, 64, 1 << 30])
+def test_a_jump_that_lands_on_the_size_itself_has_gone_too_far(loops, size):
+    """One in 2**31 does: the key is computed from where it shall land."""
+    landing = (2**31 // size - 1) << 33
+    key = (landing - 1) * pow(_JUMP_MULTIPLIER, -1, 2**64) % 2**64
+    keys = [key, *range(1, 33)]  # of which others go on
+    found = loops.jump(np.array(keys, np.uint64), size).tolist()
+    assert found == [jump_hash(one, size) for one in keys]
+    assert found[0] == 0
