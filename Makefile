@@ -29,8 +29,9 @@ system: # looked for each time, unlike what is in .venv: the system's, not ours
 test: unit integration ## all tests: fast ones, then those on real servers
 
 .PHONY: unit
-unit: $(READY) ## the fast tests (no server, no sleep)
-	$(PY) -m pytest tests
+unit: $(READY) ## the fast tests (no server, no sleep); the worlds apart, for the table that they print
+	$(PY) -m pytest -n logical tests --ignore tests/worlds
+	$(PY) -m pytest tests/worlds
 
 .PHONY: integration
 integration: setup ## the tests on real servers, which they start and stop: etcd, Redis, PostgreSQL, Spark

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Self
 
 import pyspark
+from driver_process import JAVA
 
 REPOSITORY = Path(__file__).parents[2]
 SPARK = Path(pyspark.__file__).parent
 CLASSES = "org.apache.spark.deploy"
-# Small JVMs that live for minutes, with others, on two cores.
-JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 MEMORY = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": JAVA}
 WAIT_S = 60.0
 LOG_SHOWN = 3000

@@ -1,7 +1,5 @@
 """One Spark session for all tests here: it takes six seconds to start."""
 
-import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,24 +16,15 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
-    # Workers run PYSPARK_PYTHON, or else whatever python3 there is; they import the tests' own apps.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = HERE
+    from driver_process import on_this_machine
     from pyspark.sql import SparkSession
 
-    folder = tmp_path_factory.mktemp("spark")
+    builder = on_this_machine(
+        tmp_path_factory.mktemp("spark"), "tests", SparkSession.builder.master("local[2]")
+    )
     session = (
-        SparkSession.builder.master("local[2]")
-        .appName("rink-tests")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={folder}")
-        .config("spark.local.dir", str(folder / "local"))
-        .config("spark.sql.session.timeZone", "UTC")
+        builder.config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "4")
-        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")

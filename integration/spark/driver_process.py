@@ -13,6 +13,9 @@ import sys
 import time
 from pathlib import Path
 
+# A small JVM that lives for minutes, with others, on two cores.
+JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+
 
 def on_this_machine(folder, name, builder):
     """Have a session of Spark be on this machine alone, and its workers find the tests' own apps."""
@@ -21,6 +24,7 @@ def on_this_machine(folder, name, builder):
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"{JAVA} -Dderby.system.home={folder}",
         "spark.local.dir": f"{folder}/local-{name}",
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
         "spark.ui.enabled": "false",
