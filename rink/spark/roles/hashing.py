@@ -33,7 +33,7 @@ Names: TypeAlias = Any
 Hashes: TypeAlias = NDArray[np.uint64]
 Ranks: TypeAlias = NDArray[np.int32]
 
-BLOCK = 1 << 15
+BLOCK = 1 << 14
 """Names that are hashed together: about ten arrays of that length fit into a core's cache."""
 
 NOBODY = -1
@@ -70,11 +70,12 @@ class Spans:
         """Those of some names: a slice, or an array of positions."""
         return Spans(self.data, self.starts[which], self.lengths[which])
 
-    def blocks(self) -> Iterator[tuple[slice, Spans]]:
-        """All of them in order, `BLOCK` at a time."""
-        for start in range(0, len(self), BLOCK):
-            part = slice(start, min(start + BLOCK, len(self)))
-            yield part, self.at(part)
+    @classmethod
+    def blocks(cls, names: Names) -> Iterator[tuple[slice, Spans]]:
+        """Those of a string array in order, `BLOCK` at a time: so their offsets, too, stay in the cache."""
+        for start in range(0, len(names), BLOCK):
+            block = names.slice(start, BLOCK)
+            yield slice(start, start + len(block)), cls.of(block)
 
 
 # ── arrays of names ──────────────────────────────────────────────────────────────────────────────
@@ -115,9 +116,8 @@ def _ranks(names: Names, size: int, scheme: Scheme) -> Any:
     kind, _, partitions = scheme.name.partition(":")
     if kind not in {"jump", "balanced"}:
         return _custom(names, size, scheme)
-    spans = Spans.of(names)
-    found = np.empty(len(spans), np.int32)
-    for part, block in spans.blocks():
+    found = np.empty(len(names), np.int32)
+    for part, block in Spans.blocks(names):
         if partitions:
             found[part] = _balanced(block, size, int(partitions))
         else:
@@ -183,11 +183,10 @@ def both_ranks(names: Names, one: int, other: int, scheme: Scheme) -> tuple[Any,
     if scheme.name != JUMP.name or not (one and other) or pa.types.is_dictionary(names.type):
         return _ranks(names, one, scheme), _ranks(names, other, scheme)
     names = plain(names)
-    spans = Spans.of(names)
-    larger = np.empty(len(spans), np.int32)
-    smaller = np.empty(len(spans), np.int32)
+    larger = np.empty(len(names), np.int32)
+    smaller = np.empty(len(names), np.int32)
     least = min(one, other)
-    for part, block in spans.blocks():
+    for part, block in Spans.blocks(names):
         keys = fnv1a64(block)
         ranked = larger[part] = jump(keys, max(one, other))
         beyond = np.flatnonzero(ranked >= least)
