@@ -148,7 +148,7 @@ def count_up(step: Any, rows: Iterator[dict[str, Any]]) -> None:
 def add_rows(statistics: DataFrame, number: int, out: FencedBatch) -> None:
     """Add a batch's results as they are; the batch is published as a whole."""
     rows = statistics.withColumn("batch", F.lit(number)).withColumn("token", F.lit(out.fence.token))
-    out.write(rows, append, by=list(GRAIN))
+    out.write(rows, append, by=list(GRAIN), name="files")
 
 
 def append(step: Any, rows: Iterator[dict[str, Any]]) -> None:

@@ -187,6 +187,33 @@ def test_a_body_that_hides_an_error_does_not_lose_its_batch(shop, spark, tmp_pat
     assert sums(shop) == SUMS
 
 
+def test_two_fenced_functions_of_a_batch_write_outputs_of_different_names(shop, spark, tmp_path):
+    shop.send(RECORDS)
+
+    def in_two(second, folder):
+        def both(df, batch_id, out):
+            write(df, batch_id, out)
+            fenced(more, RedisGuard(shop.url), Grant(1), parts=4)(df, batch_id)
+
+        def more(df, batch_id, out):
+            counts = df.groupBy("customer").agg(F.count("*").alias("amount"))
+            out.write(counts, count, by="customer", name=second)
+
+        return query_of(shop, spark, folder, RedisGuard(shop.url), Grant(1), both)
+
+    def count(step, rows):
+        for row in rows:
+            step.hincrby("counts", row["customer"], row["amount"])
+
+    with pytest.raises(PySparkException, match="was written already, here or by another fenced"):
+        in_two("", tmp_path / "one").awaitTermination()
+    shop.redis.delete("sums")
+    in_two("counts", tmp_path / "two").awaitTermination()
+    assert sums(shop) == SUMS
+    counts = {name.decode(): int(n) for name, n in shop.redis.hgetall("counts").items()}
+    assert counts == {f"c{k}": sum(n % 7 == k for n in range(200)) for k in range(7)}
+
+
 def test_an_empty_batch_marks_all_its_parts(shop, spark, tmp_path):
     shop.send([])
     guard = RedisGuard(shop.url)

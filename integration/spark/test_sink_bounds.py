@@ -8,6 +8,7 @@ import redis
 import sink_steps
 from sink_steps import DiesAfter, left, published, put_aside, sink
 
+from rink.errors import StateError
 from rink.spark.connections import Connection
 from rink.spark.sink import publishing
 from rink.spark.sink.publishing import Batch
@@ -104,6 +105,32 @@ def test_one_that_stays_full_is_told_and_the_batch_goes_on_later(shop):
     assert published(shop) == ["a0", "a1", "a2"]
     sink(shop, limit=10).commit(Batch("x", 0), put_aside(shop, *[(0, f"a{n}") for n in range(5)]))
     assert published(shop) == [f"a{n}" for n in range(5)]
+
+
+def test_tries_while_it_stays_full_leave_no_more_than_the_first_has_put_aside(shop):
+    shop.hold("bill")
+    records = [(0, f"a{n}") for n in range(5)]
+    for _ in range(3):
+        with pytest.raises(PartitionFull):
+            sink(shop, limit=3, patience=0.01).commit(Batch("x", 0), put_aside(shop, *records))
+        assert len(left(shop)) == 1
+    with pytest.raises(PartitionFull):  # a batch behind it is not decided while this one waits
+        sink(shop, limit=3, patience=0.01).commit(Batch("x", 1), put_aside(shop, (0, "b")))
+    assert len(left(shop)) == 1
+    sink(shop, limit=10).commit(Batch("x", 1), put_aside(shop, (0, "b")))
+    assert published(shop) == [*[f"a{n}" for n in range(5)], "b"]
+    assert left(shop) == []
+
+
+def test_a_lost_batch_leaves_nothing_of_the_tries_to_replace_it(shop):
+    shop.hold("bill")
+    records = [(0, f"a{n}") for n in range(5)]
+    with pytest.raises(PartitionFull):
+        sink(shop, limit=3, patience=0.01).commit(Batch("x", 0), put_aside(shop, *records))
+    shop.redis.delete(*left(shop))
+    with pytest.raises(StateError, match="is gone"):
+        sink(shop).commit(Batch("x", 0), put_aside(shop, *records))
+    assert left(shop) == []
 
 
 def test_a_stream_that_drops_the_oldest_is_never_full(shop):

@@ -131,6 +131,20 @@ def test_bad_input_is_told_before_anything_is_written(streams, spark, change, op
     assert streams.every("totals") == []
 
 
+@pytest.mark.parametrize("streaming", [False, True])
+def test_who_writes_a_stream_first_settles_its_partition_count(shop, spark, tmp_path, streaming):
+    shop.send(RECORDS)
+    about = shop.module.totals.names.about
+    if streaming:
+        start(shop, spark, tmp_path).awaitTermination()
+    else:
+        df = totals(spark.createDataFrame(RECORDS))
+        df.write.format("rink").options(**shop.options("totals")).mode("append").save()
+    assert shop.redis.hget(about, "partitions") == b"3"
+    by_name = {"appName": "shop", "stream": "totals", "redis": shop.url}
+    assert spark.read.format("rink").options(**by_name).load().count() == len(RECORDS)
+
+
 def test_bytes_are_written_with_their_key(streams, spark):
     df = spark.createDataFrame([{"key": "ann", "value": '{"customer":"ann","total":1}'}])
     options = {"appName": "shop", "stream": "totals", "redis": streams.url}

@@ -22,6 +22,8 @@ Client = redis.Redis | redis.RedisCluster
 
 Connect = Callable[[], Client]
 
+ANSWERS_WITHIN_S = 10.0
+"""A server that is asked for so long is taken for gone, unless the URL has a socket_timeout."""
 KEYS_AT_ONCE = 1_000
 """Of so many keys the fence is raised in one step."""
 
@@ -143,8 +145,14 @@ class Line:
 def connected(source: str | Connect) -> Line:
     """Make the client that a guard was told of."""
     if isinstance(source, str):
-        retry = Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), 3)
-        return Line(redis.Redis.from_url(source, retry=retry))
+        # What the URL says of these counts.
+        one = redis.Redis.from_url(
+            source,
+            socket_timeout=ANSWERS_WITHIN_S,
+            socket_connect_timeout=ANSWERS_WITHIN_S,
+            retry=Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), 3),
+        )
+        return Line(one)
     client = source()
     if not isinstance(client, redis.Redis | redis.RedisCluster):
         raise ConfigError(

@@ -21,6 +21,8 @@ Each = Callable[[Any, Iterator[Any]], Any]
 ForeachBatch = Callable[[DataFrame, int, "FencedBatch"], Any]
 _WHERE = ("app", "appName", "stream", "redis", "redisTimeout")
 """The options of the sink that say where a stream is, and for how long Redis is asked."""
+_begun: dict[str, tuple[str, int, set[str]]] = {}
+"""For each query its run, its batch, and the names of the outputs that were begun in it."""
 
 
 def fence(role: Any) -> dict[str, str]:
@@ -95,7 +97,7 @@ def fenced(
     guard.raise_fence(its_fence)
 
     def run(df: DataFrame, batch_id: int) -> None:
-        out = FencedBatch(guard, its_fence, _query_of(df), batch_id, parts)
+        out = FencedBatch(guard, its_fence, *_batch_of(df, batch_id), parts)
         foreach_batch(df, batch_id, out)
         out.end()
 
@@ -112,13 +114,22 @@ class FencedBatch:
         parts: into how many it is cut.
     """
 
-    def __init__(self, guard: Guard, fence: Fence, query: str, number: int, parts: int) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        fence: Fence,
+        query: str,
+        number: int,
+        begun: set[str],
+        parts: int,
+    ) -> None:
         self._guard = guard
         self.fence = fence
         self.query = query
         self.number = number
         self.parts = parts
-        self._written: dict[str, bool] = {}
+        self._begun = begun  # in this batch, here or through another guard
+        self._torn: set[str] = set()
 
     def write(
         self,
@@ -136,18 +147,20 @@ class FencedBatch:
             each: called on executors with the guard's step and the rows of one part; a part that was written before is
                 not called for.
             by: the columns of the key: rows of one key are in one part, the same one in a replay.
-            name: of this output, where a batch has several.
+            name: of this output, where a batch has several, through whichever guards: its marks are kept under it.
             arrow: give pyarrow.RecordBatches in place of rows as dicts.
 
         Raises:
             UsageError: an output of this name was written before, in this batch.
             StaleToken: (as Spark's PythonException where a part was refused) a later driver has been here.
         """
-        if name in self._written:
+        self._torn.add(name)
+        if name in self._begun:
             raise UsageError(
-                f"output {name!r} of batch {self.number} was written already: give each output of a batch a name"
+                f"output {name!r} of batch {self.number} was written already, here or by another fenced function: give "
+                "each output of a batch a name (write(..., name=...)), or this one would count as written"
             )
-        self._written[name] = False
+        self._begun.add(name)
         keys = [by] if isinstance(by, str) else list(by)
         batch = Batch(
             query=f"{self.query}/{name}" if name else self.query,
@@ -163,7 +176,7 @@ class FencedBatch:
             # Spark drops what it knows to be empty, tasks and all.
             results[number] = write.part(number, iter(()))
         self._guard.finish(self.fence, batch, [results[number] for number in sorted(results)])
-        self._written[name] = True
+        self._torn.remove(name)
 
     def end(self) -> None:
         """See that the batch is whole, before Spark notes it down as done.
@@ -172,9 +185,9 @@ class FencedBatch:
             UsageError: a `write` failed, and the function went on as if it had not.
             StaleToken: a later driver has been here.
         """
-        if torn := [name for name, is_whole in self._written.items() if not is_whole]:
+        if self._torn:
             raise UsageError(
-                f"output {torn[0]!r} of batch {self.number} was not written: let what `write` raises pass, or Spark takes "
+                f"output {min(self._torn)!r} of batch {self.number} was not written: let what `write` raises pass, or Spark takes "
                 "the batch for done, and what it holds is lost"
             )
         self._guard.raise_fence(self.fence)
@@ -212,7 +225,8 @@ class _Part:
         return part.result
 
 
-def _query_of(df: DataFrame) -> str:
+def _batch_of(df: DataFrame, number: int) -> tuple[str, int, set[str]]:
+    """Return its query and number, and the names of its outputs so far, which all fenced functions have in common."""
     context = context_of(df.sparkSession)
     query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
     if not query:
@@ -220,4 +234,8 @@ def _query_of(df: DataFrame) -> str:
             "a fenced function is what foreachBatch calls in a streaming query, on classic Spark (on Connect its "
             "driver is another process, which holds no role)"
         )
-    return str(query)
+    # The group of a query's Spark jobs is its run: a replay comes with the next one.
+    run = context.getLocalProperty("spark.jobGroup.id")
+    if _begun.get(query, ())[:2] != (run, number):
+        _begun[query] = run, number, set()
+    return query, number, _begun[query][2]

@@ -109,6 +109,18 @@ class Connection:
             )
         return count
 
+    def settle_count(self, place: Place) -> None:
+        """See, before something is written, that everybody has the same number; the first one writes it down.
+
+        Raises:
+            StateError: as of `partition_count`.
+        """
+        about, count = place.names.about, self.partition_count(place)
+        # Only where nobody has: a write that changes nothing is refused, too, while Redis is out of memory.
+        if self.repeated(lambda: self.client.hget(about, "partitions"), about) is None:
+            self.repeated(lambda: self.client.hsetnx(about, "partitions", str(count)), about)
+            self.partition_count(place)
+
     def _send(self, commands: list[tuple[Any, ...]]) -> list[Any]:
         if self.is_cluster or len(commands) == 1:
             return [self.client.execute_command(*one) for one in commands]  # type: ignore[no-untyped-call]

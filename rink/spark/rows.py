@@ -54,6 +54,7 @@ class Rows:
         self._is_fast = (
             record is not None
             and type(codec) is JsonCodec
+            and schemas.takes_all(record)
             and all(schemas.is_plain(record, name) for name in own)
         )
         self._defaults = _defaults_of(record, own) if record is not None else {}

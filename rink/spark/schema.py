@@ -125,6 +125,14 @@ def struct_of(record: type[Any]) -> T.StructType:
     return T.StructType(fields)
 
 
+def takes_all(record: type[Any]) -> bool:
+    """Whether a record of this class is what it was given: nothing in the class looks at a value, or changes it."""
+    own = ("__attrs_pre_init__", "__attrs_post_init__")
+    return not any(hasattr(record, name) for name in own) and not any(
+        field.validator or field.converter for field in attrs.fields(record)
+    )
+
+
 def is_plain(record: type[Any], field: str) -> bool:
     """Whether Arrow reads this field as the codec does: a number, text or bool, or None beside it."""
     hint = typing.get_type_hints(record).get(field)

@@ -8,7 +8,7 @@ from redis.cluster import key_slot
 
 from rink.errors import ConfigError, UsageError
 from rink.guards import Batch, Fence, RedisGuard
-from rink.guards.redis_line import Known, Line
+from rink.guards.redis_line import ANSWERS_WITHIN_S, Known, Line, connected
 from rink.guards.redis_step import Bounds, RedisStep
 from rink.streams import CrossSlot, RedisUnavailable
 
@@ -184,3 +184,10 @@ def test_a_guard_travels_with_its_settings():
     assert (guard._prefix, guard._tag, guard._bounds.commands) == ("{a}:", "a", 7)
     with pytest.raises((AttributeError, pickle.PicklingError)):
         pickle.dumps(RedisGuard(lambda: 1))
+
+
+@pytest.mark.parametrize(("url", "seconds"), [("", ANSWERS_WITHIN_S), ("?socket_timeout=3", 3.0)])
+def test_a_server_that_is_silent_is_not_waited_for_for_ever(url, seconds):
+    client = connected(f"redis://127.0.0.1:1/{url}").client
+    assert client.get_connection_kwargs()["socket_timeout"] == seconds
+    client.close()

@@ -12,6 +12,7 @@ from rink.guards import Fence
 from rink.spark.jobs import queries, watching
 from rink.spark.jobs.job import Job, State
 from rink.spark.jobs.runner import JobRunner, SparkStopped
+from rink.spark.jobs.tags import Tag
 
 WAIT_S = 20
 
@@ -33,11 +34,13 @@ class Context:
         return 2
 
     def addJobTag(self, tag):  # noqa: N802
-        self.tags.here = tag
+        self.tags.here = self.getJobTags() | {tag}
 
     def removeJobTag(self, tag):  # noqa: N802
-        assert self.tags.here == tag
-        self.tags.here = None
+        self.tags.here = self.getJobTags() - {tag}
+
+    def getJobTags(self):  # noqa: N802
+        return getattr(self.tags, "here", set())
 
     def cancelJobsWithTag(self, tag):  # noqa: N802
         self.cancelled.append(tag)
@@ -120,9 +123,17 @@ def driver(group, spark):
 def test_a_job_whose_role_is_mine_runs_under_its_own_tag(driver, spark):
     job = driver.run("BTC/ETH, daily", lambda job: (job.token, spark.sparkContext.tags.here))
     assert job.state is State.SUCCEEDED
-    assert job.result() == (job.token, f"rink-BTC%2FETH%2C%20daily-{job.token}")
+    assert job.result() == (job.token, {f"rink-BTC%2FETH%2C%20daily-{job.token}"})
     assert driver.jobs == []
     assert spark.made_active_in == ["rink-job-BTC/ETH, daily"]
+
+
+def test_a_job_that_another_has_started_has_not_its_tag(spark):
+    spark.sparkContext.addJobTag("the user's")
+    one, two = Tag(spark, "one", 5), Tag(spark, "two", 7)
+    with one.on_this_thread(), two.on_this_thread():  # an InheritableThread begins with one's
+        assert spark.sparkContext.getJobTags() == {"the user's", "rink-two-7"}
+    assert spark.sparkContext.getJobTags() == {"the user's"}
 
 
 def test_one_whose_role_is_anothers_does_not(group, spark):

@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime
 from enum import Enum
 from typing import Literal
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -106,6 +107,39 @@ def test_plain_records_are_read_by_arrow(plain):
     rows = rows_of(Flat)
     found = rows._read_by_arrow([json.dumps(one).encode() for one in plain])
     assert (found is None) == (has_null or missing)
+
+
+class Looked(Record):
+    amount: int = attrs.field(validator=attrs.validators.ge(0))
+    named: str | None = "somebody"
+
+
+class Changed(Record):
+    amount: int = attrs.field(converter=lambda n: n * 2)
+    named: str | None = "somebody"
+
+
+class After(Record):
+    amount: int
+
+    def __attrs_post_init__(self):
+        if self.amount < 0:
+            raise ValueError("below zero")
+
+
+@pytest.mark.parametrize("record", [Looked, After])
+@pytest.mark.parametrize("others", ["", ', "named": null'])
+def test_what_a_class_refuses_is_refused_whoever_else_is_in_the_page(record, others):
+    page = [b'{"amount": 1%s}' % others.encode(), b'{"amount": -5, "named": "x"}']
+    with pytest.raises(RecordError):
+        rows_of(record).batch(entries(*page))
+
+
+@pytest.mark.parametrize("others", ["", ', "named": null'])
+def test_what_a_class_changes_is_changed_whoever_else_is_in_the_page(others):
+    page = [b'{"amount": 1, "named": "x"%s}' % others.encode(), b'{"amount": 2, "named": "x"}']
+    found = rows_of(Changed).batch(entries(*page)).to_pylist()
+    assert [row["amount"] for row in found] == [2, 4]
 
 
 def test_rich_records_have_columns_of_their_types():

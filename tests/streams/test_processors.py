@@ -124,7 +124,7 @@ def test_a_manual_processor_that_returns_without_a_commit_stops_nobody_else(take
 
 
 def test_a_text_that_cannot_be_encoded_is_written_so_that_it_can(caplog):
-    caplog.set_level(logging.CRITICAL, "rink")  # the text, as it is: pytest-xdist cannot send it
+    caplog.set_level(logging.CRITICAL, "rink")  # what is logged, pytest-xdist could not send
     shop = Shop(attempts=1)
 
     @shop.processor

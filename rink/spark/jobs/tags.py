@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from rink.core.keys import encode
 
 log = logging.getLogger("rink.spark")
+_OURS = "rink-"
 
 
 class Tag:
@@ -25,7 +26,7 @@ class Tag:
     """
 
     def __init__(self, spark: SparkSession, role: str, token: int) -> None:
-        self.name = f"rink-{encode(role)}-{token}"
+        self.name = f"{_OURS}{encode(role)}-{token}"
         self._spark = spark
         self._context = context_of(spark)
 
@@ -33,9 +34,14 @@ class Tag:
     def on_this_thread(self) -> Iterator[None]:
         """Have the jobs that this thread starts carry it, and those of InheritableThreads that it starts."""
         if self._context is None:
-            add, remove = self._spark.addTag, self._spark.removeTag
+            add, remove, has = self._spark.addTag, self._spark.removeTag, self._spark.getTags
         else:
-            add, remove = self._context.addJobTag, self._context.removeJobTag
+            context = self._context
+            add, remove, has = context.addJobTag, context.removeJobTag, context.getJobTags
+        for other in [tag for tag in has() if tag.startswith(_OURS)]:
+            remove(
+                other
+            )  # inherited from the job that started this one, which may lose its role while this one holds its own
         add(self.name)
         try:
             yield

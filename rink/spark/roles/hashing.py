@@ -55,9 +55,6 @@ class Spans:
         """Look at a string array's own buffers, from its offset on; nothing is copied but offsets."""
         wide = pa.types.is_large_string(names.type)
         _, offsets, data = names.buffers()
-        if len(names) == 0 or offsets is None:
-            nothing = np.zeros(0, np.int64)
-            return cls(np.zeros(0, np.uint8), nothing, nothing)
         every = np.frombuffer(offsets, np.int64 if wide else np.int32)
         bounds = every[names.offset : names.offset + len(names) + 1].astype(np.int64)
         found = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
@@ -67,7 +64,7 @@ class Spans:
         return len(self.starts)
 
     def at(self, which: Any) -> Spans:
-        """Those of some names: a slice, or an array of positions."""
+        """Those of the names at some positions."""
         return Spans(self.data, self.starts[which], self.lengths[which])
 
     @classmethod

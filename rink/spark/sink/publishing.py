@@ -163,14 +163,17 @@ class Sink:
             except _Lost as lost:
                 # A replay has the same rows again: of what was not begun with, they take the place.
                 if lost.done or decided is None or not decided.is_this or replaces:
+                    self._drop_spare(manifest, decided)
                     raise self._torn(lost) from lost
                 replaces = str(seq)
                 continue
+            except (PartitionFull, StateError):
+                self._drop_spare(manifest, decided)
+                raise
             if decided is None:
                 return
             if decided.is_this:
-                if decided.manifest != manifest:
-                    self.drop(manifest)
+                self._drop_spare(manifest, decided)
                 return
 
     def _decide(
@@ -192,6 +195,11 @@ class Sink:
         if answer[0] == b"ok":
             return seq, None
         return seq, _Decided(_loads(answer[2]), is_this=answer[0] == b"again")
+
+    def _drop_spare(self, manifest: Manifest, decided: _Decided | None) -> None:
+        """Remove what was put aside in vain; else each try while a partition is full would leave a batch more."""
+        if decided is not None and decided.manifest != manifest:
+            self.drop(manifest)
 
     def drop(self, manifest: Manifest) -> None:
         """Remove what was put aside."""

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from rink.errors import ConfigError
 from rink.spark.connections import connection
 from rink.spark.options import Options, Place
-from rink.spark.sink.publishing import Batch, Sink
+from rink.spark.sink.publishing import Batch, Manifest, Sink
 from rink.spark.sink.records import check_columns, maker
 from rink.spark.sink.staging import Staging
 
@@ -68,6 +68,10 @@ class _Writing:
         staging.end()
         return Staged(_property("sql.streaming.queryId"), staging.attempt, dict(staging.counts))
 
+    def _commit(self, sink: Sink, batch: Batch, manifest: Manifest) -> None:
+        connection(self._place).settle_count(self._place)
+        sink.commit(batch, manifest)
+
     def _sink(self, name: str) -> Sink:
         return Sink(
             self._place,
@@ -97,9 +101,8 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
         found = [one for one in messages if isinstance(one, Staged)]
         if found:
             query = found[0].query
-            self._sink(self._name).commit(
-                Batch(query, batchId), {one.attempt: one.counts for one in found if one.counts}
-            )
+            manifest = {one.attempt: one.counts for one in found if one.counts}
+            self._commit(self._sink(self._name), Batch(query, batchId), manifest)
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's name
         """Remove what tasks have put aside, where the batch was not committed."""
@@ -127,7 +130,7 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
             one.attempt: one.counts for one in messages if isinstance(one, Staged) and one.counts
         }
         sink = self._sink(self._id or f"{ONCE}-{secrets.token_hex(8)}")
-        sink.commit(Batch(ONCE, 0), manifest)
+        self._commit(sink, Batch(ONCE, 0), manifest)
         if not self._id:
             sink.forget({number for counts in manifest.values() for number in counts})
 
