@@ -136,6 +136,7 @@ def _figures(given: dict[str, Any], found: dict[str, Any]) -> list[Any]:
                 what=f"memory of {what}, at most",
                 value=many,
                 unit="MB",
+                target=at_most(1.2 * few, "≤ 1.2 x the smaller runs'"),
                 note=f"{few:,.0f} MB after the smaller runs",
             )
         )

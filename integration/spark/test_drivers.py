@@ -127,17 +127,33 @@ def assert_once(shop, driver):
     assert all(row["customer"] == f"c{row['total'] % 50}" for row in shop.every("totals"))
 
 
+def is_amid_a_batch(folder):
+    """Whether the checkpoint has a batch that was begun and is not committed."""
+    begun, ended = [
+        max((int(one.name) for one in (folder / "checkpoint" / part).glob("[0-9]*")), default=-1)
+        for part in ("offsets", "commits")
+    ]
+    return begun > ended
+
+
 @pytest.mark.timeout(900)
-def test_four_drivers_killed_amid_their_batches_leave_each_row_once(drivers, shop_at_work):
-    chance = random.Random(5)
+def test_four_drivers_killed_amid_their_batches_leave_each_row_once(
+    drivers, shop_at_work, tmp_path
+):
+    chance, amid = random.Random(5), 0
     active = drivers("driver-0")
-    for round_ in range(1, 5):
+    for round_ in range(1, 9):
         active.wait_for_batch(-1)  # it has the role: whoever joins first gets it
         waiting = drivers(f"driver-{round_}")
         until(waiting.note.exists, "a driver that waits", waiting)
-        time.sleep(3 * chance.random())  # anywhere in a batch
+        until(lambda: is_amid_a_batch(tmp_path), "a batch", active)
+        time.sleep(0.2 * chance.random())  # anywhere in it
         active.signal(signal.SIGKILL)
+        amid += is_amid_a_batch(tmp_path)
         active = waiting
+        if amid == 4:
+            break
+    assert amid == 4
     active.wait_for_batch(-1)
     assert_once(shop_at_work, active)
 

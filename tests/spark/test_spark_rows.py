@@ -128,7 +128,7 @@ class After(Record):
 
 
 @pytest.mark.parametrize("record", [Looked, After])
-@pytest.mark.parametrize("others", ["", ', "named": null'])
+@pytest.mark.parametrize("others", [', "named": "x"', ', "named": null'])
 def test_what_a_class_refuses_is_refused_whoever_else_is_in_the_page(record, others):
     page = [b'{"amount": 1%s}' % others.encode(), b'{"amount": -5, "named": "x"}']
     with pytest.raises(RecordError):
