@@ -244,5 +244,6 @@ class _SqlPart(Part[sa.Connection]):
     def _refuse_words(self, _: sa.Connection, __: Any, statement: str, *___: Any) -> None:
         if _ENDS_A_TRANSACTION.search(statement):
             raise UsageError(
-                "the guard ends this part's transaction when it is left: do not begin, commit or roll back in it"
+                "the guard ends this part's transaction when it is left: do not begin, commit or roll back in it (a text "
+                "in the statement that reads as if is refused, too: give it as a parameter)"
             )
