@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
 from arena import Metrics, filesystem
@@ -76,10 +78,18 @@ def test_the_kind_of_a_file_system():
 
 def test_of_the_rounds_of_a_way_the_middle_one_counts_beside_the_limit_of_the_same_round():
     rates = {
-        "native.10": [10.0, 20.0, 30.0],
-        "assign.10": [5.0, 6.0, 12.0],  # 0.5, 0.3 and 0.4 of the limit
+        "native.10": [8.0, 20.0, 24.0],
+        "assign.10": [
+            4.8,
+            6.0,
+            12.0,
+        ],  # 0.5, 0.3 and 0.4 of what was before and after it, as if in one run
+        "native_after.10": [12.0, 20.0, 40.0],
+        "zeros.10": [6.0, 4.0, 10.0],  # 0.5, 0.2 and 0.25 of what was nearest
         "native.99": [1.0],
+        "native_after.99": [1.0],
         "plain.2": [1.0],
     }
     rate, limits = spark_roles._middle(rates, 10)
-    assert (rate, limits) == ({"native": 20.0, "assign": 12.0}, {"native": 20.0, "assign": 30.0})
+    assert (rate["assign"], limits["assign"]) == (12.0, pytest.approx(30.0))
+    assert (rate["zeros"], limits["zeros"]) == (10.0, 40.0)
