@@ -214,6 +214,9 @@ def _ways(spark: Any) -> dict[str, Any]:
 
         return jump_hash(fnv1a64(role), RANKS)
 
+    def hashed(rows: int) -> Any:
+        return names(rows).agg(f.sum(native)).collect()
+
     def zeros(roles: pa.Array) -> pa.Array:
         return pa.array(np.zeros(len(roles), np.int32))
 
@@ -234,9 +237,9 @@ def _ways(spark: Any) -> dict[str, Any]:
         "zeros": lambda rows: (
             names(rows).withColumn("rank", nothing(data)).agg(f.sum("rank")).collect()
         ),
-        "native": lambda rows: names(rows).agg(f.sum(native)).collect(),
+        "native": hashed,
         "assign": lambda rows: assign(names(rows), "role", RANKS).agg(f.sum("rank")).collect(),
-        "native_after": lambda rows: names(rows).agg(f.sum(native)).collect(),
+        "native_after": hashed,
         "numpy": lambda rows: (
             names(rows).withColumn("rank", by_numpy(data)).agg(f.sum("rank")).collect()
         ),

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-HERE = str(Path(__file__).parent)
+HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items):
     """Spark starts processes of Python for each batch: on a busy machine that takes its time."""
     for item in items:
-        if item.path.parent == Path(HERE) and item.get_closest_marker("timeout") is None:
+        if item.path.parent == HERE and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(600))
 
 

@@ -14,16 +14,12 @@ from redis.exceptions import MovedError, NoScriptError
 from redis.retry import Retry
 
 from rink.errors import ConfigError
+from rink.streams.blocking import Client, client_of, server_of
 from rink.streams.faults import explained
 from rink.streams.scripts import Script, made
 
-Client = redis.Redis | redis.RedisCluster
-"""What redis-py has for one server, for Sentinel, and for a cluster."""
-
 Connect = Callable[[], Client]
 
-ANSWERS_WITHIN_S = 10.0
-"""A server that is asked for so long is taken for gone, unless the URL has a socket_timeout."""
 KEYS_AT_ONCE = 1_000
 """Of so many keys the fence is raised in one step."""
 
@@ -74,7 +70,7 @@ class Line:
     def __init__(self, client: Client) -> None:
         self.client = client
         self.is_cluster = isinstance(client, redis.RedisCluster)
-        self.server = _server_of(client)
+        self.server = server_of(client)
         self.encoder = client.get_encoder()
         self._commands: dict[str, Known] = {}
 
@@ -145,14 +141,8 @@ class Line:
 def connected(source: str | Connect) -> Line:
     """Make the client that a guard was told of."""
     if isinstance(source, str):
-        # What the URL says of these counts.
-        one = redis.Redis.from_url(
-            source,
-            socket_timeout=ANSWERS_WITHIN_S,
-            socket_connect_timeout=ANSWERS_WITHIN_S,
-            retry=Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), 3),
-        )
-        return Line(one)
+        retry = Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), 3)
+        return Line(client_of(source, retry))
     client = source()
     if not isinstance(client, redis.Redis | redis.RedisCluster):
         raise ConfigError(
@@ -174,14 +164,3 @@ def _table(said: dict[str, Any]) -> dict[str, Known]:
         for sub in known.get("subcommands") or ():
             table[text(sub[0])] = Known.of(*sub[1:6])
     return table
-
-
-def _server_of(client: Client) -> str:
-    if isinstance(client, redis.RedisCluster):
-        return "a cluster of " + ", ".join(
-            str(node.name) for node in cast("Any", client).get_nodes()
-        )
-    known = client.connection_pool.connection_kwargs
-    if "path" in known:
-        return str(known["path"])
-    return f"{known.get('host', 'its Sentinel')}:{known.get('port', '')}".rstrip(":")

@@ -15,15 +15,14 @@ from redis.retry import Retry
 from rink.errors import ConfigError, StateError
 from rink.spark.options import Place, named
 from rink.spark.scripts import script
+from rink.streams.blocking import Client, client_of, server_of, settings_of
 from rink.streams.errors import RedisUnavailable
 from rink.streams.faults import explained
 
 T = TypeVar("T")
-Client = redis.Redis | redis.RedisCluster
 Asked = tuple[Sequence[str], Sequence[Any]]
 """The keys and the arguments of one step."""
 
-ANSWERS_WITHIN_S = 10.0
 _made: dict[tuple[int, str, float], Connection] = {}
 
 
@@ -36,14 +35,14 @@ class Connection:
     """
 
     def __init__(self, client: Client, patience: float) -> None:
-        if _settings_of(client).get("decode_responses"):
+        if settings_of(client).get("decode_responses"):
             raise ConfigError(
                 "the Redis client has decode_responses=True: records are bytes, so make it without"
             )
         client.set_response_callback("XRANGE", lambda found, **_: found)
         self.client = client
         self.is_cluster = isinstance(client, redis.RedisCluster)
-        self.server = _server_of(client)
+        self.server = server_of(client)
         self._patience = patience
 
     def run(self, name: str, keys: Sequence[str], *given: Any) -> Any:
@@ -91,9 +90,14 @@ class Connection:
         Raises:
             StateError: Redis knows no such stream.
         """
+        return self._count_of(place, self._stored_count(place))
+
+    def _stored_count(self, place: Place) -> Any:
         about = place.names.about
-        found = self.repeated(lambda: self.client.hget(about, "partitions"), about)
-        declared = place.declared()
+        return self.repeated(lambda: self.client.hget(about, "partitions"), about)
+
+    def _count_of(self, place: Place, found: Any) -> int:
+        about, declared = place.names.about, place.declared()
         if found is None and declared is None:
             raise StateError(
                 f"Redis at {self.server} has no {place}: no key {about!r}. Check app, stream and redis; a "
@@ -115,9 +119,10 @@ class Connection:
         Raises:
             StateError: as of `partition_count`.
         """
-        about, count = place.names.about, self.partition_count(place)
+        about, found = place.names.about, self._stored_count(place)
+        count = self._count_of(place, found)
         # Only where nobody has: a write that changes nothing is refused, too, while Redis is out of memory.
-        if self.repeated(lambda: self.client.hget(about, "partitions"), about) is None:
+        if found is None:
             self.repeated(lambda: self.client.hsetnx(about, "partitions", str(count)), about)
             self.partition_count(place)
 
@@ -146,27 +151,9 @@ def _client(text: str) -> Client:
             raise ConfigError(f"the option redis={text!r} made {made!r}, and no blocking client")
         return made
     try:
-        return redis.Redis.from_url(
-            text,
-            socket_timeout=ANSWERS_WITHIN_S,
-            socket_connect_timeout=ANSWERS_WITHIN_S,
-            retry=Retry(NoBackoff(), 0),
-        )
+        return client_of(text, Retry(NoBackoff(), 0))
     except ValueError as error:
         raise ConfigError(f"the option redis cannot be used: {error}") from error
-
-
-def _server_of(client: Client) -> str:
-    if isinstance(client, redis.RedisCluster):
-        return "a cluster of " + ", ".join(str(node.name) for node in client.get_nodes())  # type: ignore[no-untyped-call]
-    known = _settings_of(client)
-    return str(known.get("path") or f"{known.get('host', 'its Sentinel')}:{known.get('port', '')}")
-
-
-def _settings_of(client: Client) -> dict[str, Any]:
-    if isinstance(client, redis.RedisCluster):
-        return dict(client.nodes_manager.connection_kwargs)
-    return dict(client.connection_pool.connection_kwargs)
 
 
 def _flat(asked: Asked) -> tuple[Any, ...]:

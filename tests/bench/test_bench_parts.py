@@ -79,11 +79,8 @@ def test_the_kind_of_a_file_system():
 def test_of_the_rounds_of_a_way_the_middle_one_counts_beside_the_limit_of_the_same_round():
     rates = {
         "native.10": [8.0, 20.0, 24.0],
-        "assign.10": [
-            4.8,
-            6.0,
-            12.0,
-        ],  # 0.5, 0.3 and 0.4 of what was before and after it, as if in one run
+        # 0.5, 0.3 and 0.4 of what was before and after it, as if in one run
+        "assign.10": [4.8, 6.0, 12.0],
         "native_after.10": [12.0, 20.0, 40.0],
         "zeros.10": [6.0, 4.0, 10.0],  # 0.5, 0.2 and 0.25 of what was nearest
         "native.99": [1.0],
@@ -91,5 +88,7 @@ def test_of_the_rounds_of_a_way_the_middle_one_counts_beside_the_limit_of_the_sa
         "plain.2": [1.0],
     }
     rate, limits = spark_roles._middle(rates, 10)
-    assert (rate["assign"], limits["assign"]) == (12.0, pytest.approx(30.0))
-    assert (rate["zeros"], limits["zeros"]) == (10.0, 40.0)
+    assert rate == {"native": 8.0, "assign": 12.0, "native_after": 20.0, "zeros": 10.0}
+    assert limits == {
+        "native": 12.0, "assign": pytest.approx(30.0), "native_after": 20.0, "zeros": 40.0,
+    }  # fmt: skip

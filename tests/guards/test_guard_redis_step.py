@@ -8,9 +8,10 @@ from redis.cluster import key_slot
 
 from rink.errors import ConfigError, UsageError
 from rink.guards import Batch, Fence, RedisGuard
-from rink.guards.redis_line import ANSWERS_WITHIN_S, Known, Line, connected
+from rink.guards.redis_line import Known, Line, connected
 from rink.guards.redis_step import Bounds, RedisStep
 from rink.streams import CrossSlot, RedisUnavailable
+from rink.streams.blocking import ANSWERS_WITHIN_S
 
 WRITES = frozenset({"write", "denyoom"})
 TABLE = {

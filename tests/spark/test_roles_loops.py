@@ -57,7 +57,7 @@ def test_numba_of_a_read_only_installation_keeps_nothing_on_disk(monkeypatch):
     assert buckets.tolist() == loops_numpy.jump(keys, 64).tolist()
 
 
-@pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 33])
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 15, 16, 17, 33])
 def test_any_number_of_names(count):
     starts, lengths = np.arange(count) % 9, np.arange(count) % 5
     keys = loops_numpy.fnv1a64(NAMES, starts, lengths)

@@ -37,6 +37,7 @@ class Context:
         self.tags.here = self.getJobTags() | {tag}
 
     def removeJobTag(self, tag):  # noqa: N802
+        assert tag in self.getJobTags()
         self.tags.here = self.getJobTags() - {tag}
 
     def getJobTags(self):  # noqa: N802
@@ -130,8 +131,10 @@ def test_a_job_whose_role_is_mine_runs_under_its_own_tag(driver, spark):
 
 def test_a_job_that_another_has_started_has_not_its_tag(spark):
     spark.sparkContext.addJobTag("the user's")
-    one, two = Tag(spark, "one", 5), Tag(spark, "two", 7)
-    with one.on_this_thread(), two.on_this_thread():  # an InheritableThread begins with one's
+    spark.sparkContext.addJobTag(
+        Tag(spark, "one", 5).name
+    )  # as an InheritableThread begins with it
+    with Tag(spark, "two", 7).on_this_thread():
         assert spark.sparkContext.getJobTags() == {"the user's", "rink-two-7"}
     assert spark.sparkContext.getJobTags() == {"the user's"}
 

@@ -38,10 +38,9 @@ class Tag:
         else:
             context = self._context
             add, remove, has = context.addJobTag, context.removeJobTag, context.getJobTags
+        # Inherited from the job that started this one, which may lose its role while this one holds its own.
         for other in [tag for tag in has() if tag.startswith(_OURS)]:
-            remove(
-                other
-            )  # inherited from the job that started this one, which may lose its role while this one holds its own
+            remove(other)
         add(self.name)
         try:
             yield
