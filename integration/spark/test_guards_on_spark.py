@@ -160,6 +160,25 @@ def test_each_batch_counts_once_over_a_replay_and_a_stale_driver_is_refused(
     assert store.sums() == SUMS
 
 
+def keep_order(step, rows):
+    step.rpush("order", ",".join(row["name"] for row in rows))
+
+
+def test_rows_of_a_part_come_in_order_of_their_key_so_a_replay_has_the_same_commands(
+    shop, spark, tmp_path
+):
+    def write(df, _, out):
+        names = [(f"n{n * 7919 % 100:02}",) for n in range(100)]
+        out.write(spark.createDataFrame(names, "name string").repartition(4), keep_order, by="name")
+
+    shop.send(RECORDS[:1])
+    run(shop, spark, tmp_path / "q", InRedis(shop), 1, body=write).awaitTermination()
+    parts = [part.decode().split(",") for part in shop.redis.lrange("order", 0, -1)]
+    assert sorted(name for part in parts for name in part) == [f"n{n:02}" for n in range(100)]
+    assert len(parts) == 3
+    assert parts == [sorted(part) for part in parts]
+
+
 # ── workers that go on ───────────────────────────────────────────────────────────────────────────
 
 

@@ -6,9 +6,9 @@ import attrs
 import pytest
 import redis
 import sink_steps
-from sink_steps import DiesAfter, left, published, put_aside, sink
+from sink_steps import Died, DiesAfter, left, published, put_aside, sink
 
-from rink.errors import StateError
+from rink.errors import RinkError, StateError
 from rink.spark.connections import Connection
 from rink.spark.sink import publishing
 from rink.spark.sink.publishing import Batch
@@ -120,6 +120,28 @@ def test_tries_while_it_stays_full_leave_no_more_than_the_first_has_put_aside(sh
     sink(shop, limit=10).commit(Batch("x", 1), put_aside(shop, (0, "b")))
     assert published(shop) == [*[f"a{n}" for n in range(5)], "b"]
     assert left(shop) == []
+
+
+def test_tries_that_fail_in_publishing_for_any_reason_leave_no_more_than_the_first(shop):
+    records = [(0, f"a{n}") for n in range(5)]
+    with pytest.raises(Died):
+        sink(shop, connection=DiesAfter(shop, 1, names=("decide",))).commit(
+            Batch("x", 0), put_aside(shop, *records)
+        )
+    shop.redis.acl_setuser(
+        "poor", enabled=True, passwords=["+x"], keys=["*"], commands=["+@all", "-lpop"]
+    )
+    settings = shop.redis.connection_pool.connection_kwargs
+    poor = Connection(
+        redis.Redis(host=settings["host"], port=settings["port"], username="poor", password="x"),
+        1.0,
+    )
+    for _ in range(3):
+        with pytest.raises(RinkError, match="can't run this command"):
+            sink(shop, connection=poor).commit(Batch("x", 0), put_aside(shop, *records))
+        assert len(left(shop)) == 1
+    sink(shop).commit(Batch("x", 0), put_aside(shop, *records))
+    assert (published(shop), left(shop)) == ([f"a{n}" for n in range(5)], [])
 
 
 def test_a_lost_batch_leaves_nothing_of_the_tries_to_replace_it(shop):

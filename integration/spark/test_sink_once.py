@@ -113,3 +113,25 @@ def test_a_batch_job_that_dies_leaves_nothing_that_has_no_end(shop, monkeypatch,
     kept = [key for key in shop.redis.keys("*") if key.decode() != shop.names.about]
     assert len(kept) == 2
     assert all(shop.redis.ttl(key) > 29 * DAYS for key in kept)
+
+
+def test_a_write_without_an_id_that_met_a_full_partition_leaves_what_it_published_and_nothing_else(
+    shop,
+):
+    columns = T.StructType().add("key", "string").add("value", "binary")
+    where = {"appName": "shop", "stream": "orders", "redis": shop.url}
+    limits = {"partitionSize": "3", "fullTimeout": "0.05"}
+    shop.hold("bill")
+    before = set(shop.redis.keys("*"))
+    writer = BatchWriter(Options({**where, **limits}, of_sink=True), columns, overwrite=False)
+    records = [(0, f"a{n}") for n in range(5)]
+    for _ in range(2):
+        messages = [Staged("", *one) for one in put_aside(shop, *records).items()]
+        with pytest.raises(PartitionFull, match=r"It has no writeId, so nobody goes on with it"):
+            writer.commit(messages)
+        writer.abort(messages)
+    assert published(shop) == ["a0", "a1", "a2"]
+    assert set(shop.redis.keys("*")) - before <= {
+        shop.key(0).encode(),
+        shop.names.about.encode(),
+    }

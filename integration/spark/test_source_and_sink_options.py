@@ -80,7 +80,7 @@ def test_a_function_may_make_the_client(shop):
     shop.add(count=2)
     assert len(read(source(shop, redis="options_on_redis:client"))) == 2
     assert "name=made" in str(shop.redis.execute_command("CLIENT", "LIST"))
-    with pytest.raises(ConfigError, match="no blocking client"):
+    with pytest.raises(ConfigError, match="must return a blocking client"):
         read(source(shop, redis="options_on_redis:asynchronous"))
 
 

@@ -72,6 +72,8 @@ def _state(one: Lag) -> Text:
     holds = ", holds trimming back" if one.holds_back else ""
     if one.parked:
         return Text(f"parked{holds}", "bold red")
+    if one.is_sparks:
+        return Text(f"query of Spark{holds}")
     if not one.declared:
         return Text(f"not in this app{holds}", "yellow")
     if not one.offset:
@@ -90,7 +92,7 @@ def _notes(found: Sequence[Lag]) -> list[RenderableType]:
         for one in found
         if one.lost
     ]
-    strangers = sorted({one.processor for one in found if not one.declared})
+    strangers = sorted({one.processor for one in found if not (one.declared or one.is_sparks)})
     what = "trimming waits for it; if it was retired: rink streams forget-group"
     lines += [("not in this app", f"{name}: {what}", "yellow") for name in strangers]
     return [titled(lines)] if lines else []

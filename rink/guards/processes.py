@@ -6,11 +6,13 @@ untouched in a child, and is kept there: closing it, or letting it be collected,
 
 from __future__ import annotations
 
+import hashlib
 import os
+import pickle
 import threading
 import uuid
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -23,6 +25,15 @@ class PerProcess(Generic[T]):
 
     def __init__(self, name: str = "") -> None:
         self._name = name or uuid.uuid4().hex
+
+    @classmethod
+    def of(cls, *told: Any) -> Self:
+        """Return the one of what it is made from: who is told the same, shares it.
+
+        So a guard that a query's function makes, at each start anew, leaves no connection more. A digest, since there may
+        be a password in it.
+        """
+        return cls(hashlib.sha256(pickle.dumps(told)).hexdigest())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._name,)

@@ -63,7 +63,10 @@ class RedisGuard(Guard):
         self._bounds = Bounds(
             check_count("most_commands", most_commands), check_count("most_bytes", most_bytes)
         )
-        self._own: PerProcess[Line] = PerProcess()
+        # Of a function only its name could be compared, and another one may bear it later.
+        self._own: PerProcess[Line] = (
+            PerProcess.of("redis", redis) if isinstance(redis, str) else PerProcess()
+        )
 
     def raise_fence(self, fence: Fence) -> None:  # noqa: D102 - as of Guard
         check_told(fence)

@@ -14,7 +14,7 @@ from redis.exceptions import MovedError, NoScriptError
 from redis.retry import Retry
 
 from rink.errors import ConfigError
-from rink.streams.blocking import Client, client_of, server_of
+from rink.streams.blocking import Client, checked, client_of, server_of
 from rink.streams.faults import explained
 from rink.streams.scripts import Script, made
 
@@ -143,12 +143,7 @@ def connected(source: str | Connect) -> Line:
     if isinstance(source, str):
         retry = Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), 3)
         return Line(client_of(source, retry))
-    client = source()
-    if not isinstance(client, redis.Redis | redis.RedisCluster):
-        raise ConfigError(
-            f"the function given as redis returned {client!r}: it must return a blocking redis.Redis or RedisCluster"
-        )
-    return Line(client)
+    return Line(checked(source(), "the function given as redis"))
 
 
 def text(value: Any) -> str:

@@ -146,7 +146,8 @@ class FencedBatch:
             df: what is to be written.
             each: called on executors with the guard's step and the rows of one part; a part that was written before is
                 not called for.
-            by: the columns of the key: rows of one key are in one part, the same one in a replay.
+            by: the columns of the key: rows of one key are in one part, the same one in a replay, and come in order of
+                the key; several of one key in no fixed order.
             name: of this output, where a batch has several, through whichever guards: its marks are kept under it.
             arrow: give pyarrow.RecordBatches in place of rows as dicts.
 
@@ -168,7 +169,8 @@ class FencedBatch:
             parts=self.parts,
         )
         self._guard.begin(self.fence, batch)
-        cut = df.repartition(self.parts, *keys)
+        # Shuffled rows come in no fixed order, and a guard goes on in a part where it failed: a replay is to have the same.
+        cut = df.repartition(self.parts, *keys).sortWithinPartitions(*keys)
         write = _Part(self._guard, self.fence, batch, each, arrow)
         found = cut.mapInArrow(write, "part int, result binary").collect()
         results = {row.part: pickle.loads(bytes(row.result)) for row in found}  # noqa: S301 - our executors' own

@@ -15,7 +15,7 @@ from redis.retry import Retry
 from rink.errors import ConfigError, StateError
 from rink.spark.options import Place, named
 from rink.spark.scripts import script
-from rink.streams.blocking import Client, client_of, server_of, settings_of
+from rink.streams.blocking import Client, checked, client_of, server_of, settings_of
 from rink.streams.errors import RedisUnavailable
 from rink.streams.faults import explained
 
@@ -146,10 +146,7 @@ def connection(place: Place) -> Connection:
 
 def _client(text: str) -> Client:
     if "://" not in text:
-        made = named(text, "redis")()
-        if not isinstance(made, redis.Redis | redis.RedisCluster):
-            raise ConfigError(f"the option redis={text!r} made {made!r}, and no blocking client")
-        return made
+        return checked(named(text, "redis")(), f"the option redis={text!r}")
     try:
         return client_of(text, Retry(NoBackoff(), 0))
     except ValueError as error:

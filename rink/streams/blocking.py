@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import redis
+from redis.connection import AbstractConnection
 from redis.retry import Retry
+
+from rink.errors import ConfigError
 
 Client = redis.Redis | redis.RedisCluster
 """What redis-py has for one server, for Sentinel, and for a cluster."""
@@ -32,6 +36,28 @@ def client_of(url: str, retry: Retry) -> redis.Redis:
     )
 
 
+def checked(made: object, who: str) -> Client:
+    """Return what a user's function made.
+
+    Args:
+        made: by the function.
+        who: was told of the function, for messages.
+
+    Raises:
+        ConfigError: it is no blocking client, or one that would wait for a silent server without end.
+    """
+    if not isinstance(made, redis.Redis | redis.RedisCluster):
+        raise ConfigError(
+            f"{who} made {made!r}: it must return a blocking client of redis-py's, a redis.Redis or RedisCluster"
+        )
+    if any(_waits_without_end(one) for one in [settings_of(made), *_of_sentinels(made)]):
+        raise ConfigError(
+            f"{who} made a client without socket_timeout, which would wait for a silent server for ever: "
+            f"give it one, such as socket_timeout={ANSWERS_WITHIN_S:g}; a Sentinel, too"
+        )
+    return made
+
+
 def settings_of(client: Client) -> dict[str, Any]:
     """Return what its connections are made with: a copy."""
     if isinstance(client, redis.RedisCluster):
@@ -47,3 +73,16 @@ def server_of(client: Client) -> str:
     if "path" in known:
         return str(known["path"])
     return f"{known.get('host', 'its Sentinel')}:{known.get('port', '')}".rstrip(":")
+
+
+def _waits_without_end(settings: dict[str, Any]) -> bool:
+    # redis-py 8 has a default, older ones have none.
+    default = inspect.signature(AbstractConnection).parameters["socket_timeout"].default
+    return settings.get("socket_timeout", default) is None
+
+
+def _of_sentinels(client: Client) -> list[dict[str, Any]]:
+    if isinstance(client, redis.RedisCluster):
+        return []
+    manager = getattr(client.connection_pool, "sentinel_manager", None)
+    return [settings_of(one) for one in manager.sentinels] if manager else []

@@ -17,6 +17,7 @@ from rink.streams.faults import first_error
 from rink.streams.lookout import look_out
 from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
+from rink.streams.names import OF_SPARK
 from rink.streams.store import Store
 from rink.streams.tasks import run_tasks
 
@@ -124,7 +125,8 @@ class Worker:
                     group.create_task(store.register(processor.place(number)))
         for stream in self.app.streams.values():
             mine = {one.name for one in self.app.processors.values() if one.stream is stream}
-            others = sorted(set(await store.registered(stream.names.partition(0))) - mine)
+            known = await store.registered(stream.names.partition(0))
+            others = sorted(one for one in set(known) - mine if not one.startswith(OF_SPARK))
             if others:
                 log.warning(
                     "rink.streams: stream %r keeps events for processors that this program does not "

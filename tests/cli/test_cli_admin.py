@@ -138,6 +138,11 @@ def test_lag_is_a_line_for_each_partition(lines, shop, answers):
         ({"owned": False, "offset": ""}, "never started"),
         ({"declared": False, "owned": False}, "not in this app"),
         ({"declared": False, "holds_back": True}, "not in this app, holds trimming back"),
+        (
+            {"processor": "spark/totals", "declared": False, "holds_back": True},
+            "query of Spark, holds trimming back",
+        ),
+        ({"processor": "spark/totals"}, "owned"),
         ({"parked": "event 17-0: thirteen", "owned": False}, "parked"),
     ],
 )
@@ -154,9 +159,10 @@ def test_below_the_lag_stands_what_needs_somebody(lines, shop, answers):
             lag_of(partition=1, lost=5),
             lag_of("old", declared=False),
             lag_of("old", 4, declared=False),
+            lag_of("spark/totals", declared=False),
         ),
     )
-    assert lines("streams", "lag", shop)[7:] == [
+    assert lines("streams", "lag", shop)[8:] == [
         "parked bill orders/3: event 17-0: thirteen",
         "lost bill orders/1: 5 events",
         "not in this app old: trimming waits for it; if it was retired: rink streams forget-group",

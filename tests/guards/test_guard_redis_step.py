@@ -1,10 +1,12 @@
 """What is recorded in a part of a RedisGuard, and what is refused before anything is sent. No Redis is asked."""
 
 import pickle
+from types import SimpleNamespace
 
 import pytest
-from redis import Redis
+from redis import Redis, RedisCluster
 from redis.cluster import key_slot
+from redis.sentinel import Sentinel
 
 from rink.errors import ConfigError, UsageError
 from rink.guards import Batch, Fence, RedisGuard
@@ -185,6 +187,42 @@ def test_a_guard_travels_with_its_settings():
     assert (guard._prefix, guard._tag, guard._bounds.commands) == ("{a}:", "a", 7)
     with pytest.raises((AttributeError, pickle.PicklingError)):
         pickle.dumps(RedisGuard(lambda: 1))
+
+
+def endless():
+    return Redis(socket_timeout=None)
+
+
+def endless_cluster():
+    made = RedisCluster.__new__(RedisCluster)
+    made.nodes_manager = SimpleNamespace(connection_kwargs={"socket_timeout": None})
+    return made
+
+
+def endless_sentinel():
+    sentinel = Sentinel([("127.0.0.1", 1)], sentinel_kwargs={"socket_timeout": None})
+    return sentinel.master_for("mymaster", socket_timeout=3)
+
+
+@pytest.mark.parametrize("made", [endless, endless_cluster, endless_sentinel])
+def test_a_client_that_would_wait_without_end_is_refused(made):
+    with pytest.raises(ConfigError, match=r"as redis made a client without socket_timeout"):
+        connected(made)
+
+
+def test_a_client_that_ends_its_waits_is_taken():
+    made = Sentinel([("127.0.0.1", 1)], socket_timeout=2).master_for("mymaster", socket_timeout=3)
+    assert connected(lambda: made).client is made
+
+
+def test_a_guard_that_is_made_again_has_the_connections_of_the_first():
+    one, again, other = (RedisGuard(url) for url in ("redis://h/1", "redis://h/1", "redis://h/2"))
+    assert one._line() is again._line()
+    assert one._line() is not other._line()
+    mine, its = RedisGuard(Redis), RedisGuard(Redis)
+    assert mine._line() is not its._line()
+    for guard in (one, again, other, mine, its):
+        guard.close()
 
 
 @pytest.mark.parametrize(("url", "seconds"), [("", ANSWERS_WITHIN_S), ("?socket_timeout=3", 3.0)])

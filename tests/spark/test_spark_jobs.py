@@ -380,6 +380,33 @@ def test_one_that_finds_so_by_a_listed_job_leaves_too(driver, quick):
         driver.wait(WAIT_S)
 
 
+def test_one_that_finds_so_by_a_job_of_its_own_leaves_too(driver):
+    def fails(job):
+        driver.spark.sparkContext.is_stopped = True
+        raise ConnectionRefusedError("the JVM is gone")
+
+    driver.run("a", fails)
+    with pytest.raises(SparkStopped):
+        driver.wait(WAIT_S)
+
+
+def test_one_that_finds_so_by_its_list_of_jobs_leaves_too(driver, quick):
+    def list_pending_jobs():  # by Spark
+        driver.spark.sparkContext.is_stopped = True
+        raise ConnectionRefusedError("the JVM is gone")
+
+    driver.watch(list_pending_jobs, lambda _: None, every=0.05)
+    with pytest.raises(SparkStopped):
+        driver.wait(WAIT_S)
+
+
+def test_a_job_that_failed_for_another_reason_ends_no_driver(driver):
+    with pytest.raises(ZeroDivisionError):
+        driver.run("a", lambda _: 1 / 0).result()
+    assert driver.run("b", lambda _: 1).result() == 1
+    assert not driver.wait(0)
+
+
 def test_a_group_that_gives_no_role_any_more_ends_the_runner(group, spark, monkeypatch):
     member, _ = group.join()
 
@@ -569,12 +596,17 @@ def test_a_query_that_pauses_after_a_failure_ends_at_once_when_it_is_closed(driv
     assert driver.queries[0].wait(0)
 
 
-def test_one_that_ends_by_itself_is_started_again_by_the_next_grant_alone(group, spark, quick):
+def test_one_that_ends_by_itself_is_started_again_by_the_next_grant_alone(
+    group, spark, quick, caplog
+):
     member, client = group.join()
     starts = Started()
     with JobRunner(spark, member) as jobs:
+        caplog.set_level("INFO", logger="rink.spark")
         jobs.query("delays")(starts)
         starts.wait_for(1).stop()
+        while "has ended by itself under token" not in caplog.text:
+            assert not jobs.queries[0]._job.wait(0.01)
         client.cut()
         assert jobs.queries[0]._job.lost.wait(WAIT_S)
         client.heal()

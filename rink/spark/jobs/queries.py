@@ -147,7 +147,12 @@ class Query:
                 )  # fmt: skip
                 job.lost.wait(pause)
             else:
-                # It ended by itself (AvailableNow, or stopped by its function): the next grant starts it.
+                # By itself (AvailableNow, or somebody stopped it): the next grant starts it.
+                if not job.lost.is_set():
+                    log.info(
+                        "rink: query %r has ended by itself under token %d; the next grant of its role starts it",
+                        self.name, job.token,
+                    )  # fmt: skip
                 job.lost.wait()
 
     def _once(self, job: Job[Any]) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from rink.errors import ClosedError, ConfigError, RinkError
 from rink.rink import Rink
 from rink.settings import check_count, check_seconds
-from rink.spark.jobs.job import Job
+from rink.spark.jobs.job import Job, State
 from rink.spark.jobs.queries import Fenced, Query, Starts
 from rink.spark.jobs.tags import is_gone
 from rink.spark.jobs.watching import ListJobs, Watch
@@ -77,7 +77,13 @@ class JobRunner:
         role = self._rink.get_role(job_id)
         if role is None:
             return None
-        job = Job(self.spark, role, function, on_end)
+
+        def ended() -> None:
+            if job.state is State.FAILED:
+                self.is_useless()
+            on_end()
+
+        job = Job(self.spark, role, function, ended)
         with self._lock:
             if self._is_closed or self._runs(job_id):
                 role.release()

@@ -27,7 +27,7 @@ class Watch:
         function: the user's.
         every: seconds between two looks.
         at_once: how many jobs run beside each other.
-        is_useless: asked after a failure: whether nothing can run here any more.
+        is_useless: asked where the list cannot be seen: whether nothing can run here any more.
     """
 
     def __init__(
@@ -77,6 +77,8 @@ class Watch:
             except ClosedError:
                 return
             except Exception:
+                if self._is_useless():  # it may be Spark that the list is read with
+                    return
                 failures += 1
                 log.exception("rink: the list of pending jobs could not be seen")
             pause = backoff(failures, "list", LONGEST_PAUSE_S) if failures else self._every
@@ -107,7 +109,6 @@ class Watch:
             del self._running[job_id]
             if job.error is not None and job.state is State.FAILED:
                 self._failed(job_id, job.error)
-                self._is_cancelled = self._is_cancelled or self._is_useless()
                 continue
             # One that is done should be listed no more; that may take its list a moment.
             pause = self._every if job.state is State.SUCCEEDED else 0.0

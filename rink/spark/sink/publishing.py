@@ -5,6 +5,7 @@ Whoever comes next publishes to its end what was decided; whoever comes late pub
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -14,7 +15,7 @@ from typing import Any
 import attrs
 
 from rink.core.keys import check_name, encode
-from rink.errors import StaleToken, StateError
+from rink.errors import RinkError, StaleToken, StateError
 from rink.spark.connections import Connection
 from rink.spark.options import Place
 from rink.spark.sink.staging import gone, staged
@@ -107,6 +108,7 @@ class Sink:
         token: under which it is written; 0 without a role.
         bounds: of each partition.
         patience: seconds that a full partition is waited for.
+        resumes: whether anybody may publish to its end what was decided: not under a name that nobody has again.
         once: it has one batch, and what Redis knows of it ends `KEPT_S` after that was decided. First the state,
             then the marks: with the state alone, a batch of which half is published would be published whole again. Of
             a query nothing ends; the two have names of their own.
@@ -122,6 +124,7 @@ class Sink:
         *,
         patience: float,
         once: bool = False,
+        resumes: bool = True,
     ) -> None:
         self.name = check_name("name", name)
         self._once = once
@@ -130,6 +133,7 @@ class Sink:
         self._token = token
         self._bounds = bounds
         self._patience = patience
+        self._resumes = resumes
         self._pause = threading.Event().wait
         self._key = _state(place, name, once)
 
@@ -167,8 +171,9 @@ class Sink:
                     raise self._torn(lost) from lost
                 replaces = str(seq)
                 continue
-            except (PartitionFull, StateError):
-                self._drop_spare(manifest, decided)
+            except RinkError:
+                with contextlib.suppress(RinkError):  # why it failed is to be told, not this
+                    self._drop_spare(manifest, decided)
                 raise
             if decided is None:
                 return
@@ -264,13 +269,21 @@ class Sink:
             elif time.monotonic() > end:
                 raise PartitionFull(
                     f"partition {move.number} of {self._place} was full for {self._patience:g} s: it holds "
-                    f"{self._bounds.limit} events (partition_size) that some processor has not committed. The batch is "
-                    "decided, and goes on where it stopped; `rink streams lag` shows whom it waits for",
+                    f"{self._bounds.limit} events (partition_size) that some processor has not committed; `rink streams "
+                    f"lag` shows whom it waits for. {self._how_it_goes_on()}",
                     stream=self._place.stream,
                     partition=move.number,
                 )
             else:
                 self._pause(_LOOKS_AGAIN_S)
+
+    def _how_it_goes_on(self) -> str:
+        if self._resumes:
+            return "The batch is decided, and goes on where it stopped"
+        return (
+            "It has no writeId, so nobody goes on with it: what was published stays, and a run after this writes all "
+            "of it again"
+        )
 
     def _see_that_it_is_late(self, move: _Move) -> None:
         """A later batch is in the partition: then this one was published, or Redis went back in one of two places."""

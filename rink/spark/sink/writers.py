@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +16,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from rink.errors import ConfigError
+from rink.errors import ConfigError, RinkError
 from rink.spark.connections import connection
 from rink.spark.options import Options, Place
 from rink.spark.sink.publishing import Batch, Manifest, Sink
@@ -72,7 +73,7 @@ class _Writing:
         connection(self._place).settle_count(self._place)
         sink.commit(batch, manifest)
 
-    def _sink(self, name: str) -> Sink:
+    def _sink(self, name: str, *, resumes: bool = True) -> Sink:
         return Sink(
             self._place,
             connection(self._place),
@@ -81,6 +82,7 @@ class _Writing:
             self._bounds,
             patience=self._patience,
             once=self._once,
+            resumes=resumes,
         )
 
 
@@ -129,10 +131,22 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
         manifest = {
             one.attempt: one.counts for one in messages if isinstance(one, Staged) and one.counts
         }
-        sink = self._sink(self._id or f"{ONCE}-{secrets.token_hex(8)}")
-        self._commit(sink, Batch(ONCE, 0), manifest)
-        if not self._id:
-            sink.forget({number for counts in manifest.values() for number in counts})
+        if self._id:
+            self._commit(self._sink(self._id), Batch(ONCE, 0), manifest)
+            return
+        sink = self._sink(f"{ONCE}-{secrets.token_hex(8)}", resumes=False)
+        try:
+            self._commit(sink, Batch(ONCE, 0), manifest)
+        except RinkError:
+            with contextlib.suppress(RinkError):  # why it failed is to be told, not this
+                sink.drop(manifest)
+                self._forget(sink, manifest)
+            raise
+        self._forget(sink, manifest)
+
+    def _forget(self, sink: Sink, manifest: Manifest) -> None:
+        """Nobody asks for this name again."""
+        sink.forget({number for counts in manifest.values() for number in counts})
 
     def abort(self, messages: list[Any]) -> None:
         """Remove what tasks have put aside, where it was not committed."""

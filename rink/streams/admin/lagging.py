@@ -8,6 +8,7 @@ import attrs
 
 from rink.streams import ids
 from rink.streams.admin.places import Found, each, find, store_of
+from rink.streams.names import OF_SPARK
 from rink.streams.store import Store
 
 if TYPE_CHECKING:
@@ -51,6 +52,11 @@ class Lag:
     dead: int
     lost: int
     unclean: int
+
+    @property
+    def is_sparks(self) -> bool:
+        """Whether it is a query of Spark, and no processor that the app once had."""
+        return not self.declared and self.processor.startswith(OF_SPARK)
 
 
 async def lag(
