@@ -1,0 +1,96 @@
+"""What docs/spark.md says that a user of Redis needs is what its steps need, and no less: on a real one, without Spark."""
+
+import re
+from pathlib import Path
+
+import pytest
+import sink_steps
+from sink_steps import published
+from spark_support import Shop, edges
+
+from rink.guards import Batch as Part
+from rink.guards import Fence, RedisGuard
+from rink.spark.sink.publishing import Batch
+from rink.spark.sink.staging import Staging
+from rink.streams.errors import RedisError
+
+shop = sink_steps.shop
+
+DOCS = Path(__file__).parents[2] / "docs"
+WORKER = re.search(r"A worker's user needs: `~rink:\* ([^`]*)`", (DOCS / "streams.md").read_text())
+PAGE = (DOCS / "spark.md").read_text()
+TIME, LISTS = re.search(
+    r"what \[a worker's\].* does, `([^`]*)`, and for the sink `([^`]*)`", PAGE
+).groups()
+(GUARD,) = re.search(r"That of a `RedisGuard` needs `([^`]*)`", PAGE).groups()
+
+
+@pytest.fixture
+def user(shop):
+    """Makes a user, and returns its URL."""
+
+    def make(rights):
+        shop.redis.acl_setuser("some", reset=True)
+        shop.redis.execute_command("ACL", "SETUSER", "some", "on", ">pw", "~*", *rights.split())
+        return shop.url.replace("redis://", "redis://some:pw@")
+
+    yield make
+    shop.redis.acl_deluser("some")
+
+
+def reads(url):
+    its = Shop(url)
+    assert its.connection.partition_count(its.place) == 3
+    group = its.group(token=1)
+    begun = group.begin(edges("earliest"))
+    ends = group.follow(begun)
+    read = its.read(begun[0], ends[0], removed=group.removed([0])[0])
+    group.advance(ends)
+    return read
+
+
+def writes(url):
+    its = Shop(url)
+    its.connection.settle_count(its.place)
+    for _ in range(2):  # and a replay, which is removed
+        staging = Staging(its.place, its.connection, 60)
+        staging.add((0, data) for data in (b"a", b"b", b"c"))
+        staging.end()
+        sink = sink_steps.sink(its, token=1)
+        sink.commit(Batch("x", 0), {staging.attempt: dict(staging.counts)})
+
+
+def test_a_reader_and_a_writer_need_what_the_page_says(shop, user):
+    ids = shop.add(count=5)
+    url = user(f"{WORKER[1]} {TIME} {LISTS}")
+    assert reads(url) == ids
+    writes(url)
+    assert published(shop)[-3:] == ["a", "b", "c"]
+
+
+def test_a_reader_needs_no_lists(shop, user):
+    ids = shop.add(count=5)
+    assert reads(user(f"{WORKER[1]} {TIME}")) == ids
+
+
+@pytest.mark.parametrize("missing", [TIME, *LISTS.split()])
+def test_none_of_it_is_too_much(shop, user, missing):
+    rights = [one for one in (WORKER[1], TIME, *LISTS.split()) if one != missing]
+    url = user(" ".join(rights))
+    with pytest.raises(RedisError, match=r"no permissions|can't run this command"):
+        writes(url)
+
+
+def test_a_guard_needs_what_the_page_says_and_what_its_parts_do(shop, user):
+    fence, batch = Fence("flights", 3), Part(query="q", number=0, parts=2)
+    guard = RedisGuard(user(f"-@all {GUARD} +hincrby"))
+    guard.raise_fence(fence)
+    guard.begin(fence, batch)
+    results = []
+    for number in range(2):
+        with guard.part(fence, batch, number) as step:
+            step.hincrby("sums", "AA", 2)
+        results.append(None)
+    guard.finish(fence, batch, results)
+    guard.close()
+    assert shop.redis.hgetall("sums") == {b"AA": b"4"}
