@@ -426,6 +426,21 @@ async def test_the_group_of_a_spark_query_is_moved_by_its_checkpoint_alone(desk)
     assert len(await admin.forget_group(desk.app, "spark/totals")) == 1
 
 
+def test_a_worker_tells_of_groups_that_only_redis_knows_but_for_queries_of_spark(
+    rink_redis, caplog
+):
+    @at_desk()
+    async def run(desk):
+        for name in ("old", "spark/totals"):
+            await desk.redis.hset(desk.orders.names.partition(0).offsets, name, "0-0")
+        await Worker(desk.app)._register(desk.store)
+
+    run(rink_redis)
+    (told,) = [one for one in caplog.messages if "keeps events for processors" in one]
+    assert "old" in told
+    assert "spark/" not in told
+
+
 @at_desk()
 async def test_a_processor_of_the_app_may_be_named_like_one(desk):
     desk.app.processor(desk.orders, name="spark/mine")(_process)
