@@ -20,7 +20,7 @@ _numbers = itertools.count()
 
 
 def to_cluster():
-    return RedisCluster.from_url(_ADDRESS["cluster"])
+    return RedisCluster.from_url(_ADDRESS["cluster"], socket_timeout=10)
 
 
 @pytest.fixture(scope="session")

@@ -146,7 +146,7 @@ def test_what_lies_under_the_guards_keys_is_said(world):
 
 def test_a_client_that_decodes_will_do(world, rink_redis):
     def connect():
-        return Redis.from_url(rink_redis.url, decode_responses=True)
+        return Redis.from_url(rink_redis.url, decode_responses=True, socket_timeout=10)
 
     decoding = RedisWorld(connect, world.client)
     for _ in range(2):

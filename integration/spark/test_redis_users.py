@@ -18,6 +18,7 @@ shop = sink_steps.shop
 
 DOCS = Path(__file__).parents[2] / "docs"
 WORKER = re.search(r"A worker's user needs: `~rink:\* ([^`]*)`", (DOCS / "streams.md").read_text())
+OURS = "~rink:*"
 PAGE = (DOCS / "spark.md").read_text()
 TIME, LISTS = re.search(
     r"what \[a worker's\].* does, `([^`]*)`, and for the sink `([^`]*)`", PAGE
@@ -31,7 +32,7 @@ def user(shop):
 
     def make(rights):
         shop.redis.acl_setuser("some", reset=True)
-        shop.redis.execute_command("ACL", "SETUSER", "some", "on", ">pw", "~*", *rights.split())
+        shop.redis.execute_command("ACL", "SETUSER", "some", "on", ">pw", *rights.split())
         return shop.url.replace("redis://", "redis://some:pw@")
 
     yield make
@@ -62,7 +63,7 @@ def writes(url):
 
 def test_a_reader_and_a_writer_need_what_the_page_says(shop, user):
     ids = shop.add(count=5)
-    url = user(f"{WORKER[1]} {TIME} {LISTS}")
+    url = user(f"{OURS} {WORKER[1]} {TIME} {LISTS}")
     assert reads(url) == ids
     writes(url)
     assert published(shop)[-3:] == ["a", "b", "c"]
@@ -70,12 +71,12 @@ def test_a_reader_and_a_writer_need_what_the_page_says(shop, user):
 
 def test_a_reader_needs_no_lists(shop, user):
     ids = shop.add(count=5)
-    assert reads(user(f"{WORKER[1]} {TIME}")) == ids
+    assert reads(user(f"{OURS} {WORKER[1]} {TIME}")) == ids
 
 
 @pytest.mark.parametrize("missing", [TIME, *LISTS.split()])
 def test_none_of_it_is_too_much(shop, user, missing):
-    rights = [one for one in (WORKER[1], TIME, *LISTS.split()) if one != missing]
+    rights = [one for one in (OURS, WORKER[1], TIME, *LISTS.split()) if one != missing]
     url = user(" ".join(rights))
     with pytest.raises(RedisError, match=r"no permissions|can't run this command"):
         writes(url)
@@ -83,7 +84,7 @@ def test_none_of_it_is_too_much(shop, user, missing):
 
 def test_a_guard_needs_what_the_page_says_and_what_its_parts_do(shop, user):
     fence, batch = Fence("flights", 3), Part(query="q", number=0, parts=2)
-    guard = RedisGuard(user(f"-@all {GUARD} +hincrby"))
+    guard = RedisGuard(user(f"~rink:guard:* ~sums -@all {GUARD} +hincrby") + "/0")
     guard.raise_fence(fence)
     guard.begin(fence, batch)
     results = []

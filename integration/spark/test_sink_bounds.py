@@ -3,16 +3,20 @@
 import threading
 
 import attrs
+import pyarrow as pa
 import pytest
 import redis
 import sink_steps
+from pyspark.sql import types as T  # noqa: N812
 from sink_steps import Died, DiesAfter, left, published, put_aside, sink
 
 from rink.errors import RinkError, StateError
 from rink.spark.connections import Connection
-from rink.spark.sink import publishing
+from rink.spark.options import Options
+from rink.spark.sink import publishing, staging
 from rink.spark.sink.publishing import Batch
-from rink.spark.sink.staging import Staging, staged
+from rink.spark.sink.staging import Staging, clear_after, staged
+from rink.spark.sink.writers import StreamWriter
 from rink.streams.errors import PartitionFull, RedisFull, RedisUnavailable
 
 shop = sink_steps.shop
@@ -185,3 +189,33 @@ def test_without_redis_it_says_where_it_looked(shop):
     away = Connection(redis.Redis.from_url(nowhere.redis), 0.1)
     with pytest.raises(RedisUnavailable, match=r"127\.0\.0\.1:1"):
         sink(shop, connection=away).raise_fence()
+
+
+def test_a_task_that_fails_removes_what_it_has_put_aside(shop, monkeypatch):
+    columns = T.StructType().add("key", "string").add("value", "binary")
+    where = {"appName": "shop", "stream": "orders", "redis": shop.url, "name": "q"}
+    writer = StreamWriter(Options(where, of_sink=True), columns, overwrite=False)
+    monkeypatch.setattr(staging, "AT_ONCE", 1)
+    rows = [{"key": f"k{n}", "value": b"x"} for n in range(20)]
+
+    def batches():
+        yield pa.RecordBatch.from_pylist(rows)
+        assert left(shop)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        writer.write(batches())
+    assert left(shop) == []
+
+
+def test_what_cannot_be_removed_after_an_error_hides_it_not(caplog):
+    called = []
+
+    def clear():
+        called.append(1)
+        raise StateError("no such thing")
+
+    clear_after(StateError("first"), clear)
+    assert "stays in Redis until it expires: no such thing" in caplog.text
+    clear_after(RedisUnavailable("it would be waited for as long again"), clear)
+    assert called == [1]

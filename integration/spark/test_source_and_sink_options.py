@@ -28,7 +28,9 @@ def shop(rink_redis, monkeypatch):
     module.app = App("shop", redis="redis://127.0.0.1:1")
     module.app.stream("orders", record=Order, partition_by="order_id", partition_count=COUNT)
     module.Order = Order
-    module.client = lambda: redis.Redis.from_url(rink_redis.url, client_name="made")
+    module.client = lambda: redis.Redis.from_url(
+        rink_redis.url, client_name="made", socket_timeout=10
+    )
     module.asynchronous = lambda: redis.asyncio.Redis.from_url(rink_redis.url)
     monkeypatch.setitem(sys.modules, "options_on_redis", module)
     return Shop(rink_redis.url)

@@ -107,12 +107,17 @@ def show_owners(found: Sequence[Owners]) -> RenderableType:
         return Text("no processors: neither the app nor Redis has one for what was chosen")
     parts: list[RenderableType] = []
     for number, one in enumerate(found):
-        parts += [Text("")] * (number > 0) + [_head(one), _partitions(one)]
+        parts += [Text("")] * (number > 0) + [_head(one)]
+        parts += [] if one.is_sparks else [_partitions(one)]
     return Group(*parts)
 
 
 def _head(one: Owners) -> Text:
     head = Text.assemble((clean(one.processor), "bold"), f"  group {clean(one.group)} · ")
+    if one.is_sparks:
+        return Text.assemble(
+            (clean(one.processor), "bold"), "  query of Spark: its driver reads all partitions"
+        )
     if not one.declared:
         head.append("not in this app · ", "yellow")
     if not one.workers:

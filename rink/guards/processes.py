@@ -42,12 +42,14 @@ class PerProcess(Generic[T]):
         """Return this process's, made now if there is none."""
         pid = os.getpid()
         key = (pid, self._name)
-        if key not in _made:
+        found = _made.get(key)
+        if found is None:
             # A lock for each process: a fork may copy one that a thread of the parent holds.
             with _locks.setdefault(pid, threading.Lock()):
-                if key not in _made:
-                    _made[key] = make()
-        return cast("T", _made[key])
+                found = _made.get(key)
+                if found is None:
+                    found = _made[key] = make()
+        return cast("T", found)
 
     def take(self) -> T | None:
         """Return this process's and forget it; None where there is none."""

@@ -125,8 +125,11 @@ class Line:
         return explained(self.server, *keys)
 
     def close(self) -> None:
-        """Close its connections."""
-        self.client.close()
+        """Close its connections, but those at work: another guard of the same URL may be in a part."""
+        if isinstance(self.client, redis.RedisCluster):
+            self.client.close()
+        else:
+            self.client.connection_pool.disconnect(inuse_connections=False)
 
     def _ask(self, *words: Any) -> Any:
         try:

@@ -9,6 +9,7 @@ SQLite has one writer at a time (`BEGIN IMMEDIATE`): there raising waits for the
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -62,14 +63,15 @@ class SqlGuard(Guard):
         self._shown = shown(parsed)
         self._schema = schema
         self._connect_args = dict(connect_args or {})
-        self._idle_timeout_s = check_seconds("idle_timeout_s", idle_timeout_s)
-        told = self._url, schema, self._connect_args, self._idle_timeout_s
         try:
-            self._own: PerProcess[Database] = PerProcess.of("sql", *told)
+            pickle.dumps(self._connect_args)
         except Exception as error:
             raise ConfigError(
                 f"connect_args cannot be pickled, and a guard goes to where parts are written: {error}"
             ) from error
+        self._idle_timeout_s = check_seconds("idle_timeout_s", idle_timeout_s)
+        # Of its own, whoever has the same URL: a part may SET what then holds for its connection.
+        self._own: PerProcess[Database] = PerProcess()
 
     def raise_fence(self, fence: Fence) -> None:  # noqa: D102 - as of Guard
         check_told(fence)

@@ -264,6 +264,15 @@ def test_what_stands_above_the_owners(lines, shop, answers, changed, said):
     assert lines("streams", "owners", shop)[0] == f"bill group shop/bill · {said}"
 
 
+def test_a_query_of_spark_has_no_owners(lines, shop, answers):
+    answers(
+        "owners", (owners_of(owner_of(0), processor="spark/totals", workers=(), declared=False),)
+    )
+    assert lines("streams", "owners", shop) == [
+        "spark/totals query of Spark: its driver reads all partitions"
+    ]
+
+
 def test_owners_as_json(run_json, shop, answers):
     answers("owners", (owners_of(owner_of(0, owner=None, standby=None)),))
     (one,) = run_json("streams", "owners", shop)["owners"]

@@ -4,7 +4,7 @@ import pickle
 from types import SimpleNamespace
 
 import pytest
-from redis import Redis, RedisCluster
+from redis import ConnectionPool, Redis, RedisCluster
 from redis.cluster import key_slot
 from redis.sentinel import Sentinel
 
@@ -12,7 +12,7 @@ from rink.errors import ConfigError, UsageError
 from rink.guards import Batch, Fence, RedisGuard
 from rink.guards.redis_line import Known, Line, connected
 from rink.guards.redis_step import Bounds, RedisStep
-from rink.streams import CrossSlot, RedisUnavailable
+from rink.streams import CrossSlot, RedisUnavailable, blocking
 from rink.streams.blocking import ANSWERS_WITHIN_S
 
 WRITES = frozenset({"write", "denyoom"})
@@ -193,6 +193,10 @@ def endless():
     return Redis(socket_timeout=None)
 
 
+def bounded():
+    return Redis(socket_timeout=3)
+
+
 def endless_cluster():
     made = RedisCluster.__new__(RedisCluster)
     made.nodes_manager = SimpleNamespace(connection_kwargs={"socket_timeout": None})
@@ -210,6 +214,18 @@ def test_a_client_that_would_wait_without_end_is_refused(made):
         connected(made)
 
 
+def test_with_a_redis_py_that_has_no_default_one_must_be_said(monkeypatch):
+    class OfSeven:
+        def __init__(self, socket_timeout=None):
+            pass
+
+    pool = ConnectionPool(host="127.0.0.1")
+    assert connected(lambda: Redis(connection_pool=pool))
+    monkeypatch.setattr(blocking, "AbstractConnection", OfSeven)
+    with pytest.raises(ConfigError, match="without socket_timeout"):
+        connected(lambda: Redis(connection_pool=pool))
+
+
 def test_a_client_that_ends_its_waits_is_taken():
     made = Sentinel([("127.0.0.1", 1)], socket_timeout=2).master_for("mymaster", socket_timeout=3)
     assert connected(lambda: made).client is made
@@ -219,7 +235,7 @@ def test_a_guard_that_is_made_again_has_the_connections_of_the_first():
     one, again, other = (RedisGuard(url) for url in ("redis://h/1", "redis://h/1", "redis://h/2"))
     assert one._line() is again._line()
     assert one._line() is not other._line()
-    mine, its = RedisGuard(Redis), RedisGuard(Redis)
+    mine, its = RedisGuard(bounded), RedisGuard(bounded)
     assert mine._line() is not its._line()
     for guard in (one, again, other, mine, its):
         guard.close()

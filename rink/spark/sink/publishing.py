@@ -5,11 +5,11 @@ Whoever comes next publishes to its end what was decided; whoever comes late pub
 
 from __future__ import annotations
 
-import contextlib
 import json
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -18,7 +18,7 @@ from rink.core.keys import check_name, encode
 from rink.errors import RinkError, StaleToken, StateError
 from rink.spark.connections import Connection
 from rink.spark.options import Place
-from rink.spark.sink.staging import gone, staged
+from rink.spark.sink.staging import clear_after, gone, remove, staged
 from rink.streams.errors import PartitionFull
 from rink.streams.names import PREFIX
 from rink.streams.values import Bounds
@@ -27,6 +27,8 @@ STEP, STEP_BYTES = 1000, 1_000_000
 """So many records one step moves, and it ends with the one that makes it so large: Redis does nothing else meanwhile."""
 KEPT_S = 30 * 86_400
 """So long what a batch was decided of waits for somebody who publishes it, and a write that is done once is known."""
+WAITS_S = 86_400
+"""So long a batch lies there that nobody goes on with: its publication ends before."""
 _LOOKS_AGAIN_S = 0.2
 
 Manifest = Mapping[str, Mapping[int, int]]
@@ -171,9 +173,9 @@ class Sink:
                     raise self._torn(lost) from lost
                 replaces = str(seq)
                 continue
-            except RinkError:
-                with contextlib.suppress(RinkError):  # why it failed is to be told, not this
-                    self._drop_spare(manifest, decided)
+            except RinkError as error:
+                spare = partial(self._drop_spare, manifest, decided)
+                clear_after(error, spare)
                 raise
             if decided is None:
                 return
@@ -209,21 +211,19 @@ class Sink:
     def drop(self, manifest: Manifest) -> None:
         """Remove what was put aside."""
         for key, _ in self._lists(manifest):
-            self._remove(key)
+            remove(self._redis, key)
 
     def forget(self, numbers: Iterable[int]) -> None:
         """Remove what is kept of a sink that is written once: its state, and its marks."""
         for number in numbers:
-            self._remove(self._mark(number))
-        self._remove(self._key)
-
-    def _remove(self, key: str) -> None:
-        self._redis.repeated(lambda: self._redis.client.unlink(key), key)
+            remove(self._redis, self._mark(number))
+        remove(self._redis, self._key)
 
     def _count(self, manifest: Manifest) -> None:
         """See that all that was put aside is there, and will be for a while."""
         lists = self._lists(manifest)
-        found = self._redis.run_each("keep", [((key,), (KEPT_S,)) for key, _ in lists])
+        kept = KEPT_S if self._resumes else WAITS_S
+        found = self._redis.run_each("keep", [((key,), (kept,)) for key, _ in lists])
         for (key, count), length in zip(lists, found, strict=True):
             if length != count:
                 raise gone(key, count, length)
@@ -313,11 +313,14 @@ class Sink:
 
     def _torn(self, lost: _Lost) -> StateError:
         key = lost.move.keys[4]
+        way_out = (
+            f"Where Redis was restored, restore it to one moment; or take the loss: HDEL {self._key} manifest"
+            if self._resumes
+            else self._how_it_goes_on()
+        )
         return StateError(
             f"sink {self.name!r} of {self._place} has decided on a batch, and {key!r} of its {lost.move.count} records is "
-            f"gone: Redis has lost it, or it has expired ({lost.done} records of the batch were published). Where Redis "
-            "was restored, restore it to one moment; or take the loss: "
-            f"HDEL {self._key} manifest",
+            f"gone: Redis has lost it, or it has expired ({lost.done} records of the batch were published). {way_out}",
             key=key,
         )
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from rink.errors import RinkError, StateError
 from rink.spark.connections import Connection
 from rink.spark.options import Place
+from rink.streams.errors import RedisUnavailable
+
+log = logging.getLogger("rink.spark")
 
 AT_ONCE = 1000
 """Records of a partition that are sent in one step."""
@@ -56,6 +61,11 @@ class Staging:
         for number in list(self._held):
             self._send(number)
 
+    def drop(self) -> None:
+        """Remove it, where the task has failed: nobody else knows of it."""
+        for number in list(self.counts):
+            remove(self._redis, staged(self._place, number, self.attempt))
+
     def _send(self, number: int) -> None:
         held = self._held.pop(number, [])
         self._bytes.pop(number, None)
@@ -68,10 +78,26 @@ class Staging:
         self.counts[number] += len(held)
 
 
+def remove(redis: Connection, key: str) -> None:
+    """Remove a key; Redis frees a long list aside."""
+    redis.repeated(lambda: redis.client.unlink(key), key)
+
+
+def clear_after(error: Exception, clear: Callable[[], None]) -> None:
+    """Remove what an error leaves behind; it is the error that is told, and not what goes wrong here.
+
+    Where Redis is away, asking it would take as long again: what is there expires.
+    """
+    if isinstance(error, RedisUnavailable):
+        return
+    try:
+        clear()
+    except RinkError as other:
+        log.warning("rink: what was put aside stays in Redis until it expires: %s", other)
+
+
 def gone(key: str, wanted: int, found: int) -> Exception:
     """Return the error about records that were put aside and are not there any more."""
-    from rink.errors import StateError
-
     return StateError(
         f"{key!r} holds {found} of {wanted} records that were put aside: it has expired (raise the option stagingTtl), "
         "or Redis has lost it. Nothing of this batch was published; it can be repeated",

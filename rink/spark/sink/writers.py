@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import attrs
@@ -21,7 +21,7 @@ from rink.spark.connections import connection
 from rink.spark.options import Options, Place
 from rink.spark.sink.publishing import Batch, Manifest, Sink
 from rink.spark.sink.records import check_columns, maker
-from rink.spark.sink.staging import Staging
+from rink.spark.sink.staging import Staging, clear_after
 
 ONCE = "once"
 """The query of what is written by a batch job."""
@@ -64,9 +64,13 @@ class _Writing:
         """Put the rows of one task aside; runs on an executor."""
         make = maker(self._place, self._count)
         staging = Staging(self._place, connection(self._place), self._ttl)
-        for batch in iterator:
-            staging.add(make(row) for row in batch.to_pylist(maps_as_pydicts="strict"))
-        staging.end()
+        try:
+            for batch in iterator:
+                staging.add(make(row) for row in batch.to_pylist(maps_as_pydicts="strict"))
+            staging.end()
+        except Exception as error:
+            clear_after(error, staging.drop)
+            raise
         return Staged(_property("sql.streaming.queryId"), staging.attempt, dict(staging.counts))
 
     def _commit(self, sink: Sink, batch: Batch, manifest: Manifest) -> None:
@@ -137,20 +141,24 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
         sink = self._sink(f"{ONCE}-{secrets.token_hex(8)}", resumes=False)
         try:
             self._commit(sink, Batch(ONCE, 0), manifest)
-        except RinkError:
-            with contextlib.suppress(RinkError):  # why it failed is to be told, not this
-                sink.drop(manifest)
-                self._forget(sink, manifest)
+        except RinkError as error:
+            clear_after(error, partial(self._clear, sink, manifest))
             raise
-        self._forget(sink, manifest)
+        sink.forget(_numbers(manifest))
 
-    def _forget(self, sink: Sink, manifest: Manifest) -> None:
-        """Nobody asks for this name again."""
-        sink.forget({number for counts in manifest.values() for number in counts})
+    @staticmethod
+    def _clear(sink: Sink, manifest: Manifest) -> None:
+        """Remove all of a write whose name nobody has again."""
+        sink.drop(manifest)
+        sink.forget(_numbers(manifest))
 
     def abort(self, messages: list[Any]) -> None:
         """Remove what tasks have put aside, where it was not committed."""
         _drop(self._sink, self._id, messages)
+
+
+def _numbers(manifest: Manifest) -> set[int]:
+    return {number for counts in manifest.values() for number in counts}
 
 
 def _drop(sink: Any, name: str, messages: list[Any]) -> None:

@@ -14,6 +14,7 @@ from rink.engine.follower import read_entry
 from rink.seen import GroupStatus, seen
 from rink.standby import standbys
 from rink.streams.admin.places import Found, each, find, store_of
+from rink.streams.names import OF_SPARK
 from rink.streams.values import Position
 
 if TYPE_CHECKING:
@@ -62,6 +63,11 @@ class Owners:
     settled: bool | None
     workers: tuple[str, ...]
     partitions: tuple[PartitionOwner, ...]
+
+    @property
+    def is_sparks(self) -> bool:
+        """Whether it is a query of Spark, which has no workers."""
+        return not self.declared and self.processor.startswith(OF_SPARK)
 
 
 async def owners(
