@@ -194,19 +194,20 @@ def test_the_with_of_a_session_and_a_rink_joins_and_leaves(blocking):
 
 
 def test_nothing_runs_before_the_join_and_nothing_after_the_close(blocking):
-    def ours():
-        return {t.name for t in threading.enumerate() if t.name.startswith("rink-")}
+    of_others = set(threading.enumerate())  # a test before this one may have threads that end now
 
-    before = ours()
+    def ours():
+        new = set(threading.enumerate()) - of_others
+        return {thread.name: thread for thread in new if thread.name.startswith("rink-")}
+
     session = rink.Session(blocking.cluster.client(), ttl=5)
     a = rink.Rink(session, "g", name="a")
-    assert ours() == before
+    assert not ours()
     with session, a:
-        assert {"rink-engine-g", "rink-lessor"} <= ours()
-    for thread in threading.enumerate():
-        if thread.name.startswith("rink-"):
-            thread.join(LONG_S)
-    assert ours() == set()
+        assert {"rink-engine-g", "rink-lessor"} <= ours().keys()
+    for thread in ours().values():
+        thread.join(LONG_S)
+    assert not ours()
 
 
 def test_an_engine_that_fails_gives_everything_up_and_says_so(blocking, apart, caplog):

@@ -214,16 +214,19 @@ def test_a_client_that_would_wait_without_end_is_refused(made):
         connected(made)
 
 
-def test_with_a_redis_py_that_has_no_default_one_must_be_said(monkeypatch):
-    class OfSeven:
-        def __init__(self, socket_timeout=None):
+@pytest.mark.parametrize("default", [None, 5])
+def test_what_is_not_said_is_what_this_redis_py_has_for_it(monkeypatch, default):
+    class Theirs:  # of redis-py 6 and 7, and of 8
+        def __init__(self, socket_timeout=default):
             pass
 
-    pool = ConnectionPool(host="127.0.0.1")
-    assert connected(lambda: Redis(connection_pool=pool))
-    monkeypatch.setattr(blocking, "AbstractConnection", OfSeven)
-    with pytest.raises(ConfigError, match="without socket_timeout"):
-        connected(lambda: Redis(connection_pool=pool))
+    monkeypatch.setattr(blocking, "AbstractConnection", Theirs)
+    client = Redis(connection_pool=ConnectionPool(host="127.0.0.1"))
+    if default:
+        assert connected(lambda: client).client is client
+    else:
+        with pytest.raises(ConfigError, match="without socket_timeout"):
+            connected(lambda: client)
 
 
 def test_a_client_that_ends_its_waits_is_taken():

@@ -164,7 +164,7 @@ def test_a_cluster_leaves_no_thread_behind():
         etcd.watch(b"\0", END, 0, Seen().deliver)
         etcd.keepalives(Seen().deliver)
         assert len(set(threading.enumerate()) - before) == 3
-    assert set(threading.enumerate()) == before
+    assert not set(threading.enumerate()) - before  # others' may have ended meanwhile
 
 
 def test_many_threads_and_clients_make_one_history():
