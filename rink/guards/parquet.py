@@ -37,7 +37,7 @@ class Vacuumed:
 
     Attributes:
         files: of parts that were never published.
-        manifests: that a later one holds whole.
+        manifests: that later ones repeat.
     """
 
     files: int
@@ -119,13 +119,15 @@ class ParquetGuard(Guard):
 
     def files(self) -> list[str]:
         """Return the absolute paths of all published files, in the order of their batches."""
-        with self._log().folded() as fold:
-            return [str(self._directory / path) for path in fold.files]
+        log = self._log()
+        with log.folded() as fold:
+            return [str(self._directory / path) for path in log.files(fold)]
 
     def read(self) -> pa.Table:
         """Return all that is published as one table; without rows and columns where nothing was."""
-        with self._log().folded() as fold:
-            paths, schema = list(fold.files), fold.schema
+        log = self._log()
+        with log.folded() as fold:
+            paths, schema = log.files(fold), fold.schema
         if not schema:
             return pa.table({})
         tables = []
@@ -148,7 +150,7 @@ class ParquetGuard(Guard):
             return unpacked(fold.schema) if fold.schema else None
 
     def vacuum(self, older_than_s: float) -> Vacuumed:
-        """Remove files that no batch has published, and manifests that a later one holds whole.
+        """Remove files that no batch has published, and manifests that later ones repeat.
 
         Args:
             older_than_s: only what is older. A batch that takes longer than that may lose a file while it is under way, and is
@@ -204,7 +206,7 @@ class ParquetGuard(Guard):
 
     def _orphans(self, fold: Fold, horizon: float) -> set[str]:
         """Unpublished files that are old; and what was condemned before and is still there: somebody may be removing it."""
-        published, found = set(fold.files), set()
+        published, found = set(self._log().files(fold)), set()
         for path in (self._directory / "data").glob("*/*.parquet"):
             name = path.relative_to(self._directory).as_posix()
             if name in published:

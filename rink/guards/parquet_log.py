@@ -3,9 +3,11 @@
 Rules:
 - Manifest n is made with `link()`, which refuses an existing name, by who has folded all before it. So whatever it was
   checked against held at that very moment: manifests are the order of all things.
-- Each 50th holds the whole fold too, and who reads begins with the newest such. So older ones may be removed. A process that
+- Each 50th holds the fold too, and who reads begins with the newest such. So older ones may be removed. A process that
   slept meanwhile may then make one of the removed names again: nobody reads it. Hence who publishes
   looks again afterwards whether the fold has it, and otherwise begins anew.
+- Each 1,000th ends a volume, and stays. A fold names the files of its own volume only, so that it does not grow with all that was
+  ever published; those of earlier volumes are in the folds that end them.
 - Files are removed only after a manifest has condemned them, and nobody publishes a condemned file.
 
 Deliberately absent: locks, and clocks but for the age of what is removed.
@@ -29,7 +31,10 @@ from rink.errors import RinkError, StateError
 from rink.guards.errors import GuardError
 
 EVERY = 50
-"""Each so manieth manifest holds the whole fold."""
+"""Each so manieth manifest holds the fold."""
+
+VOLUME = 20 * EVERY
+"""Each so manieth manifest ends a volume."""
 
 FORMAT = 1
 TRIES = 1_000
@@ -48,7 +53,7 @@ class Fold:
         number: of the last one; 0 before the first.
         fences: the greatest token by name.
         queries: how many parts, and the last batch, by query.
-        files: what is published, in order, as paths in the directory.
+        files: what its volume has published, in order, as paths in the directory.
         schema: of all of them, base64; "" before the first.
         condemned: files that are to be removed, or are removed already.
     """
@@ -62,6 +67,8 @@ class Fold:
 
     def apply(self, entry: dict[str, Any]) -> None:
         """Take the next manifest into account."""
+        if self.number % VOLUME == 0:
+            self.files = []
         self.number = entry["number"]
         if fence := entry.get("fence"):
             self.fences[fence["name"]] = int(fence["token"])
@@ -71,6 +78,11 @@ class Fold:
             self.schema = self.schema or batch["schema"]
         if "condemned" in entry:
             self.condemned = set(entry["condemned"])
+
+    @property
+    def volumes(self) -> range:
+        """The numbers of the manifests that end the volumes before its own."""
+        return range(VOLUME, self.number, VOLUME)
 
     def as_json(self) -> dict[str, Any]:
         """Return it for a manifest."""
@@ -99,6 +111,7 @@ class Log:
         self._directory = directory
         self._folder = directory / "manifests"
         self._fold = Fold()
+        self._volumes: dict[int, list[str]] = {}  # of those that were asked for
         self._lock = threading.RLock()
 
     def make_folders(self) -> None:
@@ -118,6 +131,15 @@ class Log:
         """Give what holds now; it may be looked at inside only."""
         with self._lock, told(self._directory):
             yield self._refreshed()
+
+    def files(self, fold: Fold) -> list[str]:
+        """Return all that is published, in order, as paths in the directory."""
+        with self._lock, told(self._directory):
+            for number in fold.volumes:
+                if number not in self._volumes:
+                    self._volumes[number] = self._volume(number)
+            earlier = [path for number in fold.volumes for path in self._volumes[number]]
+            return earlier + fold.files
 
     def publish(self, make: Callable[[Fold], dict[str, Any] | None]) -> None:
         """Add a manifest.
@@ -141,13 +163,14 @@ class Log:
         )
 
     def remove_before(self, horizon: float) -> int:
-        """Remove manifests before the newest whole fold, and what was left of some, older than a moment; how many."""
+        """Remove manifests before the newest fold that end no volume, and what was left of some, older than a moment; how many."""
         removed = 0
         with self._lock, told(self._directory):
-            newest = _newest_whole(self._numbers())
+            newest = _newest_fold(self._numbers())
             for number in self._numbers():
-                # In their order: what is left has no gap, whenever this ends.
-                if number < newest and self._path(number).stat().st_mtime < horizon:
+                if number >= newest or number % VOLUME == 0:
+                    continue
+                if self._path(number).stat().st_mtime < horizon:
                     self._path(number).unlink(missing_ok=True)
                     removed += 1
             for left in self._folder.glob(".*.tmp"):
@@ -160,9 +183,9 @@ class Log:
         number = fold.number + 1
         entry = {"rink": "guard", "format": FORMAT, "number": number, **entry}
         if number % EVERY == 0:
-            whole = fold.copy()
-            whole.apply(entry)
-            entry["fold"] = whole.as_json()
+            after = fold.copy()
+            after.apply(entry)
+            entry["fold"] = after.as_json()
         aside = self._folder / f".{uuid.uuid4().hex}.tmp"
         try:
             with aside.open("xb") as file:
@@ -199,9 +222,9 @@ class Log:
                 f"{self._folder} had manifest {known}, and ends with {last or 'none'}: it went back. {_REPAIR}",
                 key=str(self._folder),
             )
-        whole = _newest_whole(numbers)
-        if whole > self._fold.number:
-            self._begin_with(whole)
+        newest = _newest_fold(numbers)
+        if newest > self._fold.number:
+            self._fold = self._read_fold(newest)
         for number in numbers:
             if number > self._fold.number:
                 self._apply(number)
@@ -209,7 +232,7 @@ class Log:
         while self._path(self._fold.number + 1).exists():
             self._apply(self._fold.number + 1)
 
-    def _begin_with(self, number: int) -> None:
+    def _read_fold(self, number: int) -> Fold:
         entry = self._read(number)
         try:
             fold = Fold.of_json(entry["fold"])
@@ -217,7 +240,13 @@ class Log:
             raise self._broken(number, f"its fold cannot be read ({error!r})") from error
         if fold.number != number:
             raise self._broken(number, f"its fold is of {fold.number}")
-        self._fold = fold
+        return fold
+
+    def _volume(self, number: int) -> list[str]:
+        try:
+            return self._read_fold(number).files
+        except FileNotFoundError:
+            raise self._broken(number, "it is not there, and later ones are") from None
 
     def _apply(self, number: int) -> None:
         if number != self._fold.number + 1:
@@ -293,5 +322,5 @@ def sync(folder: Path) -> None:
         os.close(opened)
 
 
-def _newest_whole(numbers: list[int]) -> int:
+def _newest_fold(numbers: list[int]) -> int:
     return max((number for number in numbers if number % EVERY == 0), default=0)

@@ -12,7 +12,7 @@ import pytest
 from guards_worlds import SCHEMA, ParquetWorld, batch, fence
 
 from rink.errors import ConfigError, StaleToken, StateError, UsageError
-from rink.guards import GuardError, ParquetGuard
+from rink.guards import GuardError, ParquetGuard, parquet_log
 from rink.guards.parquet_log import EVERY
 
 
@@ -166,6 +166,63 @@ def test_each_fiftieth_manifest_holds_the_whole_fold(world):
         world.guard.raise_fence(fence(2))
         with pytest.raises(StaleToken):
             other.begin(fence(1), batch(EVERY + 6, parts=1))
+
+
+@pytest.fixture
+def small_volumes(monkeypatch):
+    """Each 5th manifest whole, each 10th the end of a volume."""
+    monkeypatch.setattr(parquet_log, "EVERY", 5)
+    monkeypatch.setattr(parquet_log, "VOLUME", 10)
+
+
+@pytest.mark.usefixtures("small_volumes")
+def test_a_manifest_names_the_files_of_its_volume_and_not_those_of_all_time(world):
+    slept = fresh(world)
+    fill(world, 4)
+    assert len(slept.files()) == 4
+    fill(world, 48, first=4)
+    folds = [json.loads(path.read_text()).get("fold") for path in manifests(world)]
+    # The first manifest raised the fence: 2 to 10 published a file each.
+    named = [len(fold["files"]) for fold in folds if fold]
+    assert named == [4, 9, 5, 10, 5, 10, 5, 10, 5, 10]
+    for guard in (world.guard, slept, fresh(world)):
+        for _ in range(2):
+            names = [Path(path).name.split("-")[0] for path in guard.files()]
+            assert names == [str(number) for number in range(52)]
+    assert world.contents() == world.whole(*(batch(number, parts=1) for number in range(52)))
+
+
+@pytest.mark.usefixtures("small_volumes")
+def test_vacuum_keeps_volumes_and_what_they_publish(world):
+    fill(world, 36)
+    before = world.guard.files()
+    age(*manifests(world), *files(world))
+    done = world.guard.vacuum(3600)
+    assert [int(path.stem) for path in manifests(world)] == [10, 20, 30, 35, 36, 37]
+    assert (done.files, done.manifests) == (0, 31)
+    for guard in (world.guard, fresh(world)):
+        assert guard.files() == before
+        assert guard.vacuum(3600).files == 0
+    fill(world, 10, first=36)
+    assert len(fresh(world).files()) == 46
+
+
+@pytest.mark.usefixtures("small_volumes")
+@pytest.mark.parametrize("harm", ["gone", "", "[]", '{"rink": "guard", "format": 1, "number": 10}'])
+def test_a_volume_that_is_damaged_is_named_and_nothing_is_read_without_it(world, harm):
+    fill(world, 25)
+    path = manifests(world)[9]
+    if harm == "gone":
+        path.unlink()
+    else:
+        path.write_text(harm)
+    for read in (ParquetGuard.files, ParquetGuard.read, lambda guard: guard.vacuum(0)):
+        for _ in range(2):
+            with pytest.raises(StateError, match="damaged") as caught:
+                read(fresh(world))
+            assert caught.value.key == str(path)
+    assert len(files(world)) == 25
+    fill(world, 1, first=25)  # who writes does not need it
 
 
 def test_vacuum_removes_orphans_and_old_manifests_and_nothing_else(world):
