@@ -279,6 +279,36 @@ def test_a_runner_that_is_closed_ends_its_jobs_and_takes_no_more(group, spark):
     assert member.owns("a")
 
 
+def test_a_query_whose_function_is_given_after_the_end_is_refused(group, spark):
+    member, _ = group.join()
+    jobs = JobRunner(spark, member)
+    declare = jobs.query("a")
+    jobs.close()
+    with pytest.raises(ClosedError):
+        declare(print)
+    assert not jobs.queries
+
+
+@pytest.mark.parametrize("kind", [queries.Query, watching.Watch])
+def test_what_begins_while_its_runner_is_closed_ends_with_it(group, spark, monkeypatch, kind):
+    member, _ = group.join()
+    jobs = JobRunner(spark, member)
+    begin, ended = kind.start, threading.Event()
+
+    def closed_before(started):
+        closing = threading.Thread(target=lambda: (jobs.close(WAIT_S), ended.set()))
+        closing.start()
+        closing.join(0.05)  # it would be through by now, if it did not wait
+        begin(started)
+
+    monkeypatch.setattr(kind, "start", closed_before)
+    if kind is queries.Query:
+        jobs.query("a")(lambda job: job.lost.wait())
+    else:
+        jobs.watch(list, print)
+    assert ended.wait(WAIT_S)
+
+
 def test_a_function_that_looks_at_its_loss_sees_that_its_runner_is_closed(group, spark):
     member, _ = group.join()
     jobs = JobRunner(spark, member)
@@ -388,6 +418,8 @@ def test_one_that_finds_so_by_a_job_of_its_own_leaves_too(driver):
     driver.run("a", fails)
     with pytest.raises(SparkStopped):
         driver.wait(WAIT_S)
+    with pytest.raises(ClosedError, match="start this driver anew"):  # who begins more is told, too
+        driver.start("b", print)
 
 
 def test_one_that_finds_so_by_its_list_of_jobs_leaves_too(driver, quick):

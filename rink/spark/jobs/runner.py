@@ -119,7 +119,6 @@ class JobRunner:
             every: seconds between two looks at the list; when a job has ended it is looked at once.
             at_once: how many jobs run here beside each other.
         """
-        self._refuse_closed()
         watch = Watch(
             self._start,
             list_pending_jobs,
@@ -128,8 +127,10 @@ class JobRunner:
             at_once=check_count("at_once", at_once),
             is_useless=self.is_useless,
         )
-        self._watches.append(watch)
-        watch.start()
+        with self._lock:
+            self._refuse_closed()
+            self._watches.append(watch)
+            watch.start()
         return watch
 
     def query(self, name: str, *, guards: Sequence[Fenced] = ()) -> Callable[[Starts], Starts]:
@@ -156,6 +157,7 @@ class JobRunner:
 
         def declare(function: Starts) -> Starts:
             with self._lock:
+                self._refuse_closed()
                 if name in self._queries or self._runs(name):
                     what = "query" if name in self._queries else "job"
                     raise ConfigError(
@@ -164,7 +166,7 @@ class JobRunner:
                 query = self._queries[name] = Query(
                     self.spark, self._rink, name, function, tuple(guards), self
                 )
-            query.start()
+                query.start()
             return function
 
         return declare
@@ -201,7 +203,7 @@ class JobRunner:
             timeout: seconds, in all, that functions which do not return are waited for; their roles stay until they
                 do.
         """
-        with self._lock:
+        with self._lock:  # what is in the lists has been started: only that can be waited for
             self._is_closed = True
         end = time.monotonic() + timeout
         to_end: list[Any] = [*self._watches, *self._queries.values(), *self._jobs.values()]
@@ -228,7 +230,7 @@ class JobRunner:
         with self._lock:
             if self._error is not None or self._is_closed:
                 return
-            self._error = error
+            self._error, self._is_closed = error, True
         self._over.set()
         log.error("rink: this driver leaves group %r: %s", self._rink.group, error)
         threading.Thread(target=self._leave, name="rink-jobs-leave", daemon=True).start()
@@ -250,4 +252,5 @@ class JobRunner:
 
     def _refuse_closed(self) -> None:
         if self._is_closed:
-            raise ClosedError("this JobRunner was closed")
+            why = f": {self._error}" if self._error is not None else ""
+            raise ClosedError(f"this JobRunner was closed{why}") from self._error
