@@ -9,18 +9,14 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "guards"))
 pytest.register_assert_rewrite("guards_worlds", "guards_contract", "guards_model", "guards_process")
 
 import sqlalchemy as sa  # noqa: E402 - need the path above
+from clusters import ToCluster  # noqa: E402
 from guards_worlds import ParquetWorld, RedisWorld, SqliteWorld, SqlWorld  # noqa: E402
 from postgres import local_postgres  # noqa: E402
-from redis import Redis, RedisCluster  # noqa: E402
+from redis import Redis  # noqa: E402
 
 from rink.testing import redis_cluster  # noqa: E402
 
-_ADDRESS = {}
 _numbers = itertools.count()
-
-
-def to_cluster():
-    return RedisCluster.from_url(_ADDRESS["cluster"], socket_timeout=10)
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +29,6 @@ def postgres():
 @pytest.fixture(scope="session")
 def three_masters():
     with redis_cluster(3) as cluster:
-        _ADDRESS["cluster"] = cluster.urls[0]
         yield cluster
 
 
@@ -47,8 +42,10 @@ def clean(request, tmp_path):
             node = request.getfixturevalue("rink_redis")
             node.flush()
             return RedisWorld(node.url, Redis.from_url(node.url))
-        for node in request.getfixturevalue("three_masters").nodes:
+        masters = request.getfixturevalue("three_masters")
+        for node in masters.nodes:
             node.flush()
+        to_cluster = ToCluster(masters.urls[0])
         prefix = "{flights}:guard:" if kind == "slot" else "rink:guard:"
         return RedisWorld(to_cluster, to_cluster(), prefix=prefix)
 

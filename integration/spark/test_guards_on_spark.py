@@ -1,6 +1,7 @@
 """Guards under a real `foreachBatch`: once over a replay, a stale driver, and workers that go on after their job was cancelled."""
 
 import contextlib
+import shutil
 import sys
 import time
 from collections import Counter
@@ -158,6 +159,22 @@ def test_each_batch_counts_once_over_a_replay_and_a_stale_driver_is_refused(
     with pytest.raises(PySparkException, match=r"StaleToken: token 2 of 'sums' counts no more"):
         run(shop, spark, tmp_path / "q", store, token=2, body=overtaken).awaitTermination()
     assert store.sums() == SUMS
+
+
+def test_a_checkpoint_restored_from_a_backup_is_refused_since_its_numbers_are_other_rows_now(
+    store, shop, spark, tmp_path
+):
+    backup, folder = tmp_path / "backup", tmp_path / "q"
+    shop.send(RECORDS)
+    run(shop, spark, folder, store, token=1).awaitTermination()
+    shutil.copytree(folder, backup)
+    shop.send(RECORDS)
+    run(shop, spark, folder, store, token=2).awaitTermination()  # two batches
+    shutil.rmtree(folder)
+    shutil.copytree(backup, folder)
+    with pytest.raises(PySparkException, match=r"StateError: <.*Guard.*, part \d.* has gone back"):
+        run(shop, spark, folder, store, token=3).awaitTermination()
+    assert store.sums() == {name: 2 * amount for name, amount in SUMS.items()}
 
 
 def keep_order(step, rows):

@@ -1,5 +1,7 @@
 """`df.write` and `df.writeStream` of a real Spark into streams of a real Redis."""
 
+import shutil
+
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
@@ -82,6 +84,25 @@ def test_a_query_writes_each_batch_once_over_restarts(streams, spark, tmp_path):
     forget_last_commit(tmp_path)
     start(streams, spark, tmp_path, fencingToken=6).awaitTermination()
     assert found(streams) == wanted(RECORDS)
+    assert streams.staged() == []
+
+
+def test_a_checkpoint_restored_from_a_backup_is_refused_since_its_numbers_are_other_rows_now(
+    streams, spark, tmp_path
+):
+    backup, folder = tmp_path / "backup", tmp_path / "q"
+    start(streams, spark, folder).awaitTermination()
+    shutil.copytree(folder, backup)
+    more = [dict(record, order_id=n) for n, record in enumerate(RECORDS, start=300)]
+    streams.send(more)
+    start(streams, spark, folder).awaitTermination()
+    shutil.rmtree(folder)
+    shutil.copytree(backup, folder)
+    late = [dict(record, order_id=n) for n, record in enumerate(RECORDS, start=600)]
+    streams.send(late)
+    with pytest.raises(PySparkException, match=r"StateError: sink 'q' .* has gone back"):
+        start(streams, spark, folder).awaitTermination()
+    assert found(streams) == wanted(RECORDS + more)
     assert streams.staged() == []
 
 

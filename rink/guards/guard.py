@@ -33,6 +33,8 @@ class Part(ABC, Generic[S]):
         result: what `Guard.finish` is to be told of this part, once it was left: a small value that can be pickled. It
             stands here and not on the step, since there is no step for a part that was written before, and a database's
             step is SQLAlchemy's own connection.
+        written: the newest batch of the query of which this part is written, as it was when it was entered; None where there
+            is none.
     """
 
     def __init__(self, fence: Fence, batch: Batch, number: int) -> None:
@@ -44,6 +46,7 @@ class Part(ABC, Generic[S]):
                 f"part {number} of {batch.parts}: they are numbered from 0 to {batch.parts - 1}"
             )
         self.result: Any = None
+        self.written: int | None = None
         self._entered = False
         self._step: S | None = None
 
@@ -53,6 +56,9 @@ class Part(ABC, Generic[S]):
         self._entered = True
         self._step = self._open()
         return self._step
+
+    def _is_written(self) -> bool:
+        return self.written is not None and self.written >= self.batch.number
 
     def __exit__(
         self,

@@ -105,7 +105,8 @@ class ParquetGuard(Guard):
             if fold.fences.get(fence.name) != fence.token:
                 raise not_begun(fence, fold.fences.get(fence.name), str(self._directory))
             self._refuse_other_cut(batch, fold)
-            if is_published(batch, fold):
+            newest = newest_of(batch.query, fold)
+            if newest is not None and newest >= batch.number:
                 return None
             files = _checked(batch, results)
             schema = _one_schema(files, fold.schema)
@@ -230,7 +231,8 @@ class _ParquetPart(Part[ParquetStep]):
             guard._log().make_folders()  # noqa: SLF001
         with guard._log().folded() as fold:  # noqa: SLF001
             self._refuse(fold)
-            if is_published(self.batch, fold):
+            self.written = newest_of(self.batch.query, fold)
+            if self._is_written():
                 return None
             return ParquetStep(guard._directory, self.batch, self.number, fold.schema)  # noqa: SLF001
 
@@ -260,9 +262,10 @@ def _path(directory: Any) -> str | os.PathLike[str]:
     raise ConfigError(f"directory must be a path, not {directory!r}")
 
 
-def is_published(batch: Batch, fold: Fold) -> bool:
-    """Whether this batch, or a later one of its query, is published."""
-    return batch.query in fold.queries and fold.queries[batch.query][1] >= batch.number
+def newest_of(query: str, fold: Fold) -> int | None:
+    """The newest batch of a query that is published; None where none is."""
+    _, newest = fold.queries.get(query, (0, None))
+    return newest
 
 
 def _checked(batch: Batch, results: Sequence[Any]) -> list[PartFile]:

@@ -134,7 +134,8 @@ class _RedisPart(Part[RedisStep]):
         line = self._guard._line()  # noqa: SLF001
         fence, mark = line.fields(self._at, "fence", f"mark:{self._query}")
         self._before(None if fence is None else int(fence), self._guard._place())  # noqa: SLF001
-        if mark is not None and int(mark) >= self.batch.number:
+        self.written = None if mark is None else int(mark)
+        if self._is_written():
             return None
         tag = self._guard._tag or f"{encode(self.fence.name)}/{self.number}"  # noqa: SLF001
         return RedisStep(line, self._at, tag, self._guard._prefix, self._guard._bounds)  # noqa: SLF001

@@ -151,7 +151,8 @@ class _SqlPart(Part[sa.Connection]):
                 database.bound(connection)
                 seen = self._first_look(connection)
                 self._before(seen, self._guard._shown)  # noqa: SLF001
-                if self._is_marked(connection):
+                self.written = self._marked(connection)
+                if self._is_written():
                     connection.close()
                     return None
             except BaseException:
@@ -216,11 +217,10 @@ class _SqlPart(Part[sa.Connection]):
                 raise not_begun(self.fence, None, self._guard._shown) from error  # noqa: SLF001
             raise
 
-    def _is_marked(self, connection: sa.Connection) -> bool:
+    def _marked(self, connection: sa.Connection) -> int | None:
         marks = self._guard._database().tables.marks  # noqa: SLF001
         mine = (marks.c.query == encode(self.batch.query)) & (marks.c.part == self.number)
-        batch = connection.scalar(sa.select(marks.c.batch).where(mine))
-        return batch is not None and batch >= self.batch.number
+        return connection.scalar(sa.select(marks.c.batch).where(mine))
 
     def _mark(self, connection: sa.Connection) -> bool:
         """Mark the part as written; False if it was meanwhile."""

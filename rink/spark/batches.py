@@ -16,6 +16,7 @@ from rink.spark.connections import connection
 from rink.spark.jobs.tags import context_of
 from rink.spark.options import Options, Place
 from rink.spark.sink.publishing import raise_fence
+from rink.spark.sink.staging import gone_back
 
 Each = Callable[[Any, Iterator[Any]], Any]
 ForeachBatch = Callable[[DataFrame, int, "FencedBatch"], Any]
@@ -154,6 +155,7 @@ class FencedBatch:
         Raises:
             UsageError: an output of this name was written before, in this batch.
             StaleToken: (as Spark's PythonException where a part was refused) a later driver has been here.
+            StateError: (so, too) a later batch of this query was written: its checkpoint has gone back.
         """
         self._torn.add(name)
         if name in self._begun:
@@ -224,6 +226,14 @@ class _Part:
         with part as step:
             if step is not None:
                 self._each(step, rows)
+        if part.written is not None and part.written > self._batch.number:
+            raise gone_back(
+                f"{self._guard!r}, part {number}",
+                self._batch.query,
+                self._batch.number,
+                part.written,
+                key=repr(self._guard),
+            )
         return part.result
 
 

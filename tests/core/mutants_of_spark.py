@@ -9,6 +9,7 @@ SINK = "../integration/spark/test_sink_steps"
 BOUNDS = "../integration/spark/test_sink_bounds"
 LOSSES = "../integration/spark/test_source_bounds"
 ONCE = "../integration/spark/test_sink_once"
+BATCHES = "spark/test_spark_batches"
 JOBS = "spark/test_spark_jobs"
 ROWS = "spark/test_spark_rows"
 OFFSETS = "spark/test_spark_offsets"
@@ -96,10 +97,24 @@ SPARK = [
         SINK,
     ),
     lua(
+        "of a checkpoint that went back, the sink takes other rows for those that it wrote",
+        "decide",
+        "  if decided ~= batch then return {'back', decided} end\n",
+        "",
+        SINK,
+    ),
+    python(
+        "of a checkpoint that went back, a guarded batch takes other rows for those that it wrote",
+        "batches",
+        "if part.written is not None and part.written > self._batch.number:",
+        "if part.written is None:",
+        BATCHES,
+    ),
+    lua(
         "a replay of an older batch ends the one that is not published yet",
         "decide",
-        "or {'done'}",
-        "or {'again', seq, '{}'}",
+        "if decided ~= batch then return {'back', decided} end",
+        "if decided ~= batch then return {'again', seq, '{}'} end",
         SINK,
     ),
     lua(

@@ -27,6 +27,21 @@ def test_a_part_that_was_written_has_no_step(world):
             assert step is None
 
 
+def test_a_part_knows_the_newest_batch_in_which_it_was_written(world):
+    world.guard.begin(fence(5), batch(0))
+    before = world.guard.part(fence(5), batch(0), 1)
+    with contextlib.suppress(ZeroDivisionError), before:
+        raise ZeroDivisionError
+    assert before.written is None
+    for done, asked in ((0, 0), (7, 3), (7, 7), (7, 8)):
+        world.write_batch(fence(5), batch(done))
+        part = world.guard.part(fence(5), batch(asked), 1)
+        assert part.written is None
+        with contextlib.suppress(ZeroDivisionError), part:
+            raise ZeroDivisionError
+        assert part.written == done
+
+
 def test_a_stale_token_is_refused_by_every_call_and_changes_nothing(world):
     guard, stale = world.guard, fence(5)
     world.write_batch(stale, batch(0))

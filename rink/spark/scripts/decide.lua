@@ -3,6 +3,7 @@
 -- seconds that the decision is kept (0: for ever).
 -- Answers: ok (this manifest), again (the batch was decided before; that manifest counts), done (and published),
 -- pending (another batch is to be published first), other (another query with this name); then seq, manifest.
+-- Or stale, with the token that counts; back (a later batch of this query was decided), with its number.
 local sink, token, query, batch = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local mine = 'batch:' .. query
 local found = redis.call('HMGET', sink, 'fence', 'query', mine, 'seq', 'manifest', 'token')
@@ -12,6 +13,7 @@ local is_newest = found[2] == query and decided == batch
 if is_newest and manifest == ARGV[4] then return {'again', seq, manifest} end
 if found[1] and less(token, found[1]) then return {'stale', found[1]} end
 if decided and not less(decided, batch) and not (is_newest and manifest ~= '' and seq == ARGV[5]) then
+  if decided ~= batch then return {'back', decided} end
   return is_newest and manifest ~= '' and {'again', seq, manifest} or {'done'}
 end
 if manifest ~= '' and seq ~= ARGV[5] then return {'pending', seq, manifest} end

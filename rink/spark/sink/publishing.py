@@ -18,7 +18,7 @@ from rink.core.keys import check_name, encode
 from rink.errors import RinkError, StaleToken, StateError
 from rink.spark.connections import Connection
 from rink.spark.options import Place
-from rink.spark.sink.staging import clear_after, gone, remove, staged
+from rink.spark.sink.staging import clear_after, gone, gone_back, remove, staged
 from rink.streams.errors import PartitionFull
 from rink.streams.names import PREFIX
 from rink.streams.values import Bounds
@@ -153,7 +153,8 @@ class Sink:
         Raises:
             StaleToken: a later driver has been here. This batch is not written, but where it had been decided, the
                 answer was lost, and the later driver has published it.
-            StateError: something that was put aside is gone, or another query writes under this name.
+            StateError: something that was put aside is gone, or another query writes under this name, or this one's
+                checkpoint has gone back.
             PartitionFull: a partition stayed full; the batch is decided, and its next try goes on.
         """
         self._count(manifest)
@@ -192,10 +193,10 @@ class Sink:
         """
         given = (self._token, batch.query, batch.number, _dumps(manifest), replaces)
         answer = self._redis.run("decide", (self._key,), *given, _kept(self._once))
-        if answer[0] in (b"stale", b"other"):
+        if answer[0] in (b"stale", b"other", b"back"):
             # It is not what is to be published now, or it would have been told so; nor will it be.
             self.drop(manifest)
-            raise self._refusal(answer)
+            raise self._refusal(answer, batch)
         if answer[0] == b"done":
             return None
         seq = int(answer[1])
@@ -324,9 +325,17 @@ class Sink:
             key=key,
         )
 
-    def _refusal(self, answer: Sequence[Any]) -> Exception:
+    def _refusal(self, answer: Sequence[Any], batch: Batch) -> Exception:
         if answer[0] == b"stale":
             return _stale(self._place, self.name, self._token, int(answer[1]), self._key)
+        if answer[0] == b"back":
+            return gone_back(
+                f"sink {self.name!r} of {self._place}",
+                batch.query,
+                batch.number,
+                int(answer[1]),
+                self._key,
+            )
         return StateError(
             f"sink {self.name!r} of {self._place} belongs to query {answer[1].decode()}, which has another "
             "checkpoint: give this query another name; or, if the other is gone for good, start this one under a "

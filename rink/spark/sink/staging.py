@@ -96,6 +96,16 @@ def clear_after(error: Exception, clear: Callable[[], None]) -> None:
         log.warning("rink: what was put aside stays in Redis until it expires: %s", other)
 
 
+def gone_back(place: str, query: str, number: int, newest: int, key: str) -> StateError:
+    """Return the error about a batch that comes behind later ones of its query: other rows may have its number now."""
+    return StateError(
+        f"{place}: batch {number} of query {query} comes, and batch {newest} of it was written before: its checkpoint has gone "
+        "back (restored from an older state), or another driver is at work on it. Nothing of this batch was written: what has "
+        "its number now may be other rows. Begin with a new checkpoint, and let only who holds a role run the query",
+        key=key,
+    )
+
+
 def gone(key: str, wanted: int, found: int) -> Exception:
     """Return the error about records that were put aside and are not there any more."""
     return StateError(

@@ -1,0 +1,47 @@
+"""What a part of a fenced batch does on an executor, without Spark."""
+
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+
+from rink.errors import StateError
+from rink.guards import Batch, Fence, ParquetGuard
+from rink.spark.batches import _Part
+
+FENCE = Fence("sums", 1)
+ROWS = pa.schema([("amount", pa.int64())])
+
+
+@pytest.fixture
+def guard(tmp_path):
+    with ParquetGuard(tmp_path) as guard:
+        yield guard
+
+
+def write(guard, number, amount):
+    batch = Batch("q", number, 2)
+    guard.begin(FENCE, batch)
+    part = _Part(guard, FENCE, batch, lambda step, rows: step.write_rows(rows, ROWS), False)
+    guard.finish(FENCE, batch, [part.part(0, iter([{"amount": amount}])), part.part(1, iter(()))])
+
+
+def amounts(guard):
+    return Counter(guard.read()["amount"].to_pylist())
+
+
+def test_the_newest_batch_may_come_again_and_changes_nothing(guard):
+    for number, amount in ((0, 10), (1, 11), (1, 12)):
+        write(guard, number, amount)
+    assert amounts(guard) == {10: 1, 11: 1}
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_batch_behind_later_ones_is_refused_since_it_may_have_other_rows(guard, number):
+    for done in (0, 1, 2, 3):
+        write(guard, done, done)
+    said = rf"ParquetGuard.*, part 0: batch {number} of query q comes, and batch 3 .* gone back .* new checkpoint"
+    with pytest.raises(StateError, match=said):
+        write(guard, number, 10 + number)
+    write(guard, 4, 4)
+    assert amounts(guard) == dict.fromkeys(range(5), 1)
