@@ -8,6 +8,8 @@ Rules:
   looks again afterwards whether the fold has it, and otherwise begins anew.
 - Each 1,000th ends a volume, and stays. A fold names the files of its own volume only, so that it does not grow with all that was
   ever published; those of earlier volumes are in the folds that end them.
+- All manifests bear the mark of the first. So a process that outlives a directory which was removed and made anew, or
+  replaced by another, takes nothing of the one for the other.
 - Files are removed only after a manifest has condemned them, and nobody publishes a condemned file.
 
 Deliberately absent: locks, and clocks but for the age of what is removed.
@@ -36,7 +38,7 @@ EVERY = 50
 VOLUME = 20 * EVERY
 """Each so manieth manifest ends a volume."""
 
-FORMAT = 1
+FORMAT = 2
 TRIES = 1_000
 _NAME = re.compile(r"(\d{20})\.json")
 _REPAIR = (
@@ -51,6 +53,7 @@ class Fold:
 
     Attributes:
         number: of the last one; 0 before the first.
+        log: the mark that all of them bear; "" before the first.
         fences: the greatest token by name.
         queries: how many parts, and the last batch, by query.
         files: what its volume has published, in order, as paths in the directory.
@@ -59,6 +62,7 @@ class Fold:
     """
 
     number: int = 0
+    log: str = ""
     fences: dict[str, int] = attrs.Factory(dict)
     queries: dict[str, tuple[int, int]] = attrs.Factory(dict)
     files: list[str] = attrs.Factory(list)
@@ -69,7 +73,7 @@ class Fold:
         """Take the next manifest into account."""
         if self.number % VOLUME == 0:
             self.files = []
-        self.number = entry["number"]
+        self.number, self.log = entry["number"], entry["log"]
         if fence := entry.get("fence"):
             self.fences[fence["name"]] = int(fence["token"])
         if batch := entry.get("batch"):
@@ -170,9 +174,10 @@ class Log:
             for number in self._numbers():
                 if number >= newest or number % VOLUME == 0:
                     continue
-                if self._path(number).stat().st_mtime < horizon:
-                    self._path(number).unlink(missing_ok=True)
-                    removed += 1
+                with contextlib.suppress(FileNotFoundError):  # another one does the same
+                    if self._path(number).stat().st_mtime < horizon:
+                        self._path(number).unlink()
+                        removed += 1
             for left in self._folder.glob(".*.tmp"):
                 with contextlib.suppress(FileNotFoundError):
                     if left.stat().st_mtime < horizon:
@@ -181,7 +186,12 @@ class Log:
 
     def _link(self, fold: Fold, entry: dict[str, Any]) -> None:
         number = fold.number + 1
-        entry = {"rink": "guard", "format": FORMAT, "number": number, **entry}
+        if fold.number:
+            # Where it was removed meanwhile, this number is too old to be read.
+            with contextlib.suppress(FileNotFoundError):
+                self._refuse_other_log(self._read(fold.number))
+        told_of = {"rink": "guard", "format": FORMAT, "log": fold.log or uuid.uuid4().hex}
+        entry = {**told_of, "number": number, **entry}
         if number % EVERY == 0:
             after = fold.copy()
             after.apply(entry)
@@ -192,8 +202,8 @@ class Log:
                 file.write(json.dumps(entry).encode())
                 file.flush()
                 os.fsync(file.fileno())
-            # Who was first has it: the fold will say what it was.
-            with contextlib.suppress(FileExistsError):
+            # Who was first has it: the fold will say what it was. Not there: `remove_before` took it for one left behind.
+            with contextlib.suppress(FileExistsError, FileNotFoundError):
                 os.link(aside, self._path(number))
             sync(self._folder)
         finally:
@@ -226,14 +236,15 @@ class Log:
         if newest > self._fold.number:
             self._fold = self._read_fold(newest)
         for number in numbers:
-            if number > self._fold.number:
-                self._apply(number)
+            while self._fold.number < number:
+                self._apply(self._fold.number + 1, number)
         # A listing may be older than the files are, where it comes over a network.
         while self._path(self._fold.number + 1).exists():
-            self._apply(self._fold.number + 1)
+            self._apply(self._fold.number + 1, self._fold.number + 1)
 
     def _read_fold(self, number: int) -> Fold:
         entry = self._read(number)
+        self._refuse_other_log(entry)
         try:
             fold = Fold.of_json(entry["fold"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -248,17 +259,29 @@ class Log:
         except FileNotFoundError:
             raise self._broken(number, "it is not there, and later ones are") from None
 
-    def _apply(self, number: int) -> None:
-        if number != self._fold.number + 1:
-            if not self._path(number).exists():
-                raise FileNotFoundError  # somebody removes what is old: look again
-            raise self._broken(self._fold.number + 1, "it is not there, and later ones are")
-        entry = self._read(number)
+    def _apply(self, number: int, listed: int) -> None:
+        """Take the next one into account; a listing has this one or a later one. It may lack some that are there."""
+        try:
+            entry = self._read(number)
+        except FileNotFoundError:
+            numbers = self._numbers()
+            if number in numbers or listed not in numbers or _newest_fold(numbers) > number:
+                raise  # somebody removes what is old: look again
+            raise self._broken(number, "it is not there, and later ones are") from None
+        self._refuse_other_log(entry)
         try:
             self._fold.apply(entry)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             self._fold = Fold()
             raise self._broken(number, f"it cannot be read ({error!r})") from error
+
+    def _refuse_other_log(self, entry: dict[str, Any]) -> None:
+        if self._fold.log not in {"", entry.get("log")}:
+            raise StateError(
+                f"{self._directory} is not the directory that it was when this guard saw it last: it was removed and made anew, or "
+                "another lies in its place. Make a new guard (with a new checkpoint), or put the old directory back",
+                key=str(self._directory),
+            )
 
     def _read(self, number: int) -> dict[str, Any]:
         try:
@@ -275,6 +298,8 @@ class Log:
             raise self._broken(
                 number, f"it has format {entry.get('format')!r}, and this release reads {FORMAT}"
             )
+        if not isinstance(entry.get("log"), str):
+            raise self._broken(number, "it does not say of which log it is")
         return entry
 
     def _numbers(self) -> list[int]:

@@ -11,6 +11,7 @@ import os
 import pickle
 import threading
 import uuid
+import weakref
 from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar, cast
 
@@ -50,6 +51,16 @@ class PerProcess(Generic[T]):
                 if found is None:
                     found = _made[key] = make()
         return cast("T", found)
+
+    def ends_with(self, owner: object, end: Callable[[T], object] = lambda _: None) -> None:
+        """Forget this process's, and end it, when its owner is collected; what copies of the owner need they make anew."""
+
+        def ended(own: PerProcess[T]) -> None:
+            made = own.take()
+            if made is not None:
+                end(made)
+
+        weakref.finalize(owner, ended, self).atexit = False
 
     def take(self) -> T | None:
         """Return this process's and forget it; None where there is none."""

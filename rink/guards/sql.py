@@ -72,6 +72,7 @@ class SqlGuard(Guard):
         self._idle_timeout_s = check_seconds("idle_timeout_s", idle_timeout_s)
         # Of its own, whoever has the same URL: a part may SET what then holds for its connection.
         self._own: PerProcess[Database] = PerProcess()
+        self._own.ends_with(self, Database.close)
 
     def raise_fence(self, fence: Fence) -> None:  # noqa: D102 - as of Guard
         check_told(fence)

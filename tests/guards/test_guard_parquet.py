@@ -434,3 +434,115 @@ def test_a_failed_part_leaves_no_file(world):
     with pytest.raises(UsageError, match="over"):
         world.write(step, batch(0), 0)
     assert world.contents() == Counter()
+
+
+# ── others at the same time ──────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.usefixtures("small_volumes")
+def test_a_guard_that_outlives_its_directory_takes_nothing_of_the_next_one_for_its_own(world):
+    folder = world.guard._directory
+    outlives = fresh(world)
+    fill(world, 15)
+    assert len(outlives.files()) == 15
+    shutil.rmtree(folder)
+    folder.mkdir()
+    next_one = ParquetWorld(folder)
+    fill(next_one, 15)
+    for refused in (
+        lambda: outlives.raise_fence(
+            fence(2)
+        ),  # as many manifests as it knew of: seen when it writes
+        lambda: fill(next_one, 10, first=15) or outlives.files(),
+        outlives.read,
+        lambda: age(*files(next_one)) or outlives.vacuum(3600),
+        lambda: outlives.begin(fence(1), batch(30)),
+    ):
+        with pytest.raises(StateError, match="removed and made anew") as caught:
+            refused()
+        assert caught.value.key == str(folder)
+    assert next_one.contents() == next_one.whole(*(batch(number, parts=1) for number in range(25)))
+
+
+def test_a_listing_that_lacks_a_manifest_and_has_a_later_one_is_no_damage(world, monkeypatch):
+    reader = fresh(world)
+    fill(world, 9)
+    list_all = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: list_all(path)[1::2])
+    for guard in (reader, fresh(world)):
+        assert len(guard.files()) == 9
+
+
+@pytest.mark.usefixtures("small_volumes")
+def test_a_manifest_that_goes_while_it_is_read_is_looked_for_anew(world, monkeypatch):
+    reader = fresh(world)
+    fill(world, 1)
+    assert len(reader.files()) == 1
+    fill(world, 12, first=1)
+    list_all, lists = os.listdir, []
+
+    def listed_before(path):
+        found = list_all(path)
+        lists.append(found)
+        if len(lists) == 1:
+            age(*manifests(world))
+            monkeypatch.setattr(os, "listdir", list_all)
+            world.guard.vacuum(3600)
+            monkeypatch.setattr(os, "listdir", listed_before)
+            return [name for name in found if int(name[:20]) < 5]
+        return found
+
+    monkeypatch.setattr(os, "listdir", listed_before)
+    assert len(reader.files()) == 13
+    assert len(lists) > 1
+
+
+@pytest.mark.usefixtures("small_volumes")
+def test_two_vacuums_at_once_take_no_offence_at_each_other(world, monkeypatch):
+    fill(world, 16)
+    age(*manifests(world))
+    stat, first, others = Path.stat, manifests(world)[0], []
+
+    def while_it_looks(path, **how):
+        if path == first and not others:
+            others.append(None)
+            others.append(fresh(world).vacuum(3600).manifests)
+        return stat(path, **how)
+
+    monkeypatch.setattr(Path, "stat", while_it_looks)
+    mine = world.guard.vacuum(3600).manifests
+    assert (mine, others[1]) == (0, 13)
+    assert len(fresh(world).files()) == 16
+
+
+def test_a_writer_that_slept_until_its_file_was_removed_writes_it_anew(world, monkeypatch):
+    fill(world, 1)
+    link = os.link
+
+    def slept(source, target):
+        monkeypatch.setattr(os, "link", link)
+        age(source)
+        fresh(world).vacuum(3600)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", slept)
+    fill(world, 1, first=1)
+    assert len(fresh(world).files()) == 2
+
+
+def test_a_batch_that_was_published_before_the_fence_was_raised_is_not_said_to_be_refused(
+    world, monkeypatch
+):
+    results = results_of(world, batch(0))
+    link = os.link
+
+    def overtaken(source, target):
+        monkeypatch.setattr(os, "link", link)
+        link(source, target)
+        fresh(world).raise_fence(fence(2))
+
+    monkeypatch.setattr(os, "link", overtaken)
+    world.guard.finish(fence(1), batch(0), results)
+    assert world.contents() == world.whole(batch(0))
+    with pytest.raises(StaleToken):
+        world.guard.finish(fence(1), batch(0), results)

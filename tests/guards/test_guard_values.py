@@ -89,3 +89,42 @@ def test_what_a_process_has_is_made_once_and_never_copied(monkeypatch):
         assert own.take() is None
     assert own.take() is first
     assert len(made) == 2
+
+
+def test_what_a_process_has_ends_with_its_owner_and_a_copy_makes_its_own():
+    class Owner:
+        pass
+
+    owner, own, made, ended = Owner(), PerProcess(), [], []
+    own.ends_with(owner, ended.append)
+    copy = pickle.loads(pickle.dumps(own))
+    first = own.get(lambda: made.append(object()) or made[-1])
+    del owner
+    assert ended == [first]
+    assert copy.get(object) is not first
+    copy.take()
+
+
+def test_an_owner_that_never_had_anything_ends_nothing():
+    class Owner:
+        pass
+
+    owner, ended = Owner(), []
+    PerProcess().ends_with(owner, ended.append)
+    del owner
+    assert ended == []
+
+
+@pytest.mark.parametrize("made", ["parquet", "sql"])
+def test_guards_that_are_made_and_forgotten_leave_nothing_in_the_process(made, tmp_path):
+    before = len(processes._made)
+    for token in range(1, 9):
+        guard = (
+            rink.guards.ParquetGuard(tmp_path)
+            if made == "parquet"
+            else rink.guards.SqlGuard(f"sqlite:///{tmp_path}/data.db")
+        )
+        guard.raise_fence(rink.guards.Fence("q", token))
+        assert len(processes._made) == before + 1
+        del guard
+    assert len(processes._made) == before
