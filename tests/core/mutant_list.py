@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutant import Mutant
 from mutants_of_engine import ENGINE
 from mutants_of_etcd import ETCD
+from mutants_of_guards import GUARDS
 from mutants_of_liveness import ABOUT_LIVENESS
 from mutants_of_overlap import ABOUT_OVERLAP, NAMED_BY_THE_DESIGN
 from mutants_of_partitions import PARTITIONS
@@ -20,6 +21,7 @@ BY_HEADING: dict[str, list[Mutant]] = {
     "Of partitions": PARTITIONS,
     "Of streams": STREAMS,
     "Of Spark": SPARK,
+    "Of guards": GUARDS,
 }
 
 MUTANTS = [mutant for mutants in BY_HEADING.values() for mutant in mutants]

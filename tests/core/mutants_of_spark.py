@@ -1,4 +1,4 @@
-"""Mutants of Spark's source and sink, its jobs, and guards: who may go on, what is kept, what is written once."""
+"""Mutants of Spark's source and sink, and of its jobs: who may go on, what is kept, what is written once."""
 
 from __future__ import annotations
 
