@@ -16,6 +16,15 @@ TESTS = {
 ROWS = mutants.written()
 
 
+def text_of(path):
+    """A file of tests, and those that it has from another: a contract, say."""
+    text = path.read_text(encoding="utf-8")
+    for name in re.findall(r"^from (\w+) import \*", text, re.MULTILINE):
+        [shared] = (ROOT / "tests").rglob(f"{name}.py")
+        text += shared.read_text(encoding="utf-8")
+    return text
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.what)
 def test_a_mutants_old_text_is_found_exactly_once(mutant):
     found = (ROOT / mutant.file).read_text().count(mutant.old)
@@ -42,7 +51,7 @@ def test_every_mutant_is_caught_by_a_test_that_exists(mutant):
     assert named, "it survived"
     for file, test in named:
         names = f"def test_{test.replace(' ', '_')}("
-        assert names in TESTS[f"test_{file}"].read_text(encoding="utf-8"), f"{file}: {test}"
+        assert names in text_of(TESTS[f"test_{file}"]), f"{file}: {test}"
 
 
 def test_every_column_of_evidence_is_explained():
