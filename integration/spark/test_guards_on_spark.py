@@ -177,6 +177,76 @@ def test_a_checkpoint_restored_from_a_backup_is_refused_since_its_numbers_are_ot
     assert store.sums() == {name: 2 * amount for name, amount in SUMS.items()}
 
 
+class Cut:
+    """A guard that only tells which rows were in which part."""
+
+    def __init__(self):
+        self.parts = {}
+
+    def __getstate__(self):
+        return {}
+
+    def raise_fence(self, fence):
+        pass
+
+    def begin(self, fence, batch):
+        pass
+
+    def part(self, fence, batch, number):
+        return CutPart()
+
+    def finish(self, fence, batch, results):
+        self.parts = dict(enumerate(results))
+
+
+class CutPart:
+    written = None
+
+    def __enter__(self):
+        self.result = []
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+def test_a_batch_is_cut_by_its_keys_alone_also_where_it_lies_by_them_already(shop, spark, tmp_path):
+    """So after a groupBy() into as many partitions: Spark leaves a repartition() by the same keys out, and joins small ones."""
+    shop.send(RECORDS)
+    guard = Cut()
+
+    def write(df, _, out):
+        amounts = df.groupBy("customer").agg(F.sum("amount").alias("amount"))
+        assert spark.conf.get("spark.sql.shuffle.partitions") == "4"
+        assert spark.conf.get("spark.sql.adaptive.enabled") == "true"
+        out.write(amounts, lambda step, rows: step.result.extend(rows), by="customer")
+
+    grant = Grant(1)
+    (
+        spark.readStream.format("rink")
+        .options(**shop.options(**fence(grant)))
+        .load()
+        .writeStream.foreachBatch(fenced(write, guard, grant, parts=4))
+        .option("checkpointLocation", str(tmp_path / "q"))
+        .trigger(availableNow=True)
+        .start()
+        .awaitTermination()
+    )
+    customers = spark.createDataFrame([(name,) for name in SUMS], "customer string")
+    hashed = customers.select("customer", F.pmod(F.hash("customer"), F.lit(4)).alias("part"))
+    wanted = {row.customer: row.part for row in hashed.collect()}
+    assert len(set(wanted.values())) > 1
+    found = {row["customer"]: part for part, rows in guard.parts.items() for row in rows}
+    assert found == wanted
+    assert {row["customer"]: row["amount"] for rows in guard.parts.values() for row in rows} == SUMS
+    assert all(
+        rows == sorted(rows, key=lambda row: row["customer"]) for rows in guard.parts.values()
+    )
+    assert all(
+        row.keys() == {"customer", "amount"} for rows in guard.parts.values() for row in rows
+    )
+
+
 def keep_order(step, rows):
     step.rpush("order", ",".join(row["name"] for row in rows))
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as all do
 
-from rink.errors import ConfigError, UsageError
+from rink.errors import ConfigError, StateError, UsageError
 from rink.guards import Batch, Fence, Guard
 from rink.settings import check_count
 from rink.spark.connections import connection
@@ -22,6 +23,7 @@ Each = Callable[[Any, Iterator[Any]], Any]
 ForeachBatch = Callable[[DataFrame, int, "FencedBatch"], Any]
 _WHERE = ("app", "appName", "stream", "redis", "redisTimeout")
 """The options of the sink that say where a stream is, and for how long Redis is asked."""
+_CUT = "__rink_part"
 _begun: dict[str, tuple[str, int, set[str]]] = {}
 """For each query its run, its batch, and the names of the outputs that were begun in it."""
 
@@ -171,8 +173,7 @@ class FencedBatch:
             parts=self.parts,
         )
         self._guard.begin(self.fence, batch)
-        # Shuffled rows come in no fixed order, and a guard goes on in a part where it failed: a replay is to have the same.
-        cut = df.repartition(self.parts, *keys).sortWithinPartitions(*keys)
+        cut = _cut(df, self.parts, keys)
         write = _Part(self._guard, self.fence, batch, each, arrow)
         found = cut.mapInArrow(write, "part int, result binary").collect()
         results = {row.part: pickle.loads(bytes(row.result)) for row in found}  # noqa: S301 - our executors' own
@@ -214,7 +215,8 @@ class _Part:
         context = TaskContext.get()
         assert context is not None
         number = context.partitionId()
-        rows = batches if self._arrow else (row for one in batches for row in one.to_pylist())
+        mine = (_without_cut(one, number, self._guard) for one in batches)
+        rows = mine if self._arrow else (row for one in mine for row in one.to_pylist())
         result = pickle.dumps(self.part(number, rows))
         yield pa.RecordBatch.from_pydict(
             {"part": pa.array([number], pa.int32()), "result": pa.array([result], pa.binary())}
@@ -235,6 +237,30 @@ class _Part:
                 key=repr(self._guard),
             )
         return part.result
+
+
+def _cut(df: DataFrame, parts: int, keys: Sequence[str]) -> DataFrame:
+    """Return the rows by parts, those of a key always in the same one, and in its order.
+
+    Not by `df.repartition(parts, *keys)`: where the rows lie by these keys already Spark leaves that out, and may then make fewer
+    partitions of them, by how many cores it has at the moment; a replay would be cut otherwise. Its hash it is. Shuffled rows
+    come in no fixed order, and a guard goes on in a part where it failed: a replay is to have the same.
+    """
+    part = F.pmod(F.hash(*keys), F.lit(parts))
+    return df.withColumn(_CUT, part).repartitionById(parts, _CUT).sortWithinPartitions(*keys)
+
+
+def _without_cut(rows: Any, number: int, guard: Guard) -> Any:
+    """Return a RecordBatch without the column that says to which part each row belongs."""
+    import pyarrow.compute as pc
+
+    if pc.any(pc.not_equal(rows.column(_CUT), number)).as_py():
+        raise StateError(
+            f"{guard!r}: Spark brings rows of other parts as part {number}: a replay could write them again, or not at all. Nothing of "
+            "this part was written: this release of Spark cuts otherwise than those Rink knows",
+            key=repr(guard),
+        )
+    return rows.drop_columns([_CUT])
 
 
 def _batch_of(df: DataFrame, number: int) -> tuple[str, int, set[str]]:

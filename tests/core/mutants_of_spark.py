@@ -110,6 +110,20 @@ SPARK = [
         "if part.written is None:",
         BATCHES,
     ),
+    python(
+        "rows that Spark has cut otherwise are written",
+        "batches",
+        "    if pc.any(pc.not_equal(rows.column(_CUT), number)).as_py():",
+        "    if False:",
+        BATCHES,
+    ),
+    python(
+        "what threads of a job do is not ended when its function returns",
+        "jobs/job",
+        "        quietly(self._tag.cancel)  # where it has returned, those of threads that it left behind\n        if self._returned.is_set():\n            return\n",
+        "        if self._returned.is_set():\n            return\n        quietly(self._tag.cancel)\n",
+        JOBS,
+    ),
     lua(
         "a replay of an older batch ends the one that is not published yet",
         "decide",

@@ -7,7 +7,7 @@ import pytest
 
 from rink.errors import StateError
 from rink.guards import Batch, Fence, ParquetGuard
-from rink.spark.batches import _Part
+from rink.spark.batches import _CUT, _Part, _without_cut
 
 FENCE = Fence("sums", 1)
 ROWS = pa.schema([("amount", pa.int64())])
@@ -45,3 +45,13 @@ def test_a_batch_behind_later_ones_is_refused_since_it_may_have_other_rows(guard
         write(guard, number, 10 + number)
     write(guard, 4, 4)
     assert amounts(guard) == dict.fromkeys(range(5), 1)
+
+
+def test_rows_of_another_part_are_refused_and_the_others_have_no_column_more(guard):
+    rows = pa.RecordBatch.from_pydict({"amount": [1, 2], _CUT: pa.array([3, 3], pa.int32())})
+    assert _without_cut(rows, 3, guard).to_pylist() == [{"amount": 1}, {"amount": 2}]
+    for wrong in ([3, 4], [4, 3], [4, 4]):
+        rows = pa.RecordBatch.from_pydict({"amount": [1, 2], _CUT: pa.array(wrong, pa.int32())})
+        with pytest.raises(StateError, match="rows of other parts as part 3"):
+            _without_cut(rows, 3, guard)
+    assert _without_cut(rows.slice(0, 0), 3, guard).num_rows == 0

@@ -1,5 +1,6 @@
 """Jobs and queries by roles, on an etcd in memory and a stand-in for Spark that notes what is asked of it."""
 
+import sys
 import threading
 import time
 from collections import Counter
@@ -206,9 +207,31 @@ def test_on_loss_its_spark_jobs_are_cancelled_until_it_returns_and_then_the_role
 
 def test_a_loss_after_the_end_changes_nothing(driver, spark):
     job = driver.run("a", lambda _: 7)
+    before = list(spark.sparkContext.cancelled)
     job.cancel()
     assert job.result() == 7
-    assert spark.sparkContext.cancelled == []
+    assert spark.sparkContext.cancelled == before
+
+
+@pytest.mark.parametrize("returns", [True, False])
+def test_what_threads_that_it_left_behind_do_is_cancelled_before_its_role_is_let_go(
+    driver, spark, monkeypatch, returns
+):
+    context, held = spark.sparkContext, []
+
+    def cancelled(tag):
+        held.append((tag, job[0].role.is_held))
+
+    monkeypatch.setattr(context, "cancelJobsWithTag", cancelled)
+    job = []
+
+    def function(mine):
+        job.append(mine)
+        return 7 if returns else 1 / 0
+
+    done = driver.run("a", function)
+    assert done.state is (State.SUCCEEDED if returns else State.FAILED)
+    assert held == [(f"rink-a-{done.token}", True)]
 
 
 def test_one_that_hides_its_loss_is_lost_all_the_same(driver):
@@ -602,6 +625,24 @@ def test_one_that_fails_is_started_again_under_the_same_grant(driver, quick, cap
     assert starts.tokens[0] == starts.tokens[1]
     assert "is started again in" in caplog.text
     assert "CONCURRENT_STREAM_LOG_UPDATE" in caplog.text
+
+
+def test_one_whose_function_ends_the_process_is_told_and_started_again_after_a_pause(
+    driver, monkeypatch, caplog
+):
+    calls, paused = [], threading.Event()
+    monkeypatch.setattr(queries, "backoff", lambda *_: paused.set() or 600.0)
+
+    @driver.query("delays")
+    def delays(job):
+        calls.append(job.token)
+        sys.exit("SHOP_URL is not set")
+
+    assert paused.wait(WAIT_S)
+    assert driver.queries[0]._job is not None  # the same grant
+    driver.close()
+    assert calls == [calls[0]]
+    assert "SystemExit: SHOP_URL is not set" in caplog.text
 
 
 @pytest.mark.parametrize(("longest", "counted"), [(0.0, [1, 1, 1]), (600.0, [1, 2, 3])])

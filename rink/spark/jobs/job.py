@@ -160,9 +160,9 @@ class Job(Generic[T]):
 
     def _end(self) -> None:
         """Cancel its Spark jobs, and again until its function has returned: only then is the role let go."""
+        quietly(self._tag.cancel)  # where it has returned, those of threads that it left behind
         if self._returned.is_set():
             return
-        quietly(self._tag.cancel)
         self._call_stop()
         waited = 0.0
         while not self._returned.wait(CANCELS_AGAIN_S):
