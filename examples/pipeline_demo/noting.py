@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from types import TracebackType
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from pipeline_demo.here import ACCEPTED, Here
 from rink.errors import StaleToken
-from rink.guards import Batch, Fence, Guard
+from rink.guards import Batch, Fence, Guard, Part
 
 ALWAYS = 2**62  # a token that no store ever finds stale
 
@@ -65,47 +64,42 @@ class NotingGuard(Guard):
         return self._told_fence(fence), batch
 
 
-class NotingPart:
-    """One part; what `fenced` uses of it."""
+class NotingPart(Part[Any]):
+    """One part; it behaves as the part behind it."""
 
     def __init__(self, noting: NotingGuard, fence: Fence, batch: Batch, number: int) -> None:
+        super().__init__(fence, batch, number)
         self._noting = noting
-        self._part = noting.guard.part(*noting._told(fence, batch), number)
-        self._fence, self._batch, self._number = fence, batch, number
-        self._step: Any = None
+        self._behind = noting.guard.part(*noting._told(fence, batch), number)
 
-    @property
-    def result(self) -> Any:
-        return self._part.result
-
-    def __enter__(self) -> Any:
+    def _open(self) -> Any:
         with self._noted():
-            self._step = self._part.__enter__()
-        if self._step is None:
-            facts = {"batch": self._batch.number, "part": self._number}
+            step = self._behind.__enter__()
+        self.written = self._behind.written
+        if step is None:
+            facts = {"batch": self.batch.number, "part": self.number}
             self._noting.here.note("known", store=self._noting.store, **facts)
-        return self._step
+        return step
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._step is not None and error is None:
-            self._before_the_write()
+    def _commit(self, step: Any) -> Any:
+        self._before_the_write(step)
         with self._noted():
-            self._part.__exit__(kind, error, trace)
+            self._behind.__exit__(None, None, None)
+        return self._behind.result
 
-    def _before_the_write(self) -> None:
-        here, facts = self._noting.here, {"batch": self._batch.number, "part": self._number}
+    def _abandon(self, step: Any, error: BaseException) -> None:
+        with self._noted():
+            self._behind.__exit__(type(error), error, error.__traceback__)
+
+    def _before_the_write(self, step: Any) -> None:
+        here, facts = self._noting.here, {"batch": self.batch.number, "part": self.number}
         # Half of the parts: so the mishap hits a batch that is half written.
-        if self._number >= self._batch.parts // 2:
+        if self.number >= self.batch.parts // 2:
             here.wait_if_held(f"in-{self._noting.store}", **facts)
         if self._noting.store == "Redis":
             # In the same step as the part itself: it is there if and only if the part was accepted.
-            entry = {"token": self._fence.token, "driver": here.driver, **facts}
-            self._step.rpush(ACCEPTED, json.dumps(entry))
+            entry = {"token": self.fence.token, "driver": here.driver, **facts}
+            step.rpush(ACCEPTED, json.dumps(entry))
 
-    def _noted(self) -> Any:
-        return self._noting._noted(f"part {self._number} of batch {self._batch.number}")
+    def _noted(self) -> AbstractContextManager[None]:
+        return self._noting._noted(f"part {self.number} of batch {self.batch.number}")

@@ -41,9 +41,10 @@ def build(seen: Evidence) -> Report:
     history = sorted(seen.history, key=lambda event: event["at"])
     held = checks.holdings(history, seen.commits)
     refused = [event for event in history if event["what"] == "refused"]
+    warned = [f"{one['member']}: {one['why']}" for one in history if one["what"] == "warned"]
     faults = _faults(seen)
     if seen.unfinished:
-        faults["the demo could not be finished"] = [seen.unfinished]
+        faults["the demo could not be finished"] = [seen.unfinished, *warned[-1:]]
     elif not refused:
         faults["the fence was never put to the test"] = ["no stale write was refused"]
     return {
@@ -57,7 +58,7 @@ def build(seen: Evidence) -> Report:
         "refused": [
             f"{one['member']}, {one['written']} to {one['store']}: {one['why']}" for one in refused
         ],
-        "warned": [f"{one['member']}: {one['why']}" for one in history if one["what"] == "warned"],
+        "warned": warned,
         "takeovers": checks.takeovers(held),
         "totals": _totals(seen),
         "keys": {"redis": len(seen.totals), "parquet": len(seen.expected)},

@@ -29,7 +29,7 @@ def test_a_failover_costs_a_pause():
         pair.wait_replicated()
         pair.failover()
         write(shop, 1)
-        write(shop, 0)  # again: it is known to be published, there too
+        write(shop, 1)  # again: it is known to be published, there too
         last = group.follow(first)
         for number in range(COUNT):
             assert shop.read("0-0", last[number], number, removed=0) == shop.ids(number)
