@@ -3,6 +3,7 @@
 import asyncio
 import re
 import shlex
+import threading
 
 import attrs
 import pytest
@@ -346,3 +347,16 @@ def test_a_range_of_which_nothing_is_left_is_an_error(shop):
 
 def test_all_partitions_have_a_place(shop):
     assert shop.connection.partition_count(shop.place) == COUNT
+
+
+def test_a_redis_that_lacks_its_replicas_for_a_while_is_waited_for(rink_redis):
+    """It says so of a command among several, one for each partition."""
+    shop = Shop(rink_redis.url, patience=30.0)
+    shop.add(count=2)
+    shop.redis.config_set("min-replicas-to-write", 1)
+    back = threading.Timer(0.5, shop.redis.config_set, ("min-replicas-to-write", 0))
+    back.start()
+    try:
+        assert shop.group().begin(edges("earliest")) == edges("0-0")
+    finally:
+        back.join()

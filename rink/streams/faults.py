@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 
 from redis import exceptions as of_redis
@@ -10,17 +11,19 @@ from redis import exceptions as of_redis
 from rink.errors import RinkError, StateError
 from rink.streams.errors import CrossSlot, RedisAuth, RedisError, RedisFull, RedisUnavailable
 
-_BUSY = (
-    "LOADING",
-    "BUSY",
-    "MASTERDOWN",
-    "CLUSTERDOWN",
-    "TRYAGAIN",
-    "READONLY",
-    "MISCONF",
-    "NOREPLICAS",
+_PASSES = re.compile(
+    r"(?:Command # \d+ .* of pipeline caused error: )?"
+    r"(?:LOADING|BUSY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|READONLY|MISCONF|NOREPLICAS)\b",
+    re.DOTALL,
 )
-"""What passes: the server loads its data, fails over, or cannot write just now."""
+"""What passes: the server loads its data, fails over, or cannot write just now. redis-py says before it where in a pipeline."""
+_PASSING = (
+    of_redis.ReadOnlyError,
+    of_redis.BusyLoadingError,
+    of_redis.ClusterDownError,
+    of_redis.TryAgainError,
+)
+"""Of these redis-py takes the word away. A MasterDownError is a ClusterDownError."""
 
 
 @contextlib.contextmanager
@@ -79,9 +82,7 @@ def explain(error: Exception, server: str, *keys: str) -> RinkError:
         return CrossSlot(f"{at}: {text}")
     if "OOM" in text:
         return _full(at, text, server)
-    if text.startswith(_BUSY) or isinstance(
-        error, of_redis.ReadOnlyError | of_redis.BusyLoadingError
-    ):
+    if _PASSES.match(text) or isinstance(error, _PASSING):
         return RedisUnavailable(f"{at} cannot do it now: {text}", server=server)
     return RedisError(f"{at}: {text}", server=server)
 

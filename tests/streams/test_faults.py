@@ -1,0 +1,47 @@
+"""What redis-py raises becomes an error that says whether the same may go well if it is done again."""
+
+import pytest
+import redis
+from redis import exceptions
+from redis.client import Pipeline
+
+from rink.streams.errors import RedisError, RedisUnavailable
+from rink.streams.faults import explain
+
+PASSES = [
+    "LOADING Redis is loading the dataset in memory",
+    "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+    "CLUSTERDOWN The cluster is down",
+    "TRYAGAIN Multiple keys request during rehashing of slot",
+    "READONLY You can't write against a read only replica.",
+    "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+    "NOREPLICAS Not enough good replicas to write.",
+]
+STAYS = ["ERR unknown command 'X'", "BUSYKEY Target key name already exists.", "NOTBUSY No scripts in execution right now."]  # fmt: skip
+
+
+def raised(said, *, in_a_pipeline):
+    """As redis-py makes it of what the server said."""
+    error = redis._parsers.BaseParser.parse_error(said)
+    if in_a_pipeline:
+        pipeline = Pipeline(None, None, False, None)
+        pipeline.annotate_exception(error, 2, (b"EVALSHA", b"ab\ncd", 1))
+    return error
+
+
+@pytest.mark.parametrize("in_a_pipeline", [False, True])
+@pytest.mark.parametrize("said", PASSES)
+def test_what_passes_is_told_from_what_does_not_also_in_a_pipeline(said, in_a_pipeline):
+    assert type(explain(raised(said, in_a_pipeline=in_a_pipeline), "here")) is RedisUnavailable
+
+
+@pytest.mark.parametrize("in_a_pipeline", [False, True])
+@pytest.mark.parametrize("said", STAYS)
+def test_what_stays_is_no_pause(said, in_a_pipeline):
+    assert type(explain(raised(said, in_a_pipeline=in_a_pipeline), "here")) is RedisError
+
+
+def test_a_word_in_the_midst_says_nothing():
+    error = exceptions.ResponseError("ERR 'BUSY READONLY' is no number")
+    assert type(explain(error, "here")) is RedisError
