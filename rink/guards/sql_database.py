@@ -203,10 +203,23 @@ def has_no_table(error: exc.DBAPIError) -> bool:
     return state == "42P01" or "no such table" in str(said)
 
 
+_LIBPQ = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""A wire that carries nothing any more is given up after about half a minute, where it would be waited for two hours, and with
+it the role of whoever writes."""
+
+
 def _engine(url: sa.URL, connect_args: Mapping[str, Any], *, is_sqlite: bool) -> sa.Engine:
     if not is_sqlite:
+        bounds = _LIBPQ if url.get_driver_name() in ("psycopg", "psycopg2") else {}
+        told = {name: value for name, value in bounds.items() if name not in url.query}
         return sa.create_engine(
-            url, connect_args=dict(connect_args), pool_pre_ping=True, max_overflow=-1
+            url, connect_args={**told, **connect_args}, pool_pre_ping=True, max_overflow=-1
         )
     engine = sa.create_engine(
         url, connect_args={"timeout": 30.0, **connect_args}, poolclass=pool.NullPool

@@ -11,7 +11,7 @@ from guards_worlds import SqliteWorld, batch, fence
 
 from rink.errors import ConfigError, StaleToken, StateError, UsageError
 from rink.guards import GuardError, SqlGuard
-from rink.guards.sql_database import explain, passes
+from rink.guards.sql_database import _engine, explain, passes
 
 
 @pytest.fixture
@@ -216,3 +216,21 @@ def test_raising_inside_a_part_waits_and_the_part_was_before_it(world):
     with pytest.raises(StaleToken):
         world.guard.begin(fence(1), batch(1))
     assert sum(world.contents().values()) == 1
+
+
+def test_a_wire_to_postgres_that_is_dead_is_not_waited_for_for_hours():
+    url = sa.make_url("postgresql+psycopg://db.example/flights?connect_timeout=3")
+    engine = _engine(url, {"keepalives_idle": 1}, is_sqlite=False)
+    given = {}
+
+    @sa.event.listens_for(engine, "do_connect")
+    def look(_dialect, _record, _args, told):
+        given.update(told)
+        raise ConnectionRefusedError
+
+    with pytest.raises(ConnectionRefusedError):
+        engine.connect()
+    assert int(given["connect_timeout"]) == 3, "what the URL says counts"
+    assert given["keepalives_idle"] == 1, "and connect_args"
+    assert (given["keepalives_interval"], given["keepalives_count"]) == (5, 3)
+    assert given["tcp_user_timeout"] == 30_000
