@@ -14,9 +14,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 from spark_support import forget_last_commit
 
+import rink
 from rink.errors import StaleToken
 from rink.guards import Fence, ParquetGuard, RedisGuard, SqlGuard
 from rink.spark import FencedStream, fence, fenced
+from rink.spark.batches import _cut
 
 WAIT_S = 120
 RECORDS = [{"order_id": n, "customer": f"c{n % 7}", "amount": n} for n in range(90)]
@@ -251,6 +253,17 @@ def keep_order(step, rows):
     step.rpush("order", ",".join(row["name"] for row in rows))
 
 
+def test_keys_by_which_other_bytes_are_equal_are_refused(spark):
+    """Spark's hash tells them apart: a replay might have another of them stand for all."""
+    rows = spark.createDataFrame([("AA", 1), ("aa", 2)], "carrier string, minutes int")
+    collated = rows.select(F.collate("carrier", "UTF8_LCASE").alias("carrier"), "minutes")
+    with pytest.raises(rink.ConfigError, match=r"by=\['carrier'\].* has the collation UTF8_LCASE"):
+        _cut(collated, 2, ["carrier"])
+    assert _cut(collated, 2, ["minutes"]).count() == 2
+    plain = collated.groupBy(F.lower(F.collate("carrier", "UTF8_BINARY")).alias("carrier")).count()
+    assert [row["count"] for row in _cut(plain, 2, ["carrier"]).collect()] == [2]
+
+
 def test_rows_of_a_part_come_in_order_of_their_key_so_a_replay_has_the_same_commands(
     shop, spark, tmp_path
 ):
@@ -358,6 +371,7 @@ def few_then_many(folder):
             if number == len(found) // 2:
                 Path(folder, "begun").touch()
                 until(Path(folder, "go").exists)
+                Path(folder, "went on").touch()
             value = f"{row['order_id']} {LARGE}".encode()
             yield pa.RecordBatch.from_pylist([{"key": row["customer"], "value": value}])
 
@@ -398,6 +412,7 @@ def test_what_a_cancelled_write_has_put_aside_is_never_published(shop, spark, tm
         spark.sparkContext.cancelJobGroup(str(query.runId))
         FencedStream(**shop.options("totals")).raise_fence(Fence("sums", 2))
         (tmp_path / "go").touch()
+        until((tmp_path / "went on").exists)
         with pytest.raises(PySparkException):
             query.awaitTermination()
         assert numbers(shop) == []

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all do
+from pyspark.sql import types as T  # noqa: N812
 
 from rink.errors import ConfigError, StateError, UsageError
 from rink.guards import Batch, Fence, Guard
@@ -245,9 +246,33 @@ def _cut(df: DataFrame, parts: int, keys: Sequence[str]) -> DataFrame:
     Not by `df.repartition(parts, *keys)`: where the rows lie by these keys already Spark leaves that out, and may then make fewer
     partitions of them, by how many cores it has at the moment; a replay would be cut otherwise. Its hash it is. Shuffled rows
     come in no fixed order, and a guard goes on in a part where it failed: a replay is to have the same.
+
+    Raises:
+        ConfigError: a key has a collation: Spark's hash tells apart what is one value to it, and which of them stands for
+            all of them may be another one in a replay.
     """
+    if collated := sorted(_collations(df.select(*keys).schema)):
+        raise ConfigError(
+            f"by={list(keys)!r}: rows are cut by their bytes, and a key here has the collation {collated[0]}, by which texts with "
+            "other bytes are equal: a replay could write them again, or not at all. Group by, and give, a column of "
+            "collate(..., 'UTF8_BINARY'), lower(...) if need be"
+        )
     part = F.pmod(F.hash(*keys), F.lit(parts))
     return df.withColumn(_CUT, part).repartitionById(parts, _CUT).sortWithinPartitions(*keys)
+
+
+def _collations(kind: T.DataType) -> set[str]:
+    """Return the collations in a type, but for that by which texts are equal if their bytes are."""
+    match kind:
+        case T.StringType():
+            return {kind.collation} - {"UTF8_BINARY"}
+        case T.StructType():
+            return set().union(*(_collations(field.dataType) for field in kind.fields))
+        case T.ArrayType():
+            return _collations(kind.elementType)
+        case T.MapType():
+            return _collations(kind.keyType) | _collations(kind.valueType)
+    return set()
 
 
 def _without_cut(rows: Any, number: int, guard: Guard) -> Any:

@@ -4,10 +4,11 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import types as T  # noqa: N812
 
 from rink.errors import StateError
 from rink.guards import Batch, Fence, ParquetGuard
-from rink.spark.batches import _CUT, _Part, _without_cut
+from rink.spark.batches import _CUT, _collations, _Part, _without_cut
 
 FENCE = Fence("sums", 1)
 ROWS = pa.schema([("amount", pa.int64())])
@@ -55,3 +56,18 @@ def test_rows_of_another_part_are_refused_and_the_others_have_no_column_more(gua
         with pytest.raises(StateError, match="rows of other parts as part 3"):
             _without_cut(rows, 3, guard)
     assert _without_cut(rows.slice(0, 0), 3, guard).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        (T.StringType(), set()),
+        (T.LongType(), set()),
+        (T.StringType("UTF8_LCASE"), {"UTF8_LCASE"}),
+        (T.ArrayType(T.StringType("UNICODE_CI")), {"UNICODE_CI"}),
+        (T.MapType(T.StringType("UTF8_LCASE"), T.StringType("UNICODE")), {"UTF8_LCASE", "UNICODE"}),
+        (T.StructType().add("a", T.StructType().add("b", T.StringType("UNICODE"))), {"UNICODE"}),
+    ],
+)
+def test_collations_are_found_wherever_they_are_in_a_key(kind, found):
+    assert _collations(T.StructType().add("key", kind)) == found
