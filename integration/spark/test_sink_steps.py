@@ -129,8 +129,21 @@ def test_a_staged_list_that_is_not_whole_stops_the_batch_before_anything_is_writ
     with pytest.raises(StateError, match=r"of 2 records that were put aside.*can be repeated"):
         sink(shop).commit(Batch("x", 0), manifest)
     assert published(shop) == published(shop, 1) == []
+    assert left(shop) == [], "each try would leave nearly a batch for 30 days"
     sink(shop).commit(Batch("x", 0), put_aside(shop, (0, "a"), (0, "b"), (1, "c")))
     assert published(shop) == ["a", "b"]
+
+
+def test_what_was_decided_is_not_removed_where_it_is_committed_again_and_is_not_whole_any_more(
+    shop,
+):
+    manifest = put_aside(shop, *((0, f"a{n}") for n in range(5)))
+    decided_and_left(shop, Batch("x", 0), manifest, moved=1)
+    with pytest.raises(StateError, match="can be repeated"):
+        sink(shop).commit(Batch("x", 0), manifest)
+    assert left(shop)
+    sink(shop).commit(Batch("x", 0), put_aside(shop, *((0, f"a{n}") for n in range(5))))
+    assert published(shop) == [f"a{n}" for n in range(5)]
 
 
 def test_what_is_lost_after_it_was_begun_with_is_told_with_the_way_out(shop):

@@ -157,7 +157,11 @@ class Sink:
                 checkpoint has gone back.
             PartitionFull: a partition stayed full; the batch is decided, and its next try goes on.
         """
-        self._count(manifest)
+        try:
+            self._count(manifest)
+        except RinkError as error:
+            clear_after(error, partial(self._drop_undecided, manifest))
+            raise
         replaces = ""
         while True:
             found = self._decide(batch, manifest, replaces)
@@ -207,6 +211,12 @@ class Sink:
     def _drop_spare(self, manifest: Manifest, decided: _Decided | None) -> None:
         """Remove what was put aside in vain; else each try while a partition is full would leave a batch more."""
         if decided is not None and decided.manifest != manifest:
+            self.drop(manifest)
+
+    def _drop_undecided(self, manifest: Manifest) -> None:
+        """Remove what was put aside for a batch that cannot be: its lists would lie there for as long as decided ones."""
+        _, decided = self._redis.run("state", (self._key,))
+        if not decided or _loads(decided) != manifest:
             self.drop(manifest)
 
     def drop(self, manifest: Manifest) -> None:
