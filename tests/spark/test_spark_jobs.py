@@ -1,125 +1,19 @@
-"""Jobs and queries by roles, on an etcd in memory and a stand-in for Spark that notes what is asked of it."""
+"""Jobs by roles, on an etcd in memory and a stand-in for Spark."""
 
-import sys
 import threading
 import time
 from collections import Counter
 
 import pytest
+from jobs_support import WAIT_S, Started
+from pyspark import InheritableThread
 
 import rink
-from rink.errors import ClosedError, ConfigError, RoleLost, StateError, UsageError
-from rink.guards import Fence
+from rink.errors import ClosedError, ConfigError, RoleLost, UsageError
 from rink.spark.jobs import queries, watching
 from rink.spark.jobs.job import Job, State
-from rink.spark.jobs.runner import JobRunner, SparkStopped
+from rink.spark.jobs.runner import JobRunner
 from rink.spark.jobs.tags import Tag
-
-WAIT_S = 20
-
-
-class Context:
-    """What a SparkContext is asked for: tags of the thread, and cancels."""
-
-    def __init__(self):
-        self.tags = threading.local()
-        self.cancelled = []
-        self.groups = []
-        self.was_cancelled = threading.Event()
-        self.is_stopped = False
-
-    @property
-    def defaultParallelism(self):  # noqa: N802
-        if self.is_stopped:
-            raise ConnectionRefusedError("the JVM is gone")
-        return 2
-
-    def addJobTag(self, tag):  # noqa: N802
-        self.tags.here = self.getJobTags() | {tag}
-
-    def removeJobTag(self, tag):  # noqa: N802
-        assert tag in self.getJobTags()
-        self.tags.here = self.getJobTags() - {tag}
-
-    def getJobTags(self):  # noqa: N802
-        return getattr(self.tags, "here", set())
-
-    def cancelJobsWithTag(self, tag):  # noqa: N802
-        self.cancelled.append(tag)
-        self.was_cancelled.set()
-
-    def cancelJobGroup(self, group):  # noqa: N802
-        self.groups.append(group)
-
-
-class Spark:
-    def __init__(self):
-        self.sparkContext = Context()
-        self.made_active_in = []
-
-    def createDataFrame(self, *_):  # noqa: N802
-        self.made_active_in.append(threading.current_thread().name)
-
-
-class FakeQuery:
-    """A streaming query that ends when it is stopped, or told to fail."""
-
-    def __init__(self, name="run"):
-        self.runId = name
-        self.ended = threading.Event()
-        self.error = None
-
-    def awaitTermination(self):  # noqa: N802
-        assert self.ended.wait(WAIT_S)
-        if self.error:
-            raise self.error
-
-    def stop(self):
-        self.ended.set()
-
-    def fail(self, error):
-        self.error = error
-        self.ended.set()
-
-
-@pytest.fixture
-def spark():
-    return Spark()
-
-
-@pytest.fixture
-def group(rink_etcd):
-    """Drivers that join one group; `join()` gives one more, with a session of its own."""
-    made = []
-
-    class Group:
-        def join(self, name="driver"):
-            client = rink_etcd.client(name)
-            session = rink.Session(client, ttl=5)
-            member = rink.Rink(
-                session, "drivers", name=name, initial_delay=0, rebalance_delay=0, leave_timeout=1
-            )
-            made.append((member, session))
-            member.join()
-            member.wait_settled(WAIT_S)
-            return member, client
-
-    yield Group()
-    for member, session in made:
-        member.leave()
-        session.close_within(5.0)
-
-
-@pytest.fixture
-def driver(group, spark):
-    """A runner of one driver that has all roles."""
-    member, client = group.join()
-    with JobRunner(spark, member) as jobs:
-        jobs.client = client
-        yield jobs
-
-
-# ── one job ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_job_whose_role_is_mine_runs_under_its_own_tag(driver, spark):
@@ -273,6 +167,56 @@ def test_one_that_cannot_start_lets_go_of_its_role(group, spark, monkeypatch):
         assert jobs.run("a", print) is not None
 
 
+@pytest.mark.parametrize("moment", ["before the function", "amid the function"])
+def test_ctrl_c_while_a_job_is_being_started_ends_it_and_is_passed_on(
+    group, spark, monkeypatch, moment
+):
+    """The role is let go when the function has returned, if it was called at all."""
+    began, may_end, plain = threading.Event(), threading.Event(), InheritableThread.start
+    roles = []
+
+    def interrupted(thread):
+        if moment == "amid the function":
+            plain(thread)
+            assert began.wait(WAIT_S)
+        raise KeyboardInterrupt
+
+    def function(job):
+        roles.append(job.role)
+        began.set()
+        assert job.lost.wait(WAIT_S)
+        assert may_end.wait(WAIT_S)
+
+    monkeypatch.setattr("pyspark.InheritableThread.start", interrupted)
+    member, _ = group.join()
+    with JobRunner(spark, member) as jobs:
+        with pytest.raises(KeyboardInterrupt):
+            jobs.start("a", function)
+        (job,) = jobs._jobs.values()
+        if moment == "amid the function":
+            assert not job.wait(0.1)
+            assert roles[0].is_held
+        may_end.set()
+        assert job.wait(WAIT_S)
+        assert len(roles) == (moment == "amid the function")
+
+
+def test_a_query_that_is_declared_while_a_job_of_its_name_is_being_started_is_alone(
+    driver, monkeypatch
+):
+    plain, starts, ran = driver._rink.get_role, Started(), []
+
+    def get_role(name):
+        driver.query(name)(starts)
+        return plain(name)
+
+    monkeypatch.setattr(driver._rink, "get_role", get_role)
+    with pytest.raises(ConfigError, match="there is a query of this name"):
+        driver.start("a", ran.append)
+    starts.wait_for(1)
+    assert ran == []
+
+
 def test_what_is_to_be_stopped_on_a_loss_is_stopped_also_when_it_comes_late(driver, spark):
     stopped, context = threading.Event(), spark.sparkContext
 
@@ -399,344 +343,3 @@ def test_a_job_and_a_query_have_names_of_their_own(driver, quick):
     starts.wait_for(1)
     with pytest.raises(ConfigError, match="there is a query of this name"):
         driver.run("b", print)
-
-
-# ── a driver that can run nothing any more ───────────────────────────────────────────────────────
-
-
-def test_a_driver_whose_jvm_is_gone_leaves_and_another_has_its_query(group, spark, quick):
-    its = next(f"query-{n}" for n in range(99) if rink.rank_of(f"query-{n}", 2) == 0)
-    one, _ = group.join("one")
-    two, _ = group.join("two")
-    first, second = Started(), Started()
-    with JobRunner(spark, one) as jobs:
-        jobs.query(its)(first)
-        query = first.wait_for(1)
-        with JobRunner(Spark(), two) as others:
-            others.query(its)(second)
-            spark.sparkContext.is_stopped = True
-            query.fail(ConnectionRefusedError("the JVM is gone"))
-            with pytest.raises(SparkStopped, match="start this driver anew"):
-                jobs.wait(WAIT_S)
-            second.wait_for(1)
-    assert len(first.queries) == 1
-    assert second.tokens[0] > first.tokens[0]
-
-
-def test_one_that_finds_so_by_a_listed_job_leaves_too(driver, quick):
-    def fails(job):
-        driver.spark.sparkContext.is_stopped = True
-        raise ConnectionRefusedError("the JVM is gone")
-
-    driver.watch(lambda: ["a"], fails, every=0.05)
-    with pytest.raises(SparkStopped):
-        driver.wait(WAIT_S)
-
-
-def test_one_that_finds_so_by_a_job_of_its_own_leaves_too(driver):
-    def fails(job):
-        driver.spark.sparkContext.is_stopped = True
-        raise ConnectionRefusedError("the JVM is gone")
-
-    driver.run("a", fails)
-    with pytest.raises(SparkStopped):
-        driver.wait(WAIT_S)
-    with pytest.raises(ClosedError, match="start this driver anew"):  # who begins more is told, too
-        driver.start("b", print)
-
-
-def test_one_that_finds_so_by_its_list_of_jobs_leaves_too(driver, quick):
-    def list_pending_jobs():  # by Spark
-        driver.spark.sparkContext.is_stopped = True
-        raise ConnectionRefusedError("the JVM is gone")
-
-    driver.watch(list_pending_jobs, lambda _: None, every=0.05)
-    with pytest.raises(SparkStopped):
-        driver.wait(WAIT_S)
-
-
-def test_a_job_that_failed_for_another_reason_ends_no_driver(driver):
-    with pytest.raises(ZeroDivisionError):
-        driver.run("a", lambda _: 1 / 0).result()
-    assert driver.run("b", lambda _: 1).result() == 1
-    assert not driver.wait(0)
-
-
-def test_a_group_that_gives_no_role_any_more_ends_the_runner(group, spark, monkeypatch):
-    member, _ = group.join()
-
-    def refuses(*_, **__):
-        raise StateError("what lies in etcd is not ours")
-
-    monkeypatch.setattr(member, "await_role", refuses)
-    with JobRunner(spark, member) as jobs:
-        jobs.query("delays")(Started())
-        with pytest.raises(StateError, match="not ours"):
-            jobs.wait(WAIT_S)
-
-
-def test_who_waits_for_a_runner_goes_on_when_it_is_closed(group, spark):
-    member, _ = group.join()
-    with JobRunner(spark, member) as jobs:
-        assert not jobs.wait(0)
-    assert jobs.wait(0)
-
-
-def test_a_runner_takes_a_rink_of_the_blocking_face(spark):
-    with pytest.raises(ConfigError, match="the blocking one"):
-        JobRunner(spark, object())
-
-
-# ── a list of jobs ───────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    monkeypatch.setattr(watching, "LONGEST_PAUSE_S", 0.01)
-    monkeypatch.setattr(queries, "LONGEST_PAUSE_S", 0.01)
-    monkeypatch.setattr(queries, "_LOOKS_S", 0.05)
-
-
-def test_listed_jobs_run_once_each_and_no_more_than_so_many_beside_each_other(driver, quick):
-    pending, done = {f"job-{n}" for n in range(12)}, []
-    running, most, lock, all_done = set(), [0], threading.Lock(), threading.Event()
-
-    def work(job):
-        with lock:
-            running.add(job.id)
-            most[0] = max(most[0], len(running))
-        with lock:
-            running.remove(job.id)
-            pending.remove(job.id)
-            done.append(job.id)
-            if not pending:
-                all_done.set()
-
-    watch = driver.watch(lambda: sorted(pending), work, every=0.05, at_once=3)
-    assert all_done.wait(WAIT_S)
-    watch.cancel()
-    assert watch.wait(WAIT_S)
-    assert Counter(done) == {f"job-{n}": 1 for n in range(12)}
-    assert 1 <= most[0] <= 3
-
-
-def test_a_job_that_fails_is_tried_again_after_a_pause(driver, quick, caplog):
-    tried, done = [], threading.Event()
-
-    def work(job):
-        tried.append(job.id)
-        if len(tried) < 3:
-            raise RuntimeError("on purpose")
-        done.set()
-
-    driver.watch(lambda: [] if done.is_set() else ["a"], work, every=0.05)
-    assert done.wait(WAIT_S)
-    assert tried == ["a"] * 3
-    assert "job 'a' failed, tried again in" in caplog.text
-
-
-def test_an_id_that_cannot_be_a_role_keeps_those_behind_it_from_nothing(driver, quick, caplog):
-    done = threading.Event()
-    driver.watch(lambda: ["", "a"], lambda _: done.set(), every=0.05)
-    assert done.wait(WAIT_S)
-    assert "job '' failed" in caplog.text
-
-
-def test_a_list_that_cannot_be_seen_is_looked_at_again(driver, quick, caplog):
-    looks, done = [], threading.Event()
-
-    def list_pending_jobs():
-        looks.append(1)
-        if len(looks) < 3:
-            raise OSError("no database")
-        return [] if done.is_set() else ["a"]
-
-    driver.watch(list_pending_jobs, lambda _: done.set(), every=0.05)
-    assert done.wait(WAIT_S)
-    assert "the list of pending jobs could not be seen" in caplog.text
-
-
-# ── streaming queries ────────────────────────────────────────────────────────────────────────────
-
-
-class Started:
-    """The queries that a function started, and under which tokens."""
-
-    def __init__(self):
-        self.queries, self.tokens = [], []
-        self.news = threading.Condition()
-
-    def __call__(self, job):
-        with self.news:
-            self.queries.append(FakeQuery(f"run-{len(self.queries)}"))
-            self.tokens.append(job.token)
-            self.news.notify_all()
-            return self.queries[-1]
-
-    def wait_for(self, count):
-        with self.news:
-            assert self.news.wait_for(lambda: len(self.queries) >= count, WAIT_S)
-        return self.queries[count - 1]
-
-
-class Guard:
-    def __init__(self):
-        self.fences = []
-
-    def raise_fence(self, fence):
-        self.fences.append(fence)
-
-
-def test_a_query_runs_while_its_role_is_held_and_its_fence_is_raised_before(driver, quick):
-    starts, guard = Started(), Guard()
-
-    @driver.query("delays", guards=[guard])
-    def delays(job):
-        assert guard.fences[-1] == Fence("delays", job.token)
-        return starts(job)
-
-    query = starts.wait_for(1)
-    driver.close()
-    assert query.ended.is_set()
-    assert starts.tokens == [guard.fences[0].token]
-
-
-def test_on_loss_what_it_is_at_is_cancelled_and_it_is_stopped_and_a_new_grant_starts_it(
-    group, spark, quick
-):
-    member, client = group.join()
-    starts = Started()
-    with JobRunner(spark, member) as jobs:
-        jobs.query("delays")(starts)
-        query = starts.wait_for(1)
-        client.cut()
-        assert query.ended.wait(WAIT_S)
-        assert spark.sparkContext.groups == ["run-0"]
-        client.heal()
-        starts.wait_for(2)
-    assert starts.tokens[1] > starts.tokens[0]
-
-
-def test_one_that_fails_is_started_again_under_the_same_grant(driver, quick, caplog):
-    starts = Started()
-    driver.query("delays")(starts)
-    starts.wait_for(1).fail(RuntimeError("[CONCURRENT_STREAM_LOG_UPDATE] on purpose"))
-    starts.wait_for(2)
-    assert starts.tokens[0] == starts.tokens[1]
-    assert "is started again in" in caplog.text
-    assert "CONCURRENT_STREAM_LOG_UPDATE" in caplog.text
-
-
-def test_one_whose_function_ends_the_process_is_told_and_started_again_after_a_pause(
-    driver, monkeypatch, caplog
-):
-    calls, paused = [], threading.Event()
-    monkeypatch.setattr(queries, "backoff", lambda *_: paused.set() or 600.0)
-
-    @driver.query("delays")
-    def delays(job):
-        calls.append(job.token)
-        sys.exit("SHOP_URL is not set")
-
-    assert paused.wait(WAIT_S)
-    assert driver.queries[0]._job is not None  # the same grant
-    driver.close()
-    assert calls == [calls[0]]
-    assert "SystemExit: SHOP_URL is not set" in caplog.text
-
-
-@pytest.mark.parametrize(("longest", "counted"), [(0.0, [1, 1, 1]), (600.0, [1, 2, 3])])
-def test_pauses_begin_small_again_after_a_query_has_run_for_long(
-    driver, quick, monkeypatch, longest, counted
-):
-    starts, failures = Started(), []
-    monkeypatch.setattr(queries, "LONGEST_PAUSE_S", longest)
-    monkeypatch.setattr(queries, "backoff", lambda count, *_: failures.append(count) or 0.0)
-    driver.query("delays")(starts)
-    for n in range(1, 4):
-        starts.wait_for(n).fail(RuntimeError("on purpose"))
-    starts.wait_for(4)
-    assert failures == counted
-
-
-def test_a_query_that_pauses_after_a_failure_ends_at_once_when_it_is_closed(driver, monkeypatch):
-    starts, paused = Started(), threading.Event()
-    monkeypatch.setattr(queries, "backoff", lambda *_: paused.set() or 600.0)
-    driver.query("delays")(starts)
-    starts.wait_for(1).fail(RuntimeError("on purpose"))
-    assert paused.wait(WAIT_S)
-    driver.close(timeout=WAIT_S)
-    assert driver.queries[0].wait(0)
-
-
-def test_one_that_ends_by_itself_is_started_again_by_the_next_grant_alone(
-    group, spark, quick, caplog
-):
-    member, client = group.join()
-    starts = Started()
-    with JobRunner(spark, member) as jobs:
-        caplog.set_level("INFO", logger="rink.spark")
-        jobs.query("delays")(starts)
-        starts.wait_for(1).stop()
-        while "has ended by itself under token" not in caplog.text:
-            assert not jobs.queries[0]._job.wait(0.01)
-        client.cut()
-        assert jobs.queries[0]._job.lost.wait(WAIT_S)
-        client.heal()
-        starts.wait_for(2)
-    assert len(starts.queries) == 2
-    assert starts.tokens[1] > starts.tokens[0]
-
-
-def test_a_function_that_returns_no_query_is_told(driver, quick, caplog):
-    called = threading.Semaphore(0)
-    driver.query("delays")(lambda _: called.release())
-    assert all(called.acquire(timeout=WAIT_S) for _ in range(2))
-    driver.close()
-    assert "it has to return the started query" in caplog.text
-
-
-def test_the_cause_is_told_where_spark_wraps_a_traceback(driver, quick, caplog):
-    starts = Started()
-    driver.query("delays")(starts)
-    starts.wait_for(1).fail(
-        RuntimeError(
-            "[STREAM_FAILED] Query [id = 7] terminated with exception: Traceback (most recent call last):\n"
-            '  File "writers.py", line 7, in __init__\n    self.raise_fence()\n    ^^^^^^^^^\n'
-            "rink.errors.StaleToken: sink 'totals' belongs to a later driver\n\tat org.apache.spark.Some(Some.scala:7)"
-        )
-    )
-    starts.wait_for(2)
-    assert (
-        "RuntimeError: [STREAM_FAILED] Query [id = 7] terminated with exception: Traceback (most recent call last): … "
-        "rink.errors.StaleToken: sink 'totals' belongs to a later driver\n"
-    ) in caplog.text
-
-
-def test_two_queries_of_one_name_are_refused(driver, quick):
-    starts = Started()
-    driver.query("delays")(starts)
-    with pytest.raises(ConfigError, match="there is a query 'delays' already"):
-        driver.query("delays")(starts)
-    starts.wait_for(1)
-
-
-def test_a_query_that_is_closed_while_it_starts_is_stopped(driver, quick):
-    begun, starts = threading.Event(), Started()
-
-    def slow(job):
-        begun.set()
-        while not job.lost.wait(WAIT_S):
-            pass
-        return starts(job)
-
-    driver.query("delays")(slow)
-    assert begun.wait(WAIT_S)
-    driver.close()
-    assert starts.queries[0].ended.is_set()
-
-
-def test_a_job_says_what_it_is(driver):
-    job = driver.run("a", lambda _: None)
-    assert repr(job) == f"<Job 'a' token={job.token} succeeded>"
-    assert isinstance(job, Job)

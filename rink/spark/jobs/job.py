@@ -6,7 +6,7 @@ import enum
 import logging
 import threading
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
@@ -21,6 +21,16 @@ log = logging.getLogger("rink.spark")
 CANCELS_AGAIN_S = 0.05
 """After a loss the function's Spark jobs are cancelled so often until it returns: it may start another one."""
 _TELLS_AFTER_S = 10.0
+
+
+class Runner(Protocol):
+    """What queries and watches ask and tell their runner."""
+
+    def is_useless(self) -> bool:
+        """Whether nothing can run here any more; it gives up then."""
+
+    def give_up(self, error: BaseException) -> None:
+        """End all, leave the group, and have `wait` raise this."""
 
 
 class State(enum.Enum):
@@ -65,6 +75,7 @@ class Job(Generic[T]):
         self._result: T | None = None
         self._error: BaseException | None = None
         self._was_started = False
+        self._begins = threading.Lock()
         self._was_lost = False
         self._stop: Callable[[], None] | None = None
 
@@ -124,12 +135,27 @@ class Job(Generic[T]):
             raise UsageError(f"job {self.id!r} was started before")
         self._was_started = True
         self.role.lost.then(self.cancel)
+        interrupted = None
         try:
-            _Thread(self.spark, f"rink-job-{self.id}", self._run, self._has_returned).start()
-        except BaseException as error:  # the JVM may be gone
-            self._has_returned(error)
+            _Thread(
+                self.spark, f"rink-job-{self.id}", self._run, self._has_returned, self._is_begun
+            ).start()
+        except (
+            BaseException
+        ) as error:  # the JVM may be gone; or Ctrl-C came, before the thread ran or after
+            if self._is_begun():
+                self._has_returned(error)
+            else:
+                self.cancel()
+            interrupted = None if isinstance(error, Exception) else error
         name = f"rink-job-watch-{self.id}"
         threading.Thread(target=self._watch, name=name, daemon=True).start()
+        if interrupted is not None:
+            raise interrupted
+
+    def _is_begun(self) -> bool:
+        """Whether it is the caller that begins, or gives up beginning: true once."""
+        return self._begins.acquire(blocking=False)
 
     def cancel(self) -> None:
         """End it as a loss does; its role is let go when it has returned."""
@@ -195,12 +221,16 @@ class _Thread(InheritableThread):
         name: str,
         function: Callable[[], None],
         ended: Callable[[BaseException | None], None],
+        may_begin: Callable[[], bool],
     ) -> None:
         super().__init__(function, session=spark, name=name, daemon=True)
         self._tell = ended
+        self._may_begin = may_begin
 
     def run(self) -> None:
         """Run the function, and tell what it raised."""
+        if not self._may_begin():
+            return
         raised = None
         try:
             super().run()

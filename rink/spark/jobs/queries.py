@@ -16,7 +16,7 @@ from rink.core.keys import check_name
 from rink.errors import ClosedError, ConfigError, RinkError, RoleTimeout
 from rink.guards import Fence
 from rink.roles import Role
-from rink.spark.jobs.job import Job
+from rink.spark.jobs.job import Job, Runner, State
 from rink.spark.jobs.tags import context_of, quietly
 
 if TYPE_CHECKING:
@@ -32,16 +32,6 @@ class Fenced(Protocol):
 
     def raise_fence(self, fence: Fence) -> None:
         """Refuse all lower tokens of this name from now on."""
-
-
-class Runner(Protocol):
-    """What a query tells its runner."""
-
-    def is_useless(self) -> bool:
-        """Whether nothing can run here any more; it gives up then."""
-
-    def give_up(self, error: BaseException) -> None:
-        """End all, leave the group, and have `wait` raise this."""
 
 
 Starts = TypeVar("Starts", bound=Callable[[Job[Any]], Any])
@@ -100,22 +90,40 @@ class Query:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        failures = 0
         while not self._closing.is_set():
             try:
                 role = self._await_role()
-            except ClosedError:
-                return
-            except RinkError as error:
-                self._runner.give_up(error)
+            except RinkError as error:  # also where the group was left, or its engine failed
+                if not (isinstance(error, ClosedError) and self._closing.is_set()):
+                    self._runner.give_up(error)
                 return
             if role is None:
                 continue
-            job = self._job = Job(self._spark, role, self._under_a_grant)
-            job.start()
-            if self._closing.is_set():
-                job.cancel()
-            job.wait()
-            self._job = None
+            job = self._under(role)
+            if job.state is not State.FAILED:
+                failures = 0
+                continue
+            # Its thread could not be started: the JVM may have gone while this driver stood by.
+            if self._runner.is_useless():
+                return
+            failures += 1
+            pause = backoff(failures, self.name, LONGEST_PAUSE_S)
+            log.warning(
+                "rink: query %r could not be run under token %d and is tried again in %.1f s: %s",
+                self.name, job.token, pause, _shown(job.error),
+            )  # fmt: skip
+            self._closing.wait(pause)
+
+    def _under(self, role: Role) -> Job[Any]:
+        """Run it as a job, and return when that has ended and the role is let go."""
+        job = self._job = Job(self._spark, role, self._under_a_grant)
+        job.start()
+        if self._closing.is_set():
+            job.cancel()
+        job.wait()
+        self._job = None
+        return job
 
     def _await_role(self) -> Role | None:
         """Return a grant; None now and then, to see whether this is being closed."""
@@ -186,7 +194,7 @@ class Query:
         return f"<Query {self.name!r}, {'running' if self.running else 'not running'} here>"
 
 
-def _shown(error: BaseException) -> str:
+def _shown(error: BaseException | None) -> str:
     """What an error says first, and what the innermost Python of its traceback said, without any stack."""
     first, *others = str(error).splitlines() or [""]
     causes = [line for line in others if _CAUSE.match(line)]

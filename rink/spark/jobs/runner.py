@@ -71,7 +71,7 @@ class JobRunner:
     ) -> Job[T] | None:
         self._refuse_closed()
         if job_id in self._queries:
-            raise ConfigError(f"job {job_id!r}: there is a query of this name")
+            raise _is_a_query(job_id)
         if self._runs(job_id):
             return None
         role = self._rink.get_role(job_id)
@@ -85,8 +85,11 @@ class JobRunner:
 
         job = Job(self.spark, role, function, ended)
         with self._lock:
-            if self._is_closed or self._runs(job_id):
+            is_query = job_id in self._queries  # one may have been declared meanwhile
+            if self._is_closed or is_query or self._runs(job_id):
                 role.release()
+                if is_query:
+                    raise _is_a_query(job_id)
                 return None
             self._jobs = {job.id: job for job in self.jobs} | {job_id: job}
         job.start()
@@ -125,7 +128,7 @@ class JobRunner:
             function,
             every=check_seconds("every", every),
             at_once=check_count("at_once", at_once),
-            is_useless=self.is_useless,
+            runner=self,
         )
         with self._lock:
             self._refuse_closed()
@@ -254,3 +257,7 @@ class JobRunner:
         if self._is_closed:
             why = f": {self._error}" if self._error is not None else ""
             raise ClosedError(f"this JobRunner was closed{why}") from self._error
+
+
+def _is_a_query(job_id: str) -> ConfigError:
+    return ConfigError(f"job {job_id!r}: there is a query of this name")

@@ -1,0 +1,52 @@
+"""Drivers that join one group on an etcd in memory, for all tests of jobs and queries."""
+
+import pytest
+from jobs_support import WAIT_S, Spark
+
+import rink
+from rink.spark.jobs import queries, watching
+from rink.spark.jobs.runner import JobRunner
+
+
+@pytest.fixture
+def spark():
+    return Spark()
+
+
+@pytest.fixture
+def group(rink_etcd):
+    """Drivers that join one group; `join()` gives one more, with a session of its own."""
+    made = []
+
+    class Group:
+        def join(self, name="driver"):
+            client = rink_etcd.client(name)
+            session = rink.Session(client, ttl=5)
+            member = rink.Rink(
+                session, "drivers", name=name, initial_delay=0, rebalance_delay=0, leave_timeout=1
+            )
+            made.append((member, session))
+            member.join()
+            member.wait_settled(WAIT_S)
+            return member, client
+
+    yield Group()
+    for member, session in made:
+        member.leave()
+        session.close_within(5.0)
+
+
+@pytest.fixture
+def driver(group, spark):
+    """A runner of one driver that has all roles."""
+    member, client = group.join()
+    with JobRunner(spark, member) as jobs:
+        jobs.client = client
+        yield jobs
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(watching, "LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr(queries, "LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr(queries, "_LOOKS_S", 0.05)
