@@ -1,5 +1,6 @@
 """A group's past as DataFrames: what etcd keeps, and what `rink watch --json` noted beside it."""
 
+import json
 import os
 import subprocess
 import sys
@@ -71,7 +72,7 @@ def test_versions_moves_episodes_and_drains_are_those_that_were(rink_server, spa
     assert all(row.proclaimed is not None for row in versions)
     moves = {row.cause: (row.versions, row.ranks) for row in past.moves_by_cause().collect()}
     assert moves["joined"][1] >= 2
-    assert moves["left"] == (1, 0)  # a rank that nobody has any more moved to nobody
+    assert moves["left"] == (1, 1)  # the rank that there is no more: its roles are another's
     episodes = past.episodes().collect()
     assert len(episodes) >= 2
     assert all(row.seconds >= 0 for row in episodes if row.seconds is not None)
@@ -82,6 +83,71 @@ def test_versions_moves_episodes_and_drains_are_those_that_were(rink_server, spa
     assert report.longest_drain[0] == "bob"
     assert 0 < report.longest_drain[1] < WAIT_S
     assert "longest drain: bob, 3 roles" in str(report)
+
+
+def noted(second, event, **facts):
+    """A line of `rink watch --json`, so many seconds past ten."""
+    at = f"2026-11-24T10:00:{second:06.3f}+00:00"
+    return json.dumps({"event": event, "at": at, "revision": int(second * 1000), **facts})
+
+
+LINES = [
+    noted(0, "status", version=1, settled=True, members=[]),
+    noted(1, "joined", member="w3", phase="active", labels={}, text="w3 joined"),
+    noted(1.5, "version", number=2, because=["joined w3"], text="version 2 because joined w3"),
+    noted(1.75, "draining", member="w1", roles=["a", "b"], text="w1 lost a, b"),
+    noted(2, "draining", member="w2", roles=["c"], text="w2 lost c"),
+    noted(2.25, "drained", member="w2", roles=["c"], text="w2 let go of c"),
+    noted(4, "drained", member="w1", roles=["a", "b"], text="w1 let go of a, b"),
+    noted(4, "settled", text="settled at version 2"),
+    # A crash, which etcd sees when the lease of 5 s has ended.
+    noted(20, "gone", member="w2", phase="active", draining=[], ttl=5, text="w2 is gone"),
+    noted(20.125, "version", number=3, because=["replaced w2 by w4"], text="version 3"),
+    noted(20.25, "settled", text="settled at version 3"),
+    # A leave, which begins with the version, and drains until the end.
+    noted(30, "leaving", member="w3", text="w3 is leaving"),
+    noted(30.5, "version", number=4, because=["left w3", "joined w5"], text="version 4"),
+    noted(30.75, "draining", member="w3", roles=["d"], text="w3 lost d"),
+    noted(31, "gone", member="w3", phase="leaving", draining=["d"], ttl=5, text="w3 has left"),
+    noted(31.5, "settled", text="settled at version 4"),
+    noted(40, "gone", member="w1", phase="active", draining=[], ttl=15, text="w1 is gone"),
+]
+
+
+def test_what_was_noted_comes_to_these_times_to_the_millisecond(rink_server, spark, tmp_path):
+    path = tmp_path / "noted.jsonl"
+    path.write_text("\n".join(LINES) + "\n")
+    with (
+        rink.Session(rink_server.endpoint, ttl=5) as session,
+        rink.Rink(session, "noted", name="ann", initial_delay=0) as r,
+    ):
+        r.wait_settled(WAIT_S)
+        past = history(spark, session, "noted", events=str(path))
+    found = past.episodes().collect()
+    assert [(row.seconds, row.unseen_s, row.causes) for row in found] == [
+        (2.5, 0.0, ["joined w3"]),
+        (0.25, 5.0, ["w2 is gone", "replaced w2 by w4"]),
+        (1.0, 0.0, ["left w3", "joined w5"]),
+        (None, 15.0, ["w1 is gone"]),
+    ]
+    assert [(row.member, row.seconds, row.roles) for row in past.drains().collect()] == [
+        ("w1", 2.25, 2),
+        ("w2", 0.25, 1),
+        ("w3", 0.25, 1),
+    ]
+    report = past.report(most=2)
+    assert [(one.seconds, one.unseen_s) for one in report.longest] == [(None, 15.0), (2.5, 0.0)]
+    assert report.unsettled_s == 3.75
+    assert report.longest_drain == ("w1", 2.25, 2)
+    assert str(report).splitlines() == [
+        "1 versions",
+        "joined: 1 ranks moved in 1 versions",
+        "started: 1 ranks moved in 1 versions",
+        "not settled for 3.750 s in all",
+        "2026-11-24 10:00:40  not settled yet, and up to 15 s before  w1 is gone",
+        "2026-11-24 10:00:01.500000  2.500 s  joined w3",
+        "longest drain: w1, 2 roles, 2.250 s",
+    ]
 
 
 def test_a_group_that_there_is_not_is_told(rink_server, spark):

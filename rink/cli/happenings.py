@@ -85,7 +85,12 @@ def _went(before: View, after: View) -> Iterator[Happening]:
         how = "has left" if _is_leaving(member) else "is gone, without leaving first"
         drains = _draining(member)
         claims = f"; with it went its claim on {some(drains)}" if drains else ""
-        facts = {"member": name, "phase": _phase(member), "draining": list(drains)}
+        facts = {
+            "member": name,
+            "phase": _phase(member),
+            "draining": list(drains),
+            "ttl": member.record.ttl if member.record else None,
+        }
         yield Happening("gone", f"{name} {how}{claims}", facts)
 
 

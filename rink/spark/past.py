@@ -26,7 +26,7 @@ _VERSIONS = (
 )
 _EVENTS = (
     "event string, at timestamp, revision long, version long, settled boolean, text string, member string, "
-    "phase string, roles array<string>, because array<string>"
+    "phase string, roles array<string>, because array<string>, ttl double"
 )
 
 
@@ -37,11 +37,14 @@ class Episode:
     Attributes:
         began: when, as text, in the session's time zone.
         seconds: until it was settled; None where it is not yet.
+        unseen_s: of a member that was killed or cut off etcd knows when its lease has ended: so long, at most, its roles
+            had no holder before `began`; 0 where nobody was.
         causes: why versions were proclaimed, and who was gone.
     """
 
     began: str
     seconds: float | None
+    unseen_s: float
     causes: tuple[str, ...]
 
 
@@ -51,9 +54,9 @@ class Report:
 
     Attributes:
         versions: how many are known.
-        moves: for each kind of cause, how many ranks moved: (cause, versions, ranks).
+        moves: for each kind of cause, how many ranks came to another member, came anew or went: (cause, versions, ranks).
         longest: the longest episodes, longest first; empty where no events were given.
-        unsettled_s: seconds of all episodes together.
+        unsettled_s: seconds of all episodes together, without what etcd did not see.
         longest_drain: (member, seconds, how many roles) of the drain that took longest; None where there was none.
     """
 
@@ -73,7 +76,8 @@ class Report:
         lines += [f"not settled for {self.unsettled_s:.3f} s in all"] if self.longest else []
         for one in self.longest:
             took = "not settled yet" if one.seconds is None else f"{one.seconds:.3f} s"
-            lines.append(f"{one.began}  {took}  {'; '.join(one.causes)}")
+            unseen = f", and up to {one.unseen_s:g} s before" if one.unseen_s else ""
+            lines.append(f"{one.began}  {took}{unseen}  {'; '.join(one.causes)}")
         if self.longest_drain is not None:
             member, seconds, roles = self.longest_drain
             lines.append(f"longest drain: {member}, {roles} roles, {seconds:.3f} s")
@@ -96,9 +100,10 @@ class History:
     def moves_by_cause(self) -> DataFrame:
         """Return how many ranks moved by kind of cause (joined, replaced, left, …): cause, versions, ranks.
 
-        A version with several causes counts for each kind.
+        A rank that there is anew, and one that there is no more, counts as well: its roles have moved. A version with
+        several causes counts for each kind.
         """
-        moved = F.size(F.filter("moves", lambda one: one["after"].isNotNull()))
+        moved = F.size("moves")
         kinds = F.array_distinct(F.transform("because", _kind))
         found = self.versions.where(F.col("moves").isNotNull())
         found = found.select(F.explode(kinds).alias("cause"), moved.alias("moved"))
@@ -109,17 +114,17 @@ class History:
         )
 
     def episodes(self) -> DataFrame:
-        """Return each time from the first change to settled: began, ended, seconds, causes.
+        """Return each time from the first change to settled: began, ended, seconds, unseen_s, causes.
 
-        Within it, some role may have had no holder: for `seconds` at most, from when etcd knew.
+        Within it, some role may have had no holder: for `seconds` at most, from when etcd knew; and where a member was
+        killed or cut off for up to `unseen_s` before, its ttl.
         """
         in_order = Window.orderBy("revision", "line")
         before = in_order.rowsBetween(Window.unboundedPreceding, -1)
         is_settled = F.col("event") == "settled"
         number = F.coalesce(F.sum(is_settled.cast("int")).over(before), F.lit(0))
-        changes = (F.col("event") == "version") | (
-            (F.col("event") == "gone") & (F.col("phase") != "leaving")
-        )
+        lost = (F.col("event") == "gone") & (F.col("phase") != "leaving")
+        changes = (F.col("event") == "version") | lost
         why = F.when(F.col("event") == "version", F.col("because")).otherwise(F.array("text"))
         return (
             self._in_lines()
@@ -128,10 +133,11 @@ class History:
             .agg(
                 F.min(F.when(changes, F.col("at"))).alias("began"),
                 F.max(F.when(is_settled, F.col("at"))).alias("ended"),
+                F.coalesce(F.max(F.when(lost, F.col("ttl"))), F.lit(0.0)).alias("unseen_s"),
                 F.flatten(F.collect_list(F.when(changes, why))).alias("causes"),
             )
             .where(F.col("began").isNotNull())
-            .select("began", "ended", _seconds("began", "ended"), "causes")
+            .select("began", "ended", _seconds("began", "ended"), "unseen_s", "causes")
             .orderBy("began")
         )
 
@@ -167,7 +173,8 @@ class History:
             versions=self.versions.count(),
             moves=tuple(moves),
             longest=tuple(
-                Episode(str(row.began), row.seconds, tuple(row.causes)) for row in longest
+                Episode(str(row.began), row.seconds, row.unseen_s, tuple(row.causes))
+                for row in longest
             ),
             unsettled_s=float(total or 0.0),
             longest_drain=(drain.member, drain.seconds, drain.roles) if drain else None,
