@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
+ARCHIVE := $(VENV)/spark.jsa
 
 .PHONY: help
 help: ## list the targets
@@ -25,6 +26,10 @@ setup: $(READY) system ## install the project and its tools into .venv, and the 
 system: # looked for each time, unlike what is in .venv: the system's, not ours
 	@.ci/system
 
+$(ARCHIVE): $(READY) .ci/spark-archive | system # with it, JVMs of Spark start in half of the time
+	@echo "noting down the classes that Spark loads, once: a minute"
+	-@$(PY) .ci/spark-archive $@
+
 .PHONY: test
 test: unit integration ## all tests: fast ones, then those on real servers
 
@@ -34,7 +39,7 @@ unit: $(READY) ## the fast tests (no server, no sleep); the worlds apart, for th
 	$(PY) -m pytest tests/worlds
 
 .PHONY: integration
-integration: setup ## the tests on real servers, which they start and stop: etcd, Redis, PostgreSQL, Spark
+integration: setup $(ARCHIVE) ## the tests on real servers, which they start and stop: etcd, Redis, PostgreSQL, Spark
 	.ci/integration
 
 .PHONY: faults
@@ -79,7 +84,7 @@ demo-streams: setup ## the flights as a stream: 16 partitions, three workers, de
 	$(PY) examples/streams.py $(DEMO)
 
 .PHONY: demo-spark
-demo-spark: setup ## the flights through Spark: two drivers, one query; kill -9 and freeze in mid-batch, then a page (DEMO="--quick")
+demo-spark: setup $(ARCHIVE) ## the flights through Spark: two drivers, one query; kill -9 and freeze in mid-batch, then a page (DEMO="--quick")
 	$(PY) examples/pipeline.py --report build/spark-demo.html $(DEMO)
 
 MINUTES ?= 10
