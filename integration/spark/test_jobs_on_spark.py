@@ -218,9 +218,19 @@ def test_an_empty_batch_marks_all_its_parts(shop, spark, tmp_path):
     shop.send([])
     guard = RedisGuard(shop.url)
     query_of(shop, spark, tmp_path, guard, Grant(1)).awaitTermination()
+    assert marks(shop) == {b"0"}
     shop.send(RECORDS)
     query_of(shop, spark, tmp_path, guard, Grant(1)).awaitTermination()
+    assert marks(shop) == {b"4"}
     assert sums(shop) == SUMS
+
+
+def marks(shop):
+    """Which batch each part was written in last: of all four the same."""
+    found = [shop.redis.hgetall(f"rink:guard:{{sums/{number}}}") for number in range(4)]
+    [in_each] = {sum(name.startswith(b"mark:") for name in one) for one in found}
+    assert in_each == 1
+    return {value for one in found for name, value in one.items() if name.startswith(b"mark:")}
 
 
 def test_a_function_that_takes_no_third_is_refused():

@@ -275,3 +275,19 @@ def test_a_batch_is_planned_without_redis_having_all_of_it_in_memory(shop):
     start = reader.initialOffset()
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
     assert end["0"] == ids[219]
+
+
+# ── what is available now ────────────────────────────────────────────────────────────────────────
+
+
+def test_what_is_available_now_is_settled_once_for_all_batches_of_a_run(shop):
+    reader = query(shop)
+    start = reader.initialOffset()
+    ids = shop.add(count=3)
+    reader.prepareForTriggerAvailableNow()
+    shop.add(count=2)
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert end["0"] == ids[-1]
+    shop.add(count=2)
+    assert reader.latestOffset(end, reader.getDefaultReadLimit()) == end
+    assert reader.reportLatestOffset()["0"] == shop.ids()[-1]

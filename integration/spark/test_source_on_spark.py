@@ -179,6 +179,23 @@ def test_latest_means_from_the_start_of_the_query_on(shop, spark, tmp_path):
     assert sorted(found) == list(range(100, 130))
 
 
+def test_available_now_leaves_for_the_next_run_what_comes_during_its_batches(shop, spark, tmp_path):
+    shop.send(RECORDS[:100])
+    df = spark.readStream.format("rink").options(**shop.options(group="q", maxOffsetsPerTrigger=40))
+    seen = []
+
+    def sends_more(batch, number):
+        seen.append(sorted(row.order_id for row in batch.collect()))
+        if number == 0:
+            shop.send(RECORDS[100:130])
+
+    run(df.load(), tmp_path / "q", sends_more)
+    assert sorted(n for ids in seen for n in ids) == list(range(100))
+    assert [len(ids) for ids in seen if ids] == [40, 40, 20]
+    run(df.load(), tmp_path / "q", sends_more)
+    assert sorted(n for ids in seen for n in ids) == list(range(130))
+
+
 def test_a_stream_that_is_empty_is_no_trouble(shop, spark, tmp_path):
     shop.send([])
     assert spark.read.format("rink").options(**shop.options()).load().collect() == []
@@ -219,8 +236,19 @@ def test_bad_input_of_a_query_is_told(shop, spark, tmp_path):
 
 def test_a_record_that_does_not_match_is_named_and_nothing_goes_on(shop, spark, tmp_path):
     shop.send(RECORDS[:5])
+    shop.send([], stream="totals")
     shop.redis.xadd(shop.module.orders.names.partition(2).stream, {"d": b'{"order_id":"x"}'})
     refused(shop, spark, tmp_path, "event .* of partition 2 of stream 'orders'.*order_id")
+    orders = spark.readStream.format("rink").options(**shop.options(group="to-totals")).load()
+    totals = orders.select("customer", F.col("order_id").alias("total")).writeStream.format("rink")
+    totals = totals.options(**shop.options("totals", name="to-totals"))
+    totals = totals.option("checkpointLocation", str(tmp_path / "to-totals"))
+    with pytest.raises(PySparkException, match=r"event .* of partition 2 of stream 'orders'"):
+        totals.trigger(availableNow=True).start().awaitTermination()
+    assert shop.every("totals") == []
+    for number in range(4):
+        offsets = shop.redis.hgetall(shop.module.orders.names.partition(number).offsets)
+        assert offsets[b"spark/q"] == offsets[b"spark/to-totals"] == b"0-0"
     raw = spark.read.format("rink").options(**shop.options(record="raw")).load()
     assert raw.count() == 6
 

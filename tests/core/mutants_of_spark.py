@@ -11,6 +11,9 @@ LOSSES = "../integration/spark/test_source_bounds"
 ONCE = "../integration/spark/test_sink_once"
 BATCHES = "spark/test_spark_batches"
 JOBS = "spark/test_spark_jobs"
+ENDS = "spark/test_spark_ends"
+QUERIES = "spark/test_spark_queries"
+WATCH = "spark/test_spark_watch"
 ROWS = "spark/test_spark_rows"
 OFFSETS = "spark/test_spark_offsets"
 
@@ -232,8 +235,22 @@ SPARK = [
     python(
         "a staged list is not counted before a batch is decided",
         "sink/publishing",
-        "        self._count(manifest)\n",
+        "            self._count(manifest)\n",
+        "            pass\n",
+        SINK,
+    ),
+    python(
+        "a batch of which something put aside is gone leaves the rest for 30 days",
+        "sink/publishing",
+        "            clear_after(error, partial(self._drop_undecided, manifest))\n",
         "",
+        SINK,
+    ),
+    python(
+        "what was decided is removed where it is not whole any more",
+        "sink/publishing",
+        "if not decided or _loads(decided) != manifest:",
+        "if True:",
         SINK,
     ),
     python(
@@ -276,7 +293,7 @@ SPARK = [
         "jobs/queries",
         "        for guard in self._guards:\n            guard.raise_fence(fence)\n",
         "",
-        JOBS,
+        QUERIES,
     ),
     python(
         "a job that returned without its role has succeeded",
@@ -290,6 +307,41 @@ SPARK = [
         "jobs/runner",
         "        self._rink.leave()\n",
         "        pass\n",
+        ENDS,
+    ),
+    python(
+        "a driver that stood by while its JVM went keeps the role of its query",
+        "jobs/queries",
+        "            if self._runner.is_useless():\n                return\n            failures += 1",
+        "            failures += 1",
+        ENDS,
+    ),
+    python(
+        "queries of a group that was left end without a word",
+        "jobs/queries",
+        "if not (isinstance(error, ClosedError) and self._closing.is_set()):",
+        "if not isinstance(error, ClosedError):",
+        ENDS,
+    ),
+    python(
+        "a list of jobs of a group that was left ends without a word",
+        "jobs/watching",
+        "                if not self._is_cancelled:\n                    self._runner.give_up(error)\n",
+        "",
+        ENDS,
+    ),
+    python(
+        "a job whose start was interrupted lets go of its role while its function runs",
+        "jobs/job",
+        "            else:\n                self.cancel()\n            interrupted",
+        "            else:\n                self._has_returned(error)\n            interrupted",
+        JOBS,
+    ),
+    python(
+        "a job runs beside a query of its name that was declared meanwhile",
+        "jobs/runner",
+        "if self._is_closed or is_query or self._runs(job_id):",
+        "if self._is_closed or self._runs(job_id):",
         JOBS,
     ),
     python(
@@ -297,7 +349,14 @@ SPARK = [
         "jobs/watching",
         "except ConfigError as error:",
         "except ZeroDivisionError as error:",
-        JOBS,
+        WATCH,
+    ),
+    python(
+        "more jobs run beside each other than were asked for",
+        "jobs/watching",
+        "or len(self._running) >= self._at_once:",
+        "or False:",
+        WATCH,
     ),
     lua(
         "ids behind which all was trimmed are begun at",
@@ -305,6 +364,27 @@ SPARK = [
         "and before(id, last_id(stream)) and removed(stream) ~= '0'",
         "and false",
         LOSSES,
+    ),
+    python(
+        "a query that reads what is available now reads on what comes meanwhile",
+        "source/readers",
+        "        self._target = self._last()\n",
+        "        self._target = None\n",
+        LOSSES,
+    ),
+    python(
+        "fenced cuts by the bytes of keys that are equal by others",
+        "batches",
+        '            return {kind.collation} - {"UTF8_BINARY"}',
+        "            return set()",
+        BATCHES,
+    ),
+    Mutant(
+        "what passes in Redis is waited for only outside of pipelines",
+        "rink/streams/faults.py",
+        'r"(?:Command # \\d+ .* of pipeline caused error: )?"',
+        'r""',
+        ("streams/test_faults",),
     ),
     python(
         "a start that is refused leaves partitions registered",
