@@ -134,8 +134,12 @@ def tokens_not_rising(events: Iterable[Event]) -> list[str]:
     return found
 
 
-def takeovers(held: list[Holding]) -> list[dict[str, Any]]:
-    """What passed, in seconds, from the end of a driver to the next one's first batch."""
+def takeovers(held: list[Holding], ttl: float) -> list[dict[str, Any]]:
+    """What passed, in seconds, from the end of a driver to the next one's first batch.
+
+    Beside it: the lease, and what Spark itself took for the very first one, which took over from nobody.
+    """
+    cold = next((one.committed - one.start for one in held if one.committed), 0.0)
     return [
         {
             "cause": one.cause,
@@ -144,6 +148,7 @@ def takeovers(held: list[Holding]) -> list[dict[str, Any]]:
             "until_begun": round(one.begun - one.start, 2),
             "until_committed": round(one.committed - one.begun, 2),
             "all": round(one.committed - (one.cause_at or one.start), 2),
+            "lease_and_cold_start": round(ttl + cold, 2) if one.cause_at else None,
         }
         for one in held
         if one.committed

@@ -4,7 +4,7 @@ from html import escape
 from pathlib import Path
 
 from pipeline_demo import plots
-from pipeline_demo.report import CAUSES, TITLES, Evidence, Report
+from pipeline_demo.report import CAUSES, TAKES, TITLES, Evidence, Report
 
 STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; color: #222; max-width: 1120px; margin: 1.5em auto; padding: 0 1em }
@@ -75,15 +75,20 @@ def _totals(report: Report) -> str:
 
 
 def _takeovers(report: Report) -> str:
-    names = ("until_granted", "until_begun", "until_committed", "all")
     rows = [
         (
             CAUSES[one["cause"]],
-            *("" if one[name] is None else f"{one[name]:.2f} s" for name in names),
+            *("" if one[name] is None else f"{one[name]:.2f} s" for name in TAKES),
         )
         for one in report["takeovers"]
     ]
-    headings = ("until the role is granted", "Spark starts the query", "the first batch", "all")
+    headings = (
+        "until the role is granted",
+        "Spark starts the query",
+        "the first batch",
+        "all",
+        "beside: TTL and a cold start",
+    )
     return _table(("the driver before was …", *headings), rows)
 
 

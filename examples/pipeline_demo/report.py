@@ -20,6 +20,7 @@ CAUSES = {
     "frozen": "frozen, lease ended",
     "given away": "given away",
 }
+TAKES = ("until_granted", "until_begun", "until_committed", "all", "lease_and_cold_start")
 TITLES = {"flights": "flights", "cancelled": "cancelled", "delay": "minutes of departure delay"}
 
 
@@ -59,7 +60,7 @@ def build(seen: Evidence) -> Report:
             f"{one['member']}, {one['written']} to {one['store']}: {one['why']}" for one in refused
         ],
         "warned": warned,
-        "takeovers": checks.takeovers(held),
+        "takeovers": checks.takeovers(held, seen.ttl),
         "totals": _totals(seen),
         "keys": {"redis": len(seen.totals), "parquet": len(seen.expected)},
         "timeline": checks.timeline(history, held, seen.commits),
@@ -135,11 +136,11 @@ def _takeovers(report: Report) -> Table:
         "Spark starts\nthe query",
         "the first\nbatch",
         "all",
+        "beside: TTL and\na cold start",
     ):
         table.add_column(heading, justify="right")
     for one in report["takeovers"]:
-        parts = [one["until_granted"], one["until_begun"], one["until_committed"], one["all"]]
-        shown = ("" if seconds is None else f"{seconds:.2f} s" for seconds in parts)
+        shown = ("" if one[name] is None else f"{one[name]:.2f} s" for name in TAKES)
         table.add_row(CAUSES[one["cause"]], *shown)
     return table
 

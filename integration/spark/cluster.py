@@ -4,10 +4,8 @@ Each worker stands for a machine: it has folders of its own, and a session of pr
 Python workers are, so that all of it can be killed at once.
 """
 
-import contextlib
 import os
 import re
-import signal
 import subprocess
 import sys
 import sysconfig
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import Self
 
 import pyspark
+import sessions
 from driver_process import JAVA
 
 REPOSITORY = Path(__file__).parents[2]
@@ -101,24 +100,12 @@ class Daemon:
             time.sleep(0.05)
 
     def processes(self) -> list[int]:
-        """Its own, its executors and their Python workers: those leave the group, not the session."""
-        session = str(self._process.pid)
-        found = subprocess.run(
-            ["pgrep", "--session", session], capture_output=True, text=True, check=False
-        )
-        return [int(pid) for pid in found.stdout.split()]
+        """Its own, its executors and their Python workers."""
+        return sessions.processes_of(self._process.pid)
 
     def kill(self) -> None:
-        """Kill all of them at once, as a power cut does, and what they have started meanwhile."""
-        end = time.monotonic() + WAIT_S
-        while found := self.processes():
-            assert time.monotonic() < end, f"{self.name}: {found} do not end"
-            for pid in found:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            self._process.poll()  # or it stays, as a zombie
-            time.sleep(0.01)
-        self._process.wait()
+        """Kill all of them at once, as a power cut does."""
+        sessions.kill(self._process)
 
 
 class Cluster:

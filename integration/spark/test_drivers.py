@@ -1,6 +1,5 @@
 """Drivers that are killed and frozen, each a Python and a JVM of its own: what is written is written once."""
 
-import contextlib
 import os
 import random
 import re
@@ -12,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from sessions import kill, processes_of, signal_all
 
 HERE = Path(__file__).parent
 WAIT_S = 300
@@ -24,24 +24,22 @@ class Driver:
         command = [sys.executable, str(HERE / program), redis, etcd, str(folder), name]
         self.log = Path(folder, f"{name}.log")
         with self.log.open("w") as log:
-            # A group of its own, with its JVM and its Python workers in it.
+            # A session of its own, with its JVM and its Python workers in it.
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=log, cwd=HERE, start_new_session=True
             )
 
     def signal(self, which):
-        os.killpg(self.process.pid, which)
+        """Send it to all of it; it has more processes than a Python and a JVM, once its query runs."""
+        assert len(signal_all(self.process.pid, which)) > 2
+
+    def kill(self):
+        kill(self.process)
 
     def java(self):
         """The process of its JVM."""
-        found = subprocess.run(
-            ["pgrep", "--session", str(self.process.pid), "java"],
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout.split()
-        assert len(found) == 1
-        return int(found[0])
+        (found,) = processes_of(self.process.pid, "java")
+        return found
 
     @property
     def batch(self):
@@ -50,8 +48,9 @@ class Driver:
 
     @property
     def ran(self):
-        """When its query was first seen to run, and when last."""
-        return tuple(map(int, Path(f"{self.note}.ran").read_text().split()))
+        """When its query was first seen to run, and when last; nothing where it never ran."""
+        noted = Path(f"{self.note}.ran")
+        return tuple(map(int, noted.read_text().split())) if noted.exists() else ()
 
     def wait_for_batch(self, beyond):
         until(lambda: self.batch > beyond, f"{self.name}: a batch beyond {beyond}", self)
@@ -76,10 +75,7 @@ def drivers(rink_redis, rink_server, tmp_path):
 
     yield start
     for driver in started:
-        for which in (signal.SIGCONT, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError):
-                driver.signal(which)
-        driver.process.wait()
+        driver.kill()
 
 
 class Sender(threading.Thread):
@@ -148,7 +144,7 @@ def test_four_drivers_killed_amid_their_batches_leave_each_row_once(
         until(waiting.note.exists, "a driver that waits", waiting)
         until(lambda: is_amid_a_batch(tmp_path), "a batch", active)
         time.sleep(0.2 * chance.random())  # anywhere in it
-        active.signal(signal.SIGKILL)
+        active.kill()
         amid += is_amid_a_batch(tmp_path)
         active = waiting
         if amid == 4:
@@ -176,6 +172,11 @@ def test_a_driver_that_was_frozen_beyond_its_lease_writes_nothing_twice(
     second.wait_for_batch(second.batch)
     assert_once(shop_at_work, second)
     assert first.process.poll() is None  # it has lost the role, and waits for it again
+    if frozen == "its Python":
+        told = first.log.read_text()
+        assert re.search(
+            r"query 'totals'.* (ended|failed).*StaleToken.*belongs to a later driver", told
+        ), told[-3000:]
 
 
 @pytest.mark.timeout(900)
@@ -200,17 +201,21 @@ def test_a_driver_cut_off_from_etcd_ends_its_query_before_another_runs_it(
 def test_a_driver_whose_jvm_alone_is_frozen_goes_on_when_it_thaws_and_ends_when_it_is_killed(
     drivers, shop_at_work
 ):
-    driver = drivers("only")
+    driver = drivers("first")
     driver.wait_for_batch(0)
+    second = drivers("second")
+    until(second.note.exists, "a driver that waits", second)
     jvm = driver.java()
     os.kill(jvm, signal.SIGSTOP)
     time.sleep(7)  # longer than the lease
     os.kill(jvm, signal.SIGCONT)
     driver.wait_for_batch(driver.batch)
-    assert_once(shop_at_work, driver)
+    assert second.ran == ()  # the first one's Python held the role
     os.kill(jvm, signal.SIGKILL)
-    assert driver.process.wait(WAIT_S) == 1  # its roles are anybody's now
+    assert driver.process.wait(WAIT_S) == 1  # its roles are the other's now
     assert "rink.spark.jobs.runner.SparkStopped" in driver.log.read_text()
+    second.wait_for_batch(-1)
+    assert_once(shop_at_work, second)
 
 
 @pytest.mark.timeout(900)
@@ -222,7 +227,7 @@ def test_two_drivers_at_one_checkpoint_try_again_until_one_of_them_is_left(drive
     until(lambda: any(met.search(one.log.read_text()) for one in both), "a meeting", both[0])
     for one in both:
         assert one.process.poll() is None
-    both[0].signal(signal.SIGKILL)
+    both[0].kill()
     both[1].wait_for_batch(both[1].batch)  # both of them may have failed: this one goes on
 
 
