@@ -199,6 +199,7 @@ def measure(sizes: list[int], plain: int, rounds: list[int]) -> dict[str, Any]:
 def _ways(spark: Any) -> dict[str, Any]:
     from pyspark.sql import functions as f
 
+    from rink.core.hashing import fnv1a64, jump_hash
     from rink.core.values import Version
     from rink.spark.roles import assign, hashing, loops_numpy, plan
 
@@ -210,8 +211,6 @@ def _ways(spark: Any) -> dict[str, Any]:
         return spark.range(rows).select(f.concat(f.lit("orders/"), f.col("id")).alias("role"))
 
     def scalar(role: str) -> int:
-        from rink.core.hashing import fnv1a64, jump_hash
-
         return jump_hash(fnv1a64(role), RANKS)
 
     def hashed(rows: int) -> Any:

@@ -5,13 +5,16 @@ Spark runs in a process of its own (this file), so that its JVM ends with what i
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import queue
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,7 @@ TITLE = (
 )
 PARTITIONS = 8
 LIMIT_IS = "the same reader in one process, without Spark, in the same run"
-RECORD = b'{"n":%08d,"text":"' + b"x" * 74 + b'"}'
+RECORD = b'{"n":%08d,"text":"' + b"x" * 76 + b'"}'
 
 
 def run(arena: Any) -> Any:
@@ -34,6 +37,7 @@ def run(arena: Any) -> Any:
             "rows": arena.pick(1_000_000, 100_000),
             "rounds": arena.pick(5, 2),
             "losses": arena.pick(50, 5),
+            "query_losses": arena.pick(20, 3),
         }
         arena.progress("Spark", 0, 1)
         done = subprocess.run(
@@ -63,11 +67,16 @@ def run(arena: Any) -> Any:
             value=percentile(ends, 0.95) * 1000, unit="ms", target=at_most(250, "≤ 250"),
             more={"spread": Spread.of(ends), "at": found["lost_by"]},
         ),
+        Figure(
+            key="spark_source.query_loss", what="the same of a streaming query that is amid a batch, p95",
+            value=percentile(found["query_ends"], 0.95) * 1000, unit="ms", target=at_most(250, "≤ 250"),
+            more={"spread": Spread.of(found["query_ends"])},
+        ),
     ]  # fmt: skip
     notes = [
         f"Best of {given['rounds']} rounds, all ways in turn in each. {found['spark']}, {os.cpu_count()} cores.",
         f"Records of {len(RECORD % 0)} bytes of JSON. The query's one batch of {given['rows']:,} rows goes into Spark's sink `noop`.",
-        f"The role was lost {given['losses']} times: its session was cut off from an etcd in memory, and reached its deadline.",
+        f"A job's role was lost {given['losses']} times, a query's {given['query_losses']}: cut off from an etcd in memory, its session reached its deadline.",
         about,
     ]
     return Outcome(part="spark_source", title=TITLE, figures=figures, notes=notes)
@@ -99,9 +108,11 @@ def measure(given: dict[str, Any]) -> dict[str, Any]:
                     if number >= 0:
                         seconds.setdefault(kind, []).append(took)
             ends = losses(spark, given["losses"])
+            query_ends = losses_of_a_query(spark, given["query_losses"], folder)
             return {
                 "seconds": seconds,
                 "ends": ends,
+                "query_ends": query_ends,
                 "lost_by": "cut",
                 "spark": f"PySpark {spark.version}",
             }
@@ -162,39 +173,74 @@ def ways(spark: Any, given: dict[str, Any], folder: str, number: int) -> dict[st
 
 def losses(spark: Any, count: int) -> list[float]:
     """Seconds from each loss of a role to the end of its Spark jobs, which are Python's, on all cores."""
-    import rink
-    from rink.spark import JobRunner
-    from rink.testing.memory import MemoryCluster
 
     def busy(_: int) -> None:
         time.sleep(30)
 
-    tracker, ends = spark.sparkContext.statusTracker(), []
+    ends = []
+    with runner(spark) as (client, r, jobs):
+        for number in range(count):
+            r.wait_settled(30)
+            job = jobs.start(
+                f"job-{number}",
+                lambda job: job.spark.sparkContext.parallelize(range(2), 2).foreach(busy),
+            )
+            assert job is not None
+            ends.append(seconds_to_the_end(spark, client, job.role))
+            job.wait(60)
+    return ends
+
+
+def losses_of_a_query(spark: Any, count: int, folder: str) -> list[float]:
+    """The same of a query whose batch is with its Python workers."""
+
+    def busy(batches: Any) -> Any:
+        for batch in batches:
+            time.sleep(30)
+            yield batch
+
+    grants: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    with runner(spark) as (client, _, jobs):
+
+        @jobs.query("busy")
+        def start(job: Any) -> Any:
+            grants.put(job.role)
+            rows = job.spark.readStream.format("rate").option("rowsPerSecond", 100).load()
+            held = rows.mapInArrow(busy, rows.schema).writeStream.format("noop")
+            return held.option("checkpointLocation", f"{folder}/busy").start()
+
+        return [seconds_to_the_end(spark, client, grants.get(timeout=60)) for _ in range(count)]
+
+
+@contextlib.contextmanager
+def runner(spark: Any) -> Iterator[Any]:
+    """A driver that is alone, and what cuts it off from its etcd."""
+    import rink
+    from rink.spark import JobRunner
+    from rink.testing.memory import MemoryCluster
+
     with MemoryCluster() as cluster:
         client = cluster.client("driver")
         with rink.Session(client, ttl=2) as lasting, rink.Rink(
             lasting, "drivers", initial_delay=0, rebalance_delay=0
         ) as r, JobRunner(spark, r) as jobs:  # fmt: skip
-            for number in range(count):
-                r.wait_settled(30)
-                lost_at: list[float] = []
-                job = jobs.start(
-                    f"job-{number}",
-                    lambda job: job.spark.sparkContext.parallelize(range(2), 2).foreach(busy),
-                )
-                assert job is not None
-                job.role.lost.then(lambda at=lost_at: at.append(time.perf_counter()))
-                while not tracker.getActiveJobsIds():
-                    time.sleep(0.01)
-                time.sleep(0.5)  # its Python workers are at work
-                client.cut()
-                job.role.lost.wait(30)
-                while tracker.getActiveJobsIds():
-                    time.sleep(0.002)
-                ends.append(time.perf_counter() - lost_at[0])
-                client.heal()
-                job.wait(60)
-    return ends
+            yield client, r, jobs
+
+
+def seconds_to_the_end(spark: Any, client: Any, role: Any) -> float:
+    """Cut a driver off while Spark is at work for it: from the loss of the role to the end of all Spark jobs."""
+    tracker, lost_at = spark.sparkContext.statusTracker(), []
+    role.lost.then(lambda: lost_at.append(time.perf_counter()))
+    while not tracker.getActiveJobsIds():
+        time.sleep(0.01)
+    time.sleep(0.5)  # its Python workers are at work
+    client.cut()
+    role.lost.wait(30)
+    while tracker.getActiveJobsIds():
+        time.sleep(0.002)
+    ended = time.perf_counter()
+    client.heal()
+    return float(ended - lost_at[0])
 
 
 if __name__ == "__main__":

@@ -3,17 +3,22 @@
 import contextlib
 import os
 import signal
-import subprocess
 import time
+from pathlib import Path
 
 WAIT_S = 60.0
 
 
-def processes_of(session, name="."):
-    """Return those of a session whose command has this name."""
-    command = ["pgrep", "--session", str(session), name]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    return [int(pid) for pid in found.stdout.split()]
+def processes_of(session, name=""):
+    """Return those of a session that have not ended, and whose command has this in its name."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has gone meanwhile
+            told, _, rest = path.read_text().partition("(")[2].rpartition(")")
+            state, _, _, its = rest.split()[:4]
+            if int(its) == session and state not in "ZX" and name in told:
+                found.append(int(path.parent.name))
+    return found
 
 
 def signal_all(session, which):
@@ -33,6 +38,5 @@ def kill(process):
     while found := processes_of(process.pid):
         assert time.monotonic() < end, f"{found} do not end"
         signal_all(process.pid, signal.SIGKILL)
-        process.poll()  # or it stays, as a zombie
         time.sleep(0.01)
     process.wait()

@@ -16,6 +16,7 @@ from rink.cli.planning import plan
 from rink.cli.sending import send, sendmany
 from rink.cli.streams import streams
 from rink.cli.workers import worker
+from rink.engine.follower import read_group
 from rink.seen import seen
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
@@ -43,7 +44,7 @@ def status(group: str | None, as_json: bool, target: Target) -> None:
         _list_groups(target, as_json)
         return
     with opened(target) as etcd:
-        view = observe.read(etcd, target.keys(group))
+        view = read_group(etcd, target.keys(group))
     if observe.is_empty(view):
         raise target.unknown(group)
     now = seen(view, group)
@@ -102,7 +103,7 @@ def history(group: str, last: int, as_json: bool, target: Target) -> None:
     etcd keeps the last hundred of them.
     """
     with opened(target) as etcd:
-        view = observe.read(etcd, target.keys(group))
+        view = read_group(etcd, target.keys(group))
     if observe.is_empty(view):
         raise target.unknown(group)
     found = steps(view)[-last:]

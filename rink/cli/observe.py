@@ -30,16 +30,6 @@ class Trouble:
     text: str
 
 
-def read(etcd: Etcd, keys: Keys) -> View:
-    """Read a group once.
-
-    Raises:
-        EtcdError: no answer, or refused.
-    """
-    found = etcd.range(keys.root, keys.end)
-    return View.listed(found.header.revision, [read_entry(keys, kv) for kv in found.kvs])
-
-
 def is_empty(view: View) -> bool:
     """Whether there is no key at all: no such group."""
     return not (view.members or view.versions or view.requests or view.clutter)

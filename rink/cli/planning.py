@@ -22,11 +22,11 @@ from rich.text import Text
 from rink.cli import observe, render
 from rink.cli.options import Failed, Target, check_group, opened, with_target
 from rink.core.record import some
-from rink.core.values import Phase, Version
+from rink.core.values import Version
+from rink.engine.follower import read_group
 
 if TYPE_CHECKING:
-    from rink.core.view import View
-    from rink.spark.roles import Plan
+    from rink.spark.roles import Plan, Standing
 
 NEEDED = {"pyspark", "py4j", "pyarrow", "numpy", "pandas"}
 """What the extra `spark` brings, as far as it is needed here."""
@@ -44,10 +44,8 @@ def _names(_: click.Context, __: click.Parameter, value: Any) -> tuple[str, ...]
 class _Start:
     """What is planned from, and what is to be said of it."""
 
-    version: Version
+    standing: Standing
     title: str = ""
-    waiting: tuple[str, ...] = ()
-    leaving: tuple[str, ...] = ()
 
 
 @click.command(short_help="Which of many roles would move when members leave and join.")
@@ -107,12 +105,13 @@ def plan(
         raise click.UsageError("--scheme goes with --members: a group has its own")
     with _needed(plot):
         if members:
-            start = _Start(Version(number=0, ranks=members, scheme=scheme or "jump"))
+            from rink.spark.roles import Standing
+
+            start = _Start(Standing(Version(number=0, ranks=members, scheme=scheme or "jump")))
         else:
             assert group is not None  # the one or the other, as asked above
             start = _read(group, target)
-        start = attrs.evolve(start, leaving=tuple(dict.fromkeys((*start.leaving, *leave))))
-        found = _compute(start, path, role_column, join, master, plot)
+        found = _compute(start, path, role_column, leave, join, master, plot)
     if as_json:
         click.echo(
             json.dumps({"group": group, "file": path, **found.as_json(), "plot": plot}, indent=2)
@@ -125,32 +124,14 @@ def plan(
 
 def _read(group: str, target: Target) -> _Start:
     """The newest version, who waits for a rank, and who will lose one anyhow."""
+    from rink.spark.roles import Standing
+
     with opened(target) as etcd:
-        view = observe.read(etcd, target.keys(group))
+        view = read_group(etcd, target.keys(group))
     if observe.is_empty(view):
         raise target.unknown(group)
-    version = view.version
-    if version is None:
-        why = "cannot be read" if view.newest else "is not there yet"
-        raise Failed(f"the newest version of group {group!r} {why}: `rink status` says more")
-    usable = _usable(view, version.scheme)
-    return _Start(
-        version=version,
-        title=f"{group}, version {version.number}",
-        waiting=tuple(name for name in usable if name not in version.ranks),
-        leaving=tuple(name for name in version.ranks if name not in usable),
-    )
-
-
-def _usable(view: View, scheme: str) -> list[str]:
-    """Who may be given a rank, oldest first; as `rink.core.ranks` has it."""
-    return [
-        member.name
-        for member in view.by_age
-        if member.record is not None
-        and member.record.phase is Phase.ACTIVE
-        and scheme in member.record.schemes
-    ]
+    found = Standing.of(view, group)
+    return _Start(found, f"{group}, version {found.version.number}")
 
 
 @contextlib.contextmanager
@@ -171,6 +152,7 @@ def _compute(
     start: _Start,
     path: str,
     column: str,
+    leave: tuple[str, ...],
     join: tuple[str, ...],
     master: str | None,
     plot: str | None,
@@ -180,7 +162,7 @@ def _compute(
     from rink.spark.roles import files, picture, plans, versions
 
     # What can be wrong is found before Spark is started.
-    versions.RoleMap.of(versions.after(start.version, start.leaving, join, start.waiting))
+    versions.RoleMap.of(versions.after(start.standing, leave, join))
     files.format_of(path)
     if plot:
         picture.check_ending(plot)
@@ -193,9 +175,7 @@ def _compute(
                 files.told("Spark could not count the roles"),
                 files.watched(spark, lambda done, of: say("counting roles", done, of)),
             ):
-                found = plans.plan(
-                    roles, column, start.version, start.leaving, join, waiting=start.waiting
-                )
+                found = plans.plan(roles, column, start.standing, leave, join)
     if plot:
         picture.draw(found, plot, start.title)
     return found

@@ -14,9 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
 from rink.changes import Step, steps
 from rink.core.keys import Keys, check_name
-from rink.core.view import View
-from rink.engine.follower import read_entry
-from rink.errors import StateError
+from rink.engine.follower import read_group, unknown_group
 from rink.session import BaseSession
 
 _MOVE = "struct<what:string,before:string,after:string>"
@@ -205,13 +203,9 @@ def history(
         EtcdError: it could not be read.
     """
     keys = Keys.of(session.prefix, check_name("group", group))
-    found = session.etcd.range(keys.root, keys.end)
-    view = View.listed(found.header.revision, [read_entry(keys, kv) for kv in found.kvs])
+    view = read_group(session.etcd, keys)
     if not (view.versions or view.members):
-        raise StateError(
-            f"there is no group {group!r}: etcd has no key under {keys.root.decode()!r}",
-            key=keys.root.decode(),
-        )
+        raise unknown_group(group, keys)
     rows = [_row(step) for step in steps(view)]
     noted = (
         spark.read.schema(_EVENTS).json(events) if events else spark.createDataFrame([], _EVENTS)

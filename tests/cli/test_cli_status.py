@@ -7,10 +7,10 @@ import pytest
 from cli_support import JOINED, LEAVING
 
 import rink
-from rink.cli import observe
 from rink.core import codec
 from rink.core.keys import Keys
 from rink.core.values import Request, Share, Wish
+from rink.engine.follower import read_group
 from rink.errors import EtcdAuth, EtcdUnavailable
 from rink.seen import GroupStatus, seen
 
@@ -87,7 +87,7 @@ def test_a_member_and_the_command_see_the_same(rink_etcd):
         assert a.wait_settled(LONG_S)
         with next(role for job in range(8) if (role := a.get_role(f"x/{job}"))) as role:
             status = a.status()
-            shown = seen(observe.read(rink_etcd.client(), KEYS), "orders")
+            shown = seen(read_group(rink_etcd.client(), KEYS), "orders")
             common = {
                 field.name: getattr(status, field.name) for field in attrs.fields(type(shown))
             }

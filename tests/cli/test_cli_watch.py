@@ -9,11 +9,11 @@ from cli_support import JOINED, LEAVING, Clock
 from rich.console import Console
 
 from rink.cli.happenings import Happening, between
-from rink.cli.observe import read
 from rink.cli.watching import LiveLog, line
 from rink.core import codec
 from rink.core.keys import Keys
 from rink.core.values import Request, Share, Wish
+from rink.engine.follower import read_group
 from rink.errors import EtcdAuth, EtcdUnavailable
 
 KEYS = Keys.of("rink/", "orders")
@@ -108,10 +108,10 @@ def test_a_planned_leave_and_a_crash_are_told_apart(town, watch):
 
 def test_a_member_that_came_back_under_its_name_is_told(town):
     town.settled("a")
-    before = read(town.etcd, KEYS)
+    before = read_group(town.etcd, KEYS)
     town.crash("a")
     town.record("a")
-    told = between(before, read(town.etcd, KEYS), False, False)
+    told = between(before, read_group(town.etcd, KEYS), False, False)
     assert [one.text for one in told] == ["a is here again, with a new session"]
 
 
@@ -196,7 +196,7 @@ def screen(town):
     live = LiveLog(console, "orders", Clock())
 
     def show():
-        live.view = read(town.etcd, KEYS)
+        live.view = read_group(town.etcd, KEYS)
         with console.capture() as text:
             console.print(live.picture())
         return [line.rstrip() for line in text.get().splitlines()]
@@ -224,7 +224,7 @@ def test_a_group_larger_than_the_terminal_leaves_room_for_the_log(town, screen):
 def test_that_the_view_may_be_out_of_date_stays_visible(town, screen):
     live, show = screen
     town.settled("a")
-    view = read(town.etcd, KEYS)
+    view = read_group(town.etcd, KEYS)
     live.happened(view, True, Happening("trouble", "no answer", {"problem": "no answer"}))
     assert show()[-1] == "this may be out of date: no answer"
     live.happened(view, True, Happening("trouble", "it answers again", {"problem": ""}))

@@ -71,11 +71,11 @@ def computed(monkeypatch):
     """Plans are computed from made-up counts; returns with what."""
     calls = []
 
-    def compute(start, path, column, join, master, plot):
-        calls.append((start, path, column, join, master, plot))
-        then = after(start.version, start.leaving, join, start.waiting)
-        ends = (start.version.ranks[-1], then.ranks[0])
-        return summed(start.version, then, {ends: 750, (then.ranks[0],) * 2: 250}, 3)
+    def compute(start, path, column, leave, join, master, plot):
+        calls.append((start, path, column, leave, join, master, plot))
+        then = after(start.standing, leave, join)
+        ends = (start.standing.ranks[-1], then.ranks[0])
+        return summed(start.standing, then, {ends: 750, (then.ranks[0],) * 2: 250}, 3)
 
     monkeypatch.setattr(planning, "_compute", compute)
     return calls
@@ -193,7 +193,7 @@ def entry(name, revision, phase=Phase.ACTIVE, lease=7, **fields):
 @pytest.fixture
 def group(monkeypatch):
     def group(*entries):
-        monkeypatch.setattr(planning.observe, "read", lambda etcd, keys: View.listed(9, entries))
+        monkeypatch.setattr(planning, "read_group", lambda etcd, keys: View.listed(9, entries))
 
     return group
 
@@ -216,11 +216,12 @@ def test_who_waits_and_who_will_go_anyhow_is_read_from_the_records(run, group, c
     )
     result = run("orders", "--spark", roles, "--leave", "b", "--join", "x,y", "--join", "z")
     assert result.exit_code == 0, result.output
-    ((start, path, column, join, master, plot),) = computed
-    assert (start.version.number, start.title) == (4, "orders, version 4")
-    assert start.waiting == ("early", "late")
-    assert start.leaving == ("gone", "c", "b")
-    assert (path, column, join, master, plot) == (roles, "role", ("x", "y", "z"), None, None)
+    ((start, path, column, leave, join, master, plot),) = computed
+    assert (start.standing.version.number, start.title) == (4, "orders, version 4")
+    assert start.standing.waiting == ("early", "late")
+    assert start.standing.leaving == ("gone", "c")
+    assert (path, column, master, plot) == (roles, "role", None, None)
+    assert (leave, join) == (("b",), ("x", "y", "z"))
 
 
 def test_a_group_that_is_not_there(refused, group, roles):

@@ -122,7 +122,7 @@ def plan(
     Args:
         df: As for `balance`.
         role: As for `balance`.
-        version: Today's.
+        version: Today's; or a `Standing`, the group as it is, which knows who waits and who leaves already.
         leave: As for `after`, which says who has which rank then.
         join: As for `after`.
         waiting: As for `after`.

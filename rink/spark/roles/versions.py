@@ -16,8 +16,9 @@ from rink.core import schemes
 from rink.core.keys import check_name
 from rink.core.ranks import Candidate, Settings, Situation
 from rink.core.schemes import MAX_SIZE, Scheme
-from rink.core.values import Version
-from rink.errors import ConfigError
+from rink.core.values import Phase, Version
+from rink.core.view import View
+from rink.errors import ConfigError, StateError
 from rink.spark.roles import hashing
 
 
@@ -35,6 +36,62 @@ class Ranked(Protocol):
     @property
     def pins(self) -> Mapping[str, str]:
         """Role -> the member that it is pinned to, ranked or not."""
+
+
+@attrs.frozen
+class Standing:
+    """A group as it stands: its newest version, and who has come or gone since; it is `Ranked`, too.
+
+    Attributes:
+        version: the newest.
+        waiting: members without a rank that may be given one, longest there first.
+        leaving: members with a rank that they will lose anyhow: gone, or leaving already.
+    """
+
+    version: Version
+    waiting: tuple[str, ...] = ()
+    leaving: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, view: View, group: str) -> Standing:
+        """Return that of a group that was read.
+
+        Raises:
+            StateError: It has no version, or one that cannot be read.
+        """
+        version = view.version
+        if version is None:
+            why = "cannot be read" if view.newest else "is not there yet"
+            raise StateError(
+                f"the newest version of group {group!r} {why}: `rink status` says more"
+            )
+        usable = [
+            member.name
+            for member in view.by_age
+            if member.record is not None
+            and member.record.phase is Phase.ACTIVE
+            and version.scheme in member.record.schemes
+        ]
+        return cls(
+            version=version,
+            waiting=tuple(name for name in usable if name not in version.ranks),
+            leaving=tuple(name for name in version.ranks if name not in usable),
+        )
+
+    @property
+    def ranks(self) -> Sequence[str]:
+        """The member of each rank, by the newest version."""
+        return self.version.ranks
+
+    @property
+    def scheme(self) -> str:
+        """The scheme's name."""
+        return self.version.scheme
+
+    @property
+    def pins(self) -> Mapping[str, str]:
+        """Role -> the member that it is pinned to."""
+        return self.version.pins
 
 
 @attrs.frozen
@@ -106,7 +163,7 @@ def after(
     it joins before the other leaves.
 
     Args:
-        version: Today's.
+        version: Today's. A `Standing` knows who waits and who leaves already.
         leave: Members that leave, ranked or waiting.
         join: Members that join, in the order in which they do.
         waiting: Members that are there already and have no rank, longest first.
@@ -119,6 +176,10 @@ def after(
             is given twice, or nobody would be left.
     """
     leave, join, waiting = tuple(leave), tuple(join), tuple(waiting)
+    if isinstance(version, Standing):
+        leave = tuple(dict.fromkeys((*version.leaving, *leave)))
+        waiting = (*version.waiting, *waiting)
+        version = version.version
     present = (*version.ranks, *waiting)
     _check(present, leave, join)
     candidates = [

@@ -9,8 +9,7 @@ import attrs
 
 from rink import aio
 from rink.core.keys import Keys
-from rink.core.view import View
-from rink.engine.follower import read_entry
+from rink.engine.follower import read_group
 from rink.seen import GroupStatus, seen
 from rink.standby import standbys
 from rink.streams.admin.places import Found, each, find, store_of
@@ -108,10 +107,7 @@ async def owners(
 
 
 def _read(session: aio.Session, group: str) -> GroupStatus:
-    keys = Keys.of(session.prefix, group)
-    found = session.etcd.range(keys.root, keys.end)
-    view = View.listed(found.header.revision, [read_entry(keys, kv) for kv in found.kvs])
-    return seen(view, group)
+    return seen(read_group(session.etcd, Keys.of(session.prefix, group)), group)
 
 
 def _owners(status: GroupStatus, places: list[tuple[Found, Position]]) -> Owners:
