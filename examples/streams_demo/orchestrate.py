@@ -17,9 +17,9 @@ from flights_demo.events import Event
 from flights_demo.stage import PATIENCE, DemoError, Process, Stage
 from redis import Redis
 
-from rink.cli import observe
 from rink.core.keys import Keys
 from rink.core.view import View
+from rink.engine.follower import read_group
 from rink.etcd.client import Client
 from rink.streams import App
 from streams_demo.checks import Step
@@ -179,7 +179,7 @@ class Demo(Stage):
     def groups(self) -> list[View]:
         """The groups as etcd has them, one for each processor."""
         return [
-            observe.read(self.etcd, Keys.of("rink/", f"flights/{name}"))
+            read_group(self.etcd, Keys.of("rink/", f"flights/{name}"))
             for name in self.scene.processors
         ]
 

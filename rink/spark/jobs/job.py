@@ -138,12 +138,11 @@ class Job(Generic[T]):
         interrupted = None
         try:
             _Thread(
-                self.spark, f"rink-job-{self.id}", self._run, self._has_returned, self._is_begun
+                self.spark, f"rink-job-{self.id}", self._run, self._has_returned, self._may_begin
             ).start()
-        except (
-            BaseException
-        ) as error:  # the JVM may be gone; or Ctrl-C came, before the thread ran or after
-            if self._is_begun():
+        except BaseException as error:
+            # The JVM may be gone; or Ctrl-C came, before the thread had begun or after.
+            if self._may_begin():
                 self._has_returned(error)
             else:
                 self.cancel()
@@ -153,8 +152,8 @@ class Job(Generic[T]):
         if interrupted is not None:
             raise interrupted
 
-    def _is_begun(self) -> bool:
-        """Whether it is the caller that begins, or gives up beginning: true once."""
+    def _may_begin(self) -> bool:
+        """Whether nobody has begun, or given up beginning: true once, for whoever does either."""
         return self._begins.acquire(blocking=False)
 
     def cancel(self) -> None:

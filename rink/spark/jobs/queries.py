@@ -139,9 +139,8 @@ class Query:
             begun = time.monotonic()
             try:
                 self._once(job)
-            except (
-                BaseException
-            ) as error:  # sys.exit() too: nobody would be told, and the role be asked for at once
+            except BaseException as error:
+                # sys.exit() too: nobody would be told, and the role be asked for at once.
                 if job.lost.is_set():
                     log.info(
                         "rink: query %r, whose role was lost, ended: %s", self.name, _shown(error)
