@@ -35,7 +35,7 @@ test: unit integration ## all tests: fast ones, then those on real servers
 
 .PHONY: unit
 unit: $(READY) ## the fast tests (no server, no sleep); the worlds apart, for the table that they print
-	.ci/unit $(MEASURED)
+	PY=$(abspath $(PY)) .ci/unit $(MEASURED)
 
 .PHONY: integration
 integration: setup $(ARCHIVE) ## the tests on real servers, which they start and stop: etcd, Redis, PostgreSQL, Spark
@@ -46,8 +46,8 @@ faults: setup ## faults on real servers and processes, and the table of what the
 	$(PY) -m pytest integration/faults
 
 .PHONY: coverage
-coverage: $(READY) ## the same, with their branch coverage: 100 % of the core, the rest shown
-	.ci/unit --measured
+coverage: $(READY) ## the fast tests, with their branch coverage: 100 % of the core, the rest shown
+	PY=$(abspath $(PY)) .ci/unit --measured
 
 .PHONY: worlds
 worlds: $(READY) ## every interleaving of small worlds, the large ones too (make worlds WORLDS="there back")

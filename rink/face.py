@@ -197,6 +197,11 @@ class BaseRink(Generic[R, S]):
         failure = self._opened.failure if self._opened else None
         return ClosedError(f"{text}: its engine failed: {failure!r}" if failure else text)
 
+    def _ended(self) -> ClosedError | None:
+        """The error of a group that has been left, or whose engine failed; None where it goes on."""
+        engine = self._opened
+        return self._closed() if engine is not None and engine.left.is_set() else None
+
     # ── what is known of the group ───────────────────────────────────────────────────────────
 
     @property

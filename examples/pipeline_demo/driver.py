@@ -23,9 +23,11 @@ from rink.spark import Job, JobRunner
 # for a single query a group need not grow.
 STANDS_BY_S = 600.0
 # For a JVM that lives a minute or two, with others, on two cores. `make` has noted down which classes Spark loads, so that
-# it starts in half of the time: where that archive is not there, or is of another Java, it is passed over.
+# it starts in half of the time; an archive of another Java is passed over.
 ARCHIVE = Path(pyspark.__file__).parents[4] / "spark.jsa"
-JVM = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable"
+JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+if ARCHIVE.exists():
+    JVM += f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable"
 
 
 def main() -> None:

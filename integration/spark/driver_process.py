@@ -14,10 +14,11 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-# A small JVM that lives for minutes, with others, on two cores. The archive is made by `make`; one that is not there, or is
-# of another Java, is passed over.
+# A small JVM that lives for minutes, with others, on two cores. The archive is made by `make`; one of another Java is passed over.
 ARCHIVE = Path(find_spec("pyspark").origin).parents[4] / "spark.jsa"
-JAVA = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable"
+JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+if ARCHIVE.exists():
+    JAVA += f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable"
 
 
 def on_this_machine(folder, name, builder):

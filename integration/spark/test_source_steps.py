@@ -3,7 +3,6 @@
 import asyncio
 import re
 import shlex
-import threading
 
 import attrs
 import pytest
@@ -353,10 +352,18 @@ def test_a_redis_that_lacks_its_replicas_for_a_while_is_waited_for(rink_redis):
     """It says so of a command among several, one for each partition."""
     shop = Shop(rink_redis.url, patience=30.0)
     shop.add(count=2)
+    plain, sent = shop.connection._send, []
+
+    def send(commands):
+        sent.append(commands)
+        if len(sent) == 3:
+            shop.redis.config_set("min-replicas-to-write", 0)
+        return plain(commands)
+
+    shop.connection._send = send
     shop.redis.config_set("min-replicas-to-write", 1)
-    back = threading.Timer(0.5, shop.redis.config_set, ("min-replicas-to-write", 0))
-    back.start()
     try:
         assert shop.group().begin(edges("earliest")) == edges("0-0")
     finally:
-        back.join()
+        shop.redis.config_set("min-replicas-to-write", 0)
+    assert len(sent) >= 3

@@ -166,15 +166,15 @@ class FencedBatch:
                 f"output {name!r} of batch {self.number} was written already, here or by another fenced function: give "
                 "each output of a batch a name (write(..., name=...)), or this one would count as written"
             )
-        self._begun.add(name)
         keys = [by] if isinstance(by, str) else list(by)
+        cut = _cut(df, self.parts, keys)
+        self._begun.add(name)
         batch = Batch(
             query=f"{self.query}/{name}" if name else self.query,
             number=self.number,
             parts=self.parts,
         )
         self._guard.begin(self.fence, batch)
-        cut = _cut(df, self.parts, keys)
         write = _Part(self._guard, self.fence, batch, each, arrow)
         found = cut.mapInArrow(write, "part int, result binary").collect()
         results = {row.part: pickle.loads(bytes(row.result)) for row in found}  # noqa: S301 - our executors' own

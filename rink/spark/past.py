@@ -20,7 +20,7 @@ from rink.session import BaseSession
 _MOVE = "struct<what:string,before:string,after:string>"
 _VERSIONS = (
     "number long, proclaimed timestamp, by string, because array<string>, ranks array<string>, scheme string, "
-    f"pins map<string,string>, token_base long, size_before int, size_after int, moves array<{_MOVE}>, problem string"
+    f"pins map<string,string>, token_base long, size_before int, size_after int, ranks_moved int, moves array<{_MOVE}>, problem string"
 )
 _EVENTS = (
     "event string, at timestamp, revision long, version long, settled boolean, text string, member string, "
@@ -36,7 +36,7 @@ class Episode:
         began: when, as text, in the session's time zone.
         seconds: until it was settled; None where it is not yet.
         unseen_s: of a member that was killed or cut off etcd knows when its lease has ended: so long, at most, its roles
-            had no holder before `began`; 0 where nobody was.
+            had no holder before `began`; 0 where nobody was, or its file is older than this.
         causes: why versions were proclaimed, and who was gone.
     """
 
@@ -88,7 +88,8 @@ class History:
 
     Attributes:
         versions: one row for each version that etcd keeps: number, proclaimed, by, because, ranks, scheme, pins,
-            token_base, size_before, size_after, moves, problem. Moves are NULL where the version before is not kept.
+            token_base, size_before, size_after, ranks_moved, moves (of ranks and of pins), problem. What moved is NULL
+            where the version before is not kept.
         events: one row for each line of `rink watch --json`; empty where none were given.
     """
 
@@ -101,13 +102,12 @@ class History:
         A rank that there is anew, and one that there is no more, counts as well: its roles have moved. A version with
         several causes counts for each kind.
         """
-        moved = F.size("moves")
         kinds = F.array_distinct(F.transform("because", _kind))
         found = self.versions.where(F.col("moves").isNotNull())
-        found = found.select(F.explode(kinds).alias("cause"), moved.alias("moved"))
+        found = found.select(F.explode(kinds).alias("cause"), "ranks_moved")
         return (
             found.groupBy("cause")
-            .agg(F.count("*").alias("versions"), F.sum("moved").alias("ranks"))
+            .agg(F.count("*").alias("versions"), F.sum("ranks_moved").alias("ranks"))
             .orderBy(F.desc("ranks"), "cause")
         )
 
@@ -221,12 +221,13 @@ def history(
 def _row(step: Step) -> tuple[Any, ...]:
     version, changed = step.entry.version, step.changed
     if version is None:
-        return (step.entry.number, *[None] * 10, step.entry.problem)
+        return (step.entry.number, *[None] * 11, step.entry.problem)
     moves = changed and [(str(one.what), one.before, one.after) for one in changed.moves]
     return (
         step.entry.number, version.proclaimed, version.by, list(version.because), list(version.ranks), version.scheme,
         dict(version.pins), version.token_base,
-        changed and changed.size_before, changed and changed.size_after, moves, step.entry.problem,
+        changed and changed.size_before, changed and changed.size_after, changed and len(changed.ranks), moves,
+        step.entry.problem,
     )  # fmt: skip
 
 

@@ -11,12 +11,12 @@ from redis import exceptions as of_redis
 from rink.errors import RinkError, StateError
 from rink.streams.errors import CrossSlot, RedisAuth, RedisError, RedisFull, RedisUnavailable
 
+_IN_A_PIPELINE = re.compile(r"Command # \d+ .* of pipeline caused error: (?:\(['\"])?", re.DOTALL)
+"""What redis-py says before the server's words; on asyncio those are shown as a tuple of Python."""
 _PASSES = re.compile(
-    r"(?:Command # \d+ .* of pipeline caused error: )?"
-    r"(?:LOADING|BUSY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|READONLY|MISCONF|NOREPLICAS)\b",
-    re.DOTALL,
+    r"(?:LOADING|BUSY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|READONLY|MISCONF|NOREPLICAS)\b"
 )
-"""What passes: the server loads its data, fails over, or cannot write just now. redis-py says before it where in a pipeline."""
+"""What passes: the server loads its data, fails over, or cannot write just now."""
 _PASSING = (
     of_redis.ReadOnlyError,
     of_redis.BusyLoadingError,
@@ -70,19 +70,20 @@ def explain(error: Exception, server: str, *keys: str) -> RinkError:
             | OSError()
         ):
             return RedisUnavailable(f"{at} cannot be reached: {text}", server=server)
-    if any(word in text for word in ("WRONGPASS", "NOAUTH")):
+    said = _IN_A_PIPELINE.sub("", text, count=1)  # the command before it may have any words
+    if any(word in said for word in ("WRONGPASS", "NOAUTH")):
         return RedisAuth(f"{at}: {text}: check user and password", server=server)
-    if "WRONGTYPE" in text:
+    if "WRONGTYPE" in said:
         where = f"one of the keys {', '.join(map(repr, keys))}" if len(keys) > 1 else "this key"
         return StateError(
             f"{at}: {text}: something else lies under {where}; remove it, or give the app another name",
             key=key,
         )
-    if "CROSSSLOT" in text:
+    if "CROSSSLOT" in said:
         return CrossSlot(f"{at}: {text}")
-    if "OOM" in text:
+    if "OOM" in said:
         return _full(at, text, server)
-    if _PASSES.match(text) or isinstance(error, _PASSING):
+    if _PASSES.match(said) or isinstance(error, _PASSING):
         return RedisUnavailable(f"{at} cannot do it now: {text}", server=server)
     return RedisError(f"{at}: {text}", server=server)
 

@@ -317,17 +317,17 @@ SPARK = [
         ENDS,
     ),
     python(
-        "queries of a group that was left end without a word",
-        "jobs/queries",
-        "if not (isinstance(error, ClosedError) and self._closing.is_set()):",
-        "if not isinstance(error, ClosedError):",
+        "a group that was left under its runner ends it without a word",
+        "jobs/runner",
+        "        if error is not None:\n            self.give_up(error)\n",
+        "",
         ENDS,
     ),
     python(
-        "a list of jobs of a group that was left ends without a word",
-        "jobs/watching",
-        "                if not self._is_cancelled:\n                    self._runner.give_up(error)\n",
-        "",
+        "the thread of a query ends without a word",
+        "jobs/queries",
+        "                self._runner.give_up(error)\n",
+        "                pass\n",
         ENDS,
     ),
     python(
@@ -382,8 +382,8 @@ SPARK = [
     Mutant(
         "what passes in Redis is waited for only outside of pipelines",
         "rink/streams/faults.py",
-        'r"(?:Command # \\d+ .* of pipeline caused error: )?"',
-        'r""',
+        '_IN_A_PIPELINE.sub("", text, count=1)',
+        "text",
         ("streams/test_faults",),
     ),
     python(

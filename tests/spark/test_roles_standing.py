@@ -26,7 +26,7 @@ def joined(rink_etcd):
         session.close_within(5.0)
 
 
-def test_who_waits_and_who_is_gone_is_known(joined, rink_etcd):
+def test_who_waits_is_known(joined, rink_etcd):
     for name in ("ann", "bob"):
         joined(name, rebalance_delay=0).wait_settled(WAIT_S)
     eve = joined("eve", rebalance_delay=600)

@@ -124,18 +124,28 @@ def test_a_query_that_cannot_be_run_for_another_reason_is_tried_again_after_paus
     assert not driver.wait(0)
 
 
-@pytest.mark.parametrize("what", ["a query", "a list of jobs"])
+@pytest.mark.parametrize("what", ["nothing", "a query", "a list of jobs", "an empty list"])
 def test_a_group_that_was_left_under_its_runner_ends_it(group, spark, quick, what):
     member, _ = group.join()
     with JobRunner(spark, member) as jobs:
         if what == "a query":
             jobs.query("delays")(Started())
-        else:
-            jobs.watch(lambda: ["a"], lambda _: None, every=0.05)
+        elif what != "nothing":
+            listed = ["a"] if what == "a list of jobs" else []
+            jobs.watch(lambda: listed, lambda _: None, every=0.05)
         member.leave()
-        with pytest.raises(ClosedError):
+        with pytest.raises(ClosedError, match="has been left by member 'driver'"):
             jobs.wait(WAIT_S)
         assert not jobs.queries or jobs.queries[0].wait(WAIT_S)
+
+
+def test_a_query_ends_its_runner_where_its_thread_cannot_go_on(group, spark, quick, monkeypatch):
+    member, _ = group.join()
+    monkeypatch.setattr(member, "await_role", lambda *_, **__: 1 / 0)
+    with JobRunner(spark, member) as jobs:
+        jobs.query("delays")(Started())
+        with pytest.raises(ZeroDivisionError):
+            jobs.wait(WAIT_S)
 
 
 def refuses_since_the_jvm_is_gone(*_):

@@ -201,6 +201,26 @@ def test_ctrl_c_while_a_job_is_being_started_ends_it_and_is_passed_on(
         assert len(roles) == (moment == "amid the function")
 
 
+def test_a_job_that_nobody_can_watch_lets_go_of_its_role_and_is_not_begun(
+    group, spark, monkeypatch
+):
+    def no_more(_):
+        raise RuntimeError("can't start new thread")
+
+    member, _ = group.join()
+    ran = []
+    with JobRunner(spark, member) as jobs:
+        with monkeypatch.context() as patch:
+            patch.setattr("rink.spark.jobs.job.threading.Thread.start", no_more)
+            with pytest.raises(RuntimeError):
+                jobs.start("a", ran.append)
+        assert ran == []
+        assert jobs.jobs == []
+        with member.await_role("a", WAIT_S) as role:
+            assert len(member.status().held) == 1
+            assert role.is_held
+
+
 def test_a_query_that_is_declared_while_a_job_of_its_name_is_being_started_is_alone(
     driver, monkeypatch
 ):

@@ -6,6 +6,8 @@ from collections import Counter
 
 from jobs_support import WAIT_S
 
+from rink.errors import ClosedError
+
 
 def test_listed_jobs_run_once_each(driver, quick):
     pending, done, lock, all_done = (
@@ -101,5 +103,19 @@ def test_a_list_that_exits_is_told_and_looked_at_again(driver, quick, caplog):
         return ["a"]
 
     driver.watch(exits_once, lambda _: done.set(), every=0.05)
+    assert done.wait(WAIT_S)
+    assert "the list of pending jobs could not be seen" in caplog.text
+
+
+def test_a_list_that_finds_something_else_closed_is_looked_at_again(driver, quick, caplog):
+    looks, done = [], threading.Event()
+
+    def of_another_group():
+        looks.append(1)
+        if len(looks) == 1:
+            raise ClosedError("another thing of the user's is closed")
+        return ["a"]
+
+    driver.watch(of_another_group, lambda _: done.set(), every=0.05)
     assert done.wait(WAIT_S)
     assert "the list of pending jobs could not be seen" in caplog.text

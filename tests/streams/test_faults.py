@@ -1,9 +1,11 @@
 """What redis-py raises becomes an error that says whether the same may go well if it is done again."""
 
+from types import SimpleNamespace
+
 import pytest
 import redis
+import redis.asyncio
 from redis import exceptions
-from redis.client import Pipeline
 
 from rink.streams.errors import RedisError, RedisUnavailable
 from rink.streams.faults import explain
@@ -21,25 +23,28 @@ PASSES = [
 STAYS = ["ERR unknown command 'X'", "BUSYKEY Target key name already exists.", "NOTBUSY No scripts in execution right now."]  # fmt: skip
 
 
-def raised(said, *, in_a_pipeline):
+COMMAND = (b"EVALSHA", b"ab\ncd", 1, b"{SHOWROOMS/WRONGTYPE}")
+PIPELINES = [None, redis.client.Pipeline, redis.asyncio.client.Pipeline]
+
+
+def raised(said, pipeline):
     """As redis-py makes it of what the server said."""
     error = redis._parsers.BaseParser.parse_error(said)
-    if in_a_pipeline:
-        pipeline = Pipeline(None, None, False, None)
-        pipeline.annotate_exception(error, 2, (b"EVALSHA", b"ab\ncd", 1))
+    if pipeline:
+        pipeline.annotate_exception(SimpleNamespace(), error, 2, COMMAND)
     return error
 
 
-@pytest.mark.parametrize("in_a_pipeline", [False, True])
+@pytest.mark.parametrize("pipeline", PIPELINES)
 @pytest.mark.parametrize("said", PASSES)
-def test_what_passes_is_told_from_what_does_not_also_in_a_pipeline(said, in_a_pipeline):
-    assert type(explain(raised(said, in_a_pipeline=in_a_pipeline), "here")) is RedisUnavailable
+def test_what_passes_is_told_from_what_does_not_also_in_a_pipeline(said, pipeline):
+    assert type(explain(raised(said, pipeline), "here")) is RedisUnavailable
 
 
-@pytest.mark.parametrize("in_a_pipeline", [False, True])
+@pytest.mark.parametrize("pipeline", PIPELINES)
 @pytest.mark.parametrize("said", STAYS)
-def test_what_stays_is_no_pause(said, in_a_pipeline):
-    assert type(explain(raised(said, in_a_pipeline=in_a_pipeline), "here")) is RedisError
+def test_what_stays_is_no_pause(said, pipeline):
+    assert type(explain(raised(said, pipeline), "here")) is RedisError
 
 
 def test_a_word_in_the_midst_says_nothing():

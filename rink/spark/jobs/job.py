@@ -134,6 +134,14 @@ class Job(Generic[T]):
         if self._was_started:
             raise UsageError(f"job {self.id!r} was started before")
         self._was_started = True
+        name = f"rink-job-watch-{self.id}"
+        try:
+            threading.Thread(target=self._watch, name=name, daemon=True).start()
+        except BaseException as error:  # no thread can be started, say
+            self._has_returned(error)
+            self.role.release()
+            self._ended.set()
+            raise
         self.role.lost.then(self.cancel)
         interrupted = None
         try:
@@ -147,8 +155,6 @@ class Job(Generic[T]):
             else:
                 self.cancel()
             interrupted = None if isinstance(error, Exception) else error
-        name = f"rink-job-watch-{self.id}"
-        threading.Thread(target=self._watch, name=name, daemon=True).start()
         if interrupted is not None:
             raise interrupted
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from rink.core.backoff import backoff
 from rink.core.keys import check_name
-from rink.errors import ClosedError, ConfigError, RinkError, RoleTimeout
+from rink.errors import ConfigError, RoleTimeout
 from rink.guards import Fence
 from rink.roles import Role
 from rink.spark.jobs.job import Job, Runner, State
@@ -90,14 +90,18 @@ class Query:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        try:
+            self._serve()
+        except (
+            BaseException
+        ) as error:  # no role is to be had any more: a thread would end by it without a word
+            if not self._runner.is_useless():
+                self._runner.give_up(error)
+
+    def _serve(self) -> None:
         failures = 0
         while not self._closing.is_set():
-            try:
-                role = self._await_role()
-            except RinkError as error:  # also where the group was left, or its engine failed
-                if not (isinstance(error, ClosedError) and self._closing.is_set()):
-                    self._runner.give_up(error)
-                return
+            role = self._await_role()
             if role is None:
                 continue
             job = self._under(role)

@@ -23,6 +23,9 @@ T = TypeVar("T")
 log = logging.getLogger("rink.spark")
 
 
+_LOOKS_S = 1.0
+
+
 class SparkStopped(RinkError):  # noqa: N818 - like RoleLost, it says what happened
     """Nothing can run in this driver any more: its JVM is gone, or its SparkContext was stopped."""
 
@@ -194,7 +197,10 @@ class JobRunner:
             SparkStopped: nothing can run here any more. End the process: its roles have gone to another driver.
             RinkError: no query can be run here by this group, and why.
         """
-        self._over.wait(timeout)
+        end = time.monotonic() + (threading.TIMEOUT_MAX if timeout is None else timeout)
+        while not self._over.wait(max(0.0, min(_LOOKS_S, end - time.monotonic()))):
+            if self._group_has_ended() or time.monotonic() >= end:
+                break
         if self._error is not None:
             raise self._error
         return self._over.is_set()
@@ -218,7 +224,9 @@ class JobRunner:
         self._over.set()
 
     def is_useless(self) -> bool:
-        """Whether nothing can run here any more; this gives up then."""
+        """Whether nothing can run here any more, or this was closed; else it gives up then."""
+        if self._is_closed or self._group_has_ended():
+            return True
         if not is_gone(self.spark):
             return False
         self.give_up(
@@ -227,6 +235,13 @@ class JobRunner:
             )
         )
         return True
+
+    def _group_has_ended(self) -> bool:
+        """Whether the group was left, or its engine failed, which nobody else may notice here; this gives up then."""
+        error = self._rink._ended()  # noqa: SLF001
+        if error is not None:
+            self.give_up(error)
+        return error is not None
 
     def give_up(self, error: BaseException) -> None:
         """End all, leave the group, and have `wait` raise this."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from rink.core.backoff import backoff
-from rink.errors import ClosedError, ConfigError
+from rink.errors import ConfigError
 from rink.spark.jobs.job import Job, Runner, State
 
 log = logging.getLogger("rink.spark")
@@ -27,7 +27,7 @@ class Watch:
         function: the user's.
         every: seconds between two looks.
         at_once: how many jobs run beside each other.
-        runner: asked, where the list cannot be seen, whether nothing can run here any more; told where the group has ended.
+        runner: asked, where the list cannot be seen, whether nothing can run here any more.
     """
 
     def __init__(
@@ -74,10 +74,6 @@ class Watch:
             try:
                 self._look()
                 failures = 0
-            except ClosedError as error:
-                if not self._is_cancelled:
-                    self._runner.give_up(error)
-                return
             except BaseException:  # sys.exit() too: a thread would end by it without a word
                 if self._runner.is_useless():  # it may be Spark that the list is read with
                     return

@@ -1,0 +1,69 @@
+"""What examples, benches and tests on servers use of Rink is there: mypy does not look at them, and they run late or never."""
+
+import ast
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FILES = [path for folder in ("examples", "bench", "integration") for path in sorted((ROOT / folder).rglob("*.py"))]  # fmt: skip
+
+
+def imported(tree):
+    """The modules of Rink that a file has names for; an error where it imports what there is not."""
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                if one.name.partition(".")[0] == "rink":
+                    module = importlib.import_module(one.name)
+                    found[one.asname or "rink"] = module if one.asname else importlib.import_module("rink")  # fmt: skip
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "rink":
+            module = importlib.import_module(node.module)
+            for one in node.names:
+                thing = named(module, one.name)
+                if isinstance(thing, ModuleType):
+                    found[one.asname or one.name] = thing
+    return found
+
+
+def bound(tree):
+    """Names that are something else somewhere in a file."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+
+
+def named(module, name):
+    if not hasattr(module, name):
+        importlib.import_module(f"{module.__name__}.{name}")
+    return getattr(module, name)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_a_program_uses_of_rink_is_there(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    modules = {
+        name: module for name, module in imported(tree).items() if name not in set(bound(tree))
+    }
+    missing = {
+        f"{path.name}:{node.lineno}: {node.value.id}.{node.attr}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in modules
+        and not hasattr(modules[node.value.id], node.attr)
+    }
+    assert not missing
+
+
+def test_such_a_name_is_found():
+    tree = ast.parse("from rink.cli import observe as seen\nimport rink\nseen.read()")
+    assert imported(tree).keys() == {"seen", "rink"}
+    assert not hasattr(imported(tree)["seen"], "read")
+    with pytest.raises(ModuleNotFoundError):
+        imported(ast.parse("from rink.cli import nothing"))
