@@ -6,6 +6,8 @@ the `cluster` of its file.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import sys
 import uuid
 from pathlib import Path
@@ -15,9 +17,12 @@ import pytest
 from rink.testing import etcd_cluster, local_etcd
 
 sys.path.insert(0, str(Path(__file__).parent))
-pytest.register_assert_rewrite("members", "processes", "wire")
+pytest.register_assert_rewrite("agreement", "members", "processes", "wire")
 
-from wire import Wire  # noqa: E402 - needs the path above
+from agreement import agree  # noqa: E402 - needs the path above
+from wire import Wire  # noqa: E402
+
+log = logging.getLogger("rink.testing")
 
 
 @pytest.fixture(scope="session")
@@ -39,23 +44,47 @@ def prefix():
     return f"test-{uuid.uuid4().hex}/"
 
 
+class ThreeNodes:
+    """A cluster of a file's own."""
+
+    def __init__(self):
+        self._opened = contextlib.ExitStack()
+        self.renew()
+
+    def renew(self):
+        """Begin with a new one."""
+        self.close()
+        self.cluster = self._opened.enter_context(etcd_cluster(3, fsync=False))
+        return self.cluster
+
+    def close(self):
+        self._opened.close()
+
+
 @pytest.fixture(scope="module")
 def three_nodes():
-    """A cluster of this file's own."""
-    with etcd_cluster(3, fsync=False) as cluster:
-        yield cluster
+    made = ThreeNodes()
+    yield made
+    made.close()
 
 
 @pytest.fixture
 def cluster(three_nodes):
-    """All three run when a test begins, and have a leader."""
-    for node in three_nodes.nodes:
+    """All three run when a test begins, have a leader, and hold the same data."""
+    made = three_nodes.cluster
+    for node in made.nodes:
         node.thaw()
-    for node in three_nodes.nodes:
+    for node in made.nodes:
         node.start(wait=False)
-    three_nodes.wait_healthy()
-    three_nodes.leader()
-    return three_nodes
+    made.wait_healthy()
+    made.leader()
+    if not agree(made.nodes):
+        log.warning(
+            "these servers of etcd hold different data by now, its own fault: a new cluster"
+        )
+        made = three_nodes.renew()
+        made.leader()
+    return made
 
 
 @pytest.fixture

@@ -1,0 +1,32 @@
+"""Servers that hold different data are told from those that do not yet hold the same."""
+
+import threading
+
+from agreement import agree
+
+from rink.etcd.api import Put
+from rink.etcd.client import Client
+from rink.testing import local_etcd
+
+
+def put(node, key):
+    with Client([node.endpoint]) as client:
+        client.txn((), (Put(key, b"value"),))
+
+
+def test_what_stays_different_is_told_and_what_becomes_the_same_is_waited_for():
+    with local_etcd() as one, local_etcd() as other:
+        put(one, b"a")
+        assert not agree((one, other), within_s=0.5)
+        late = threading.Timer(0.3, put, (other, b"a"))
+        late.start()
+        assert agree((one, other))
+        late.join()
+        put(one, b"b")
+        put(other, b"c")  # as many changes, of other keys
+        assert not agree((one, other), within_s=0.5)
+
+
+def test_the_nodes_of_a_cluster_hold_the_same(cluster):
+    put(cluster.nodes[0], b"a")
+    assert agree(cluster.nodes)
