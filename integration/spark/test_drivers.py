@@ -172,11 +172,6 @@ def test_a_driver_that_was_frozen_beyond_its_lease_writes_nothing_twice(
     second.wait_for_batch(second.batch)
     assert_once(shop_at_work, second)
     assert first.process.poll() is None  # it has lost the role, and waits for it again
-    if frozen == "its Python":
-        refused = re.compile(
-            r"query 'totals'.* (ended|failed).*StaleToken.*belongs to a later driver"
-        )
-        until(lambda: refused.search(first.log.read_text()), "its belated writes", first)
 
 
 @pytest.mark.timeout(900)
