@@ -6,7 +6,7 @@ import enum
 import logging
 import threading
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
@@ -21,16 +21,6 @@ log = logging.getLogger("rink.spark")
 CANCELS_AGAIN_S = 0.05
 """After a loss the function's Spark jobs are cancelled so often until it returns: it may start another one."""
 _TELLS_AFTER_S = 10.0
-
-
-class Runner(Protocol):
-    """What queries and watches ask and tell their runner."""
-
-    def is_useless(self) -> bool:
-        """Whether nothing can run here any more; it gives up then."""
-
-    def give_up(self, error: BaseException) -> None:
-        """End all, leave the group, and have `wait` raise this."""
 
 
 class State(enum.Enum):

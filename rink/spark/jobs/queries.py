@@ -16,7 +16,7 @@ from rink.core.keys import check_name
 from rink.errors import ConfigError, RoleTimeout
 from rink.guards import Fence
 from rink.roles import Role
-from rink.spark.jobs.job import Job, Runner, State
+from rink.spark.jobs.job import Job, State
 from rink.spark.jobs.tags import context_of, quietly
 
 if TYPE_CHECKING:
@@ -32,6 +32,16 @@ class Fenced(Protocol):
 
     def raise_fence(self, fence: Fence) -> None:
         """Refuse all lower tokens of this name from now on."""
+
+
+class Runner(Protocol):
+    """What a query asks and tells its runner."""
+
+    def is_useless(self) -> bool:
+        """Whether nothing can run here any more; it gives up then."""
+
+    def give_up(self, error: BaseException) -> None:
+        """End all, leave the group, and have `wait` raise this."""
 
 
 Starts = TypeVar("Starts", bound=Callable[[Job[Any]], Any])

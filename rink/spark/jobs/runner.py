@@ -131,7 +131,7 @@ class JobRunner:
             function,
             every=check_seconds("every", every),
             at_once=check_count("at_once", at_once),
-            runner=self,
+            is_useless=self.is_useless,
         )
         with self._lock:
             self._refuse_closed()

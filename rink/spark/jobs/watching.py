@@ -10,7 +10,7 @@ from typing import Any
 
 from rink.core.backoff import backoff
 from rink.errors import ConfigError
-from rink.spark.jobs.job import Job, Runner, State
+from rink.spark.jobs.job import Job, State
 
 log = logging.getLogger("rink.spark")
 
@@ -27,7 +27,7 @@ class Watch:
         function: the user's.
         every: seconds between two looks.
         at_once: how many jobs run beside each other.
-        runner: asked, where the list cannot be seen, whether nothing can run here any more.
+        is_useless: asked where the list cannot be seen: whether nothing can run here any more.
     """
 
     def __init__(
@@ -38,14 +38,14 @@ class Watch:
         *,
         every: float,
         at_once: int,
-        runner: Runner,
+        is_useless: Callable[[], bool],
     ) -> None:
         self._start_job = start
         self._list = list_jobs
         self._function = function
         self._every = every
         self._at_once = at_once
-        self._runner = runner
+        self._is_useless = is_useless
         self._news = threading.Event()
         self._is_cancelled = False
         self._running: dict[str, Job[Any]] = {}
@@ -75,7 +75,7 @@ class Watch:
                 self._look()
                 failures = 0
             except BaseException:  # sys.exit() too: a thread would end by it without a word
-                if self._runner.is_useless():  # it may be Spark that the list is read with
+                if self._is_useless():  # it may be Spark that the list is read with
                     return
                 failures += 1
                 log.exception("rink: the list of pending jobs could not be seen")
