@@ -124,14 +124,12 @@ def run(python, script, endpoint, tmp_path, user="", password=""):
 USES = pytest.mark.parametrize("script", [CLIENT, SESSION], ids=["client", "session"])
 
 
-@pytest.mark.slow
 @USES
 def test_an_applications_etcd3_client_is_used_and_stays_open(with_etcd3, tmp_path, script):
     with local_etcd(fsync=False) as node:
         run(with_etcd3, script, node.endpoint, tmp_path)
 
 
-@pytest.mark.slow
 @USES
 def test_its_login_is_used(with_etcd3, tmp_path, script):
     with local_etcd(fsync=False, root_password="only here") as node:

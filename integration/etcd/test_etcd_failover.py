@@ -76,7 +76,6 @@ def test_rule_5_a_frozen_node_is_left_within_seconds(cluster, clients, prefix, w
     victim.thaw()
 
 
-@pytest.mark.slow
 def test_rule_5_grpc_itself_notices_a_frozen_server(cluster):
     """The options of ETCD-CLIENT section 4, with our own guard against silence out of the way.
 

@@ -2,10 +2,7 @@
 
 import json
 
-import pytest
 from examples_support import run
-
-pytestmark = pytest.mark.slow
 
 
 def test_the_demo_comes_to_equal_totals_through_deploy_freeze_and_kill():

@@ -2,10 +2,7 @@
 
 import json
 
-import pytest
 from examples_support import run
-
-pytestmark = pytest.mark.slow
 
 FAULTS_OF_EACH = (
     "order violations", "doubled", "lost", "stale writes accepted", "states that differ",

@@ -60,7 +60,6 @@ def victim(request, fault):
     return next(node for node in cluster.nodes if node is not leader)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["kill", "freeze", "freeze one of three"])
 def test_an_etcd_that_is_down_for_two_thirds_of_the_ttl_costs_nothing(victim, wire_to, join, fault):
     """Its start included, and beginning at the worst moment: just before a renewal.
@@ -98,7 +97,6 @@ def split(cluster, which):
     return own, others, [node.endpoint for node in (own, *others)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("which", ["leader", "follower"])
 def test_on_a_node_without_a_quorum_nothing_is_held_beyond_the_deadline(
     cluster, start, history, which
@@ -128,7 +126,6 @@ def test_on_a_node_without_a_quorum_nothing_is_held_beyond_the_deadline(
     assert history.judge().problems == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("which", ["leader", "follower"])
 def test_a_member_moves_from_a_node_without_a_quorum_and_loses_nothing(cluster, join, which):
     ttl = 18
@@ -196,7 +193,6 @@ def assert_each_has_its_own(a, keeps, b, theirs):
     assert a.get_role(theirs.name) is None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("how", ["cut", "silence"])
 def test_a_member_that_history_was_compacted_behind_lists_anew(
     one_node, wire_to, join, prefix, monkeypatch, how

@@ -2,7 +2,6 @@
 
 import statistics
 
-import pytest
 from members import settle
 
 from rink.core.schemes import rank_of
@@ -11,7 +10,6 @@ from rink.engine.clock import SYSTEM
 ROLES = [f"role-{i}" for i in range(20)]
 
 
-@pytest.mark.slow
 def test_a_planned_leave_hands_every_role_over_in_milliseconds(start, history):
     leaver, slowest = start("m0", roles=ROLES), []
     history.wait(lambda h: len(h.holders) == 20)
@@ -48,7 +46,6 @@ def test_a_killed_holder_is_replaced_within_its_ttl(start, history):
     assert history.judge().problems == []
 
 
-@pytest.mark.slow
 def test_a_surge_deploy_moves_each_role_exactly_once(start, history):
     roles = [f"job/{i}" for i in range(200)]
     names = [f"old-{i}" for i in range(5)]

@@ -23,7 +23,6 @@ from rink.etcd.client import Client
 from rink.testing.history import Judgement
 
 pytest_plugins = ["faults_members_fixtures"]
-pytestmark = pytest.mark.slow
 
 ROLES = [f"role-{number}" for number in range(12)]
 NEW = [f"new-{number}" for number in range(12)]

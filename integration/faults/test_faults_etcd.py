@@ -9,7 +9,6 @@ SESSION = {"ttl": TTL, "margin": MARGIN}
 SERVERS = "3 nodes"
 BACK = 5.0
 """Seconds within which a member is back with its roles once etcd is."""
-pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(

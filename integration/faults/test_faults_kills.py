@@ -166,7 +166,6 @@ def test_a_process_that_has_said_that_it_dies_says_no_more():
         assert said == ["gained", "dying"]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_member_may_be_killed_at_each_step_of_a_join_a_proclaim_and_a_hand_over(stage, record):
     alone = os.environ.get("RINK_KILL")

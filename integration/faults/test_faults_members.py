@@ -21,7 +21,6 @@ from rink.etcd.proto import rinketcd_pb2 as pb
 from rink.testing import local_etcd
 
 pytest_plugins = ["faults_members_fixtures"]
-pytestmark = pytest.mark.slow
 
 TTL_S = 3
 TAKEN_OVER_S = TTL_S + 1.5

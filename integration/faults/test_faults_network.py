@@ -15,7 +15,6 @@ SLOW = 3.0
 BROKEN_AFTER = 7.0
 """A silent watch is given up in less; before, what waits in its connection would be delivered."""
 SESSION = {"ttl": TTL, "margin": MARGIN}
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import statistics
 import threading
 
-import pytest
 from faults_members_support import until
 from members import LONG_S
 from table import Row
@@ -15,7 +14,6 @@ from rink.etcd.client import Client
 from rink.testing.history import Event
 
 pytest_plugins = ["faults_members_fixtures"]
-pytestmark = pytest.mark.slow
 
 SERVERS = "1 node"
 REQUEST_LIMIT_BYTES = 1_572_864

@@ -2,7 +2,6 @@
 
 import asyncio
 
-import pytest
 from members import LONG_S, QUICK
 
 from rink import aio
@@ -48,7 +47,6 @@ def test_a_killed_consumer_is_followed_within_its_ttl_from_what_it_committed(wor
     work.judge()
 
 
-@pytest.mark.slow
 def test_a_consumer_frozen_past_its_ttl_commits_nothing_when_it_thaws(work):
     a, b = work.start("a", ttl=TTL_S), work.start("b", ttl=TTL_S)
     work.all_worked_by("a", "b")
@@ -71,7 +69,6 @@ def test_a_consumer_frozen_past_its_ttl_commits_nothing_when_it_thaws(work):
     work.judge()
 
 
-@pytest.mark.slow
 def test_an_extra_consumer_stands_by_and_is_promoted(work):
     names = [f"c{number}" for number in range(8)]
     consumers = {}
@@ -100,7 +97,6 @@ def wait_idle(work, consumers):
             return set(consumers) - owners
 
 
-@pytest.mark.slow
 def test_commits_that_etcd_does_not_answer_are_settled_when_it_does(work_alone):
     """A frozen etcd applies them when it thaws, long after their callers were told of no answer."""
     work, node = work_alone

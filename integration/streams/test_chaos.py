@@ -11,7 +11,6 @@ import pytest
 RUN = Path(__file__).parent / "chaos" / "run.py"
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_whatever_happens_nothing_is_lost_out_of_order_or_accepted_from_who_is_no_owner():
     minutes = os.environ.get("CHAOS_MINUTES", "2")

@@ -293,7 +293,7 @@ def drawn(path, count, leave=(), join=(), pairs=None):
     [
         (3, ("w2",), ()),
         (64, ("w3",), ("$a_b$ 日本",)),
-        pytest.param(300, (), ("new",), marks=pytest.mark.slow),
+        (300, (), ("new",)),
         (1, (), ("n" * 80,)),
     ],
 )
