@@ -31,23 +31,29 @@ $(ARCHIVE): $(READY) .ci/spark-archive | system # with it, JVMs of Spark start i
 	-@$(PY) .ci/spark-archive $@
 
 .PHONY: test
-test: unit integration ## all tests: fast ones, then those on real servers
+test: setup $(ARCHIVE) ## the tests of every change: fast ones, then those on real servers, which they start and stop
+	.ci/test $(MEASURED)
+
+.PHONY: deep
+deep: setup $(ARCHIVE) ## the deep checks, or a part of them: make deep PART=spark; make deep PART="--since main"; PART=--list
+	$(PY) -m pip install --quiet --disable-pip-version-check --group bench
+	$(PY) .ci/deep $(PART)
 
 .PHONY: unit
-unit: $(READY) ## the fast tests (no server, no sleep); the worlds apart, for the table that they print
-	PY=$(abspath $(PY)) .ci/unit $(MEASURED)
+unit: $(READY) ## the fast tests (no server, no sleep)
+	.ci/unit
 
 .PHONY: integration
-integration: setup $(ARCHIVE) ## the tests on real servers, which they start and stop: etcd, Redis, PostgreSQL, Spark
+integration: setup $(ARCHIVE) ## the tests on real servers: etcd, Redis, PostgreSQL, Spark
 	.ci/integration
 
 .PHONY: faults
 faults: setup ## faults on real servers and processes, and the table of what they did
-	$(PY) -m pytest integration/faults
+	$(PY) -m pytest -m "" integration/faults
 
 .PHONY: coverage
 coverage: $(READY) ## the fast tests, with their branch coverage: 100 % of the core, the rest shown
-	PY=$(abspath $(PY)) .ci/unit --measured
+	.ci/unit --whole
 
 .PHONY: worlds
 worlds: $(READY) ## every interleaving of small worlds, the large ones too (make worlds WORLDS="there back")
@@ -97,9 +103,10 @@ fmt: $(READY) ## format the code
 	$(VENV)/bin/ruff check --fix-only --quiet .
 
 .PHONY: lint
-lint: $(READY) ## style
+lint: $(READY) ## style, and checks of the repository's own texts and of the judges of demos and benches
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
+	$(PY) -m pytest -q -n logical checks
 
 .PHONY: types
 types: $(READY) ## mypy --strict, on the library and on what its users see of it

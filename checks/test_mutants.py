@@ -7,7 +7,7 @@ import mutants
 import pytest
 from mutant_list import MUTANTS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 TESTS = {
     path.stem: path
     for folder in ("tests", "integration")

@@ -15,6 +15,9 @@ ROWS = {
     and (cells := [cell.strip() for cell in line.strip("| ").split(" | ")])
 }
 
+WITHOUT_SERVERS = ("tests", "checks")
+FOLDERS = (*WITHOUT_SERVERS, "integration")
+
 PAUSES = re.compile(
     r"\btime\.sleep\("
     r"|\basyncio\.sleep\((?!0\)|LONG_S\))"  # 0 lets the others run; LONG_S is cut short
@@ -25,7 +28,7 @@ LATER = "comes? with the (streams|sidecar)"
 
 
 def every_test():
-    files = [path for folder in ("tests", "integration") for path in (ROOT / folder).rglob("*.py")]
+    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
     text = "\n".join(path.read_text(encoding="utf-8") for path in files)
     return set(re.findall(r"^ *(?:async )?def (test_\w+)", text, re.MULTILINE))
 
@@ -49,7 +52,8 @@ def test_no_fast_test_sleeps():
     """Nor does a script within one: what happens is waited for, or time is virtual."""
     found = [
         f"{path.relative_to(ROOT)}: {pause[0]}"
-        for path in (ROOT / "tests").rglob("*.py")
+        for folder in WITHOUT_SERVERS
+        for path in (ROOT / folder).rglob("*.py")
         for pause in PAUSES.finditer(path.read_text(encoding="utf-8"))
         if path != Path(__file__)
     ]
@@ -65,8 +69,11 @@ def test_a_pause_is_found(pause):
 
 def test_every_folder_is_named():
     text = PAGE.read_text(encoding="utf-8")
-    folders = {path.parent.name for path in (ROOT / "tests").glob("*/*.py")}
-    assert {folder for folder in folders if f"`{folder}/`" not in text} == set()
+    folders = {
+        path.parent.name for folder in WITHOUT_SERVERS for path in (ROOT / folder).glob("*/*.py")
+    }
+    named = set(re.findall(r"`(\w+)/`", text))
+    assert {*folders, *FOLDERS} - {"tests"} <= named
 
 
 def test_every_link_leads_somewhere():
@@ -83,7 +90,7 @@ def test_every_file_that_a_change_is_sent_to_exists():
     for word in re.findall(r"`([\w/*]+(?:\.py|/))`", CONTRIBUTING.read_text(encoding="utf-8")):
         path = ROOT / word if "/" in word else folder / word
         folder = path if word.endswith("/") else path.parent
-        if word.startswith(("rink/", "tests/")) or "/" not in word:
+        if word.startswith(("rink/", "tests/", "checks/")) or "/" not in word:
             missing += [] if list(path.parent.glob(path.name)) else [word]
     assert missing == []
 
