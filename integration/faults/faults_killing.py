@@ -1,13 +1,14 @@
-"""Killing points: a member counts how often it comes by named places, and dies at the one asked for.
+"""Kill a member at a named place.
 
-The places are the product's own methods, wrapped in the member's process alone: the product knows
+A member counts how often it comes by each place, and dies at the crossing that it was armed for.
+The places are the product's own methods, wrapped in the member's process alone. The product knows
 nothing of this. Each name says what has been done and what has not:
 
     before X        a request is about to be sent
     amid X          it is under way: etcd may carry it out before the death, after it, or never
     after X         etcd has carried it out, and its answer is not posted yet
     before Listed, before Changed
-                    the watch has brought something that the engine has not seen
+                    the list or its watch has brought something that the engine has not seen
     decided         a step has changed the member's mind, and nothing of it is carried out
     done X          this effect of a step is carried out, and the ones behind it are not
     renewal …       a keepalive is sent; answered; counted
@@ -108,12 +109,17 @@ def _around_requests(killer: Killer) -> None:
 
 
 def _around_the_view(killer: Killer) -> None:
-    say = Follower._say
+    tell_list, say = Follower._tell_list, Follower._say
 
-    def said(self: Follower, number: int, event: Any) -> bool:
+    def told_list(self: Follower, number: int, event: Any) -> None:
         killer.cross(f"before {type(event).__name__}")
-        return say(self, number, event)
+        tell_list(self, number, event)
 
+    def said(self: Follower, number: int, event: Any) -> None:
+        killer.cross(f"before {type(event).__name__}")
+        say(self, number, event)
+
+    Follower._tell_list = told_list
     Follower._say = said
 
 

@@ -1,9 +1,14 @@
-"""Members killed at each step of a join, a proclamation and a hand-over.
+"""Kill members at each step of a join, a proclamation and a hand-over.
 
-First each scene is rehearsed, to learn which places its doomed member comes by, and how often. Then
-every place of every scene is died at, again and again; a seed decides at which crossing. Each kill
-is one small group under a prefix of its own, and many of them run side by side on one etcd.
-A case that fails is named, and runs alone with RINK_KILL set to that name.
+The test first rehearses each scene. So it learns which places the doomed member comes by, and how
+often. Then it draws cases: a scene, a place, and a crossing of that place. A seed decides the draw.
+Each case is one small group under its own prefix. Many cases run side by side on one etcd.
+
+How often a member comes by a place depends on the machine's speed: a busy machine renews leases
+more often in one scene, and puts more changes into one batch. So a drawn crossing may not come.
+Then the case runs again at the first crossing, and at last in a scene that is sure of the place.
+
+A failure names its case. RINK_KILL=<case> runs this case alone. RINK_KILL_SEED sets another seed.
 """
 
 import collections
@@ -32,20 +37,22 @@ from rink.testing.history import Judgement
 
 pytest_plugins = ["faults_members_fixtures"]
 
-KILLS = 240
-LEAST = 3  # deaths at each place
-TRIES = 3  # more, where fewer have died
-SIDE_BY_SIDE = (
-    12  # more only keep two cores busy: a start takes seconds then, which would count as gaps
-)
-AMID_S = 0.002  # a request is answered within about a millisecond
-SCENE_S = 0.3  # about how long a scene takes
-BOUND_S = TTL_S + 1.5 + 3.0  # the last for two cores that carry all these groups, and more
+SIDE_BY_SIDE = 12  # with more, a start takes seconds on two cores, and counts as a gap
+AMID_S = 0.002  # etcd answers a request within about a millisecond
+SCENE_S = 0.3  # a scene takes about this long
+BOUND_S = TTL_S + 1.5 + 3.0  # the last term is for two cores that carry all these groups, and more
+
+REQUESTS = ("GrantLease", "WriteRecord", "Proclaim", "RevokeLease")
+STEPS = {when + what for what in REQUESTS for when in ("before ", AMID, "after ", "done ")}
+VIEWS = {"before Listed", "before Changed"}
 
 
 @attrs.frozen
 class Case:
-    """Which member dies where; the seed decides all else."""
+    """Name a scene, and the crossing at which its doomed member dies.
+
+    The seed decides everything else.
+    """
 
     scene: str
     place: str
@@ -72,7 +79,7 @@ class Case:
 
 @attrs.frozen
 class Outcome:
-    """How one case went; a problem is told with all that is needed to see why."""
+    """Hold the result of one case; `problem` explains a failure."""
 
     case: Case
     died_at: str = ""
@@ -81,10 +88,15 @@ class Outcome:
     judgement: Judgement | None = None
     problem: str = ""
 
+    @property
+    def hits(self) -> bool:
+        """Return whether the member died at the place of its case."""
+        return self.died_at == self.case.place
+
 
 @attrs.frozen
 class Stage:
-    """What all groups share."""
+    """Make the groups, and hold what they share."""
 
     members: Members
     endpoint: str
@@ -103,40 +115,44 @@ def stage(members, etcd_url, tmp_path_factory):
 
 
 def rehearse(stage, name):
-    """How often the doomed member of a scene comes by each place when nothing kills it."""
+    """Return how often the doomed member of a scene comes by each place."""
     group = stage.group(name, name, HARMLESS)
     try:
         doomed = SCENES[name](group)
-        return (doomed.left or doomed.ask("counts"))["counts"]
+        return (doomed.left or doomed.ask("counts"))["counts"] | {ANY_MOMENT: 1}
     finally:
         group.close()
 
 
-def draw(counts, seed):
-    """Every place of every scene once, then those that few scenes come by, until there are enough."""
-    crossed = {(scene, place): n for scene, found in counts.items() for place, n in found.items()}
-    crossed |= {(scene, ANY_MOMENT): 1 for scene in counts}
+def draw(counts, kills, seed):
+    """Draw each place once, then each pair of scene and place, then pairs again."""
+    crossings = {(scene, place): n for scene, row in counts.items() for place, n in row.items()}
     rng = random.Random(seed)
-    drawn, of_place = collections.Counter(), collections.Counter()
+    pairs, scenes, places = (collections.Counter() for _ in range(3))
+
+    def priority(pair):
+        scene, place = pair
+        return pairs[pair] > 0, places[place], pairs[pair], scenes[scene], rng.random()
+
     cases = []
-    while len(cases) < KILLS or len(drawn) < len(crossed):
-        pair = min(
-            crossed,
-            key=lambda pair: (drawn[pair] > 0, of_place[pair[1]], drawn[pair], rng.random()),
-        )
-        drawn[pair] += 1
-        of_place[pair[1]] += 1
-        cases.append(Case(*pair, rng.randint(1, crossed[pair]), rng.randrange(1_000_000)))
+    for _ in range(kills):
+        pair = scene, place = min(crossings, key=priority)
+        pairs[pair] += 1
+        scenes[scene] += 1
+        places[place] += 1
+        cases.append(Case(*pair, rng.randint(1, crossings[pair]), rng.randrange(1_000_000)))
     rng.shuffle(cases)
     return cases
 
 
 def run(stage, case):
+    """Run one case once, and judge it wherever its member died."""
     group = stage.group(case.scene, str(case), case.doom)
     try:
         doomed = SCENES[case.scene](group)
-        if not doomed.ended.is_set():
-            doomed.kill()  # it did not come by so often this time
+        # The scene ends with the last gain. What its member does next may be the crossing.
+        if not doomed.ended.wait(SCENE_S):
+            doomed.kill()
         died_at = doomed.died["place"] if doomed.died else "" if doomed.left else "outright"
         since = doomed.died["at"] if doomed.died else SYSTEM.now()
         took = group.recover(doomed) - since
@@ -153,6 +169,21 @@ def run(stage, case):
     return Outcome(case, died_at, since, took, judgement)
 
 
+def run_until_it_hits(stage, case, counts):
+    """Run a case until its member dies at its place; return the last outcome.
+
+    The first scene that comes by a place is sure of it. A later one may come by it by chance only:
+    a renewal, for instance, belongs to each join, and falls into some hand-overs.
+    """
+    first = attrs.evolve(case, nth=1, seed=case.seed + 1)
+    sure = attrs.evolve(first, scene=next(one for one in SCENES if case.place in counts[one]))
+    for attempt in (case, first, sure):
+        outcome = run(stage, attempt)
+        if outcome.problem or outcome.hits:
+            break
+    return outcome
+
+
 def test_a_process_that_has_said_that_it_dies_says_no_more():
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -167,36 +198,40 @@ def test_a_process_that_has_said_that_it_dies_says_no_more():
 
 
 @pytest.mark.timeout(300)
-def test_a_member_may_be_killed_at_each_step_of_a_join_a_proclaim_and_a_hand_over(stage, record):
-    alone = os.environ.get("RINK_KILL")
+@pytest.mark.parametrize(
+    ("kills", "least"), [(48, 1), pytest.param(240, 3, marks=pytest.mark.deep)]
+)
+def test_a_member_may_be_killed_at_each_step_of_a_join_a_proclaim_and_a_hand_over(
+    stage, record, kills, least
+):
+    if alone := os.environ.get("RINK_KILL"):
+        outcome = run(stage, Case.of(alone))
+        assert not outcome.problem, outcome.problem
+        tell([outcome])
+        return
+    seed = int(os.environ.get("RINK_KILL_SEED", "1"))
     with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        if alone:
-            cases = [Case.of(alone)]
-        else:
-            counts = pool.map(lambda name: rehearse(stage, name), SCENES)
-            seed = int(os.environ.get("RINK_KILL_SEED", "1"))
-            cases = draw(dict(zip(SCENES, counts, strict=True)), seed)
-        outcomes = list(pool.map(lambda case: run(stage, case), cases))
-        first = outcomes[:]
-        for again in range(1, 1 if alone else 1 + TRIES):
-            outcomes += pool.map(lambda case: run(stage, case), missed(first, outcomes, again))
-    failed = [outcome.problem for outcome in outcomes if outcome.problem]
-    assert not failed, f"{len(failed)} of {len(cases)} cases\n" + "\n\n".join(failed[:5])
+        rehearsed = pool.map(lambda name: rehearse(stage, name), SCENES)
+        counts = dict(zip(SCENES, rehearsed, strict=True))
+        cases = draw(counts, kills, seed)
+        outcomes = list(pool.map(lambda case: run_until_it_hits(stage, case, counts), cases))
+    problems = [outcome.problem for outcome in outcomes if outcome.problem]
+    assert not problems, f"{len(problems)} of {kills} cases\n" + "\n\n".join(problems[:5])
     tell(outcomes)
-    if not alone:
-        check_counts(outcomes)
-        for phase in PHASES:
-            judged = [(one.judgement, one.since) for one in outcomes if one.case.phase == phase]
-            fault = f"killed at each step of a {phase}: {len(judged)} times"
-            record(row_of_all(fault, "1 node", judged, BOUND_S))
+    check_places(outcomes, set().union(*counts.values()), least)
+    for phase in PHASES:
+        judged = [(one.judgement, one.since) for one in outcomes if one.case.phase == phase]
+        fault = f"killed at each step of a {phase}: {len(judged)} times"
+        record(row_of_all(fault, "1 node", judged, BOUND_S))
 
 
 def tell(outcomes):
+    """Print how many members died at each place, and how long recovery took."""
     died = collections.Counter((one.case.phase, one.died_at) for one in outcomes)
     print(f"\n{'died at':24}" + "".join(f"{phase:>11}" for phase in PHASES))
     for place in sorted({place for _, place in died}):
-        counts = "".join(f"{died[phase, place] or '':>11}" for phase in PHASES)
-        print(f"{place or '(had left before)':24}{counts}")
+        row = "".join(f"{died[phase, place] or '':>11}" for phase in PHASES)
+        print(f"{place or '(had left before)':24}{row}")
     took = sorted(one.took for one in outcomes)
     print("FIGURE kills", sum(bool(one.died_at) for one in outcomes))
     print(
@@ -205,32 +240,10 @@ def tell(outcomes):
     print("FIGURE writes", sum(one.judgement.accepted for one in outcomes))
 
 
-def died_at(outcomes):
-    """How often a member died at each place."""
-    return collections.Counter(
-        one.died_at for one in outcomes if one.died_at not in ("", "outright")
-    )
-
-
-def missed(first, outcomes, again):
-    """Cases of the first that missed a place at which too few have died, with other seeds.
-
-    How often a place is come by depends on what else the machine does: two of six at the rarest.
-    """
-    places = died_at(outcomes)
-    return [
-        attrs.evolve(one.case, seed=one.case.seed + again)
-        for one in first
-        if one.died_at != one.case.place and places[one.case.place] < LEAST
-    ]
-
-
-def check_counts(outcomes):
-    """Every place was died at, in every phase that comes by it, and hardly a case missed its own."""
-    places = died_at(outcomes)
-    assert places.total() >= 200
-    assert places.total() >= 0.9 * len(outcomes)
-    assert min(places.values()) >= LEAST, places
-    requests = ("GrantLease", "WriteRecord", "Proclaim", "RevokeLease")
-    steps = [when + what for what in requests for when in ("before ", AMID, "after ", "done ")]
-    assert set(steps) <= set(places)
+def check_places(outcomes, places, least):
+    """Check that members died at every place, and hardly ever elsewhere."""
+    misses = [str(one.case) for one in outcomes if not one.hits]
+    assert len(misses) <= len(outcomes) // 20, misses
+    deaths = collections.Counter(one.died_at for one in outcomes if one.hits)
+    assert min(deaths[place] for place in places) >= least, deaths
+    assert not (STEPS | VIEWS) - places
