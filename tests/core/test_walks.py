@@ -8,18 +8,23 @@ stop, and the group must settle with every role held where it belongs.
 When one fails: `walks.shrink(walks.draw(seed, length))` gives the few steps it needs.
 """
 
+import pytest
 import walks
 
 from rink.core import effects as do
 
-SHORT, LONG = range(300), range(5000, 5040)
+# Several items, so that cores share them: first seed, number of seeds, length of each walk.
+FEW = [*((first, 10, 250) for first in range(0, 50, 10)), (5000, 5, 800), (5005, 5, 800)]
+MANY = [*((first, 50, 250) for first in range(50, 300, 50)), *((first, 10, 800) for first in (5010, 5020, 5030))]  # fmt: skip
 
 
-def test_no_walk_finds_an_overlap_and_every_group_settles():
-    for seed in SHORT:
-        walks.walk(walks.draw(seed, 250))
-    for seed in LONG:
-        walks.walk(walks.draw(seed, 800))
+@pytest.mark.parametrize(
+    ("first", "count", "length"),
+    [*FEW, *(pytest.param(*one, marks=pytest.mark.deep) for one in MANY)],
+)
+def test_no_walk_finds_an_overlap_and_every_group_settles(first, count, length):
+    for seed in range(first, first + count):
+        walks.walk(walks.draw(seed, length))
 
 
 def test_walks_go_where_it_hurts():

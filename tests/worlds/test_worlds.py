@@ -1,26 +1,21 @@
-"""Every interleaving of a few small worlds; `make worlds` goes through larger ones."""
-
-import multiprocessing
-import os
+"""Every interleaving of a few small worlds; the large ones are deep tests."""
 
 import pytest
 from catalogue import BY_DEFAULT, DEEP
 from exploring import explore
 
-
-@pytest.fixture(scope="module")
-def explored(request):
-    """What becomes of each chosen world; all of them are gone through side by side."""
-    params = (getattr(item, "callspec", None) for item in request.session.items)
-    chosen = [one.params["spec"] for one in params if one and "spec" in one.params]
-    with multiprocessing.get_context("spawn").Pool(os.cpu_count(), maxtasksperchild=1) as pool:
-        yield {spec.name: pool.apply_async(explore, (spec,)) for spec in chosen}
+LARGEST_S = 3600  # "nobody lets go" takes eight minutes on a quiet core
+LARGE = [pytest.mark.deep, pytest.mark.timeout(LARGEST_S)]
 
 
-@pytest.mark.parametrize("spec", BY_DEFAULT, ids=lambda spec: spec.name)
-def test_no_interleaving_of_a_small_world_breaks_a_rule(spec, explored, tell):
-    result = explored[spec.name].get()
-    tell(result)
+@pytest.mark.parametrize(
+    "spec",
+    [*BY_DEFAULT, *(pytest.param(spec, marks=LARGE) for spec in DEEP)],
+    ids=lambda spec: spec.name,
+)
+def test_no_interleaving_of_a_small_world_breaks_a_rule(spec, record_property):
+    result = explore(spec)
+    record_property("world", [result.name, result.states, result.moves, result.seconds])
     assert not result.broken, "\n".join([result.broken, *result.trace])
     assert result.is_whole
     assert result.states > 1000
