@@ -25,6 +25,25 @@ from wire import Wire  # noqa: E402
 log = logging.getLogger("rink.testing")
 
 
+LONGEST = ("spark", "test_drivers", "test_chaos", "test_demo_streams", "test_demo")
+"""Groups of tests that begin first, so that no core waits for them in the end."""
+
+
+@pytest.hookimpl(trylast=True)  # behind the plugin that shuffles
+def pytest_collection_modifyitems(items):
+    """Keep the tests of one file together, and all that share the session of Spark.
+
+    `--dist loadgroup` gives each group to one process, so there is one JVM. Tests that mostly wait share little.
+    """
+    turns = {}
+    for item in items:
+        if item.get_closest_marker("waits") is None:
+            group = "spark" if "spark" in item.fixturenames else item.path.stem
+            item.add_marker(pytest.mark.xdist_group(group))
+            turns[item] = LONGEST.index(group) if group in LONGEST else len(LONGEST)
+    items.sort(key=lambda item: turns.get(item, len(LONGEST)))
+
+
 @pytest.fixture(scope="session")
 def etcd_node():
     """One etcd for the whole run, or the one that RINK_TEST_ETCD names."""

@@ -8,6 +8,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "docs"))
 from docs_support import all_blocks, run
 
+pytestmark = pytest.mark.waits
+
 SERVER = [block for block in all_blocks("python") if block.needs == "server"]
 
 

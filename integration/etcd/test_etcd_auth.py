@@ -13,6 +13,8 @@ from rink.etcd.api import Put
 from rink.etcd.client import Client
 from rink.testing import local_etcd
 
+pytestmark = pytest.mark.waits
+
 PASSWORD = "only for this test"
 
 

@@ -9,6 +9,8 @@ from etcd_support import Seen, eventually, put
 
 from rink.etcd.connections import Connection
 
+pytestmark = pytest.mark.waits
+
 
 @pytest.fixture
 def calls(monkeypatch):

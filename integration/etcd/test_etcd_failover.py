@@ -16,6 +16,8 @@ from rink.etcd.proto import rinketcd_pb2 as pb
 from rink.etcd.stream import Outgoing
 from rink.etcd.transport import metadata
 
+pytestmark = pytest.mark.waits
+
 
 def first_is(cluster, node):
     """All endpoints, this node's in front."""

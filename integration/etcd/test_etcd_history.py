@@ -5,10 +5,13 @@ import shutil
 import threading
 import time
 
+import pytest
 from etcd_support import Seen, put, put_until_done
 
 from rink.errors import EtcdClusterChanged
 from rink.testing import etcd_cluster, local_etcd
+
+pytestmark = pytest.mark.waits
 
 
 def test_nothing_is_lost_or_doubled_while_nodes_are_killed_and_frozen(clients, prefix):

@@ -3,9 +3,12 @@
 import threading
 import time
 
+import pytest
 from etcd_support import Seen, eventually, put_until_done
 
 from rink.etcd.client import Client, boot_clock
+
+pytestmark = pytest.mark.waits
 
 
 def test_rule_4_ttl_0_means_that_the_lease_is_gone(node, clients):

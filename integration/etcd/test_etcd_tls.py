@@ -9,6 +9,8 @@ from etcd_support import Seen, put
 from rink.errors import ConfigError, EtcdTls, EtcdUnavailable
 from rink.testing import TlsFiles, local_etcd
 
+pytestmark = pytest.mark.waits
+
 
 class Files:
     """A CA, and certificates signed by it, as PEM files."""

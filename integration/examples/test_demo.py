@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from examples_support import run
 
 
@@ -24,6 +25,7 @@ def test_the_demo_comes_to_equal_totals_through_deploy_freeze_and_kill():
     assert "\x1b" not in result.stderr, "no control codes where there is no terminal"
 
 
+@pytest.mark.deep
 def test_without_the_fence_the_demo_fails_and_says_what_is_wrong():
     """The frozen process's belated write gets through: had it not, the checks would be blind."""
     result = run("flights.py", "--quick", "--no-fence", "--json")

@@ -9,7 +9,7 @@ from examples_support import EXAMPLES
 
 # Three JVMs start in each, with whatever else runs on this machine.
 PATIENCE_S = 600
-pytestmark = pytest.mark.timeout(PATIENCE_S + 20)
+pytestmark = [pytest.mark.deep, pytest.mark.timeout(PATIENCE_S + 20)]
 
 
 def demo(*arguments):

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from examples_support import run
 
 FAULTS_OF_EACH = (
@@ -46,6 +47,7 @@ def test_the_stream_comes_to_equal_states_in_order_through_deploy_freeze_and_kil
     assert "\x1b" not in result.stderr, "no control codes where there is no terminal"
 
 
+@pytest.mark.deep
 def test_on_a_cluster_it_does_so_without_outputs_that_go_with_the_commit():
     result = demo("--cluster")
     report = reported(result)
@@ -54,6 +56,7 @@ def test_on_a_cluster_it_does_so_without_outputs_that_go_with_the_commit():
     assert result.returncode == 0
 
 
+@pytest.mark.deep
 def test_without_fences_and_in_two_steps_the_demo_fails_and_says_what_is_wrong():
     """The frozen worker's belated outputs get through: had they not, the checks would be blind."""
     result = demo("--careless")

@@ -18,6 +18,8 @@ from rink.etcd.client import Client
 from rink.face import Subscription
 from rink.testing import TlsFiles, local_etcd
 
+pytestmark = pytest.mark.waits
+
 
 def owned_by(rank, size):
     return next(f"r{i}" for i in range(999) if rank_of(f"r{i}", size) == rank)

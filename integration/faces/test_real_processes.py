@@ -2,10 +2,13 @@
 
 import statistics
 
+import pytest
 from members import settle
 
 from rink.core.schemes import rank_of
 from rink.engine.clock import SYSTEM
+
+pytestmark = pytest.mark.waits
 
 ROLES = [f"role-{i}" for i in range(20)]
 

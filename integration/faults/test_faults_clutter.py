@@ -22,6 +22,8 @@ from rink.etcd.api import Delete, Put
 from rink.etcd.client import Client
 from rink.testing.history import Judgement
 
+pytestmark = pytest.mark.waits
+
 pytest_plugins = ["faults_members_fixtures"]
 
 ROLES = [f"role-{number}" for number in range(12)]

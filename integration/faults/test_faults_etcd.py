@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.waits
+
 TTL = 5
 MARGIN = 1.0
 ROLES = [f"role-{i}" for i in range(30)]

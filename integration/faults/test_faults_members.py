@@ -20,6 +20,8 @@ from rink.engine.clock import SYSTEM
 from rink.etcd.proto import rinketcd_pb2 as pb
 from rink.testing import local_etcd
 
+pytestmark = pytest.mark.waits
+
 pytest_plugins = ["faults_members_fixtures"]
 
 TTL_S = 3

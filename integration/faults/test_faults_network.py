@@ -7,6 +7,8 @@ import pytest
 from members import settle
 from worlds import parting_world
 
+pytestmark = pytest.mark.waits
+
 TTL = 5
 MARGIN = 1.0
 ROLES = [f"role-{i}" for i in range(30)]

@@ -140,7 +140,11 @@ def run(shop, spark, folder, store, token, *, body=None, each=None, guard=None):
     )
 
 
-@pytest.mark.parametrize("store", ["sqlite", "postgres", "parquet"], indirect=True)
+@pytest.mark.parametrize(
+    "store",
+    ["sqlite", *(pytest.param(one, marks=pytest.mark.deep) for one in ("postgres", "parquet"))],
+    indirect=True,
+)
 def test_each_batch_counts_once_over_a_replay_and_a_stale_driver_is_refused(
     store, shop, spark, tmp_path
 ):
@@ -163,6 +167,7 @@ def test_each_batch_counts_once_over_a_replay_and_a_stale_driver_is_refused(
     assert store.sums() == SUMS
 
 
+@pytest.mark.deep
 def test_a_checkpoint_restored_from_a_backup_is_refused_since_its_numbers_are_other_rows_now(
     store, shop, spark, tmp_path
 ):
@@ -334,7 +339,11 @@ class Part:
         return self.part.result
 
 
-@pytest.mark.parametrize("store", ["postgres", "parquet", "redis"], indirect=True)
+@pytest.mark.parametrize(
+    "store",
+    ["redis", *(pytest.param(one, marks=pytest.mark.deep) for one in ("postgres", "parquet"))],
+    indirect=True,
+)
 def test_a_worker_that_goes_on_after_its_job_was_cancelled_writes_nothing(
     store, shop, spark, tmp_path
 ):

@@ -15,7 +15,7 @@ from cluster import REPOSITORY, Cluster, python_with_the_wheel
 
 HERE = Path(__file__).parent
 WAIT_S = 300
-pytestmark = pytest.mark.timeout(2 * WAIT_S)
+pytestmark = [pytest.mark.deep, pytest.mark.timeout(2 * WAIT_S)]
 RECORDS = [{"order_id": n, "customer": f"c{n % 17}", "amount": n % 5} for n in range(300)]
 # One month in fewer batches: what takes its time are the starts of Spark.
 SMALL = ("--months", "1", "--batches", "6", "--seconds", "5")

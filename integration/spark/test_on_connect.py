@@ -43,6 +43,7 @@ def found(rink_redis, tmp_path):
         process.wait()
 
 
+@pytest.mark.deep
 def test_all_but_fenced_batches_work_there(found):
     assert found["session"] == "pyspark.sql.connect.session"
     assert found["ranks"] == {f"orders/{n}": rink.rank_of(f"orders/{n}", 8) for n in range(1000)}

@@ -204,6 +204,7 @@ def test_a_plan_of_no_rows_and_one_of_a_group_of_nobody(df):
     ]
 
 
+@pytest.mark.deep
 def test_ten_million_names_have_the_ranks_of_the_scalar_function(spark):
     from pyspark.sql import functions as f
 
@@ -296,6 +297,7 @@ def test_a_file_that_is_no_parquet(tmp_path):
 
 
 @pytest.mark.timeout(600)  # it starts a second JVM: half a minute on a busy machine
+@pytest.mark.deep
 def test_the_command_plans_for_a_real_group_in_a_process_of_its_own(
     files, etcd_url, prefix, tmp_path
 ):

@@ -87,6 +87,7 @@ def test_a_query_writes_each_batch_once_over_restarts(streams, spark, tmp_path):
     assert streams.staged() == []
 
 
+@pytest.mark.deep
 def test_a_checkpoint_restored_from_a_backup_is_refused_since_its_numbers_are_other_rows_now(
     streams, spark, tmp_path
 ):

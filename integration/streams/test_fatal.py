@@ -12,6 +12,8 @@ import pytest
 from fatal_worker import Ping, make_app
 from workers_support import until_true
 
+pytestmark = pytest.mark.waits
+
 WORKER = Path(__file__).with_name("fatal_worker.py")
 DEATHS = 3
 ONE_HANDOVER_S = 5.0  # ttl=3, the start of a process, and what a busy machine adds
@@ -60,13 +62,20 @@ def supervised(rink_redis, etcd_url, prefix, tmp_path, monkeypatch):
         worker.wait()
 
 
+async def with_app(scenario, supervised):
+    app, pings = make_app()
+    try:
+        await scenario(supervised, app, pings)
+    finally:
+        await app.close()
+
+
 def test_a_fatal_record_costs_three_restarts_and_no_neighbour(supervised):
     """64 partitions, 4 workers, events all the while: the culprit alone becomes a dead letter."""
-    asyncio.run(_fatal(supervised))
+    asyncio.run(with_app(_fatal, supervised))
 
 
-async def _fatal(supervised):
-    app, pings = make_app()
+async def _fatal(supervised, app, pings):
     keys = [f"k{i}" for i in range(300)]
     sent = defaultdict(int)
     done = asyncio.Event()
@@ -128,16 +137,14 @@ async def _fatal(supervised):
     # caught by the second death. All others go on between any two.
     assert len(late) <= 2
     assert longest < 2 * ONE_HANDOVER_S
-    await app.close()
 
 
 def test_a_record_that_ends_its_process_in_order_is_given_up_too(supervised, monkeypatch):
     monkeypatch.setenv("FATAL_BY", "exit")
-    asyncio.run(_ends_it_in_order(supervised))
+    asyncio.run(with_app(_ends_it_in_order, supervised))
 
 
-async def _ends_it_in_order(supervised):
-    app, pings = make_app()
+async def _ends_it_in_order(supervised, app, pings):
     supervised.start()
     watching = asyncio.create_task(supervised.watch())
     await pings.send(Ping(who="k7", n=-1, fatal=True))
@@ -150,7 +157,6 @@ async def _ends_it_in_order(supervised):
     supervised.ending = True
     await watching
     assert len(supervised.died_at) == DEATHS
-    await app.close()
 
 
 def gaps(notes):

@@ -13,6 +13,8 @@ from rink.errors import ConfigError
 from rink.streams import App, CrossSlot, RedisAuth, RedisFull, RedisUnavailable, Worker, admin
 from rink.testing import local_redis, redis_cluster, redis_pair
 
+pytestmark = pytest.mark.waits
+
 
 @contextlib.asynccontextmanager
 async def shop_on(redis, etcd_url, prefix, probe):

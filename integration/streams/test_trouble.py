@@ -13,6 +13,8 @@ from rink.errors import ConfigError, EtcdError, StateError
 from rink.streams import App, JsonCodec, PartitionFull, Worker, WorkerHalted
 from rink.streams.events import Events
 
+pytestmark = pytest.mark.waits
+
 
 @with_shop()
 async def test_an_event_that_always_fails_becomes_a_dead_letter_and_its_neighbours_do_not(shop):

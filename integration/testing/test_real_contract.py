@@ -12,6 +12,8 @@ from etcd_world import World
 from rink.etcd.client import Client
 from rink.testing import local_etcd
 
+pytestmark = pytest.mark.waits
+
 
 @pytest.fixture(scope="module")
 def own_etcd():

@@ -12,6 +12,8 @@ from servers_support import client_of, wait_until
 from rink.errors import UsageError
 from rink.testing import RedisError, RedisUnavailable, redis_cluster, redis_pair
 
+pytestmark = pytest.mark.waits
+
 # --------------------------------------------------------------------------- a cluster
 
 

@@ -18,7 +18,7 @@ from rink.errors import RinkError
 from rink.testing import RedisError, local_redis, redis_pair
 from rink.testing.redis_start import OUR_USER
 
-pytestmark = pytest.mark.usefixtures("no_given_redis")
+pytestmark = [pytest.mark.waits, pytest.mark.usefixtures("no_given_redis")]
 
 # Starts one of each kind, says which processes, folders and ports they have, and waits.
 RUN = textwrap.dedent("""

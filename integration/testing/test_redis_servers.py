@@ -19,7 +19,7 @@ from rink.errors import ConfigError, UsageError
 from rink.testing import RedisUnavailable, TlsFiles, local_redis, redis_start
 from rink.testing.servers_ports import free_ports
 
-pytestmark = pytest.mark.usefixtures("no_given_redis")
+pytestmark = [pytest.mark.waits, pytest.mark.usefixtures("no_given_redis")]
 
 
 # --------------------------------------------------------------------------- one node

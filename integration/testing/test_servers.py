@@ -30,7 +30,7 @@ from rink.testing import Place, TlsFiles, etcd_cluster, local_etcd, servers_star
 
 PUT = ((), (Put(b"a", b"1"),))
 
-pytestmark = pytest.mark.usefixtures("no_given_etcd")
+pytestmark = [pytest.mark.waits, pytest.mark.usefixtures("no_given_etcd")]
 
 
 # --------------------------------------------------------------------------- one node

@@ -19,7 +19,7 @@ from servers_support import QUICK, wait_until
 from rink.errors import EtcdError, RinkError, UsageError
 from rink.testing import etcd_cluster, local_etcd
 
-pytestmark = pytest.mark.usefixtures("no_given_etcd")
+pytestmark = [pytest.mark.waits, pytest.mark.usefixtures("no_given_etcd")]
 
 
 def test_nothing_is_left_after_the_with():
