@@ -96,9 +96,3 @@ def test_each_deep_test_is_in_one_part(deep, items):
 
 def test_the_page_has_each_part(deep):
     assert list(PARTS) == list(deep.PARTS)
-
-
-def test_a_tests_group_is_no_part_of_its_id(deep):
-    assert deep.without_group("a/test_x.py::test_y[z@1]@test_x") == "a/test_x.py::test_y[z@1]"
-    assert deep.without_group("a/test_x.py::test_y@spark") == "a/test_x.py::test_y"
-    assert deep.without_group("a/test_x.py::test_y[@]") == "a/test_x.py::test_y[@]"

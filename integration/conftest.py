@@ -25,23 +25,40 @@ from wire import Wire  # noqa: E402
 log = logging.getLogger("rink.testing")
 
 
-LONGEST = ("spark", "test_drivers", "test_chaos", "test_demo_streams", "test_demo")
-"""Groups of tests that begin first, so that no core waits for them in the end."""
+LONGEST = (
+    "_on_spark.py",
+    "test_drivers.py",
+    "test_chaos.py",
+    "test_demo_streams.py",
+    "test_demo.py",
+)
+"""Ends of names of files that begin first, in this order, so that no core waits for them in the end."""
 
 
 @pytest.hookimpl(trylast=True)  # behind the plugin that shuffles
 def pytest_collection_modifyitems(items):
-    """Keep the tests of one file together, and all that share the session of Spark.
+    """Put the longest files first."""
 
-    `--dist loadgroup` gives each group to one process, so there is one JVM. Tests that mostly wait share little.
-    """
-    turns = {}
-    for item in items:
-        if item.get_closest_marker("waits") is None:
-            group = "spark" if "spark" in item.fixturenames else item.path.stem
-            item.add_marker(pytest.mark.xdist_group(group))
-            turns[item] = LONGEST.index(group) if group in LONGEST else len(LONGEST)
-    items.sort(key=lambda item: turns.get(item, len(LONGEST)))
+    def place(item):
+        return next(
+            (i for i, end in enumerate(LONGEST) if item.path.name.endswith(end)), len(LONGEST)
+        )
+
+    items.sort(key=place)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Have `--dist loadfile` give all files that share the session of Spark to one process: there is one JVM."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneJvm(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            path = nodeid.partition("::")[0]
+            return "spark" if path.endswith("_on_spark.py") else path
+
+    # As a mark, xdist_group, it has no effect with pytest 9.2 and xdist 3.8.
+    return OneJvm(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")
