@@ -10,7 +10,7 @@
             with role:
                 work(token=role.token)
 
-`rink.aio` has the same names for asyncio, `rink.testing` an etcd for your tests.
+`rink.aio` has the same names for asyncio. `import rink.testing` brings an etcd for your tests.
 """
 
 from typing import TYPE_CHECKING
@@ -39,6 +39,7 @@ from rink.errors import (
 from rink.lazily import named
 
 if TYPE_CHECKING:
+    from rink import aio as aio
     from rink.core.schemes import SchemeFailed, UnknownScheme, rank_of
     from rink.core.schemes import register as register_scheme
     from rink.core.values import Version
@@ -61,6 +62,7 @@ else:
             "Status": "rink.status",
             "UnknownScheme": "rink.core.schemes",
             "Version": "rink.core.values",
+            "aio": "rink.aio",
             "rank_of": "rink.core.schemes",
             "register_scheme": "rink.core.schemes:register",
         },

@@ -24,7 +24,7 @@ def named(
     Args:
         package: its `__name__`.
         homes: for each name the module that has it, or MODULE:NAME where it has another name there. These modules
-            are attributes, too, as if they had been imported.
+            are attributes, too, as if they had been imported. A module of the package names itself as its home.
         extra: of ours, which brings what they need: for all, or by module.
 
     Raises:
@@ -34,12 +34,12 @@ def named(
 
     def get(name: str) -> Any:
         whole = f"{package}.{name}"
+        if whole in modules:
+            return import_module(whole)
         if name in homes:
             module, _, there = homes[name].partition(":")
             needs = extra if isinstance(extra, str) else extra.get(module, "")
             return getattr(_imported(module, whole, needs), there or name)
-        if whole in modules:
-            return import_module(whole)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     def names() -> list[str]:

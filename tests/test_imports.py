@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 import rink
 import rink.aio
 
-ROOT = Path(__file__).parents[1]
+# The tests read the package that they import, be it installed or a folder of sources.
+PACKAGE = Path(rink.__file__).parent
+SITE = PACKAGE.parent
 
 # Each room with its floor: a room imports itself and what lies on lower floors, so rooms on one
 # floor do not import each other. `rink.testing` stands outside: it imports what it likes.
@@ -48,20 +51,16 @@ OPTIONAL = (
 
 
 def module_of(path):
-    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = path.relative_to(SITE).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def sources(folder):
-    return sorted((ROOT / folder).rglob("*.py"))
-
-
 def is_package(module):
-    return (ROOT / module.replace(".", "/")).is_dir()
+    return (SITE / module.replace(".", "/")).is_dir()
 
 
 def exists(module):
-    return is_package(module) or (ROOT / (module.replace(".", "/") + ".py")).is_file()
+    return is_package(module) or (SITE / (module.replace(".", "/") + ".py")).is_file()
 
 
 def imports(module, source):
@@ -112,7 +111,7 @@ def breaches(module, source):
 def test_imports_point_down_only_and_the_core_is_pure():
     found = [
         breach
-        for path in sources("rink")
+        for path in sorted(PACKAGE.rglob("*.py"))
         for breach in breaches(module_of(path), path.read_text(encoding="utf-8"))
     ]
     assert found == []
@@ -164,12 +163,27 @@ def test_what_is_allowed_is_no_breach(module, source):
     assert list(breaches(module, source)) == []
 
 
+def run_python(code, *, check=True):
+    """Run code in a new process, which imports the same package.
+
+    `-P` keeps the current folder off its path, so it imports no folder `rink` from there.
+    """
+    paths = [str(SITE), *filter(None, [os.environ.get("PYTHONPATH")])]
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
+    if check:
+        assert done.returncode == 0, done.stderr
+    return done
+
+
 def loaded_by(module):
-    """What is loaded once a module has been imported."""
-    code = f"import sys, {module}; print(*sys.modules, sep='\\n')"
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT
-    ).stdout.split()
+    """Return the names of all modules that an import of one module loads."""
+    loaded = run_python(f"import sys, {module}; print(*sys.modules, sep='\\n')").stdout.split()
     assert module in loaded
     return loaded
 
@@ -185,10 +199,7 @@ def test_import_rink_brings_nothing_that_stands_apart():
 
 
 def test_the_command_line_brings_nothing_of_streams_before_it_is_asked():
-    code = "import sys, rink.cli.commands; print(*sys.modules, sep='\\n')"
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT
-    ).stdout.split()
+    loaded = loaded_by("rink.cli.commands")
     brought = {name.split(".")[0] for name in loaded} & set(OPTIONAL)
     assert sorted(brought) == ["click", "rich"]
     assert [name for name in loaded if name.startswith("rink.streams")] == []
@@ -212,7 +223,7 @@ LAZY = ["rink", "rink.streams", "rink.guards", "rink.spark"]
 
 def static_imports(package):
     """What type checkers take the names of a package to be: name, module, and the name there."""
-    source = (ROOT / package.replace(".", "/") / "__init__.py").read_text(encoding="utf-8")
+    source = (SITE / package.replace(".", "/") / "__init__.py").read_text(encoding="utf-8")
     (block,) = [
         node
         for node in ast.parse(source).body
@@ -229,7 +240,8 @@ def static_imports(package):
 def test_a_name_that_is_imported_late_is_what_type_checkers_take_it_to_be(package):
     made = importlib.import_module(package)
     for name, module, there in static_imports(package):
-        assert name in made.__all__
+        # `import *` brings names, and no modules of the package.
+        assert (name in made.__all__) == (module != package)
         assert getattr(made, name) is getattr(importlib.import_module(module), there)
     assert [name for name in made.__all__ if not hasattr(made, name)] == []
     assert set(made.__all__) <= set(dir(made))
@@ -250,14 +262,21 @@ def test_names_are_listed_before_they_are_asked_for_and_their_modules_are_attrib
         "from rink import *; assert Session is rink.Session; assert rink.roles.Role is Role; import pickle; "
         "assert pickle.loads(pickle.dumps(rink.Role)) is rink.Role"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+    run_python(code)
+
+
+def test_aio_after_import_of_rink_alone_is_an_attribute():
+    """The code runs in its own process: here, other tests have imported `rink.aio`."""
+    code = (
+        "import sys, rink; assert 'rink.aio' not in sys.modules; assert 'aio' in dir(rink); "
+        "assert rink.aio.Session is sys.modules['rink.aio'].Session"
+    )
+    run_python(code)
 
 
 def test_what_an_extra_brings_is_named_where_it_is_missing():
     code = "import sys; sys.modules['redis'] = None\nfrom rink.streams import App"
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=False, capture_output=True, text=True, cwd=ROOT
-    )
+    done = run_python(code, check=False)
     told = done.stderr.splitlines()[-1]
     assert told == "ModuleNotFoundError: rink.streams.App needs redis: pip install 'rink[streams]'"
 

@@ -1,5 +1,6 @@
 """What a guard is told, and what is imported for it."""
 
+import gc
 import pickle
 import subprocess
 import sys
@@ -117,6 +118,7 @@ def test_an_owner_that_never_had_anything_ends_nothing():
 
 @pytest.mark.parametrize("made", ["parquet", "sql"])
 def test_guards_that_are_made_and_forgotten_leave_nothing_in_the_process(made, tmp_path):
+    gc.collect()  # Free the guards that earlier tests left in reference cycles.
     before = len(processes._made)
     for token in range(1, 9):
         guard = (

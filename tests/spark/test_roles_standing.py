@@ -3,6 +3,7 @@
 import pytest
 
 import rink
+from rink.core.values import Version
 from rink.errors import StateError
 from rink.spark import roles
 
@@ -41,7 +42,7 @@ def test_who_waits_is_known(joined, rink_etcd):
 
 
 def test_who_leaves_already_need_not_be_named_and_may_be():
-    version = rink.core.values.Version(number=7, ranks=("a", "b", "c"), scheme="jump")
+    version = Version(number=7, ranks=("a", "b", "c"), scheme="jump")
     found = roles.Standing(version, waiting=("w",), leaving=("b",))
     for leave in ((), ("b",), ("b", "b")):
         assert roles.after(found, leave=leave).ranks == ("a", "w", "c")
