@@ -338,6 +338,7 @@ def test_looking_writes_nothing(shop):
     assert shop.redis.keys() == []
 
 
+@pytest.mark.waits
 def test_no_etcd(shop):
     said = shop.refused("streams", "owners", "shop:app", RINK_ETCD="http://127.0.0.1:1")
     assert "etcd did not answer" in said

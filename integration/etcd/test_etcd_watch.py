@@ -11,6 +11,8 @@ from etcd_support import Seen, eventually, put, put_until_done
 from rink.errors import EtcdCompacted
 from rink.etcd.api import Delete, Put
 
+pytestmark = pytest.mark.waits
+
 
 def test_rule_1_it_resumes_at_the_last_delivered_revision_plus_one(node, clients, prefix):
     """Writes go on through a SIGKILL and a restart: none is lost and none comes twice."""

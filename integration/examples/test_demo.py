@@ -39,6 +39,7 @@ def test_without_the_fence_the_demo_fails_and_says_what_is_wrong():
     assert report["faults"]["overlaps among live processes"]["count"] == 0
 
 
+@pytest.mark.waits
 def test_the_leader_example_hands_over_after_a_kill_and_after_a_request():
     result = run("leader.py")
     assert result.returncode == 0, result.stdout + result.stderr

@@ -102,7 +102,7 @@ def split(cluster, which):
     return own, others, [node.endpoint for node in (own, *others)]
 
 
-@pytest.mark.parametrize("which", ["leader", "follower"])
+@pytest.mark.parametrize("which", ["follower", pytest.param("leader", marks=pytest.mark.deep)])
 def test_on_a_node_without_a_quorum_nothing_is_held_beyond_the_deadline(
     cluster, start, history, which
 ):

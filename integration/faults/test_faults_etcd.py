@@ -17,9 +17,9 @@ BACK = 5.0
     ("fault", "which"),
     [
         ("kill", "leader"),
-        ("kill", "follower"),
         ("freeze", "follower"),
-        ("freeze", "other follower"),
+        pytest.param("kill", "follower", marks=pytest.mark.deep),
+        pytest.param("freeze", "other follower", marks=pytest.mark.deep),
     ],
 )
 def test_an_etcd_node_that_is_gone_costs_no_role_and_no_version(scene, cluster, fault, which):
@@ -43,7 +43,7 @@ def first(cluster, node):
     return [node.endpoint, *(one.endpoint for one in cluster.nodes if one is not node)]
 
 
-@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("place", [0, pytest.param(1, marks=pytest.mark.deep)])
 def test_a_leader_node_frozen_for_longer_than_the_ttl_costs_nothing_until_it_thaws(
     scene, cluster, place
 ):
@@ -94,7 +94,7 @@ def start(cluster):
 
 
 def test_all_nodes_down_for_half_the_ttl_cost_no_role_and_no_version(scene, cluster):
-    ttl = 20
+    ttl = 12
     scene.settled("abc", ROLES, session={"ttl": ttl})
     since = scene.begin()
     kill(cluster)

@@ -2,11 +2,14 @@
 
 import asyncio
 
+import pytest
 from members import LONG_S, QUICK
 
 from rink import aio
 from rink.engine.clock import SYSTEM
 from rink.partitions.aio import PartitionedConsumer
+
+pytestmark = pytest.mark.waits
 
 TTL_S = 3.0
 

@@ -153,7 +153,7 @@ def test_bad_input_is_told_before_anything_is_written(streams, spark, change, op
     assert streams.every("totals") == []
 
 
-@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("streaming", [True, pytest.param(False, marks=pytest.mark.deep)])
 def test_who_writes_a_stream_first_settles_its_partition_count(shop, spark, tmp_path, streaming):
     shop.send(RECORDS)
     about = shop.module.totals.names.about

@@ -151,6 +151,7 @@ def test_trimming_waits_for_what_the_checkpoint_needs(shop, spark, tmp_path):
     assert [len(rows) for rows in shop.rows()] == [1, 1, 1, 1]
 
 
+@pytest.mark.deep
 def test_trimming_waits_for_a_batch_that_failed(shop, spark, tmp_path):
     shop.send(RECORDS, hold=False)
     df = spark.readStream.format("rink").options(
@@ -253,6 +254,7 @@ def test_a_record_that_does_not_match_is_named_and_nothing_goes_on(shop, spark, 
     assert raw.count() == 6
 
 
+@pytest.mark.deep
 def test_a_checkpoint_of_another_partition_count_is_told(shop, spark, tmp_path):
     shop.send(RECORDS[:5])
     run(spark.readStream.format("rink").options(**shop.options(group="q")).load(), tmp_path / "q")
@@ -260,6 +262,7 @@ def test_a_checkpoint_of_another_partition_count_is_told(shop, spark, tmp_path):
     refused(shop, spark, tmp_path, "offsets of 4 partitions, and .* has 3", stream="totals")
 
 
+@pytest.mark.deep
 def test_events_that_are_gone_are_an_error_and_may_be_passed_over(shop, spark, tmp_path):
     shop.send(RECORDS[:100])
     df = spark.readStream.format("rink").options(**shop.options(group="q"))
@@ -273,6 +276,7 @@ def test_events_that_are_gone_are_an_error_and_may_be_passed_over(shop, spark, t
     assert sum(len(rows) for _, rows in found) == 8
 
 
+@pytest.mark.deep
 def test_two_queries_with_one_name_are_told_apart(shop, spark, tmp_path):
     shop.send(RECORDS[:100])
     df = spark.readStream.format("rink").options(**shop.options(group="q", maxOffsetsPerTrigger=50))

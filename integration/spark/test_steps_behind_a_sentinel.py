@@ -1,11 +1,14 @@
 """Source and sink behind a Sentinel: who was given a client that asks it goes on with the new master."""
 
+import pytest
 from redis.sentinel import Sentinel
 from sink_steps import put_aside, sink
 from spark_support import COUNT, Shop, edges
 
 from rink.spark.sink.publishing import Batch
 from rink.testing.redis_servers import redis_pair
+
+pytestmark = pytest.mark.waits
 
 
 def write(shop, number):

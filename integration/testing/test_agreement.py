@@ -2,11 +2,14 @@
 
 import threading
 
+import pytest
 from agreement import agree
 
 from rink.etcd.api import Put
 from rink.etcd.client import Client
 from rink.testing import local_etcd
+
+pytestmark = pytest.mark.waits
 
 
 def put(node, key):

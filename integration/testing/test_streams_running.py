@@ -8,6 +8,8 @@ import pytest
 from rink.streams import App, Record
 from rink.testing.streams import running
 
+pytestmark = pytest.mark.waits
+
 
 class Order(Record):
     number: int
