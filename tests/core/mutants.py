@@ -32,6 +32,10 @@ PAGE = ROOT / "docs" / "mutants.md"
 EVIDENCE = {"walks": ("core/test_walks",), "worlds": ("worlds/test_worlds",)}
 """Columns beside the named tests, with the files of tests they run: found without being pointed at."""
 
+ALL, BY_DEFAULT = "", "not deep"
+MARKS = {"walks": ALL, "worlds": BY_DEFAULT}
+"""Which of these tests run, as pytest's -m says: all walks, and the small worlds alone."""
+
 SURVIVED = "**SURVIVED**"
 NAMED = 2
 TEST_S = 40
@@ -73,10 +77,12 @@ def failures(
     most: int,
     test_s: float = TEST_S,
     longest_s: float = LONGEST_S,
+    marks: str = BY_DEFAULT,
 ) -> list[str]:
     """Run files of tests; return the names of those that fail, the first few."""
     files = [f"tests/{name}.py" for name in tests]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", f"--maxfail={most}"]
+    command += ["-m", marks]
     command.append(f"--timeout={test_s}")  # a test that a mutant hangs has found it
     env = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
@@ -127,7 +133,7 @@ def evidence_of(mutant: Mutant, tree: Path, column: str) -> str:
     """Whether a column's tests find a mutant of the core; where, if a test has parameters that say so."""
     found: list[str] = []
     if mutant.is_of_core:  # slowness is no evidence, so there is time enough
-        found = failures(tree, EVIDENCE[column], 1, 2 * LONGEST_S, 6 * LONGEST_S)
+        found = failures(tree, EVIDENCE[column], 1, 2 * LONGEST_S, 6 * LONGEST_S, MARKS[column])
     _, _, where = found[0].partition(" in ") if found else ("", "", "")
     return where or ("yes" if found else "")
 
