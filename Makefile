@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
-VENV ?= .venv
+VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 ARCHIVE := $(VENV)/spark.jsa
@@ -34,9 +34,10 @@ $(ARCHIVE): $(READY) .ci/spark-archive | system # with it, JVMs of Spark start i
 test: setup $(ARCHIVE) ## the tests of every change: fast ones, then those on real servers, which they start and stop
 	.ci/test $(MEASURED)
 
+LISTS := $(findstring --list,$(PART))
 .PHONY: deep
-deep: setup $(ARCHIVE) ## the deep checks, or a part of them: make deep PART=spark; make deep PART="--since main"; PART=--list
-	$(PY) -m pip install --quiet --disable-pip-version-check --group bench
+deep: $(READY) $(if $(LISTS),,setup $(ARCHIVE)) ## the deep checks, or a part of them: make deep PART=spark; make deep PART="--since main"; PART=--list
+	$(if $(LISTS),,$(PY) -m pip install --quiet --disable-pip-version-check --group bench)
 	$(PY) .ci/deep $(PART)
 
 .PHONY: unit

@@ -1,4 +1,4 @@
-"""What `tests/README.md` and `CONTRIBUTING.md` say of the tests and of the house is so."""
+"""Hold `tests/README.md` and `CONTRIBUTING.md` to the tests and the folders that they describe."""
 
 import re
 from pathlib import Path

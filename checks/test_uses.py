@@ -1,4 +1,7 @@
-"""What examples, benches and tests on servers use of Rink is there: mypy does not look at them, and they run late or never."""
+"""Check that the names which examples, benches and tests on servers use exist in Rink.
+
+mypy does not check these files, and some of them run rarely.
+"""
 
 import ast
 import importlib

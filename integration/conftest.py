@@ -1,4 +1,4 @@
-"""What all integration tests share: one real etcd, and a prefix of their own in it.
+"""Share one real etcd among all integration tests, and give each a prefix of its own in it.
 
 A test that kills, freezes, compacts or counts revisions starts its own with `local_etcd`, or takes
 the `cluster` of its file.
@@ -32,7 +32,7 @@ LONGEST = (
     "test_demo_streams.py",
     "test_demo.py",
 )
-"""Ends of names of files that begin first, in this order, so that no core waits for them in the end."""
+"""Start these files first, in this order, so that no core is idle at the end."""
 
 
 @pytest.hookimpl(trylast=True)  # behind the plugin that shuffles
@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Have `--dist loadfile` give all files that share the session of Spark to one process: there is one JVM."""
+    """Give all files that use the Spark session to one process under `--dist loadfile`, to start one JVM."""
     from xdist.scheduler import LoadScopeScheduling
 
     class OneJvm(LoadScopeScheduling):
@@ -57,7 +57,7 @@ def pytest_xdist_make_scheduler(config, log):
             path = nodeid.partition("::")[0]
             return "spark" if path.endswith("_on_spark.py") else path
 
-    # As a mark, xdist_group, it has no effect with pytest 9.2 and xdist 3.8.
+    # The mark xdist_group has no effect with pytest 9.2 and xdist 3.8.
     return OneJvm(config, log) if config.getvalue("dist") == "loadfile" else None
 
 

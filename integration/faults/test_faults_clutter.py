@@ -111,9 +111,8 @@ def there_before(group, client, clutter) -> float:
     since = SYSTEM.now()
     key, remove = put(client, group, clutter, 0)
     pair = [group.joined("a"), group.joined("b")]
-    reported(
-        pair[:1] if clutter.removed else pair, clutter
-    )  # the first may remove it before the second joins
+    # The first member may remove the clutter before the second joins.
+    reported(pair[:1] if clutter.removed else pair, clutter)
     if clutter.bars:
         until(lambda: pair[0].ask("status")["leads"])
         assert taken(pair) == []

@@ -94,11 +94,11 @@ def start(cluster):
 
 
 def test_all_nodes_down_for_half_the_ttl_cost_no_role_and_no_version(scene, cluster):
-    ttl = 12
+    ttl = 16
     scene.settled("abc", ROLES, session={"ttl": ttl})
     since = scene.begin()
     kill(cluster)
-    scene.later(0.45 * ttl)  # its start takes the rest
+    scene.later(0.45 * ttl)  # 3.5 s are left for the start
     start(cluster)
     was_down = scene.since_then()
     assert was_down < 2 / 3 * ttl, "etcd took too long to start: this was another fault"

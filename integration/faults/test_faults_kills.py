@@ -1,12 +1,12 @@
 """Kill members at each step of a join, a proclamation and a hand-over.
 
-The test first rehearses each scene. So it learns which places the doomed member comes by, and how
-often. Then it draws cases: a scene, a place, and a crossing of that place. A seed decides the draw.
-Each case is one small group under its own prefix. Many cases run side by side on one etcd.
+The test rehearses each scene once, and counts how often the doomed member passes each place. Then a
+seed draws the cases: a scene, a place, and which pass of that place. Each case is one small group
+under its own prefix. Many cases run side by side on one etcd.
 
-How often a member comes by a place depends on the machine's speed: a busy machine renews leases
-more often in one scene, and puts more changes into one batch. So a drawn crossing may not come.
-Then the case runs again at the first crossing, and at last in a scene that is sure of the place.
+How often a member passes a place depends on the machine's speed. A busy machine renews leases more
+often in one scene, and puts more changes into one batch. So the drawn pass may not happen. Then the
+case runs again at the first pass, and at last in a scene that is sure to pass the place.
 
 A failure names its case. RINK_KILL=<case> runs this case alone. RINK_KILL_SEED sets another seed.
 """

@@ -57,7 +57,7 @@ def test_a_holder_frozen_past_its_ttl_knows_it_at_once_when_it_thaws(group_of, r
     assert frozen.wait("write")["accepted"] == []
     lost = frozen.wait("lost")
     assert sorted(lost["lost"]) == sorted(roles)
-    assert lost["at"] - thawed_at < 1.0
+    assert lost["at"] - thawed_at < 3.0
     assert taken_at - frozen_at < TAKEN_OVER_S + HEADROOM_S
     frozen.ask("release")
     group.settle()  # it has joined anew, and shares the roles with the heir

@@ -107,10 +107,7 @@ def test_a_member_cut_off_lets_go_at_its_deadline_and_others_follow(scene, world
     assert late < MARGIN
 
 
-@pytest.mark.parametrize(
-    ("which", "hears"),
-    [("follower", True), pytest.param("leader", False, marks=pytest.mark.deep)],
-)
+@pytest.mark.parametrize(("which", "hears"), [("follower", True), ("leader", False)])
 def test_on_the_side_of_one_etcd_node_nothing_is_held_beyond_the_deadline(
     scene, world, which, hears
 ):

@@ -34,7 +34,7 @@ EVIDENCE = {"walks": ("core/test_walks",), "worlds": ("worlds/test_worlds",)}
 
 ALL, BY_DEFAULT = "", "not deep"
 MARKS = {"walks": ALL, "worlds": BY_DEFAULT}
-"""Which of these tests run, as pytest's -m says: all walks, and the small worlds alone."""
+"""Options -m of pytest: the mutants run all walks, but only the small worlds."""
 
 SURVIVED = "**SURVIVED**"
 NAMED = 2

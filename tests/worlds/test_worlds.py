@@ -4,8 +4,8 @@ import pytest
 from catalogue import BY_DEFAULT, DEEP
 from exploring import explore
 
-LARGEST_S = 3600  # "nobody lets go" takes eight minutes on a quiet core
-LARGE = [pytest.mark.deep, pytest.mark.timeout(LARGEST_S)]
+LARGE_WORLD_TIMEOUT_S = 3600  # "nobody lets go" takes eight minutes on a quiet core
+LARGE = [pytest.mark.deep, pytest.mark.timeout(LARGE_WORLD_TIMEOUT_S)]
 
 
 @pytest.mark.parametrize(

@@ -148,10 +148,13 @@ class Chaos:
             self.deploy, self.restart_redis, self.kill_redis, self.freeze_redis,
             self.restart_etcd, self.freeze_etcd,
         )  # fmt: skip
+        rest = []
         while time.monotonic() < end:
             await asyncio.sleep(self.random.uniform(0.5, 4))
             self.workers.restart_refused()
-            kind = self.random.choice(kinds)
+            # Without replacement, so that a short run has many kinds too.
+            rest = rest or self.random.sample(kinds, len(kinds))
+            kind = rest.pop()
             self.done[kind.__name__.replace("_", " ")] += 1
             await kind()
 
