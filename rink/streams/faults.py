@@ -11,8 +11,8 @@ from redis import exceptions as of_redis
 from rink.errors import RinkError, StateError
 from rink.streams.errors import CrossSlot, RedisAuth, RedisError, RedisFull, RedisUnavailable
 
-_IN_A_PIPELINE = re.compile(r"Command # \d+ .* of pipeline caused error: (?:\(['\"])?", re.DOTALL)
-"""What redis-py says before the server's words; on asyncio those are shown as a tuple of Python."""
+_IN_A_PIPELINE = re.compile(r"Command # \d+ .* of pipeline caused error: ", re.DOTALL)
+"""Match the words that redis-py puts before the server's."""
 _PASSES = re.compile(
     r"(?:LOADING|BUSY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|READONLY|MISCONF|NOREPLICAS)\b"
 )

@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 import redis
-import redis.asyncio
 from redis import exceptions
 
 from rink.streams.errors import RedisError, RedisUnavailable
@@ -24,7 +23,8 @@ STAYS = ["ERR unknown command 'X'", "BUSYKEY Target key name already exists.", "
 
 
 COMMAND = (b"EVALSHA", b"ab\ncd", 1, b"{SHOWROOMS/WRONGTYPE}")
-PIPELINES = [None, redis.client.Pipeline, redis.asyncio.client.Pipeline]
+# Our pipelines on asyncio take errors as replies: up to 7.0 redis-py drops the server's words there when it raises.
+PIPELINES = [None, redis.client.Pipeline]
 
 
 def raised(said, pipeline):
