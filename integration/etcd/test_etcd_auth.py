@@ -122,14 +122,14 @@ def test_a_gone_lease_with_a_stale_token_is_confirmed(node, clients):
 
 
 def test_a_wrong_password_is_said_at_once(node, clients):
-    client = clients(node.endpoint, user="app", password="wrong", timeout=3.0)
+    client = clients(node.endpoint, user="app", password="wrong", timeout=20.0)
     begin = time.monotonic()
     with pytest.raises(EtcdAuth, match="app") as caught:
         client.range(b"app/x")
     assert caught.value.endpoints == (node.endpoint,)
     with pytest.raises(EtcdAuth, match="check user and password"):
         put(client, b"app/x")
-    assert time.monotonic() - begin < 2.0
+    assert time.monotonic() - begin < 6.0
 
 
 def test_no_user_where_one_is_needed(node, clients):

@@ -168,7 +168,7 @@ def test_close_returns_while_the_server_is_frozen_or_gone(node, clients, prefix,
     begin = time.monotonic()
     watch.close()
     client.close()
-    assert time.monotonic() - begin < 2.5
+    assert time.monotonic() - begin < 5.0
 
 
 def test_a_watch_says_when_it_is_open(node, clients, prefix):
