@@ -1,4 +1,4 @@
-"""Hold docs/internals/deep-tests.md and the parts of `make deep` to the tests that are deep."""
+"""Check the page of deep tests, and the parts of `make deep`."""
 
 import ast
 import itertools
@@ -103,7 +103,10 @@ def test_each_deep_test_is_in_one_part(deep, tests):
 
 
 def test_no_deep_test_is_deselected_with_another(nodeids):
-    """pytest's --deselect takes a prefix, and .ci/deep deselects the tests that passed."""
+    """Check that no node id of a deep test begins with another one.
+
+    pytest's --deselect takes a prefix, and .ci/deep deselects the tests that passed.
+    """
     ordered = sorted(nodeids["deep"])
     assert not [pair for pair in itertools.pairwise(ordered) if pair[1].startswith(pair[0])]
 

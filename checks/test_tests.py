@@ -1,4 +1,4 @@
-"""Hold `tests/README.md` and `CONTRIBUTING.md` to the tests and the folders that they describe."""
+"""Check that README and CONTRIBUTING describe the tests that exist."""
 
 import re
 from pathlib import Path

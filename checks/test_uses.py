@@ -1,6 +1,6 @@
-"""Check that the names which examples, benches and tests on servers use exist in Rink.
+"""Check that all names used from Rink exist.
 
-mypy does not check these files, and some of them run rarely.
+mypy does not check examples, benches and tests on servers, and some of them run rarely.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""Share one real etcd among all integration tests, and give each a prefix of its own in it.
+"""Give each integration test its own prefix in one shared etcd.
 
 A test that kills, freezes, compacts or counts revisions starts its own with `local_etcd`, or takes
 the `cluster` of its file.
@@ -37,7 +37,7 @@ LONGEST = (
 """Start these files first, in this order, so that no core is idle at the end."""
 
 
-@pytest.hookimpl(trylast=True)  # behind the plugin that shuffles
+@pytest.hookimpl(trylast=True)  # runs after pytest-randomly
 def pytest_collection_modifyitems(items):
     """Put the longest files first."""
 
@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Give all files that use the Spark session to one process under `--dist loadfile`, to start one JVM."""
+    """Run all files `*_on_spark.py` in one process, to start one JVM."""
     from xdist.scheduler import LoadScopeScheduling
 
     class OneJvm(LoadScopeScheduling):

@@ -24,7 +24,7 @@ def named(
     Args:
         package: its `__name__`.
         homes: for each name the module that has it, or MODULE:NAME where it has another name there. These modules
-            are attributes, too, as if they had been imported. A module of the package names itself as its home.
+            are attributes, too, as if they had been imported. The home of a module of the package is its own full name.
         extra: of ours, which brings what they need: for all, or by module.
 
     Raises:

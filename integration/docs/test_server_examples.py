@@ -1,6 +1,7 @@
 """The examples of the documentation that need real servers, run as they stand."""
 
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,5 +15,6 @@ SERVER = [block for block in all_blocks("python") if block.needs == "server"]
 
 
 @pytest.mark.parametrize("block", SERVER, ids=lambda block: block.where)
-def test_an_example_runs_on_real_servers(block, request):
+def test_an_example_runs_on_real_servers(block, request, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # an example may leave a folder
     run(block, request)

@@ -67,9 +67,10 @@ def victim(request, fault):
 def test_an_etcd_that_is_down_for_two_thirds_of_the_ttl_costs_nothing(
     victim, wire_to, join, fault, ttl
 ):
-    """Begin at the worst moment, just before a renewal; the start of etcd is part of the outage.
+    """Keep all roles through an outage that begins just before a renewal.
 
-    The second that reconnecting may take is part of it too, where it is more than a fifteenth of the TTL.
+    At that moment 11/15 of the TTL are left until the deadline. The outage includes the start of
+    etcd. Reconnecting may take another second, so with a short TTL the outage is shorter.
     """
     outage = min(2 / 3 * ttl, 11 / 15 * ttl - 1.0)
     wire = wire_to(victim)

@@ -1,6 +1,6 @@
 """Kill a member at a named place.
 
-A member counts how often it comes by each place, and dies at the crossing that it was armed for.
+A member counts how often it passes each place, and dies at the pass that it was armed for.
 The places are the product's own methods, wrapped in the member's process alone. The product knows
 nothing of this. Each name says what has been done and what has not:
 
@@ -38,7 +38,7 @@ ANY_MOMENT = "any moment"
 
 
 class Killer:
-    """Counts from `arm` on; `cross` does not return where it is the crossing asked for."""
+    """Count passes from `arm` on. `cross` does not return at the pass that was armed."""
 
     def __init__(self, say_last: Callable[..., None]) -> None:
         self._say_last = say_last

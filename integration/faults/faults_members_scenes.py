@@ -18,7 +18,7 @@ TTL_S = 3
 ROLES_PER_GROUP = 6
 
 Doom = tuple[str, int, float]
-"""The killing point: which place, which crossing of it, and how long a request has under way."""
+"""The killing point: which place, which pass of it, and how long a request has under way."""
 
 HARMLESS: Doom = ("", 0, 0.0)
 

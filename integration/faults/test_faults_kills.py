@@ -1,4 +1,4 @@
-"""Kill members at each step of a join, a proclamation and a hand-over.
+"""Kill members at each step of a join, a proclaim and a hand-over.
 
 The test rehearses each scene once, and counts how often the doomed member passes each place. Then a
 seed draws the cases: a scene, a place, and which pass of that place. Each case is one small group
@@ -6,7 +6,8 @@ under its own prefix. Many cases run side by side on one etcd.
 
 How often a member passes a place depends on the machine's speed. A busy machine renews leases more
 often in one scene, and puts more changes into one batch. So the drawn pass may not happen. Then the
-case runs again at the first pass, and at last in a scene that is sure to pass the place.
+case runs again with the first pass. If that does not happen either, it runs in the first scene that
+passes the place, which does so in every run.
 
 A failure names its case. RINK_KILL=<case> runs this case alone. RINK_KILL_SEED sets another seed.
 """
@@ -49,7 +50,7 @@ VIEWS = {"before Listed", "before Changed"}
 
 @attrs.frozen
 class Case:
-    """Name a scene, and the crossing at which its doomed member dies.
+    """Name a scene, and the pass of a place at which its member dies.
 
     The seed decides everything else.
     """
@@ -115,7 +116,7 @@ def stage(members, etcd_url, tmp_path_factory):
 
 
 def rehearse(stage, name):
-    """Return how often the doomed member of a scene comes by each place."""
+    """Return how often the doomed member of a scene passes each place."""
     group = stage.group(name, name, HARMLESS)
     try:
         doomed = SCENES[name](group)
@@ -126,7 +127,7 @@ def rehearse(stage, name):
 
 def draw(counts, kills, seed):
     """Draw each place once, then each pair of scene and place, then pairs again."""
-    crossings = {(scene, place): n for scene, row in counts.items() for place, n in row.items()}
+    passes = {(scene, place): n for scene, row in counts.items() for place, n in row.items()}
     rng = random.Random(seed)
     pairs, scenes, places = (collections.Counter() for _ in range(3))
 
@@ -136,11 +137,11 @@ def draw(counts, kills, seed):
 
     cases = []
     for _ in range(kills):
-        pair = scene, place = min(crossings, key=priority)
+        pair = scene, place = min(passes, key=priority)
         pairs[pair] += 1
         scenes[scene] += 1
         places[place] += 1
-        cases.append(Case(*pair, rng.randint(1, crossings[pair]), rng.randrange(1_000_000)))
+        cases.append(Case(*pair, rng.randint(1, passes[pair]), rng.randrange(1_000_000)))
     rng.shuffle(cases)
     return cases
 
@@ -150,7 +151,7 @@ def run(stage, case):
     group = stage.group(case.scene, str(case), case.doom)
     try:
         doomed = SCENES[case.scene](group)
-        # The scene ends with the last gain. What its member does next may be the crossing.
+        # The scene ends with the last gain. What its member does next may pass the place.
         if not doomed.ended.wait(SCENE_S):
             doomed.kill()
         died_at = doomed.died["place"] if doomed.died else "" if doomed.left else "outright"
@@ -172,12 +173,12 @@ def run(stage, case):
 def run_until_it_hits(stage, case, counts):
     """Run a case until its member dies at its place; return the last outcome.
 
-    The first scene that comes by a place is sure of it. A later one may come by it by chance only:
-    a renewal, for instance, belongs to each join, and falls into some hand-overs.
+    `SCENES` is ordered: the first scene that passes a place does so in every run. Later scenes may
+    pass it by chance only. For instance, each join has a renewal, and some hand-overs have one.
     """
     first = attrs.evolve(case, nth=1, seed=case.seed + 1)
-    sure = attrs.evolve(first, scene=next(one for one in SCENES if case.place in counts[one]))
-    for attempt in (case, first, sure):
+    reliable = attrs.evolve(first, scene=next(s for s in SCENES if case.place in counts[s]))
+    for attempt in (case, first, reliable):
         outcome = run(stage, attempt)
         if outcome.problem or outcome.hits:
             break
@@ -241,7 +242,7 @@ def tell(outcomes):
 
 
 def check_places(outcomes, places, least):
-    """Check that members died at every place, and hardly ever elsewhere."""
+    """Check that `least` members died at each place, and at most 5 % elsewhere."""
     misses = [str(one.case) for one in outcomes if not one.hits]
     assert len(misses) <= len(outcomes) // 20, misses
     deaths = collections.Counter(one.died_at for one in outcomes if one.hits)

@@ -28,7 +28,8 @@ def on_this_machine(folder, name, builder):
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"{JAVA} -Dderby.system.home={folder}",
+        # A JVM that is killed leaves files there.
+        "spark.driver.extraJavaOptions": f"{JAVA} -Djava.io.tmpdir={folder} -Dderby.system.home={folder}",
         "spark.local.dir": f"{folder}/local-{name}",
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
         "spark.ui.enabled": "false",

@@ -16,9 +16,9 @@ def test_whatever_happens_nothing_is_lost_out_of_order_or_accepted_from_who_is_n
     minutes = seconds / 60
     command = [sys.executable, str(RUN), "--minutes", str(minutes), "--json"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr[-4000:]
+    seed, _, log = ended.stderr.partition("\n")
+    assert ended.returncode == 0, f"{seed}\n{log[-4000:]}"
     found = json.loads(ended.stdout)
-    assert found["ok"], ended.stderr[-4000:]
     assert len(found["mishaps"]) >= min(seconds // 6, 8), found["mishaps"]  # of 8 kinds
     assert found["sent"] > 10_000 * minutes
     names = ("order_violations", "lost", "stale_accepted", "doubled")

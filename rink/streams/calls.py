@@ -76,7 +76,7 @@ class Calls:
             async with self._redis.pipeline(transaction=False) as pipeline:
                 for command in commands:
                     pipeline.execute_command(*command)
-                # Not raised, since up to 7.0 redis-py then drops the server's words.
+                # Take errors as replies: redis-py 6.0 to 7.0 loses the server's message when it raises here.
                 return list(await pipeline.execute(raise_on_error=False))
         except (DataError, UnicodeError, TypeError):  # one cannot be sent: the others can
             return await self._one_by_one(commands)

@@ -12,7 +12,7 @@ from rink.errors import RinkError, StateError
 from rink.streams.errors import CrossSlot, RedisAuth, RedisError, RedisFull, RedisUnavailable
 
 _IN_A_PIPELINE = re.compile(r"Command # \d+ .* of pipeline caused error: ", re.DOTALL)
-"""Match the words that redis-py puts before the server's."""
+"""Match what redis-py puts before the server's error message."""
 _PASSES = re.compile(
     r"(?:LOADING|BUSY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|READONLY|MISCONF|NOREPLICAS)\b"
 )

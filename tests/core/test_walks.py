@@ -5,7 +5,7 @@ member to member, no step leaves something undone or wakes for ever. `Walk` adds
 by `is_held`, however late their keepalives are answered. After each walk all faults
 stop, and the group must settle with every role held where it belongs.
 
-When one fails: `walks.shrink(walks.draw(seed, length))` gives the few steps it needs.
+When a walk fails, the error ends with `walks.draw(SEED, STEPS)`. `walks.shrink` of it gives the few steps that fail.
 """
 
 import pytest
@@ -13,7 +13,7 @@ import walks
 
 from rink.core import effects as do
 
-# Several items, so that cores share them: first seed, number of seeds, length of each walk.
+# Each item is (first seed, number of seeds, steps of a walk). Several items let the processes share the walks.
 FEW = [*((first, 10, 250) for first in range(0, 50, 10)), (5000, 5, 800), (5005, 5, 800)]
 MANY = [*((first, 50, 250) for first in range(50, 300, 50)), *((first, 10, 800) for first in (5010, 5020, 5030))]  # fmt: skip
 
@@ -24,7 +24,11 @@ MANY = [*((first, 50, 250) for first in range(50, 300, 50)), *((first, 10, 800) 
 )
 def test_no_walk_finds_an_overlap_and_every_group_settles(first, count, length):
     for seed in range(first, first + count):
-        walks.walk(walks.draw(seed, length))
+        try:
+            walks.walk(walks.draw(seed, length))
+        except Exception as error:
+            error.add_note(f"walks.draw({seed}, {length})")
+            raise
 
 
 def test_walks_go_where_it_hurts():

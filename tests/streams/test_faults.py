@@ -23,7 +23,7 @@ STAYS = ["ERR unknown command 'X'", "BUSYKEY Target key name already exists.", "
 
 
 COMMAND = (b"EVALSHA", b"ab\ncd", 1, b"{SHOWROOMS/WRONGTYPE}")
-# Our pipelines on asyncio take errors as replies: up to 7.0 redis-py drops the server's words there when it raises.
+# Only the synchronous pipeline: our pipelines on asyncio take errors as replies, see `Calls` in rink/streams/calls.py.
 PIPELINES = [None, redis.client.Pipeline]
 
 

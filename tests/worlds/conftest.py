@@ -1,4 +1,4 @@
-"""Reach the etcd of dicts of the core's tests, and show how large the worlds were."""
+"""Import the core tests' etcd, and print the size of each world."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "core"))
 
 
 def pytest_terminal_summary(terminalreporter):
-    # Properties of a report also reach the process that gave the tests to others.
+    # pytest-xdist sends the properties of each report to the controller, which prints this table.
     reports = [one for kind in ("passed", "failed") for one in terminalreporter.getreports(kind)]
     worlds = [
         value

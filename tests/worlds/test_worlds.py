@@ -1,4 +1,4 @@
-"""Every interleaving of a few small worlds; the large ones are deep tests."""
+"""Explore every interleaving of each world; the large worlds are deep."""
 
 import pytest
 from catalogue import BY_DEFAULT, DEEP
