@@ -14,6 +14,7 @@ from guards_worlds import ParquetWorld, RedisWorld, SqliteWorld, SqlWorld  # noq
 from postgres import local_postgres  # noqa: E402
 from redis import Redis  # noqa: E402
 
+from rink.streams.blocking import close_idle  # noqa: E402
 from rink.testing import redis_cluster  # noqa: E402
 
 _numbers = itertools.count()
@@ -75,4 +76,4 @@ def clean(request, tmp_path):
     for world in made:
         world.close()
         if isinstance(world, RedisWorld):
-            world.client.close()
+            close_idle(world.client)

@@ -4,6 +4,7 @@ import threading
 from collections import Counter
 
 import pytest
+from clusters import ToCluster
 from guards_worlds import RedisWorld, batch, fence
 from redis import Redis
 
@@ -177,6 +178,25 @@ def test_a_url_of_a_cluster_says_what_to_give_instead(three_masters):
 
         with pytest.raises(ConfigError, match="RedisCluster"):
             raise_some()
+
+
+def test_guard_closed_on_cluster_leaves_no_connections_open(three_masters):
+    clients = []
+
+    def connect():
+        clients.append(ToCluster(three_masters.urls[0])())
+        return clients[-1]
+
+    def idle():
+        pools = [node.redis_connection.connection_pool for node in clients[0].get_nodes()]
+        return sum(connection._sock is not None for pool in pools for connection in pool._available_connections)  # fmt: skip
+
+    guard = RedisGuard(connect)
+    for name in "abcdef":
+        guard.raise_fence(fence(1, name))
+    assert idle() > 0
+    guard.close()
+    assert idle() == 0
 
 
 def test_on_a_cluster_keys_of_other_slots_are_refused_and_nothing_is_written(clean):

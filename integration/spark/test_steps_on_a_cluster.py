@@ -10,6 +10,7 @@ from rink.spark.rows import Rows
 from rink.spark.schema import RAW
 from rink.spark.sink.publishing import Batch
 from rink.spark.source.reading import Range, pages
+from rink.streams.blocking import close_idle
 from rink.testing.redis_servers import redis_cluster
 
 
@@ -18,8 +19,8 @@ def shop():
     with redis_cluster(3) as cluster:
         made = Shop(cluster.urls[0], redis.RedisCluster.from_url, patience=5.0)
         yield made
-        made.connection.client.close()
-        made.redis.close()
+        close_idle(made.connection.client)
+        close_idle(made.redis)
 
 
 def test_batches_are_written_once_and_read_back_in_order(shop):

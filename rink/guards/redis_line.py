@@ -14,7 +14,7 @@ from redis.exceptions import MovedError, NoScriptError
 from redis.retry import Retry
 
 from rink.errors import ConfigError
-from rink.streams.blocking import Client, checked, client_of, server_of
+from rink.streams.blocking import Client, checked, client_of, close_idle, server_of
 from rink.streams.faults import explained
 from rink.streams.scripts import Script, made
 
@@ -125,11 +125,8 @@ class Line:
         return explained(self.server, *keys)
 
     def close(self) -> None:
-        """Close its connections, but those at work: another guard of the same URL may be in a part."""
-        if isinstance(self.client, redis.RedisCluster):
-            self.client.close()
-        else:
-            self.client.connection_pool.disconnect(inuse_connections=False)
+        """Close the idle connections: another guard of the same URL may be in a part."""
+        close_idle(self.client)
 
     def _ask(self, *words: Any) -> Any:
         try:

@@ -50,7 +50,7 @@ def checked(made: object, who: str) -> Client:
         raise ConfigError(
             f"{who} made {made!r}: it must return a blocking client of redis-py's, a redis.Redis or RedisCluster"
         )
-    if any(_waits_without_end(one) for one in [settings_of(made), *_of_sentinels(made)]):
+    if any(_waits_without_end(one) for one in map(settings_of, [made, *_sentinels(made)])):
         raise ConfigError(
             f"{who} made a client without socket_timeout, which would wait for a silent server for ever: "
             f"give it one, such as socket_timeout={ANSWERS_WITHIN_S:g}; a Sentinel, too"
@@ -75,14 +75,29 @@ def server_of(client: Client) -> str:
     return f"{known.get('host', 'its Sentinel')}:{known.get('port', '')}".rstrip(":")
 
 
+def close_idle(client: Client) -> None:
+    """Close the idle connections of a client, also to Sentinels and cluster nodes.
+
+    `RedisCluster.close` leaves them open if `from_url` made the client, and `Redis.close` those to
+    its Sentinels.
+    """
+    if isinstance(client, redis.RedisCluster):
+        nodes = [node.redis_connection for node in client.get_nodes()]  # type: ignore[no-untyped-call]
+        clients = [node for node in nodes if node is not None]
+    else:
+        clients = [client, *_sentinels(client)]
+    for each in clients:
+        each.connection_pool.disconnect(inuse_connections=False)
+
+
 def _waits_without_end(settings: dict[str, Any]) -> bool:
     # redis-py 8 has a default, older ones have none.
     default = inspect.signature(AbstractConnection).parameters["socket_timeout"].default
     return settings.get("socket_timeout", default) is None
 
 
-def _of_sentinels(client: Client) -> list[dict[str, Any]]:
+def _sentinels(client: Client) -> list[redis.Redis]:
     if isinstance(client, redis.RedisCluster):
         return []
     manager = getattr(client.connection_pool, "sentinel_manager", None)
-    return [settings_of(one) for one in manager.sentinels] if manager else []
+    return list(manager.sentinels) if manager else []
