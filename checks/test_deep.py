@@ -6,11 +6,10 @@ import json
 import re
 import subprocess
 import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
 import pytest
+from deep_module import load
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "internals" / "deep-tests.md").read_text(encoding="utf-8")
@@ -30,11 +29,7 @@ GUARDED = rows("left for `make deep`")
 @pytest.fixture(scope="module")
 def deep():
     """Return the script of `make deep` as a module."""
-    loader = SourceFileLoader("deep", str(ROOT / ".ci" / "deep"))
-    module = module_from_spec(spec_from_loader("deep", loader))
-    sys.modules["deep"] = module  # attrs looks there
-    loader.exec_module(module)
-    return module
+    return load()
 
 
 COLLECT = """

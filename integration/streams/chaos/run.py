@@ -104,6 +104,7 @@ class Chaos:
     def __init__(self, settings, folder, etcd, redis, console):
         self.settings = settings
         self.random = random.Random(settings.seed)
+        self.keys = random.Random(settings.seed)  # how often it is asked depends on the machine
         self.etcd, self.redis, self.console = etcd, redis, console
         self.workers = Workers(folder)
         self.sent = Counter()
@@ -136,7 +137,7 @@ class Chaos:
             began = time.monotonic()
             batch = []
             for _ in range(RATE // 10):
-                who = f"k{self.random.randrange(KEYS)}"
+                who = f"k{self.keys.randrange(KEYS)}"
                 batch.append(Ping(who=who, n=self.sent[who]))
                 self.sent[who] += 1
             await self.pings.send_many(batch, timeout=300)
