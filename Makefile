@@ -107,7 +107,7 @@ fmt: $(READY) ## format the code
 lint: $(READY) ## style, and checks of the repository's own texts and of the judges of demos and benches
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
-	$(PY) -m pytest -q -n logical checks
+	$(PY) -m pytest -q -n logical --dist loadfile checks
 
 .PHONY: types
 types: $(READY) ## mypy --strict, on the library and on what its users see of it

@@ -136,11 +136,11 @@ python tests/child.py || true
 sleep 60
 """
 CHILD = """
-import pathlib, time
+import pathlib, signal
 
 try:
-    pathlib.Path("build/begun").touch()
-    time.sleep(60)
+    print("begun", flush=True)
+    signal.pause()
 finally:
     pathlib.Path("build/ended").touch()
 """
@@ -158,10 +158,12 @@ def test_script_that_is_stopped_ends_with_its_children(project, number, ignored)
         ["sh", "-c", f"{ignored}exec {sys.executable} build/driver.py"],
         cwd=project.root,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        text=True,
     )
-    while not (build / "begun").exists():
-        assert driver.poll() is None
-    driver.send_signal(number)
-    driver.wait(20)
+    with driver:
+        assert "begun\n" in driver.stdout  # reads up to this line
+        driver.send_signal(number)
+        driver.wait(20)
     assert (build / "ended").exists()

@@ -24,6 +24,7 @@ from rink.testing.history import Event, History
 
 ROOT = Path(__file__).parents[1]
 LONG_S = 30.0
+HEADROOM_S = 2.0  # added to a time limit on takeovers: seven tests may run beside this one
 QUICK = {"rebalance_delay": 0.0, "initial_delay": 0.0}
 
 

@@ -20,8 +20,8 @@ def test_the_demo_comes_to_equal_totals_through_deploy_freeze_and_kill():
     # A surge deploy moves each rank, and so each role, exactly once.
     assert [rank["moves"]["deploy"] for rank in report["ranks"]] == [1, 1, 1]
     assert report["deploy_moves_per_role"] == {"roles": 16, "least": 1, "most": 1}
-    # A planned hand-over waits for no lease; that of a killed member has to.
-    assert report["gaps"]["replaced"]["max_ms"] < 1000
+    # A planned hand-over waits for no lease, which would take 2.5 s.
+    assert report["gaps"]["replaced"]["max_ms"] < 2000
     assert "\x1b" not in result.stderr, "no control codes where there is no terminal"
 
 

@@ -125,6 +125,7 @@ def test_a_hand_over_within_one_process_takes_milliseconds(join):
     median = statistics.median(slowest)
     print("FIGURE in_process_handover_of_20_ms_p50", round(1000 * median, 2))
     assert median < 0.25  # 3 ms on a quiet machine, but seven tests run beside this one
+    assert min(slowest) < 0.05
 
 
 @pytest.mark.parametrize("face", [rink, aio])

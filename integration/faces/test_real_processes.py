@@ -3,7 +3,7 @@
 import statistics
 
 import pytest
-from members import settle
+from members import HEADROOM_S, settle
 
 from rink.core.schemes import rank_of
 from rink.engine.clock import SYSTEM
@@ -30,6 +30,7 @@ def test_a_planned_leave_hands_every_role_over_in_milliseconds(start, history):
         leaver = heir
     print("FIGURE handover_of_20_ms", [round(1000 * gap, 1) for gap in slowest])
     assert statistics.median(slowest) < 0.25  # 5 ms on a quiet machine
+    assert min(slowest) < 0.05
     leaver.leave()
     assert history.judge().problems == []
 
@@ -44,7 +45,7 @@ def test_a_killed_holder_is_replaced_within_its_ttl(start, history):
     history.wait(lambda h: set(h.holders.values()) == {"b"} and len(h.holders) == 20)
     took = max(grant.at for grant in history.judge().grants) - killed_at
     print("FIGURE takeover_s", round(took, 2))
-    assert took < ttl + 1.5
+    assert took < ttl + 1.5 + HEADROOM_S
     b.leave()
     assert history.judge().problems == []
 

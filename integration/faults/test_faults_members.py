@@ -10,7 +10,7 @@ import pytest
 from faults_members_clock import preload
 from faults_members_group import Group
 from faults_members_support import Members, until
-from members import LONG_S
+from members import HEADROOM_S, LONG_S
 from table import Row
 
 import rink
@@ -26,7 +26,6 @@ pytest_plugins = ["faults_members_fixtures"]
 
 TTL_S = 3
 TAKEN_OVER_S = TTL_S + 1.5
-HEADROOM_S = 2.0  # two cores may be busy with more than this
 SERVERS = "1 node"
 
 

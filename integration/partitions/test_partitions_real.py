@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from members import LONG_S, QUICK
+from members import HEADROOM_S, LONG_S, QUICK
 
 from rink import aio
 from rink.engine.clock import SYSTEM
@@ -44,7 +44,7 @@ def test_a_killed_consumer_is_followed_within_its_ttl_from_what_it_committed(wor
     killed_at = a.kill()
     took = work.all_worked_by("b", since=killed_at) - killed_at
     print("FIGURE partition_takeover_s", round(took, 2), "redelivered", work.redelivered)
-    assert took < TTL_S + 1.5
+    assert took < TTL_S + 1.5 + HEADROOM_S
     assert work.redelivered <= 5 * 3 + 3  # what three partitions had done since their last commit
     b.leave()
     work.judge()
@@ -56,7 +56,7 @@ def test_a_consumer_frozen_past_its_ttl_commits_nothing_when_it_thaws(work):
     frozen_at = b.freeze()
     mine = {number for number, who in work.workers().items() if who == "b"}
     taken_at = work.all_worked_by("a", since=frozen_at)
-    assert taken_at - frozen_at < TTL_S + 1.5
+    assert taken_at - frozen_at < TTL_S + 1.5 + HEADROOM_S
     thawed_at = b.thaw()
     roles = {f"orders/{number}" for number in mine}
 
@@ -103,7 +103,7 @@ def wait_idle(work, consumers):
 def test_commits_that_etcd_does_not_answer_are_settled_when_it_does(work_alone):
     """A frozen etcd applies them when it thaws, long after their callers were told of no answer."""
     work, node = work_alone
-    a, b = [work.start(name, ttl=10.0, timeout=0.3) for name in ("a", "b")]
+    a, b = [work.start(name, ttl=10.0, timeout=1.0) for name in ("a", "b")]
     work.all_worked_by("a", "b")
     for _ in range(3):
         frozen_at = SYSTEM.now()

@@ -298,13 +298,13 @@ def test_a_client_that_waits_for_no_answer_for_long_is_not_broken_by_idle_reads(
     rink_redis, etcd_url, prefix
 ):
     async def body():
-        async with shop_on(f"{rink_redis.url}?socket_timeout=0.4", etcd_url, prefix, None) as shop:
+        async with shop_on(f"{rink_redis.url}?socket_timeout=1", etcd_url, prefix, None) as shop:
             note_all(shop)
             async with shop.workers("a"):
                 await shop.send(1)
                 await until_seen(shop, 1)
                 before = (await shop.redis.info("stats"))["total_connections_received"]
-                await asyncio.sleep(2)
+                await asyncio.sleep(3)
                 await shop.send(2)
                 await until_seen(shop, 2)
                 after = (await shop.redis.info("stats"))["total_connections_received"]

@@ -206,7 +206,7 @@ async def test_who_does_not_return_within_grace_is_cancelled_and_its_event_comes
         began = time.monotonic()
         await start("b")
         await stop("a")
-        assert 0.2 < cancelled[0] - began < 2
+        assert 0.2 < cancelled[0] - began < 10  # it would sleep 60 s
         await until_seen(shop, 4)
     assert shop.numbers("a") == [0, 1, 1, 2]
 
@@ -224,7 +224,7 @@ async def test_a_full_partition_makes_senders_wait_and_then_says_so(shop):
     async with shop.workers("a"):
         await shop.send(*range(20))
         with pytest.raises(PartitionFull, match="20 events"):
-            await shop.legs.send(Leg(n=20, who="a"), timeout=0.2)
+            await shop.legs.send(Leg(n=20, who="a"), timeout=1)
         sending = asyncio.create_task(shop.send(*range(20, 100)))
         await asyncio.sleep(0.2)
         assert not sending.done()
@@ -298,7 +298,7 @@ async def test_a_send_of_many_that_is_cancelled_sends_no_more(shop):
             await asyncio.sleep(0.01)
 
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.3):
+        async with asyncio.timeout(1):
             await shop.legs.send_many(slowly())
     assert len(given) > 5
     assert await shop.redis.xlen(shop.names(shop.partition("a")).stream) == 0

@@ -29,13 +29,13 @@ from mutant_list import BY_HEADING, MUTANTS, Mutant
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "mutants.md"
 
-EVIDENCE = {"walks": ("core/test_walks",), "worlds": ("worlds/test_worlds",)}
-"""Columns beside the named tests, with the files of tests they run: found without being pointed at."""
+EVIDENCE = {"walks": ("core/test_walks", ""), "worlds": ("worlds/test_worlds", "not deep")}
+"""Columns beside the named tests: a file of tests that nobody pointed at the mutant, and pytest's -m.
 
-ALL, BY_DEFAULT = "", "not deep"
-MARKS = {"walks": ALL, "worlds": BY_DEFAULT}
-"""Options -m of pytest: the mutants run all walks, but only the small worlds."""
+The mutants run all walks, but only the small worlds.
+"""
 
+NOTHING_SELECTED = 5  # pytest's exit status
 SURVIVED = "**SURVIVED**"
 NAMED = 2
 TEST_S = 40
@@ -77,7 +77,7 @@ def failures(
     most: int,
     test_s: float = TEST_S,
     longest_s: float = LONGEST_S,
-    marks: str = BY_DEFAULT,
+    marks: str = "not deep",
 ) -> list[str]:
     """Run files of tests; return the names of those that fail, the first few."""
     files = [f"tests/{name}.py" for name in tests]
@@ -99,6 +99,8 @@ def failures(
         return [f"no end within {longest_s} s"]
     if run.returncode == 0:
         return []
+    if run.returncode == NOTHING_SELECTED:
+        raise LookupError(f"no test in {', '.join(files)} has the mark {marks!r}")
     found = re.findall(
         r"^(?:FAILED|ERROR) \S*?test_(\w+)\.py(?:::test_(\w+))?(?:\[(.+?)\])?",
         run.stdout,
@@ -133,7 +135,8 @@ def evidence_of(mutant: Mutant, tree: Path, column: str) -> str:
     """Whether a column's tests find a mutant of the core; where, if a test has parameters that say so."""
     found: list[str] = []
     if mutant.is_of_core:  # slowness is no evidence, so there is time enough
-        found = failures(tree, EVIDENCE[column], 1, 2 * LONGEST_S, 6 * LONGEST_S, MARKS[column])
+        file, marks = EVIDENCE[column]
+        found = failures(tree, (file,), 1, 2 * LONGEST_S, 6 * LONGEST_S, marks)
     _, _, where = found[0].partition(" in ") if found else ("", "", "")
     return where or ("yes" if found else "")
 
@@ -216,8 +219,8 @@ def options(words: list[str]) -> argparse.Namespace:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("words", nargs="*", help="only mutants whose description has one of these")
-    for column, tests in EVIDENCE.items():
-        does = f"also run {' '.join(tests)}: minutes"
+    for column, (file, _) in EVIDENCE.items():
+        does = f"also run {file}: minutes"
         parser.add_argument(f"--{column}", action="store_true", help=does)
     parser.add_argument("--write", action="store_true", help="write docs/mutants.md")
     return parser.parse_args(words)
