@@ -16,6 +16,7 @@ pytestmark = pytest.mark.waits
 
 WORKER = Path(__file__).with_name("fatal_worker.py")
 DEATHS = 3
+LEASE_LEFT_S = 2.0  # no lease of a worker that died ends sooner: its TTL is 3 s
 ONE_HANDOVER_S = 5.0  # ttl=3, the start of a process, and what a busy machine adds
 
 
@@ -128,7 +129,12 @@ async def _fatal(supervised, app, pings):
     assert b"processes ended" in fields[b"error"]
     found = [gap for gap in gaps(supervised.notes()) if gap[0] != partition]
     longest = max(end - begin for _, begin, end in found)
-    late = {number for number, *gap in found if deaths_in(supervised.died_at, *gap) > 1}
+    # A partition that a second heir begins with just after the second death was not caught by it.
+    late = {
+        number
+        for number, begin, end in found
+        if deaths_in(supervised.died_at, begin, end - LEASE_LEFT_S) > 1
+    }
     print(
         "FIGURE deaths", len(supervised.died_at), "partitions later than one hand-over", len(late)
     )
