@@ -78,8 +78,8 @@ def server_of(client: Client) -> str:
 def close_idle(client: Client) -> None:
     """Close the idle connections of a client, also to Sentinels and cluster nodes.
 
-    `RedisCluster.close` leaves them open if `from_url` made the client, and `Redis.close` those to
-    its Sentinels.
+    `RedisCluster.close` leaves the connections to nodes open if `from_url` made the client.
+    `Redis.close` leaves the connections to Sentinels open.
     """
     if isinstance(client, redis.RedisCluster):
         nodes = [node.redis_connection for node in client.get_nodes()]  # type: ignore[no-untyped-call]
