@@ -1,14 +1,18 @@
 """Each step on a partition, on a real Redis: what it does, what it refuses, and that it may be repeated."""
 
 import asyncio
+import functools
 
 import pytest
+from redis.asyncio import Redis
 from streams_support import Steps, output, place_of, stepping
+from workers_support import until_true
 
 from rink.errors import StaleToken, StateError
-from rink.streams import PartitionFull, RedisError, RedisFull, WentBack
+from rink.streams import PartitionFull, RedisError, RedisFull, RedisUnavailable, WentBack
 from rink.streams import store as store_module
 from rink.streams.errors import OffsetMoved
+from rink.streams.store import Store
 from rink.streams.values import Known
 
 
@@ -550,3 +554,42 @@ async def test_steps_that_are_asked_for_at_once_go_in_one_pipeline_and_fail_one_
     assert isinstance(taken.pop(9), StateError)
     assert {one.offset for one in taken} == {"0-0"}
     await steps.commit(5, "0-0", ids[0])
+
+
+@stepping
+async def test_a_step_that_was_given_up_opens_no_connection_after_the_close(steps, server):
+    """The request of a caller that was cancelled goes on by itself, and may be about to connect."""
+
+    async def is_gone(name):
+        return name not in [one["name"] for one in await steps.redis.client_list()]
+
+    for turns in range(10):
+        name = f"given-up-{turns}"
+        store = Store(Redis.from_url(server.url, client_name=name))
+        step = asyncio.create_task(store.trim(steps.place.names))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        step.cancel()
+        await asyncio.wait([step])
+        await store.close()
+        if left := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(left)
+        await until_true(functools.partial(is_gone, name), what=f"{name} gone")
+
+
+@stepping
+async def test_a_step_that_is_under_way_at_the_close_is_told_so(steps, server):
+    store = Store(Redis.from_url(server.url))
+    await store.open()
+    server.freeze()
+    try:
+        asked = [asyncio.create_task(store.trim(place_of(number=n).names)) for n in range(2)]
+        await asyncio.sleep(0.1)
+        asked.append(asyncio.create_task(store.trim(place_of(number=2).names)))
+        await asyncio.sleep(0)
+        await store.close()
+    finally:
+        server.thaw()
+    answers = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 2)
+    assert [type(one) for one in answers] == [RedisUnavailable] * 3
+    assert "the client was closed" in str(answers[0])

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
+from redis import exceptions as of_redis
 from redis.asyncio import RedisCluster
-from redis.exceptions import DataError, NoScriptError
 
 from rink.streams.clients import AnyRedis
+from rink.streams.endings import end
 from rink.streams.scripts import Script, script
 
 
@@ -47,22 +48,39 @@ class Calls:
             self._task = asyncio.create_task(self._flush())
         return await answer
 
+    async def close(self) -> None:
+        """End what is under way; whoever waits for it is told.
+
+        What a cancelled caller had asked for is under way, too: it could open a connection after the client's close.
+        """
+        if self._task is not None:
+            await end([self._task])
+
     async def _flush(self) -> None:
-        await asyncio.sleep(0)  # whoever else is at it in this turn of the loop goes along
-        while self._queue:
-            batch, self._queue = self._queue, []
-            replies = await self._send(batch)
-            for call, reply in zip(batch, replies, strict=True):
-                if call.answer.done():  # its caller was cancelled
-                    continue
-                if isinstance(reply, BaseException):
-                    call.answer.set_exception(reply)
-                else:
-                    call.answer.set_result(reply)
+        batch: list[_Call] = []
+        try:
+            await asyncio.sleep(0)  # whoever else is at it in this turn of the loop goes along
+            while self._queue:
+                batch, self._queue = self._queue, []
+                replies = await self._send(batch)
+                for call, reply in zip(batch, replies, strict=True):
+                    if call.answer.done():  # its caller was cancelled
+                        continue
+                    if isinstance(reply, BaseException):
+                        call.answer.set_exception(reply)
+                    else:
+                        call.answer.set_result(reply)
+        finally:
+            left, self._queue = [*batch, *self._queue], []
+            for call in left:  # nobody, unless this was ended
+                if not call.answer.done():
+                    call.answer.set_exception(of_redis.ConnectionError("the client was closed"))
 
     async def _send(self, batch: list[_Call]) -> list[Any]:
         replies = await self._execute([call.evalsha() for call in batch])
-        unknown = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+        unknown = [
+            at for at, reply in enumerate(replies) if isinstance(reply, of_redis.NoScriptError)
+        ]
         if unknown:  # a server that was started since, or another one; EVAL makes it known there
             again = await self._execute([batch[at].eval() for at in unknown])
             for at, reply in zip(unknown, again, strict=True):
@@ -78,7 +96,7 @@ class Calls:
                     pipeline.execute_command(*command)
                 # Take errors as replies: redis-py 6.0 to 7.0 loses the server's message when it raises here.
                 return list(await pipeline.execute(raise_on_error=False))
-        except (DataError, UnicodeError, TypeError):  # one cannot be sent: the others can
+        except (of_redis.DataError, UnicodeError, TypeError):  # one cannot be sent: the others can
             return await self._one_by_one(commands)
         except Exception as error:  # the connection: whether they were carried out is not known
             return [error] * len(commands)

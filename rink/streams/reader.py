@@ -183,8 +183,8 @@ class SharedReader(Reader):
     async def _prepare(self) -> None:
         """Have two connections at hand: a take and the end of a read are no moments to open one."""
         redis = self._store.redis
-        with contextlib.suppress(RinkError), explained(self._store.server):
-            await asyncio.gather(redis.client_id(), redis.client_id())
+        # Errors as results: at the first error, gather would leave the other request to itself.
+        await asyncio.gather(redis.client_id(), redis.client_id(), return_exceptions=True)
 
     async def _look(self, client: AnyRedis) -> None:
         """One read for all who have room, or a wait until somebody has."""

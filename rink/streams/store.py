@@ -80,7 +80,8 @@ class Store:
             )
 
     async def close(self) -> None:
-        """Close the client's connections."""
+        """End the scripts that are under way, and close the client's connections."""
+        await self._calls.close()
         await clients.close(self.redis)
 
     async def run(self, name: str, keys: Sequence[str], *given: Any) -> Any:
