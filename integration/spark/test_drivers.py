@@ -132,49 +132,68 @@ def is_amid_a_batch(folder):
     return begun > ended
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("kills", [1, pytest.param(4, marks=pytest.mark.deep)])
-def test_drivers_killed_amid_their_batches_leave_each_row_once(
-    drivers, shop_at_work, tmp_path, kills
-):
+def kill_amid_batches(drivers, folder, active, waiting, kills):
+    """Kill the driver that runs the query, until so many were amid a batch; returns the last one's heir."""
     chance, amid = random.Random(5), 0
-    active = drivers("driver-0")
     for round_ in range(1, 9):
-        active.wait_for_batch(-1)  # it has the role: whoever joins first gets it
-        waiting = drivers(f"driver-{round_}")
-        until(waiting.note.exists, "a driver that waits", waiting)
-        until(lambda: is_amid_a_batch(tmp_path), "a batch", active)
+        until(lambda: is_amid_a_batch(folder), "a batch", active)
         time.sleep(0.2 * chance.random())  # anywhere in it
+        seen = waiting.batch
         active.kill()
-        amid += is_amid_a_batch(tmp_path)
+        amid += is_amid_a_batch(folder)
         active = waiting
+        active.wait_for_batch(seen)
         if amid == kills:
-            break
-    assert amid == kills
-    active.wait_for_batch(-1)
-    assert_once(shop_at_work, active)
+            return active
+        waiting = standing_by(drivers, f"driver-{round_}")
+    return pytest.fail(f"{amid} of {kills} kills were amid a batch")
+
+
+def standing_by(drivers, name):
+    """Start a driver, and wait until it waits for the role."""
+    driver = drivers(name)
+    until(driver.note.exists, "a driver that waits", driver)
+    return driver
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "frozen", ["its Python", pytest.param("all of it", marks=pytest.mark.deep)]
-)
-def test_a_driver_that_was_frozen_beyond_its_lease_writes_nothing_twice(
-    drivers, shop_at_work, frozen
+def test_drivers_frozen_beyond_their_lease_and_killed_amid_a_batch_leave_each_row_once(
+    drivers, shop_at_work, tmp_path
 ):
     first = drivers("first")
+    first.wait_for_batch(0)  # it has the role: whoever joins first gets it
+    second = standing_by(drivers, "second")
+    os.kill(first.process.pid, signal.SIGSTOP)  # its JVM goes on with the query until it is refused
+    second.wait_for_batch(-1)
+    first.signal(signal.SIGCONT)
+    second.wait_for_batch(second.batch)
+    assert first.process.poll() is None  # it has lost the role, and waits for it again
+    heir = kill_amid_batches(drivers, tmp_path, second, first, kills=1)
+    assert_once(shop_at_work, heir)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.deep
+def test_drivers_killed_amid_their_batches_leave_each_row_once(drivers, shop_at_work, tmp_path):
+    active = drivers("driver-0")
+    active.wait_for_batch(-1)
+    waiting = standing_by(drivers, "heir")
+    heir = kill_amid_batches(drivers, tmp_path, active, waiting, kills=4)
+    assert_once(shop_at_work, heir)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.deep
+def test_a_driver_that_was_frozen_beyond_its_lease_writes_nothing_twice(drivers, shop_at_work):
+    first = drivers("first")
     first.wait_for_batch(0)
-    second = drivers("second")
-    until(second.note.exists, "a driver that waits", second)
-    if frozen == "all of it":
-        first.signal(signal.SIGSTOP)
-    else:  # its JVM goes on with the query until it is refused
-        os.kill(first.process.pid, signal.SIGSTOP)
+    second = standing_by(drivers, "second")
+    first.signal(signal.SIGSTOP)  # with its JVM
     second.wait_for_batch(-1)
     first.signal(signal.SIGCONT)
     second.wait_for_batch(second.batch)
     assert_once(shop_at_work, second)
-    assert first.process.poll() is None  # it has lost the role, and waits for it again
+    assert first.process.poll() is None
 
 
 @pytest.mark.timeout(900)
@@ -185,8 +204,7 @@ def test_a_driver_cut_off_from_etcd_ends_its_query_before_another_runs_it(
     wire = wire_to(rink_server)
     first = drivers("first", wire.endpoint)
     first.wait_for_batch(0)
-    second = drivers("second")
-    until(second.note.exists, "a driver that waits", second)
+    second = standing_by(drivers, "second")
     wire.silence()
     second.wait_for_batch(-1)
     assert first.ran[1] < second.ran[0]
@@ -203,8 +221,7 @@ def test_a_driver_whose_jvm_alone_is_frozen_goes_on_when_it_thaws_and_ends_when_
 ):
     driver = drivers("first")
     driver.wait_for_batch(0)
-    second = drivers("second")
-    until(second.note.exists, "a driver that waits", second)
+    second = standing_by(drivers, "second")
     jvm = driver.java()
     os.kill(jvm, signal.SIGSTOP)
     time.sleep(7)  # longer than the lease
