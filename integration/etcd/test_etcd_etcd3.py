@@ -97,14 +97,10 @@ print("ok")
 def with_etcd3(tmp_path_factory):
     """The Python of a venv with this project and its extra."""
     folder = tmp_path_factory.mktemp("etcd3") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=60)
-    python = folder / "bin" / "python"
-    subprocess.run(
-        [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", f"{ROOT}[etcd3]"],
-        check=True,
-        timeout=110,
-    )
-    return python
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=60)
+    pip = [sys.executable, "-m", "pip", "--python", folder, "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "-q", f"{ROOT}[etcd3]"], check=True, timeout=110)
+    return folder / "bin" / "python"
 
 
 def run(python, script, endpoint, tmp_path, user="", password=""):
