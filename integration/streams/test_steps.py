@@ -593,3 +593,13 @@ async def test_a_step_that_is_under_way_at_the_close_is_told_so(steps, server):
     answers = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 2)
     assert [type(one) for one in answers] == [RedisUnavailable] * 3
     assert "the client was closed" in str(answers[0])
+
+
+@stepping
+async def test_a_step_that_is_asked_for_just_before_the_close_is_told_so(steps, server):
+    store = Store(Redis.from_url(server.url))
+    asked = asyncio.create_task(store.trim(steps.place.names))
+    await asyncio.sleep(0)
+    await store.close()
+    with pytest.raises(RedisUnavailable, match="the client was closed"):
+        await asyncio.wait_for(asked, 2)

@@ -49,32 +49,30 @@ class Calls:
         return await answer
 
     async def close(self) -> None:
-        """End what is under way; whoever waits for it is told.
+        """End what is under way, also for callers that were cancelled; whoever waits is told.
 
-        What a cancelled caller had asked for is under way, too: it could open a connection after the client's close.
+        Else a request could open a connection after the client was closed.
         """
         if self._task is not None:
             await end([self._task])
+        for call in self._queue:
+            if not call.answer.done():
+                call.answer.set_exception(of_redis.ConnectionError("the client was closed"))
+        self._queue.clear()
 
     async def _flush(self) -> None:
-        batch: list[_Call] = []
-        try:
-            await asyncio.sleep(0)  # whoever else is at it in this turn of the loop goes along
-            while self._queue:
-                batch, self._queue = self._queue, []
-                replies = await self._send(batch)
-                for call, reply in zip(batch, replies, strict=True):
-                    if call.answer.done():  # its caller was cancelled
-                        continue
-                    if isinstance(reply, BaseException):
-                        call.answer.set_exception(reply)
-                    else:
-                        call.answer.set_result(reply)
-        finally:
-            left, self._queue = [*batch, *self._queue], []
-            for call in left:  # nobody, unless this was ended
-                if not call.answer.done():
-                    call.answer.set_exception(of_redis.ConnectionError("the client was closed"))
+        await asyncio.sleep(0)  # whoever else is at it in this turn of the loop goes along
+        while self._queue:
+            batch = self._queue.copy()
+            replies = await self._send(batch)
+            del self._queue[: len(batch)]  # until now `close` must find them
+            for call, reply in zip(batch, replies, strict=True):
+                if call.answer.done():  # its caller was cancelled
+                    continue
+                if isinstance(reply, BaseException):
+                    call.answer.set_exception(reply)
+                else:
+                    call.answer.set_result(reply)
 
     async def _send(self, batch: list[_Call]) -> list[Any]:
         replies = await self._execute([call.evalsha() for call in batch])
