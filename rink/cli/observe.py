@@ -96,6 +96,7 @@ def following(
     finally:
         follower.close()
         calls.close()
+        mailbox.close()
 
 
 @attrs.define

@@ -7,26 +7,38 @@ import attrs
 from rink.core import codec
 from rink.core.keys import Keys
 from rink.core.values import Phase, Record, Share, Version
-from rink.engine.clock import SystemClock
 from rink.etcd.api import Delete, Put
-from rink.testing.memory import MemoryCluster
+from rink.testing.virtual import STUCK_AFTER_S, VirtualClock
 
 JOINED = "2026-07-01T10:11:12.345+00:00"
 TTL = 60
 
 
-class Clock(SystemClock):
-    """The wall clock stands still, so that output can be compared."""
+class Clock(VirtualClock):
+    """Time stands still, so that output can be compared."""
 
     def wall(self):
         return JOINED
+
+    def only_this_thread_works(self):
+        """Wait until every other thread has nothing to do; whether the caller has no message.
+
+        To be called by the one reader of a mailbox that is not waiting.
+        """
+        with self.changed:
+            assert self.changed.wait_for(self._one_works, STUCK_AFTER_S), "a thread does not rest"
+            return not any(mailbox.items for mailbox in self.mailboxes)
+
+    def _one_works(self):
+        return sum(not mailbox.rests for mailbox in self.mailboxes) == 1
 
 
 class Town:
     """One etcd, and the keys of its groups; `script` is what happens while a watch looks on."""
 
     def __init__(self):
-        self.cluster = MemoryCluster(clock=VirtualTime(), pumped=True)
+        self.clock = Clock()
+        self.cluster = self.clock.cluster
         self.etcd = self.cluster.client("writer")
         self.targets = []
         self.script = []
@@ -77,11 +89,6 @@ class Town:
         self.version(1, *names, because=("started", *(f"joined {name}" for name in names)))
 
 
-class VirtualTime:
-    def now(self):
-        return 1000.0
-
-
 @attrs.define
 class Watched:
     """The command's client. Where a watch asks if etcd is there, the next of the script happens.
@@ -104,8 +111,9 @@ class Watched:
         return self.client.range(key, range_end)
 
     def _happen(self):
-        if not self.town.cluster.streams:
-            return  # the watch is about to be opened, on a thread of its own
+        # The list and its watch are made on other threads, and count once they have been told.
+        if not self.town.clock.only_this_thread_works():
+            return
         if not self.town.script:
             raise KeyboardInterrupt
         self.town.script.pop(0)()

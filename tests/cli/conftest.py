@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cli_support import Clock, Town
+from cli_support import Town
 
 from rink.cli.commands import commands
 from rink.cli.options import Outside
@@ -33,7 +33,7 @@ def run(town, monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
     def run(*line, **env):
-        world = Outside(connect=town.connect, clock=Clock(), quiet_s=0.0)
+        world = Outside(connect=town.connect, clock=town.clock, quiet_s=0.0)
         return CliRunner().invoke(commands, line, obj=world, env=env)
 
     return run
