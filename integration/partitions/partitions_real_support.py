@@ -71,11 +71,16 @@ class Work:
         return SYSTEM.now()
 
     def all_worked_by(self, *names: str, since: float = 0.0) -> float:
-        """Wait until every partition is worked on by these, each of them: it did so since then."""
+        """Wait until every partition is worked on by one of these, who did so since then.
+
+        They share evenly: a rebalance of which only a part is over is not enough.
+        """
 
         def is_so() -> bool:
             latest = self.workers(since)
-            return len(latest) == self.partitions and set(latest.values()) == set(names)
+            shares = collections.Counter(latest.values())
+            is_even = max(shares.values(), default=0) - min(shares.values(), default=0) <= 1
+            return len(latest) == self.partitions and set(shares) == set(names) and is_even
 
         return self.wait(is_so)
 
