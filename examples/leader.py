@@ -5,7 +5,6 @@ next one to leave, and prints how long nobody led. It ends by itself after some 
 """
 
 import argparse
-import contextlib
 import queue
 import signal
 import subprocess
@@ -17,13 +16,20 @@ import rink
 from rink.testing import local_etcd
 
 TTL = 3.0
+PATIENCE = 60.0  # seconds without a word from any member: then something is wrong
 
 
 def be_a_member(endpoint: str, name: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # the two `with` below leave orderly
     with (
         rink.Session(endpoint, ttl=TTL) as session,
-        rink.Rink(session, "leader-example", name=name, rebalance_delay=2.0) as r,
+        rink.Rink(
+            session,
+            "leader-example",
+            name=name,
+            rebalance_delay=2.0,
+            on_rank_change=lambda rank: say(f"has rank {rank}"),
+        ) as r,
     ):
         say("joined")
         while True:
@@ -40,7 +46,7 @@ def be_a_member(endpoint: str, name: str) -> None:
 
 def say(what: str) -> None:
     """Tell the onlooker, with the time on the clock that all processes of a machine share."""
-    print(time.monotonic(), what, flush=True)
+    print(f"{time.monotonic()} {what}\n", end="", flush=True)  # whole: two threads say things
 
 
 class Onlooker:
@@ -49,6 +55,8 @@ class Onlooker:
     def __init__(self, endpoint: str) -> None:
         self.began = time.monotonic()
         self.heard: queue.Queue[tuple[float, str, str]] = queue.Queue()
+        self.leader, self.since = "", 0.0
+        self.ranks: dict[str, str] = {}
         self.members = {name: self.start(endpoint, name) for name in ("anna", "bert", "carl")}
 
     def start(self, endpoint: str, name: str) -> subprocess.Popen:
@@ -66,16 +74,30 @@ class Onlooker:
             at, _, what = line.rstrip("\n").partition(" ")
             self.heard.put((float(at), name, what))
 
-    def watch(self, seconds: float) -> tuple[str, float]:
-        """Print what is said for some seconds; who took the lead last, and when."""
-        leader, since, until = "", 0.0, time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            with contextlib.suppress(queue.Empty):
-                at, name, what = self.heard.get(timeout=left)
-                self.print(at, f"{name} {what.replace('leads', 'leads, with token')}")
-                if what.startswith("leads"):
-                    leader, since = name, at
-        return leader, since
+    def hear(self) -> None:
+        """Print the next thing that is said, and note who leads, since when, and all ranks."""
+        try:
+            at, name, what = self.heard.get(timeout=PATIENCE)
+        except queue.Empty:
+            sys.exit(f"no member has said anything for {PATIENCE:g} s; is etcd well?")
+        self.print(at, f"{name} {what.replace('leads', 'leads, with token')}")
+        if what.startswith("leads"):
+            self.leader, self.since = name, at
+        elif what.startswith("has rank"):
+            self.ranks[name] = what.removeprefix("has rank ")
+
+    def hear_until_settled(self) -> str:
+        """Go on until all have a rank and the one whose rank has the role leads; who that is."""
+        owner = str(rink.rank_of("leader", len(self.members)))
+        while len(self.ranks) < len(self.members) or self.ranks.get(self.leader) != owner:
+            self.hear()
+        return self.leader
+
+    def hear_until_another_leads(self) -> str:
+        before = self.leader
+        while self.leader == before:
+            self.hear()
+        return self.leader
 
     def print(self, at: float, text: str) -> None:
         print(f"{at - self.began:6.2f} s  {text}", flush=True)
@@ -86,41 +108,41 @@ class Onlooker:
             member.wait()
 
 
-def look_on(endpoint: str) -> int:
+def look_on(endpoint: str) -> None:
     onlooker = Onlooker(endpoint)
     try:
         # Newcomers to a group that has only just begun are let in after two seconds.
-        leader, _ = onlooker.watch(4)
+        leader = onlooker.hear_until_settled()
 
         at = time.monotonic()
         onlooker.members[leader].kill()
         onlooker.print(at, f"{leader} is killed: its lease of {TTL:g} s has to run out")
-        second, since = onlooker.watch(TTL + 1.5)
-        onlooker.print(since, f"nobody led for {since - at:.2f} s")
+        second = onlooker.hear_until_another_leads()
+        onlooker.print(onlooker.since, f"nobody led for {onlooker.since - at:.2f} s")
 
         at = time.monotonic()
         onlooker.members[second].terminate()
         onlooker.print(at, f"{second} is asked to leave: it hands over first")
-        third, since = onlooker.watch(1.5)
-        onlooker.print(since, f"{third} led {1000 * (since - at):.0f} ms after the request")
-        return 0 if len({leader, second, third, ""}) == 4 else 1
+        third = onlooker.hear_until_another_leads()
+        took = 1000 * (onlooker.since - at)
+        onlooker.print(onlooker.since, f"{third} led {took:.0f} ms after the request")
     finally:
         onlooker.stop()
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--member", help=argparse.SUPPRESS)
     parser.add_argument("--endpoint", help="use this etcd instead of starting one")
     told = parser.parse_args()
     if told.member:
         be_a_member(told.endpoint, told.member)
-        return 0
-    if told.endpoint:
-        return look_on(told.endpoint)
-    with local_etcd() as etcd:
-        return look_on(etcd.endpoint)
+    elif told.endpoint:
+        look_on(told.endpoint)
+    else:
+        with local_etcd() as etcd:
+            look_on(etcd.endpoint)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
