@@ -1,6 +1,7 @@
 """A record that kills its process costs its partition a few restarts, and the others nothing."""
 
 import asyncio
+import itertools
 import random
 import subprocess
 import sys
@@ -16,7 +17,6 @@ pytestmark = pytest.mark.waits
 
 WORKER = Path(__file__).with_name("fatal_worker.py")
 DEATHS = 3
-ONE_HANDOVER_S = 5.0  # ttl=3, the start of a process, and what a busy machine adds
 
 
 class Supervisor:
@@ -26,6 +26,7 @@ class Supervisor:
         self.folder = folder
         self.workers = []
         self.died_at = []
+        self.ended_with = []
         self.ending = False
 
     def start(self):
@@ -40,8 +41,12 @@ class Supervisor:
                 if worker.poll() is not None:
                     self.workers.remove(worker)
                     self.died_at.append(time.monotonic())
+                    self.ended_with.append(worker.returncode)
                     self.start()
             await asyncio.sleep(0.02)
+
+    def logs(self):
+        return "\n".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
 
     def notes(self):
         for path in self.folder.glob("*.notes"):
@@ -83,7 +88,7 @@ async def _fatal(supervised, app, pings):
     async def send():
         while not done.is_set():
             batch = []
-            for who in random.sample(keys, 30):
+            for who in random.sample(keys, 10):
                 batch.append(Ping(who=who, n=sent[who]))
                 sent[who] += 1
             await pings.send_many(batch)
@@ -112,14 +117,14 @@ async def _fatal(supervised, app, pings):
         seen = {(who, n) for _, _, who, n in supervised.notes()}
         return sum(sent.values()) == len(seen)
 
-    await until_true(is_drained, seconds=30, what="all events but one")
+    await until_true(is_drained, seconds=60, what="all events but one")
     supervised.ending = True
     await watching
     for worker in supervised.workers:
         worker.terminate()
     for worker in supervised.workers:
         assert await asyncio.to_thread(worker.wait, 20) == 0
-    assert len(supervised.died_at) <= DEATHS
+    assert supervised.ended_with == [9] * DEATHS, supervised.logs()
     letters = 0
     for number in range(pings.partition_count):
         letters += await opened.store.redis.xlen(pings.names.partition(number).dead("note"))
@@ -129,11 +134,13 @@ async def _fatal(supervised, app, pings):
     found = [gap for gap in gaps(supervised.notes()) if gap[0] != partition]
     longest = max(end - begin for _, begin, end in found)
     print("FIGURE deaths", len(supervised.died_at))
+    between = [after - before for before, after in itertools.pairwise(supervised.died_at)]
+    print("FIGURE between two deaths", [round(seconds, 2) for seconds in between], "s")
     print("FIGURE the longest time that a partition of 63 rested", round(longest, 2), "s")
     # A partition that Redis hears of after the culprit, and before the death, is tried after it. So the
     # second death may catch it, and how many these are depends on the machine. No partition is caught
     # by a third. tests/streams/test_marks.py holds the order in which partitions are tried.
-    assert longest < 2 * ONE_HANDOVER_S
+    assert longest < 2.5 * max(between)
 
 
 def test_a_record_that_ends_its_process_in_order_is_given_up_too(supervised, monkeypatch):
