@@ -16,6 +16,7 @@ from workers_support import until_true
 pytestmark = pytest.mark.waits
 
 WORKER = Path(__file__).with_name("fatal_worker.py")
+WORKERS = 4
 DEATHS = 3
 
 
@@ -47,6 +48,15 @@ class Supervisor:
 
     def logs(self):
         return "\n".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
+
+    def owners(self):
+        """Who, by the name of its file, had the newest event of each partition."""
+        newest = {}
+        for path in self.folder.glob("*.notes"):
+            for line in path.read_text().splitlines():
+                at, partition, _, _ = line.split()
+                newest[partition] = max(newest.get(partition, (0.0, "")), (float(at), path.name))
+        return {partition: name for partition, (_, name) in newest.items()}
 
     def notes(self):
         for path in self.folder.glob("*.notes"):
@@ -94,11 +104,17 @@ async def _fatal(supervised, app, pings):
             await pings.send_many(batch)
             await asyncio.sleep(0.02)
 
-    for _ in range(4):
+    async def is_settled():
+        before = supervised.owners()
+        await asyncio.sleep(1)
+        return len(set(before.values())) == WORKERS and supervised.owners() == before
+
+    for _ in range(WORKERS):
         supervised.start()
     watching = asyncio.create_task(supervised.watch())
     sending = asyncio.create_task(send())
-    await asyncio.sleep(4)
+    # A death amid a planned hand-over does not count, so the four must have their shares first.
+    await until_true(is_settled, seconds=60, what="four workers with steady shares")
     fatal = Ping(who="k7", n=-1, fatal=True)
     partition = pings.partition_of(fatal)
     await pings.send(fatal)
