@@ -41,31 +41,35 @@ class Result:
     is_whole: bool = True
 
 
+class Numbers(dict[tuple, int]):
+    """A number for each part of a state, given when it is first asked for; `parts` leads back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[tuple] = []
+
+    def __missing__(self, part: tuple) -> int:
+        number = self[part] = len(self.parts)
+        self.parts.append(part)
+        return number
+
+
 class Codes:
     """States as flat tuples of small numbers: a tenth of the memory, and quick to look up."""
 
     def __init__(self) -> None:
-        self._numbers: dict[tuple, int] = {}
-        self._parts: list[tuple] = []
+        self._numbers = Numbers()
 
     def of(self, state: State) -> tuple[int, ...]:
         """Return the code of a state."""
-        part = self._number
         etcd, members, late, tokens, script, purse = state
-        return (etcd, script, part(late), part(tokens), part(purse), *map(part, members))
+        return (etcd, script, *map(self._numbers.__getitem__, (late, tokens, purse, *members)))
 
     def state(self, code: tuple[int, ...]) -> State:
         """Return the state of a code."""
-        etcd, script, late, tokens, purse, *ones = code
-        parts = self._parts
-        members = tuple(parts[one] for one in ones)
-        return State(etcd, members, parts[late], parts[tokens], script, parts[purse])
-
-    def _number(self, part: tuple) -> int:
-        number = self._numbers.setdefault(part, len(self._parts))
-        if number == len(self._parts):
-            self._parts.append(part)
-        return number
+        etcd, script, *numbers = code
+        late, tokens, purse, *members = map(self._numbers.parts.__getitem__, numbers)
+        return State(etcd, tuple(members), late, tokens, script, purse)
 
 
 class Calm:
@@ -77,12 +81,12 @@ class Calm:
         self._good: set[tuple[int, ...]] = set()
 
     def check(self, state: State) -> None:
-        """Let a state be, and see everybody come to rest."""
+        """Let a state be, which has been checked itself, and see everybody come to rest."""
         path = []
         for one in self._way_from(state):
             if (code := self._codes.of(one)) in self._good:
                 break
-            if path:  # the first has been checked when it was met
+            if path:
                 check_state(self._universe, one)
             path.append(code)
         self._good.update(path)

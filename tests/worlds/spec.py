@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -49,7 +50,7 @@ class Spec:
     remains: tuple[tuple[str, int], ...] = ()
     far_s: float = FAR_S
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The name that each of the members joins under."""
         return tuple(process.rstrip("'") for process in self.members)

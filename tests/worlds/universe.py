@@ -68,7 +68,7 @@ class Universe:
         one = state.members[index]
         number, effects = self.actors[index].act(one.state, what, *given)
         requests = one.requests + self._numbered(effects) if effects else one.requests
-        after = with_one(state, index, one._replace(state=number, requests=requests))
+        after = with_one(state, index, One(number, one.changes, requests, one.answers))
         return self._note_grants(state, after, index)
 
     def _numbered(self, effects: tuple) -> tuple[int, ...]:
