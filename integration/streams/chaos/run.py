@@ -73,21 +73,22 @@ class Workers:
                 process.kill()
                 raise AssertionError(f"{name} did not end within {seconds} s of SIGTERM")
             await asyncio.sleep(0.05)
-        if process.returncode not in (0, -signal.SIGTERM):  # it had hardly begun
-            raise AssertionError(
+        if process.returncode not in (0, -signal.SIGTERM):  # -SIGTERM: it had hardly begun
+            assert self.was_refused(name), (
                 f"{name} ended with {process.returncode}: {self.log(name)[-2000:]}"
             )
 
     def restart_refused(self):
-        """Start anew who found no Redis or no etcd when it began, as a deployment would."""
+        """Start anew who was refused, as a deployment would."""
         for name in [name for name, process in self.running.items() if process.poll() is not None]:
-            log = self.log(name)
-            assert re.search(r"\.(Redis|Etcd)Unavailable: ", log[-1500:]), (
-                f"{name} died: {log[-3000:]}"
-            )
+            assert self.was_refused(name), f"{name} died: {self.log(name)[-3000:]}"
             del self.running[name]
             self.frozen.discard(name)
             self.start()
+
+    def was_refused(self, name):
+        """Whether it ended because it found no Redis or no etcd when it began."""
+        return re.search(r"\.(Redis|Etcd)Unavailable: ", self.log(name)[-1500:]) is not None
 
     def log(self, name):
         return (self.folder / f"{name}.log").read_text()
