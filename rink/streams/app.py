@@ -17,7 +17,7 @@ from rink.errors import ClosedError, ConfigError, UsageError
 from rink.settings import check_seconds
 from rink.streams.clients import AnyRedis, Connect
 from rink.streams.codec import Codec
-from rink.streams.endings import end, is_ending
+from rink.streams.endings import end, running_task
 from rink.streams.events import Middleware
 from rink.streams.lanes import Lane
 from rink.streams.policy import OnError, Policy
@@ -257,7 +257,8 @@ class App:
 
     async def opened(self) -> Opened:
         """Return what this app uses of Redis in the running event loop, opened when first asked for."""
-        loop = asyncio.get_running_loop()
+        loop, this = asyncio.get_running_loop(), running_task()
+        cancelled_before = this.cancelling()
         with self._lock:
             for other in [one for one in self._opened if one.is_closed()]:
                 del self._opened[other]
@@ -267,7 +268,7 @@ class App:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if task.cancelled() and not is_ending():  # by close
+            if task.cancelled() and this.cancelling() == cancelled_before:  # by close
                 raise ClosedError(f"{self!r} was closed while it was reaching for Redis") from None
             raise
 

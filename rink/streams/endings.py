@@ -8,10 +8,20 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 
-def is_ending() -> bool:
-    """Whether the running task is cancelled from outside, and is to end, whatever became of that within it."""
+def is_ending(task: asyncio.Task[Any]) -> bool:
+    """Whether a task is cancelled from outside, and is to end, whatever became of that within it.
+
+    Of a task that awaits a user's code in another one: until Python 3.13, a TaskGroup that has failed may
+    leave its own request to cancel behind in the task that it ran in.
+    """
+    return task.cancelling() > 0
+
+
+def running_task() -> asyncio.Task[Any]:
+    """The task that this is called in."""
     task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    assert task is not None, "called in a task"
+    return task
 
 
 async def outlast(futures: Collection[asyncio.Future[Any]]) -> None:

@@ -13,7 +13,7 @@ import attrs
 
 from rink import aio
 from rink.errors import RinkError, StaleToken, StateError, UsageError
-from rink.streams.endings import end, is_ending
+from rink.streams.endings import end, is_ending, running_task
 from rink.streams.errors import (
     OffsetMoved,
     PartitionFull,
@@ -248,12 +248,12 @@ class Tenure:
 
     async def _work(self) -> None:
         """Call the processor, again after each error, until nothing more is given to it."""
-        owner = self._owner
+        owner, this = self._owner, running_task()
         pauses = self._scene.processor.policy.pauses()
         while not owner.inbox.stopped:
             finished = owner.inbox.count_finished
             try:
-                await self._call()
+                await asyncio.create_task(self._call(this))  # apart: see is_ending
             except (OffsetMoved, StaleToken, WentBack, Parked):
                 raise
             except Exception as error:
@@ -265,7 +265,8 @@ class Tenure:
             if not owner.inbox.stopped:
                 await asyncio.sleep(0)  # one that returns at once leaves the others their turn
 
-    async def _call(self) -> None:
+    async def _call(self, work: asyncio.Task[None]) -> None:
+        """Call the processor once, for `work`, the task that is cancelled where that is to end."""
         processor, owner = self._scene.processor, self._owner
         owner.ended_early = False
         before = owner.inbox.count_finished
@@ -274,7 +275,7 @@ class Tenure:
         try:
             if processor.is_async:
                 await processor.function(events)
-                _raise_if_ending()  # a thread that has returned, if late, has finished what it had
+                _raise_if_ending(work)  # a thread that has returned, if late, has finished what it had
             else:
                 finished = await call_in_thread(processor.function, events, self._scene.given_up)
             events.raise_failure()
@@ -282,7 +283,7 @@ class Tenure:
             if isinstance(error, _ENDS_PROCESS):
                 self._note_exit(error)
             await events.end(error)
-            told = _to_judge(error)
+            told = _to_judge(error, work)
             if told is error:
                 raise
             raise told from error
@@ -341,17 +342,17 @@ class Tenure:
         return True
 
 
-def _raise_if_ending() -> None:
+def _raise_if_ending(work: asyncio.Task[None]) -> None:
     """Whoever is cancelled and returns all the same has not finished what it was given."""
-    if is_ending():
+    if is_ending(work):
         raise asyncio.CancelledError
 
 
-def _to_judge(error: BaseException) -> BaseException:
+def _to_judge(error: BaseException, work: asyncio.Task[None]) -> BaseException:
     """What a processor ended with, as it is to be judged."""
     if isinstance(error, BaseExceptionGroup):
         error = first_error(error)  # a task group's, where all of it is ours
-    if isinstance(error, asyncio.CancelledError) and not is_ending():
+    if isinstance(error, asyncio.CancelledError) and not is_ending(work):
         return TimeoutError("the processor was cancelled, and not by Rink: a time limit has passed")
     if isinstance(error, (Exception, asyncio.CancelledError, *_ENDS_PROCESS)):
         return error

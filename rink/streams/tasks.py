@@ -15,7 +15,7 @@ from cronsim import CronSim, CronSimError
 
 from rink.errors import ClosedError, ConfigError
 from rink.settings import check_seconds
-from rink.streams.endings import is_ending, outlast
+from rink.streams.endings import is_ending, outlast, running_task
 from rink.streams.functions import check_function, is_async
 
 T = TypeVar("T")
@@ -64,17 +64,18 @@ class Task:
 
     async def run(self) -> None:
         """Run it whenever it is time, until cancelled; one run at a time, and an error ends none but its own."""
+        this = running_task()
         wait = self._each_period() if self.cron is None else self._each_date(self.cron)
         async for _ in wait:
             try:
-                await self._call()
+                await asyncio.create_task(self._call())  # apart: see is_ending
             except (Exception, asyncio.CancelledError):
-                if is_ending():
+                if is_ending(this):
                     raise
                 log.exception(
                     "rink.streams: task %r failed; it runs again when it is due", self.name
                 )
-            if is_ending():  # what it waited for has taken that for an error of its own
+            if is_ending(this):  # what it waited for has taken that for an error of its own
                 raise asyncio.CancelledError
 
     async def _call(self) -> None:

@@ -249,7 +249,7 @@ STREAMS = [
     python(
         "who is cancelled and returns has finished what it was given",
         "partition",
-        "                _raise_if_ending()  #",
+        "                _raise_if_ending(work)  #",
         "                #",
         TROUBLE,
     ),

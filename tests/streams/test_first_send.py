@@ -1,6 +1,7 @@
 """The first send of a program, which must reach Redis: with a Redis that is away, silent, or there in the end."""
 
 import asyncio
+import contextlib
 
 import pytest
 from jumping import jumping
@@ -96,6 +97,27 @@ async def test_an_app_that_is_closed_meanwhile_stays_closed(settings):
     store.away, store.silent = 0, False
     assert await legs.send(Leg()) == "1-0"  # it may be used again
     await app.close()
+
+
+@jumping
+async def test_who_sends_after_a_task_group_has_failed_is_told_of_the_close_too():
+    """Until Python 3.13, the group may leave its own request to cancel behind in the task."""
+    app, legs = app_on(Store(silent=True))
+
+    async def refuse():
+        raise ValueError("no")
+
+    async def send():
+        with contextlib.suppress(ExceptionGroup):
+            async with asyncio.TaskGroup() as shares:
+                shares.create_task(refuse())
+        await legs.send(Leg(), timeout=3600)
+
+    sending = asyncio.create_task(send())
+    await asyncio.wait([sending], timeout=10)
+    await app.close()
+    with pytest.raises(ClosedError, match="closed"):
+        await sending
 
 
 @jumping

@@ -95,6 +95,25 @@ async def test_a_run_that_ends_cancelled_by_nobody_of_ours_is_an_error_like_any_
 
 
 @jumping
+async def test_a_run_that_fails_by_a_task_group_is_an_error_like_any_other(caplog):
+    """Until Python 3.13, the group may leave its own request to cancel behind in the task."""
+    runs = []
+
+    async def refuse():
+        raise ValueError("no")
+
+    async def share():
+        runs.append(1)
+        async with asyncio.TaskGroup() as shares:
+            shares.create_task(refuse())
+
+    with caplog.at_level(logging.ERROR):
+        await run_for(25, task(share, every=10).run())
+    assert len(runs) == 3
+    assert "task 'share' failed" in caplog.text
+
+
+@jumping
 async def test_a_run_that_takes_its_end_for_an_error_of_its_own_is_the_last_one():
     runs = []
 
