@@ -275,7 +275,8 @@ class Tenure:
         try:
             if processor.is_async:
                 await processor.function(events)
-                _raise_if_ending(work)  # a thread that has returned, if late, has finished what it had
+                # Not after a thread: one that has returned, if late, has finished what it had.
+                _raise_if_ending(work)
             else:
                 finished = await call_in_thread(processor.function, events, self._scene.given_up)
             events.raise_failure()
