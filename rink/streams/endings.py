@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any
+
+ENDS_PROCESS = (SystemExit, KeyboardInterrupt)
+"""What user code raises to end its process, and what asyncio lets out of the event loop."""
 
 
 def is_ending(task: asyncio.Task[Any]) -> bool:
-    """Whether a task is cancelled from outside, and is to end, whatever became of that within it.
-
-    Of a task that awaits a user's code in another one: until Python 3.13, a TaskGroup that has failed may
-    leave its own request to cancel behind in the task that it ran in.
-    """
+    """Whether a task that runs user code apart is cancelled from outside, and is to end, whatever became of that."""
     return task.cancelling() > 0
+
+
+async def apart(code: Callable[[], Awaitable[None]]) -> None:
+    """Run user code in a task of its own.
+
+    Until Python 3.13, a TaskGroup that has failed may leave its own request to cancel behind in the task that
+    it ran in. There, nobody takes it for ours.
+    """
+
+    async def run() -> BaseException | None:
+        try:
+            await code()
+        except ENDS_PROCESS as error:
+            return error  # raised here, it would leave the event loop before our caller knows of it
+        return None
+
+    if error := await asyncio.create_task(run()):
+        raise error
 
 
 def running_task() -> asyncio.Task[Any]:

@@ -7,13 +7,14 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import attrs
 
 from rink import aio
 from rink.errors import RinkError, StaleToken, StateError, UsageError
-from rink.streams.endings import end, is_ending, running_task
+from rink.streams.endings import ENDS_PROCESS, apart, end, is_ending, running_task
 from rink.streams.errors import (
     OffsetMoved,
     PartitionFull,
@@ -253,7 +254,7 @@ class Tenure:
         while not owner.inbox.stopped:
             finished = owner.inbox.count_finished
             try:
-                await asyncio.create_task(self._call(this))  # apart: see is_ending
+                await apart(partial(self._call, this))
             except (OffsetMoved, StaleToken, WentBack, Parked):
                 raise
             except Exception as error:
@@ -281,7 +282,7 @@ class Tenure:
                 finished = await call_in_thread(processor.function, events, self._scene.given_up)
             events.raise_failure()
         except BaseException as error:
-            if isinstance(error, _ENDS_PROCESS):
+            if isinstance(error, ENDS_PROCESS):
                 self._note_exit(error)
             await events.end(error)
             told = _to_judge(error, work)
@@ -355,13 +356,9 @@ def _to_judge(error: BaseException, work: asyncio.Task[None]) -> BaseException:
         error = first_error(error)  # a task group's, where all of it is ours
     if isinstance(error, asyncio.CancelledError) and not is_ending(work):
         return TimeoutError("the processor was cancelled, and not by Rink: a time limit has passed")
-    if isinstance(error, (Exception, asyncio.CancelledError, *_ENDS_PROCESS)):
+    if isinstance(error, (Exception, asyncio.CancelledError, *ENDS_PROCESS)):
         return error
     return RuntimeError(f"the processor raised {type(error).__name__}: {said(error)}")
-
-
-_ENDS_PROCESS = (SystemExit, KeyboardInterrupt)
-"""What asyncio, too, lets through to the end of the process."""
 
 
 class _NoProgress(Exception):  # noqa: N818 - not an error of an event

@@ -15,7 +15,7 @@ from cronsim import CronSim, CronSimError
 
 from rink.errors import ClosedError, ConfigError
 from rink.settings import check_seconds
-from rink.streams.endings import is_ending, outlast, running_task
+from rink.streams.endings import apart, is_ending, outlast, running_task
 from rink.streams.functions import check_function, is_async
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class Task:
         wait = self._each_period() if self.cron is None else self._each_date(self.cron)
         async for _ in wait:
             try:
-                await asyncio.create_task(self._call())  # apart: see is_ending
+                await apart(self._call)
             except (Exception, asyncio.CancelledError):
                 if is_ending(this):
                     raise

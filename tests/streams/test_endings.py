@@ -1,11 +1,12 @@
 """Ending tasks: for certain, and not before they have put things in order."""
 
 import asyncio
+import sys
 
 import pytest
 from jumping import jumping, pass_time
 
-from rink.streams.endings import end
+from rink.streams.endings import apart, end
 
 
 async def started(coroutine):
@@ -54,3 +55,22 @@ async def test_how_they_ended_is_somebody_elses_matter():
         raise KeyError("told elsewhere")
 
     await end([await started(fail()), await started(pass_time(1000))])
+
+
+def test_who_runs_code_apart_is_told_of_its_exit_and_not_of_the_loops_end():
+    """asyncio lets SystemExit of any task out of its loop at once, and then cancels all tasks."""
+    told = []
+
+    async def leave():
+        sys.exit(3)
+
+    async def main():
+        try:
+            await apart(leave)
+        except BaseException as error:
+            told.append(type(error))
+            raise
+
+    with pytest.raises(SystemExit):
+        asyncio.run(main())
+    assert told == [SystemExit]
