@@ -38,6 +38,7 @@ def begin_to_hand_over(group, stuck, **settings):
     since = SYSTEM.now()
     giver.ask("begin_to_leave")
     until(lambda: heir.holding >= len(THOUSAND) - len(stuck))  # more, once a grace is over
+    until(lambda: giver.holding == len(stuck))  # it tells of each by a pipe of its own
     return giver, heir, since
 
 
@@ -130,7 +131,7 @@ def test_one_member_holds_65536_roles_and_hands_all_of_them_over_in_one_version(
         revision = client.range(b"k").header.revision
         since = SYSTEM.now()
         group.leave(giver)
-        until(lambda: heir.holding == len(MANY), 60.0)
+        until(lambda: heir.holding == len(MANY) and giver.holding == 0, 60.0)
         gap = longest_gap(group.history.judge(), set(MANY), since)
         print("FIGURE 65536 handed over: longest gap s", round(gap, 2))
         written = writes_since(client, group, revision + 1)
