@@ -1,7 +1,7 @@
 # Everything a fresh machine needs is installed into .venv by these targets.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-PYTHON ?= python3
+PYTHON ?= $(shell .ci/python)
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
