@@ -51,19 +51,24 @@ async def outlast(futures: Collection[asyncio.Future[Any]]) -> None:
 async def end(tasks: Iterable[asyncio.Task[Any]], *, again_s: float = 0.05) -> None:
     """Cancel tasks and wait for their end; how they ended is somebody else's matter.
 
-    Again and again: what they wait for may take a cancellation for an error of its own, as a read from
-    Redis does that ends in the same moment.
+    Again and again: what they wait for may lose a cancellation, as a call to Redis does that has just been
+    sent. Whoever cancels this waits for their end all the same: nobody else would cancel them again.
 
     Args:
         tasks: any; those that have ended already cost nothing.
         again_s: seconds until they are cancelled again; for a user's code enough to put things in order.
     """
     ended = set(tasks)
-    left = {task for task in ended if not task.done()}
-    while left:
+    cancelled: asyncio.CancelledError | None = None
+    while left := {task for task in ended if not task.done()}:
         for task in left:
             task.cancel()
-        _, left = await asyncio.wait(left, timeout=again_s)
+        try:
+            await asyncio.wait(left, timeout=again_s)
+        except asyncio.CancelledError as error:
+            cancelled = error
     for task in ended:
         if not task.cancelled():
             task.exception()
+    if cancelled is not None:
+        raise cancelled

@@ -10,7 +10,7 @@ from typing import Any
 
 from rink import aio
 from rink.errors import ClosedError
-from rink.streams.endings import end
+from rink.streams.endings import ENDS_PROCESS, end
 from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
 from rink.streams.partition import Grant, Scene
@@ -81,7 +81,13 @@ class Executor:
         holds = [asyncio.create_task(self._hold(number, stop)) for number in numbers]
         reading = asyncio.create_task(self._scene.reader.run())
         stopped = asyncio.create_task(stop.wait())
-        try:
+        async with contextlib.AsyncExitStack() as leaving:
+            # Carried out from the last to the first, each for certain, whatever those before it raise.
+            leaving.push_async_callback(self._scene.reader.close)
+            leaving.push_async_callback(end, [reading, stopped])
+            leaving.push_async_callback(self._end, holds)
+            leaving.callback(self._scene.given_up.set)
+            leaving.push_async_callback(self.rink.leave)
             done, _ = await asyncio.wait(
                 [stopped, reading, *holds], return_when=asyncio.FIRST_COMPLETED
             )
@@ -90,12 +96,6 @@ class Executor:
                 if ended.cancelled():
                     raise RuntimeError(f"a task of {self._processor.name!r} was cancelled")
                 ended.result()
-        finally:
-            await self.rink.leave()
-            self._scene.given_up.set()
-            await self._end(holds)
-            await end([reading, stopped])
-            await self._scene.reader.close()
 
     async def _end(self, holds: list[asyncio.Task[None]]) -> None:
         done, late = await asyncio.wait(holds, timeout=_ENDS_WITHIN_S)
@@ -109,7 +109,9 @@ class Executor:
             )
             await asyncio.wait(late, timeout=_ENDS_WITHIN_S)
         for hold in done:
-            hold.result()
+            # An exit has left the loop before, and a cancellation came from outside.
+            if not hold.cancelled() and not isinstance(hold.exception(), ENDS_PROCESS):
+                hold.result()
 
     async def _hold(self, number: int, stop: asyncio.Event) -> None:
         """Own a partition whenever its role is here, until the group is left."""

@@ -220,9 +220,11 @@ class Tenure:
         finally:
             owner.stop()
             reader.remove(owner)
-            await end([work], again_s=1.0)
-            await end([commits])
-            owner.release_mark()
+            try:
+                await end([work], again_s=1.0)
+            finally:
+                await end([commits])
+                owner.release_mark()
 
     async def _drain(self, work: asyncio.Task[None], commits: asyncio.Task[None]) -> None:
         """Tell that we end in order, let the processor finish what it has, and commit that."""

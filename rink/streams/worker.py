@@ -114,8 +114,10 @@ class Worker:
             if running.done():
                 running.result()
         finally:
-            await end([running, stopped], again_s=1.0)
-            await rink.leave()
+            try:
+                await end([running, stopped], again_s=1.0)
+            finally:
+                await rink.leave()
 
     async def _register(self, store: Store) -> None:
         """Have trimming wait for every processor of the app, before any of them begins."""

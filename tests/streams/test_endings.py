@@ -34,6 +34,25 @@ async def test_who_takes_a_cancellation_for_an_error_is_told_again_soon():
 
 
 @jumping
+async def test_who_is_cancelled_while_it_ends_others_ends_them_all_the_same():
+    taken = []
+
+    async def read():
+        for _ in range(3):
+            try:
+                await pass_time(1000)
+            except asyncio.CancelledError:
+                taken.append(1)
+
+    reading = await started(read())
+    ending = await started(end([reading]))
+    ending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await ending
+    assert len(taken) == 3
+
+
+@jumping
 @pytest.mark.parametrize("lasts_s", [0.1, 0.9])
 async def test_a_users_code_has_its_time_to_put_things_in_order(lasts_s):
     ordered = []
