@@ -31,7 +31,7 @@ $(ARCHIVE): $(READY) .ci/spark-archive | system # with it, JVMs of Spark start i
 	-@$(PY) .ci/spark-archive $@
 
 .PHONY: test
-test: setup $(ARCHIVE) ## the tests of every change: fast ones, then those on real servers, which they start and stop
+test: setup $(ARCHIVE) ## the tests of every change: fast and waiting ones, then computing ones; they start and stop their servers
 	.ci/test $(MEASURED)
 
 LISTS := $(findstring --list,$(PART))

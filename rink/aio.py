@@ -116,9 +116,9 @@ class Role(BaseRole):
     `async with role:` releases it at the end, and cancels the body when the role is lost; that
     cancellation, and no other, ends at the `async with`.
 
-    Until Python 3.13, a `TaskGroup` that failed in the body, and whose error the body handled, can
-    leave its own request to cancel behind. A later loss then leaves the `async with` as
-    `CancelledError`, as with `asyncio.timeout`. Run such a group in a task of its own.
+    Before Python 3.13, a `TaskGroup` that fails in the body can leave its request to cancel behind,
+    even if the body handles the error. If the role is lost later, the `async with` raises
+    `CancelledError`, as `asyncio.timeout` does. Run such a group in a task of its own.
     """
 
     __slots__ = ("_body",)

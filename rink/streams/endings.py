@@ -8,34 +8,42 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any
 
 ENDS_PROCESS = (SystemExit, KeyboardInterrupt)
-"""What user code raises to end its process, and what asyncio lets out of the event loop."""
+"""The exceptions that end a process: asyncio lets them out of the event loop."""
 
 
 def is_ending(task: asyncio.Task[Any]) -> bool:
-    """Whether a task that runs user code apart is cancelled from outside, and is to end, whatever became of that."""
+    """Return whether a task is cancelled from outside, and so is to end.
+
+    It must run user code by `apart` only.
+    """
     return task.cancelling() > 0
 
 
 async def apart(code: Callable[[], Awaitable[None]]) -> None:
     """Run user code in a task of its own.
 
-    Until Python 3.13, a TaskGroup that has failed may leave its own request to cancel behind in the task that
-    it ran in. There, nobody takes it for ours.
+    Before Python 3.13, a failed TaskGroup may leave its request to cancel in its task. The caller must not
+    take that for a request of Rink's.
     """
+    exits: list[BaseException] = []
 
-    async def run() -> BaseException | None:
+    async def run() -> None:
         try:
             await code()
         except ENDS_PROCESS as error:
-            return error  # raised here, it would leave the event loop before our caller knows of it
-        return None
+            exits.append(
+                error
+            )  # raised here, it would leave the event loop before our caller knows of it
 
-    if error := await asyncio.create_task(run()):
-        raise error
+    try:
+        await asyncio.create_task(run())
+    finally:
+        if exits:  # also if this is cancelled in the same turn of the loop
+            raise exits[0]
 
 
 def running_task() -> asyncio.Task[Any]:
-    """The task that this is called in."""
+    """Return the running task."""
     task = asyncio.current_task()
     assert task is not None, "called in a task"
     return task
@@ -51,8 +59,8 @@ async def outlast(futures: Collection[asyncio.Future[Any]]) -> None:
 async def end(tasks: Iterable[asyncio.Task[Any]], *, again_s: float = 0.05) -> None:
     """Cancel tasks and wait for their end; how they ended is somebody else's matter.
 
-    Again and again: what they wait for may lose a cancellation, as a call to Redis does that has just been
-    sent. Whoever cancels this waits for their end all the same: nobody else would cancel them again.
+    It cancels them again and again: a call to Redis that has just been sent may lose a cancellation. If this is
+    cancelled itself, it still waits for all of them, and then raises: nobody else would cancel them again.
 
     Args:
         tasks: any; those that have ended already cost nothing.

@@ -10,7 +10,7 @@ from typing import Any
 
 from rink import aio
 from rink.errors import ClosedError
-from rink.streams.endings import ENDS_PROCESS, end
+from rink.streams.endings import ENDS_PROCESS, end, outlast
 from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
 from rink.streams.partition import Grant, Scene
@@ -82,12 +82,13 @@ class Executor:
         reading = asyncio.create_task(self._scene.reader.run())
         stopped = asyncio.create_task(stop.wait())
         async with contextlib.AsyncExitStack() as leaving:
-            # Carried out from the last to the first, each for certain, whatever those before it raise.
+            # The last one pushed runs first, so the partitions end before the reader that they use. Each runs,
+            # also after an error in another.
             leaving.push_async_callback(self._scene.reader.close)
             leaving.push_async_callback(end, [reading, stopped])
             leaving.push_async_callback(self._end, holds)
             leaving.callback(self._scene.given_up.set)
-            leaving.push_async_callback(self.rink.leave)
+            leaving.push_async_callback(self._leave)
             done, _ = await asyncio.wait(
                 [stopped, reading, *holds], return_when=asyncio.FIRST_COMPLETED
             )
@@ -96,6 +97,15 @@ class Executor:
                 if ended.cancelled():
                     raise RuntimeError(f"a task of {self._processor.name!r} was cancelled")
                 ended.result()
+
+    async def _leave(self) -> None:
+        """Leave the group, however often this is cancelled: only then may threads be given up."""
+        left = asyncio.create_task(self.rink.leave())
+        try:
+            await asyncio.shield(left)
+        except asyncio.CancelledError:
+            await outlast([left])
+            raise
 
     async def _end(self, holds: list[asyncio.Task[None]]) -> None:
         done, late = await asyncio.wait(holds, timeout=_ENDS_WITHIN_S)
@@ -109,7 +119,7 @@ class Executor:
             )
             await asyncio.wait(late, timeout=_ENDS_WITHIN_S)
         for hold in done:
-            # An exit has left the loop before, and a cancellation came from outside.
+            # Not an exit, which asyncio has raised already, nor a cancellation, which came from outside.
             if not hold.cancelled() and not isinstance(hold.exception(), ENDS_PROCESS):
                 hold.result()
 

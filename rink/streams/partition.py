@@ -222,7 +222,7 @@ class Tenure:
             reader.remove(owner)
             try:
                 await end([work], again_s=1.0)
-            finally:
+            finally:  # it raises if this was cancelled, and the commits must end all the same
                 await end([commits])
                 owner.release_mark()
 
@@ -269,7 +269,7 @@ class Tenure:
                 await asyncio.sleep(0)  # one that returns at once leaves the others their turn
 
     async def _call(self, work: asyncio.Task[None]) -> None:
-        """Call the processor once, for `work`, the task that is cancelled where that is to end."""
+        """Call the processor once; cancelling the task `work` is to end the call."""
         processor, owner = self._scene.processor, self._owner
         owner.ended_early = False
         before = owner.inbox.count_finished
@@ -278,7 +278,7 @@ class Tenure:
         try:
             if processor.is_async:
                 await processor.function(events)
-                # Not after a thread: one that has returned, if late, has finished what it had.
+                # Not after a thread: a thread that returned, even late, has finished its events.
                 _raise_if_ending(work)
             else:
                 finished = await call_in_thread(processor.function, events, self._scene.given_up)
@@ -347,7 +347,7 @@ class Tenure:
 
 
 def _raise_if_ending(work: asyncio.Task[None]) -> None:
-    """Whoever is cancelled and returns all the same has not finished what it was given."""
+    """Raise CancelledError if `work` is cancelled: its processor returned, and its events are unfinished."""
     if is_ending(work):
         raise asyncio.CancelledError
 

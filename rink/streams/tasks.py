@@ -75,7 +75,7 @@ class Task:
                 log.exception(
                     "rink.streams: task %r failed; it runs again when it is due", self.name
                 )
-            if is_ending(this):  # what it waited for has taken that for an error of its own
+            if is_ending(this):  # the run took the cancellation for an error of its own
                 raise asyncio.CancelledError
 
     async def _call(self) -> None:

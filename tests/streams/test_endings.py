@@ -93,3 +93,17 @@ def test_who_runs_code_apart_is_told_of_its_exit_and_not_of_the_loops_end():
     with pytest.raises(SystemExit):
         asyncio.run(main())
     assert told == [SystemExit]
+
+
+def test_an_exit_is_told_also_if_its_caller_is_cancelled_in_the_same_turn():
+    async def main():
+        this = asyncio.current_task()
+
+        async def leave():
+            asyncio.get_running_loop().call_soon(this.cancel)
+            sys.exit(3)
+
+        await apart(leave)
+
+    with pytest.raises(SystemExit):
+        asyncio.run(main())

@@ -1,10 +1,12 @@
 """One processor in one worker, on etcd in memory and without Redis: how its tasks end."""
 
 import asyncio
+import contextlib
 import sys
 from typing import Any, cast
 
 import pytest
+from jumping import pass_time
 from processors_support import Leg
 
 from rink import aio
@@ -31,16 +33,16 @@ class Deaf(Reader):
                 self.cancelled += 1
 
 
-def test_a_processor_that_ends_its_process_leaves_no_task_behind(monkeypatch):
-    """asyncio cancels each task once when SystemExit has left its loop, and waits for them for ever."""
+@pytest.fixture
+def reader(monkeypatch):
     reader = Deaf()
     monkeypatch.setattr(executor, "make_reader", lambda store, prefetch: reader)
+    return reader
 
-    async def leave(self):
-        await reader.reads.wait()
-        sys.exit(3)
 
-    monkeypatch.setattr(partition.Grant, "run", leave)
+@contextlib.asynccontextmanager
+async def an_executor(cluster):
+    """Of one partition, whose processor is never called: the tests end it before that."""
     app = App("shop")
     legs = app.stream("legs", record=Leg, partition_by="who", partition_count=1)
 
@@ -48,19 +50,65 @@ def test_a_processor_that_ends_its_process_leaves_no_task_behind(monkeypatch):
     async def note(events):
         raise AssertionError("its partition ends before that")
 
+    nothing = cast("Any", None)
+    async with aio.Session(cluster.client(), ttl=5) as session:
+        yield Executor(
+            app.processors["note"],
+            nothing,
+            session,
+            name="a",
+            metrics=nothing,
+            marks=nothing,
+            halt=nothing,
+        )
+
+
+def test_a_processor_that_ends_its_process_leaves_no_task_behind(reader, monkeypatch):
+    """asyncio cancels each task once when SystemExit has left its loop, and waits for them for ever."""
+
+    async def leave(self):
+        await reader.reads.wait()
+        sys.exit(3)
+
+    monkeypatch.setattr(partition.Grant, "run", leave)
+
     async def main(cluster):
-        async with aio.Session(cluster.client(), ttl=5) as session:
-            running = Executor(
-                app.processors["note"],
-                cast("Any", None),
-                session,
-                name="a",
-                metrics=cast("Any", None),
-                marks=cast("Any", None),
-                halt=cast("Any", None),
-            )
+        async with an_executor(cluster) as running:
             await running.run(asyncio.Event())
 
     with MemoryCluster() as cluster, pytest.raises(SystemExit):
         asyncio.run(main(cluster))
     assert reader.cancelled == 2
+
+
+def test_who_is_cancelled_twice_gives_no_thread_up_before_the_group_was_left(reader, monkeypatch):
+    async def last(self):
+        await self._role.lost.wait()
+
+    monkeypatch.setattr(partition.Grant, "run", last)
+
+    async def main(cluster):
+        async with an_executor(cluster) as executed:
+            leaves, may_leave, leave = asyncio.Event(), asyncio.Event(), executed.rink.leave
+
+            async def leave_late():
+                leaves.set()
+                await may_leave.wait()
+                await leave()
+
+            monkeypatch.setattr(executed.rink, "leave", leave_late)
+            running = asyncio.create_task(executed.run(asyncio.Event()))
+            await reader.reads.wait()
+            running.cancel()
+            await leaves.wait()
+            for _ in range(5):
+                running.cancel()
+                await pass_time(0)
+            assert not executed._scene.given_up.is_set()
+            may_leave.set()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            assert executed._scene.given_up.is_set()
+
+    with MemoryCluster() as cluster:
+        asyncio.run(main(cluster))

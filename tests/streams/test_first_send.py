@@ -101,7 +101,7 @@ async def test_an_app_that_is_closed_meanwhile_stays_closed(settings):
 
 @jumping
 async def test_who_sends_after_a_task_group_has_failed_is_told_of_the_close_too():
-    """Until Python 3.13, the group may leave its own request to cancel behind in the task."""
+    """Before Python 3.13, the group may leave its own request to cancel behind in the task."""
     app, legs = app_on(Store(silent=True))
 
     async def refuse():

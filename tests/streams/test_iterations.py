@@ -58,7 +58,7 @@ def test_what_a_task_group_raises_of_ours_is_no_events_fault():
 
 
 def test_a_task_group_that_failed_ends_no_later_call():
-    """Until Python 3.13, the group may leave its own request to cancel behind in the task."""
+    """Before Python 3.13, the group may leave its own request to cancel behind in the task."""
     shop, calls = Shop(attempts=3), []
 
     async def note_one(leg):

@@ -96,7 +96,7 @@ async def test_a_run_that_ends_cancelled_by_nobody_of_ours_is_an_error_like_any_
 
 @jumping
 async def test_a_run_that_fails_by_a_task_group_is_an_error_like_any_other(caplog):
-    """Until Python 3.13, the group may leave its own request to cancel behind in the task."""
+    """Before Python 3.13, the group may leave its own request to cancel behind in the task."""
     runs = []
 
     async def refuse():
