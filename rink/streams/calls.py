@@ -51,7 +51,7 @@ class Calls:
     async def close(self) -> None:
         """Cancel the running requests, and fail the calls that wait.
 
-        This includes requests of cancelled callers: one could open a connection after the client's close.
+        This includes requests of cancelled callers: one could open a connection after the close.
         """
         if self._task is not None:
             await end([self._task])

@@ -22,8 +22,8 @@ def is_ending(task: asyncio.Task[Any]) -> bool:
 async def apart(code: Callable[[], Awaitable[None]]) -> None:
     """Run user code in a task of its own.
 
-    Before Python 3.13, a failed TaskGroup may leave its request to cancel in its task. The caller must not
-    take that for a request of Rink's.
+    Before Python 3.13, a failed TaskGroup may leave its request to cancel in its task. The caller
+    must not take that for a request of Rink's.
     """
     exits: list[BaseException] = []
 
@@ -31,9 +31,8 @@ async def apart(code: Callable[[], Awaitable[None]]) -> None:
         try:
             await code()
         except ENDS_PROCESS as error:
-            exits.append(
-                error
-            )  # raised here, it would leave the event loop before our caller knows of it
+            # Raised here, it would leave the event loop before our caller knows of it.
+            exits.append(error)
 
     try:
         await asyncio.create_task(run())
@@ -59,8 +58,9 @@ async def outlast(futures: Collection[asyncio.Future[Any]]) -> None:
 async def end(tasks: Iterable[asyncio.Task[Any]], *, again_s: float = 0.05) -> None:
     """Cancel tasks and wait for their end; how they ended is somebody else's matter.
 
-    It cancels them again and again: a call to Redis that has just been sent may lose a cancellation. If this is
-    cancelled itself, it still waits for all of them, and then raises: nobody else would cancel them again.
+    It cancels them again and again: a call to Redis that has just been sent may lose a cancellation.
+    If this is cancelled itself, it still waits for all of them, since nobody else would cancel them
+    again. Then it raises CancelledError.
 
     Args:
         tasks: any; those that have ended already cost nothing.

@@ -82,8 +82,8 @@ class Executor:
         reading = asyncio.create_task(self._scene.reader.run())
         stopped = asyncio.create_task(stop.wait())
         async with contextlib.AsyncExitStack() as leaving:
-            # The last one pushed runs first, so the partitions end before the reader that they use. Each runs,
-            # also after an error in another.
+            # The last one pushed runs first, so the partitions end before the reader that they use.
+            # Each runs, also after an error in another.
             leaving.push_async_callback(self._scene.reader.close)
             leaving.push_async_callback(end, [reading, stopped])
             leaving.push_async_callback(self._end, holds)
@@ -99,7 +99,10 @@ class Executor:
                 ended.result()
 
     async def _leave(self) -> None:
-        """Leave the group, however often this is cancelled: only then may threads be given up."""
+        """Leave the group, also if this is cancelled meanwhile.
+
+        Threads may be given up only after that.
+        """
         left = asyncio.create_task(self.rink.leave())
         try:
             await asyncio.shield(left)
@@ -119,7 +122,7 @@ class Executor:
             )
             await asyncio.wait(late, timeout=_ENDS_WITHIN_S)
         for hold in done:
-            # Not an exit, which asyncio has raised already, nor a cancellation, which came from outside.
+            # Skip an exit, which asyncio has raised already, and a cancellation from outside.
             if not hold.cancelled() and not isinstance(hold.exception(), ENDS_PROCESS):
                 hold.result()
 

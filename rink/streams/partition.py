@@ -222,7 +222,7 @@ class Tenure:
             reader.remove(owner)
             try:
                 await end([work], again_s=1.0)
-            finally:  # it raises if this was cancelled, and the commits must end all the same
+            finally:  # `end` raises if this was cancelled, and the commits must end all the same
                 await end([commits])
                 owner.release_mark()
 
@@ -269,7 +269,7 @@ class Tenure:
                 await asyncio.sleep(0)  # one that returns at once leaves the others their turn
 
     async def _call(self, work: asyncio.Task[None]) -> None:
-        """Call the processor once; cancelling the task `work` is to end the call."""
+        """Call the processor once; if the task `work` is cancelled, the call ends."""
         processor, owner = self._scene.processor, self._owner
         owner.ended_early = False
         before = owner.inbox.count_finished
@@ -347,7 +347,10 @@ class Tenure:
 
 
 def _raise_if_ending(work: asyncio.Task[None]) -> None:
-    """Raise CancelledError if `work` is cancelled: its processor returned, and its events are unfinished."""
+    """Raise CancelledError if the task `work` is to end.
+
+    Its processor has returned all the same, so what it was given counts as unfinished.
+    """
     if is_ending(work):
         raise asyncio.CancelledError
 

@@ -116,7 +116,7 @@ class Worker:
         finally:
             try:
                 await end([running, stopped], again_s=1.0)
-            finally:  # it raises if this was cancelled
+            finally:  # `end` raises if this was cancelled
                 await rink.leave()
 
     async def _register(self, store: Store) -> None:

@@ -17,7 +17,10 @@ from rink.testing.memory import MemoryCluster
 
 
 class Deaf(Reader):
-    """Loses its first cancellation, as a call to Redis may do on Python 3.11; ends by itself in the end."""
+    """A reader that loses its first cancellation, as a call to Redis may on Python 3.11.
+
+    Without a second one it ends after ten seconds.
+    """
 
     def __init__(self):
         super().__init__(cast("Any", None), 1)
@@ -42,7 +45,7 @@ def reader(monkeypatch):
 
 @contextlib.asynccontextmanager
 async def an_executor(cluster):
-    """Of one partition, whose processor is never called: the tests end it before that."""
+    """Make an executor of one partition; the tests end it before its processor is called."""
     app = App("shop")
     legs = app.stream("legs", record=Leg, partition_by="who", partition_count=1)
 
@@ -64,7 +67,7 @@ async def an_executor(cluster):
 
 
 def test_a_processor_that_ends_its_process_leaves_no_task_behind(reader, monkeypatch):
-    """asyncio cancels each task once when SystemExit has left its loop, and waits for them for ever."""
+    """After SystemExit, asyncio cancels each task once, and waits for all of them for ever."""
 
     async def leave(self):
         await reader.reads.wait()
