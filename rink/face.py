@@ -46,7 +46,8 @@ class BaseRink(Generic[R, S]):
             takes. Where etcd has not answered yet, the first request that fails ends the join.
         leave_timeout: seconds that leaving waits for another member to take over.
         labels: free text for people, in the record.
-        on_leader_change: called with True or False when this member begins or ceases to lead.
+        on_coordinator_change: called with True when this member begins to coordinate the group,
+            with False when it ceases to.
         on_rank_change: called with this member's rank, or None.
         on_role_change: called with a name and True when a role that was awaited is granted, and
             with False when any held role is lost.
@@ -75,7 +76,7 @@ class BaseRink(Generic[R, S]):
         join_timeout: float | None = None,
         leave_timeout: float = 10.0,
         labels: Mapping[str, str] | None = None,
-        on_leader_change: Callable[[bool], Any] | None = None,
+        on_coordinator_change: Callable[[bool], Any] | None = None,
         on_rank_change: Callable[[int | None], Any] | None = None,
         on_role_change: Callable[[str, bool], Any] | None = None,
     ) -> None:
@@ -98,7 +99,7 @@ class BaseRink(Generic[R, S]):
             labels=labels,
             joined=session.clock.wall(),
         )
-        self._listeners = Listeners(on_leader_change, on_rank_change, on_role_change)
+        self._listeners = Listeners(on_coordinator_change, on_rank_change, on_role_change)
         self._opened: Engine | None = None
         self._table = Table()  # of the engine, once joined; empty before
         self._supervisors: list[S] = []
@@ -226,9 +227,9 @@ class BaseRink(Generic[R, S]):
         return self._engine.node.view.version
 
     @property
-    def is_leader(self) -> bool:
-        """Whether this member leads the group."""
-        return self._engine.node.leads
+    def is_coordinator(self) -> bool:
+        """Whether this member coordinates the group."""
+        return self._engine.node.coordinates
 
     @property
     def members(self) -> tuple[MemberStatus, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from rink.core import schemes
-from rink.core.leader import is_settled
+from rink.core.coordinator import is_settled
 from rink.core.placement import Placement
 from rink.core.record import some
 from rink.core.values import Member, Request, Share, Version, Wish
@@ -67,7 +67,7 @@ class GroupStatus:
     by: str
     proclaimed: str
     versions_kept: int
-    leader: str | None
+    coordinator: str | None
     settled: bool | None
     in_the_way: tuple[InTheWay, ...]
     members: tuple[MemberStatus, ...]
@@ -80,7 +80,7 @@ class GroupStatus:
         """Return plain JSON values; every key is always there."""
         fields: dict[str, Any] = _plain(attrs.asdict(self, value_serializer=_sorted_set))
         for member in fields["members"]:
-            member["leads"] = member["name"] == self.leader
+            member["coordinates"] = member["name"] == self.coordinator
         fields["problems"] = [{"key": key, "problem": what} for key, what in self.problems]
         return fields
 
@@ -125,7 +125,7 @@ def seen(view: View, group: str, owned: dict[str, Share] | None = None) -> Group
         by=version.by if version else "",
         proclaimed=version.proclaimed if version else "",
         versions_kept=len(view.versions),
-        leader=view.leader.name if view.leader else None,
+        coordinator=view.coordinator.name if view.coordinator else None,
         settled=settled(view, owned),
         in_the_way=in_the_way(view, owned),
         members=members,
@@ -230,7 +230,7 @@ def _still_claims(old: Share, share: Share | None) -> str:
 def problems_of(view: View) -> tuple[tuple[str, str], ...]:
     """Return every key that is unreadable, clutter, or a record without a lease."""
     unbound = [
-        (f"members/{member.name}", "has no lease: it claims and leads nothing")
+        (f"members/{member.name}", "has no lease: it claims nothing and cannot coordinate")
         for member in view.members.values()
         if not member.lease
     ]
@@ -251,13 +251,13 @@ def wish_text(request: Request) -> str:
 def _differences(members: tuple[MemberStatus, ...]) -> dict[str, dict[str, tuple[str, ...]]]:
     """Return the settings that are not the same everywhere: value -> members, commonest first."""
     found: dict[str, dict[str, tuple[str, ...]]] = {}
-    lead_by = {setting: None for member in members for setting in member.leads_by}
-    for setting in ("ttl", "rebalance_delay", "schemes", *lead_by):
+    coordinating = {setting: None for member in members for setting in member.leads_by}
+    for setting in ("ttl", "rebalance_delay", "schemes", *coordinating):
         who: dict[str, list[str]] = {}
         for member in members:
             if setting in member.leads_by:
                 who.setdefault(_text(member.leads_by[setting]), []).append(member.name)
-            elif setting not in lead_by and member.ttl is not None:  # its record can be read
+            elif setting not in coordinating and member.ttl is not None:  # its record can be read
                 who.setdefault(_text(getattr(member, setting)), []).append(member.name)
         if len(who) > 1:
             by_count = sorted(who.items(), key=lambda item: -len(item[1]))

@@ -1,4 +1,4 @@
-"""Who would take a role over if its owner went: by the same plan that the group's leader follows.
+"""Compute who would take a role over if its owner went, by the coordinator's own plan.
 
 For whoever shows it, beside the owner: workers of partitions, say, where there are more of them than
 partitions. A pure function of a status, which anybody can have.

@@ -23,8 +23,9 @@ class Status(GroupStatus):
 
     `held` maps role to fencing token; `waiting_for` maps a role that somebody here waits for to who
     is in the way and why; `draining` lists roles lost here whose handles are not released;
-    `next_change_at` is the wall-clock time at which the leader changes the ranks if nothing happens
-    before, None where there is none (`stagger` waits for the group to settle) and on all others;
+    `next_change_at` is the wall-clock time at which the coordinator changes the ranks if nothing
+    happens before, None where there is none (`stagger` waits for the group to settle) and on all
+    others;
     `next_change_because` says who waits for which delay; `session_remaining` seconds until the
     deadline, negative once it has passed.
     """

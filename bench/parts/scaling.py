@@ -135,7 +135,7 @@ class Group:
         self._names[name] = process
 
     def _leave(self) -> None:
-        name = next(itertools.islice(self._names, 1, None))  # not the leader
+        name = next(itertools.islice(self._names, 1, None))  # not the coordinator
         self._names.pop(name).ask("leave", names=[name])
 
     def _cost(self, change: Any) -> Cost:

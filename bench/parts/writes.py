@@ -78,7 +78,7 @@ def _replace(arena: Arena, roles: int) -> tuple[Counter[str], dict[str, int]]:
     before = {name: child.ask("calls")["calls"] for name, child in children.items()}
     children["new"].ask("join", group="g", names=["new"], settings=NEW)
     children["new"].ask("hold", name="new", roles=roles)
-    old["a"].ask("knows", name="a", other="new")  # the oldest leads; b leaves
+    old["a"].ask("knows", name="a", other="new")  # the oldest coordinates; b leaves
     old["b"].ask("leave", names=["b"], quiet=1.0)
     for name in ("a", "c", "new"):
         children[name].ask("settled", names=[name], size=3)

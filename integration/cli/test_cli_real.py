@@ -68,11 +68,11 @@ def test_status_sees_members_without_being_one(command, member):
         look = json.loads(result.stdout)
         status = a.status()
         assert (status.revision, len(status.members)) == (before, 2)
-        assert (look["leader"], look["settled"], look["in_the_way"]) == ("a", True, [])
+        assert (look["coordinator"], look["settled"], look["in_the_way"]) == ("a", True, [])
         assert look["ranks"] == list(status.ranks) == ["a", "b"]
         assert look["members"][0]["labels"] == {"az": "eu"}
         text = command("status", "orders").stdout
-        assert "2 ranks · jump · a leads · settled" in text
+        assert "2 ranks · jump · a coordinates · settled" in text
         groups = json.loads(command("groups", "--json").stdout)["groups"]
         assert [(group["group"], group["members"]) for group in groups] == [("orders", 2)]
 

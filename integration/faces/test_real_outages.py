@@ -164,12 +164,12 @@ def owned_by_ranks(*ranks):
     )
 
 
-def change_behind_its_back(leader, join):
+def change_behind_its_back(coordinator, join):
     """Two come, one of them goes, and none of it can be told one by one; the one that stays."""
     stays, goes = join("b"), join("c")
-    until(leader, lambda: leader.size == 4)
+    until(coordinator, lambda: coordinator.size == 4)
     goes.leave()
-    until(leader, lambda: leader.size == 3)
+    until(coordinator, lambda: coordinator.size == 3)
     return stays
 
 
@@ -205,7 +205,7 @@ def test_a_member_that_history_was_compacted_behind_lists_anew(
 ):
     """ETCD-CLIENT section 8, rule 3: it is at the newest version, and nothing is doubled or lost."""
     ttl, wire = 30, wire_to(one_node)
-    leader = join("leader", one_node.endpoint, ttl=ttl)
+    coordinator = join("coordinator", one_node.endpoint, ttl=ttl)
     a = join("a", wire.endpoint, ttl=ttl)
     until(a, lambda: a.size == 2 and a.rank == 1)
     broken = watch_errors(a, monkeypatch)
@@ -221,8 +221,8 @@ def test_a_member_that_history_was_compacted_behind_lists_anew(
 
         before, watches = record(), etcd.calls["watch"]
         getattr(wire, how)()
-        b = change_behind_its_back(leader, lambda name: join(name, one_node.endpoint, ttl=ttl))
-        behind = leader.version.number
+        b = change_behind_its_back(coordinator, lambda name: join(name, one_node.endpoint, ttl=ttl))
+        behind = coordinator.version.number
         assert behind >= number + 2
         client.compact(client.range(b"k").header.revision)
         # A watch that is told what was held back would have missed nothing.
@@ -241,7 +241,7 @@ def test_a_member_that_history_was_compacted_behind_lists_anew(
             assert etcd.calls["watch"] > watches
             assert record() == before  # the lease has lived on, and with it the record
             assert_each_has_its_own(a, keeps, b, theirs)
-            assert_same_owners(leader, a, b)
+            assert_same_owners(coordinator, a, b)
         # The new watch tells what comes next.
         b.leave()
         with a.await_role(loses.name, LONG_S) as again:

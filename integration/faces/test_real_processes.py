@@ -64,7 +64,7 @@ def test_a_surge_deploy_moves_each_role_exactly_once(start, history):
         new = start(f"new-{index}", roles=roles, session={"ttl": 10}, rebalance_delay=600.0)
         new.wait("joined")
         while new.name not in leaver.ask("members")["names"]:
-            pass  # the leaver leads: it must see who waits, or the group shrinks instead
+            pass  # the leaver coordinates: it must see who waits, or the group shrinks instead
         leaver.leave()
         history.wait(
             lambda h, gone=leaver.name: len(h.holders) == 200 and gone not in h.holders.values()

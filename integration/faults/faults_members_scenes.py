@@ -94,13 +94,13 @@ def _dies_of_its_leave(group: Doomed, doomed: Member) -> Member:
 
 
 def proclaims_growth(group: Doomed) -> Member:
-    """It leads while a third one joins."""
+    """It coordinates while a third one joins."""
     doomed, _ = group.has("doomed", "second", doomed="doomed")
     return _dies_of_a_newcomer(group, doomed)
 
 
 def proclaims_a_leave(group: Doomed) -> Member:
-    """It leads while a third one leaves."""
+    """It coordinates while a third one leaves."""
     doomed, _, third = group.has("doomed", "second", "third", doomed="doomed")
     group.arm(doomed)
     group.leave(third)
@@ -112,19 +112,19 @@ def proclaims_a_leave(group: Doomed) -> Member:
 
 
 def leaves(group: Doomed) -> Member:
-    """It leaves by plan; another leads."""
+    """It leaves by plan; another coordinates."""
     _, doomed = group.has("first", "doomed", doomed="doomed")
     return _dies_of_its_leave(group, doomed)
 
 
-def leaves_as_leader(group: Doomed) -> Member:
+def leaves_as_coordinator(group: Doomed) -> Member:
     """It leaves by plan, and proclaims its own leave."""
     doomed, _ = group.has("doomed", "second", doomed="doomed")
     return _dies_of_its_leave(group, doomed)
 
 
 def gives(group: Doomed) -> Member:
-    """It lets go of roles for a newcomer; another leads."""
+    """It lets go of roles for a newcomer; another coordinates."""
     _, doomed = group.has("first", "doomed", doomed="doomed")
     return _dies_of_a_newcomer(group, doomed)
 
@@ -144,6 +144,6 @@ def takes(group: Doomed) -> Member:
 PHASES = {
     "join": (joins_first, joins),
     "proclaim": (proclaims_growth, proclaims_a_leave),
-    "hand-over": (leaves, leaves_as_leader, gives, takes),
+    "hand-over": (leaves, leaves_as_coordinator, gives, takes),
 }
 SCENES = {scene.__name__: scene for scenes in PHASES.values() for scene in scenes}

@@ -162,7 +162,7 @@ class Worker:
             "ranks": status.ranks,
             "version": status.version,
             "members": [one.name for one in status.members],
-            "leads": self.member.is_leader,
+            "coordinates": self.member.is_coordinator,
             "held": sorted(status.held),
             "waiting_for": dict(status.waiting_for),
             "draining": status.draining,

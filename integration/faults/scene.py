@@ -73,7 +73,7 @@ class Scene:
         each: dict[str, dict[str, Any]] | None = None,
         **all_: Any,
     ) -> list[Worker]:
-        """Start these members (one letter each), the leader first; wait until nothing moves.
+        """Start these members (one letter each), the coordinator first; wait until nothing moves.
 
         Args:
             names: of the members.

@@ -114,7 +114,7 @@ def there_before(group, client, clutter) -> float:
     # The first member may remove the clutter before the second joins.
     reported(pair[:1] if clutter.removed else pair, clutter)
     if clutter.bars:
-        until(lambda: pair[0].ask("status")["leads"])
+        until(lambda: pair[0].ask("status")["coordinates"])
         assert taken(pair) == []
         assert group.history.judge().grants == ()
         reason = pair[0].ask("why_not", ROLES[0], 0.2)["because"]
@@ -160,7 +160,7 @@ def ended(group, client, clutter, key):
         until(lambda: is_logged(group, "members/ghost is removed"))  # a moment after it is
     elif not clutter.bars:
         assert client.range(key).kvs[0].value == clutter.value
-    assert group.alive[0].ask("status")["leads"]
+    assert group.alive[0].ask("status")["coordinates"]
 
 
 @pytest.mark.parametrize("when", [there_before, put_there_later])

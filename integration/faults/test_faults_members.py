@@ -116,7 +116,7 @@ def wrong(tmp_path):
 
 
 def test_a_wall_clock_an_hour_off_changes_no_delay_and_no_hand_over(group_of, wrong, record):
-    """It is the leader's, which measures all delays; and it jumps while the leader runs."""
+    """It is the coordinator's, which measures all delays; and it jumps while the coordinator runs."""
     hours = {"ahead": 3600, "behind": -3600}
     groups = {which: group_of([f"{which}/{n}" for n in range(12)], TTL_S) for which in hours}
     with concurrent.futures.ThreadPoolExecutor(len(hours)) as pool:
@@ -127,7 +127,7 @@ def test_a_wall_clock_an_hour_off_changes_no_delay_and_no_hand_over(group_of, wr
         assert judgement.problems == []
         assert judgement.refused == 0
         row = Row.of(
-            f"leader's wall clock an hour {which}, then {'behind' if hours[which] > 0 else 'ahead'}",
+            f"coordinator's wall clock an hour {which}, then {'behind' if hours[which] > 0 else 'ahead'}",
             SERVERS,
             judgement,
             at,
@@ -140,9 +140,9 @@ def test_a_wall_clock_an_hour_off_changes_no_delay_and_no_hand_over(group_of, wr
 
 def _live_by(group: Group, wrong: Members, seconds: int) -> float:
     """Growth, a planned leave, a jump of the clock and two crashes; when the first began."""
-    leader = group.joined("wrong", by=wrong, shift=seconds, leave_delay=1.0)
+    coordinator = group.joined("wrong", by=wrong, shift=seconds, leave_delay=1.0)
     group.settle()
-    said = leader.ask("shift", seconds)
+    said = coordinator.ask("shift", seconds)
     off = datetime.fromisoformat(said["wall"]) - datetime.now(UTC)
     assert abs(off - timedelta(seconds=seconds)) < timedelta(minutes=1)
     print("FIGURE wall clock set", said["how"], "to", said["wall"])
@@ -162,18 +162,20 @@ def _live_by(group: Group, wrong: Members, seconds: int) -> float:
         group.history.judge().longest_gap(left_at) < HEADROOM_S
     )  # milliseconds on a quiet machine
 
-    number, jumped_at = version_of(leader), SYSTEM.now()
-    leader.ask("shift", -seconds)
+    number, jumped_at = version_of(coordinator), SYSTEM.now()
+    coordinator.ask("shift", -seconds)
     time.sleep(TTL_S + 0.5)
     assert group.history.judge().gains(jumped_at) == {}
-    assert version_of(leader) == number
+    assert version_of(coordinator) == number
 
     killed_at = group.kill(third)
-    took = group.wait_for_holders(leader) - killed_at  # nobody waits, so its leave_delay counts
+    took = (
+        group.wait_for_holders(coordinator) - killed_at
+    )  # nobody waits, so its leave_delay counts
     assert TTL_S * 5 / 6 - 0.1 + 1.0 <= took < TAKEN_OVER_S + 1.0 + HEADROOM_S
 
     fourth = group.joined("fourth", rebalance_delay=60.0)
-    killed_at = group.kill(leader)
+    killed_at = group.kill(coordinator)
     took = group.wait_for_holders(fourth) - killed_at
     assert took < TAKEN_OVER_S + HEADROOM_S
     return began_at

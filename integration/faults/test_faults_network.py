@@ -93,7 +93,7 @@ def test_what_is_cut_off_is_not_refused_but_hears_nothing(world):
 def test_a_member_cut_off_lets_go_at_its_deadline_and_others_follow(scene, world, way):
     if WAYS[way] and world.missing:
         pytest.skip(f"one direction alone cannot be cut: {world.missing}")
-    who, others = ("b", "ac") if WAYS[way] else ("a", "bc")  # the first one leads the group
+    who, others = ("b", "ac") if WAYS[way] else ("a", "bc")  # the first one coordinates the group
     ports, starts = plugged(world, who)
     members = scene.settled("abc", ROLES, starts, session=SESSION)
     scene.begin()

@@ -73,7 +73,7 @@ def _list_groups(target: Target, as_json: bool) -> None:
                 "version": one.version,
                 "ranks": len(one.ranks),
                 "members": len(one.members),
-                "leader": one.leader,
+                "coordinator": one.coordinator,
                 "settled": one.settled,
             }
             for one in every

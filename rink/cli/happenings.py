@@ -37,7 +37,7 @@ def between(before: View, after: View, was_settled: bool, is_settled: bool) -> l
         *_requests(before, after),
         *_drains(before, after),
         *_went(before, after),
-        *_leader(before, after),
+        *_coordinator(before, after),
         *_problems(before, after),
         *_settled(before, after, was_settled, is_settled),
     ]
@@ -133,12 +133,12 @@ def _drains(before: View, after: View) -> Iterator[Happening]:
             yield Happening("drained", text, {"member": name, "roles": list(ended)})
 
 
-def _leader(before: View, after: View) -> Iterator[Happening]:
-    was = before.leader.name if before.leader else None
-    now = after.leader.name if after.leader else None
+def _coordinator(before: View, after: View) -> Iterator[Happening]:
+    was = before.coordinator.name if before.coordinator else None
+    now = after.coordinator.name if after.coordinator else None
     if was != now:
-        text = f"{now} leads" if now else "nobody leads"
-        yield Happening("leader", text, {"member": now})
+        text = f"{now} coordinates" if now else "nobody coordinates"
+        yield Happening("coordinator", text, {"member": now})
 
 
 def _problems(before: View, after: View) -> Iterator[Happening]:

@@ -101,8 +101,8 @@ def _head(status: GroupStatus) -> Text:
         facts = [f"version {status.version}", size, status.scheme or "unreadable"]
     else:
         facts = ["no version yet"]
-    if status.leader:
-        facts.append(f"{status.leader} leads")
+    if status.coordinator:
+        facts.append(f"{status.coordinator} coordinates")
     head.append(clean(" · ".join(facts)) + " · ")
     return head + _settled(status)
 
@@ -149,7 +149,7 @@ def _lines(status: GroupStatus) -> list[tuple[Text | str, ...]]:
 def _line(status: GroupStatus, member: MemberStatus) -> tuple[Text | str, ...]:
     return (
         "-" if member.rank is None else str(member.rank),
-        Text(clean(member.name), "bold" if member.name == status.leader else ""),
+        Text(clean(member.name), "bold" if member.name == status.coordinator else ""),
         _state(status, member),
         str(member.version or "-"),
         clean(some(member.draining)),
@@ -159,12 +159,12 @@ def _line(status: GroupStatus, member: MemberStatus) -> tuple[Text | str, ...]:
 
 
 def _state(status: GroupStatus, member: MemberStatus) -> Text:
-    leads = ", leads" if member.name == status.leader else ""
+    coordinates = ", coordinates" if member.name == status.coordinator else ""
     if member.phase == "active" and member.rank is None:
         delay = f" ({member.rebalance_delay:g} s)" if member.rebalance_delay is not None else ""
-        return Text(f"waiting{delay}{leads}", "cyan")
+        return Text(f"waiting{delay}{coordinates}", "cyan")
     style = {"active": "", "leaving": "yellow"}.get(member.phase, "bold red")
-    return Text(member.phase + leads, style)
+    return Text(member.phase + coordinates, style)
 
 
 def _foot(status: GroupStatus) -> Iterable[RenderableType]:
@@ -230,14 +230,14 @@ def _first(lines: Sequence[str]) -> list[str]:
 
 def show_groups(statuses: list[GroupStatus], strays: tuple[str, ...]) -> RenderableType:
     """Show the groups under a prefix, a line each."""
-    made = table("group", ">version", ">ranks", ">members", "leader", "state")
+    made = table("group", ">version", ">ranks", ">members", "coordinator", "state")
     for status in statuses:
         made.add_row(
             Text(clean(status.group), "bold"),
             str(status.version or "-"),
             str(len(status.ranks)),
             str(len(status.members)),
-            clean(status.leader or "-"),
+            clean(status.coordinator or "-"),
             _settled(status),
         )
     if not strays:

@@ -1,8 +1,8 @@
 """What a member remembers of the group, because a view does not say it: times, and starts (R9).
 
 Every member keeps one, since every member watches: when it first saw each record, when it first
-missed each ranked member, and when the group last started from empty. So a new leader knows the
-delays, and nobody's wall clock is compared with another's.
+missed each ranked member, and when the group last started from empty. So a new coordinator knows
+the delays, and nobody's wall clock is compared with another's.
 """
 
 from __future__ import annotations

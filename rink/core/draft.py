@@ -1,7 +1,7 @@
 """The next version: what the newest one, the live records and operators' wishes ask for.
 
-A pure function of the view and of what the leader remembers. Deliberately absent: whether it may be
-proclaimed now; that is `rink.core.leader`.
+A pure function of the view and of what the coordinator remembers. Deliberately absent: whether it
+may be proclaimed now; that is `rink.core.coordinator`.
 """
 
 from __future__ import annotations

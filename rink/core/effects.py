@@ -126,10 +126,10 @@ class Left:
 
 
 @attrs.frozen
-class LeadershipChanged:
-    """The member begins or ceases to lead."""
+class CoordinatorChanged:
+    """The member begins or ceases to coordinate the group."""
 
-    leads: bool
+    coordinates: bool
 
 
 @attrs.frozen
@@ -171,7 +171,7 @@ Effect = (
     | Joined
     | JoinFailed
     | Left
-    | LeadershipChanged
+    | CoordinatorChanged
     | RankChanged
     | Report
 )

@@ -3,9 +3,9 @@
 etcd deletes a record with its lease; but leases have been lost with their keys left behind, and an
 operator may put a key by hand. Such a record would hold its rank, and its claims, for ever.
 
-Everyone looks at the oldest other record, because a dead one there would lead for ever; the leader
-and whoever waits to join under a name look at the others too. The removal compares, so it does
-not matter who is first.
+Everyone looks at the oldest other record, because a dead one there would coordinate for ever. The
+coordinator, and whoever waits to join under a name, look at the others too. The removal compares,
+so it does not matter who is first.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ class Janitor:
     dead_since: dict[tuple[str, int], float] = attrs.field(factory=dict)
     _look_at: dict[tuple[str, int], float] = attrs.field(factory=dict)
 
-    def suspects(self, view: View, me: str, leads: bool, waiting_for_name: bool) -> list[Member]:
+    def suspects(
+        self, view: View, me: str, coordinates: bool, waiting_for_name: bool
+    ) -> list[Member]:
         """Return the records that this member looks after."""
         unbound = [one for one in view.members.values() if not one.lease and one.name != me]
         bound = (member for member in view.by_age if member.name != me)
         own = [view.members[me]] if waiting_for_name and me in view.members else []
-        return [*unbound, *own, *islice(bound, None if leads else 1)]
+        return [*unbound, *own, *islice(bound, None if coordinates else 1)]
 
     def look(self, suspects: list[Member], now: float) -> tuple[list[Effect], float | None]:
         """Return what to look up and what to remove now, and when to look again."""

@@ -8,7 +8,7 @@ A step has two halves. First each event changes what is known: the view, the lea
 Then, once for all of them, `_conclude` derives what follows, in an order that matters:
 
     deadline, own record gone → losses by the newest version → life → lease → grace
-    → the record's next write → the gate → grants → (for the leader) the next version
+    → the record's next write → the gate → grants → (for the coordinator) the next version
 
 Losses come before the write because every lost role with an unreleased handle must lie in it (R3);
 the write comes before the gate because nothing is granted while it is unsettled (R2).
@@ -25,13 +25,13 @@ from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.chronicle import Chronicle
 from rink.core.claims import Gate, Obstacles, closed
+from rink.core.coordinator import Coordinator, is_settled
 from rink.core.effects import Effect, Level
 from rink.core.events import Event
 from rink.core.foresight import Foresight, seen
 from rink.core.handover import GATHER_S, HandOver, awaited
 from rink.core.holds import Hold, Table
 from rink.core.janitor import Janitor
-from rink.core.leader import Leader, is_settled
 from rink.core.life import Living
 from rink.core.machines import Life, Write
 from rink.core.outbox import Outbox
@@ -59,11 +59,11 @@ class Node:
         self.tenure = Tenure(settings.ttl, settings.margin)
         self.writer = Writer()
         self.chronicle = Chronicle()
-        self.leader = Leader(settings.ranking)
+        self.coordinator = Coordinator(settings.ranking)
         self.janitor = Janitor()
         self.share: Share | None = None
         self.owned: dict[str, Share] = {}
-        self.leads = False
+        self.coordinates = False
         self.wake_at: float | None = None
         self.out = Outbox()
         self._owned_in: Version | None = None
@@ -92,8 +92,8 @@ class Node:
 
     @property
     def upcoming(self) -> Upcoming | None:
-        """The next change of the ranks if nothing happens before; only the leader knows."""
-        return self.leader.upcoming if self.leads else None
+        """The next change of the ranks if nothing happens before; only the coordinator knows."""
+        return self.coordinator.upcoming if self.coordinates else None
 
     def foresee(self, events: Sequence[Event]) -> Foresight:
         """Return what stepping with these events will ask schemes; needs no lock."""
@@ -147,9 +147,9 @@ class Node:
                 self.writer.failed(event.attempt, now)
                 self._failed("writing the own record", event.error)
             case ev.ProclaimAnswered():
-                self.leader.answered(event, self.view, now, self.name)
+                self.coordinator.answered(event, self.view, now, self.name)
             case ev.ProclaimFailed():
-                self.leader.failed(event.number, now, self.name)
+                self.coordinator.failed(event.number, now, self.name)
                 self._failed(f"proclaiming version {event.number}", event.error)
             case ev.ListFailed():
                 self._failed("reading the group", event.error)
@@ -195,7 +195,7 @@ class Node:
         self.out.report(Level.ERROR, f"{because}: the session ends and joins anew")
         if self.tenure.is_held:
             self.out.do(self.tenure.disown())
-        self.view, self.leader = View(), Leader(self.settings.ranking)
+        self.view, self.coordinator = View(), Coordinator(self.settings.ranking)
         self.chronicle = Chronicle(token_base=self.chronicle.token_base)
 
     def _failed(self, doing: str, error: Exception) -> None:
@@ -215,7 +215,7 @@ class Node:
         self._write(now)
         self._publish()
         self._grant(now)
-        self._lead(now)
+        self._coordinate(now)
         self._look_after_the_dead(now)
         if self.tenure.is_alive:
             self.out.wake(self.tenure.deadline)
@@ -371,20 +371,22 @@ class Node:
 
     # ── for everybody ────────────────────────────────────────────────────────────────────────
 
-    def _lead(self, now: float) -> None:
-        me = self.view.leader
-        leads = (
+    def _coordinate(self, now: float) -> None:
+        me = self.view.coordinator
+        coordinates = (
             me is not None
             and self.writer.is_mine(me)
             and self.tenure.is_alive
             and self.living.wants_record
         )
-        if leads != self.leads:
-            self.leads = leads
-            self.out.do(do.LeadershipChanged(leads))
-        if leads and me is not None:
+        if coordinates != self.coordinates:
+            self.coordinates = coordinates
+            self.out.do(do.CoordinatorChanged(coordinates))
+        if coordinates and me is not None:
             settled = is_settled(self.view, self.owned)
-            effects, look_at = self.leader.lead(me, self.view, self.chronicle, settled, now)
+            effects, look_at = self.coordinator.coordinate(
+                me, self.view, self.chronicle, settled, now
+            )
             for effect in effects:
                 self.out.do(effect)
             self.out.wake(look_at)
@@ -393,7 +395,7 @@ class Node:
         if not self.tenure.is_alive or self.living.state is Life.REVOKING:
             return
         waits_for_name = self.writer.state is Write.TAKEN
-        suspects = self.janitor.suspects(self.view, self.name, self.leads, waits_for_name)
+        suspects = self.janitor.suspects(self.view, self.name, self.coordinates, waits_for_name)
         effects, look_at = self.janitor.look(suspects, now)
         for effect in effects:
             self.out.do(effect)

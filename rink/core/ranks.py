@@ -43,7 +43,7 @@ class Candidate:
 
 @attrs.frozen
 class Settings:
-    """The leader's settings for ranking, in seconds; `stagger` in ranks per version."""
+    """The coordinator's settings for ranking, in seconds; `stagger` in ranks per version."""
 
     rebalance_delay: float = 60.0
     initial_delay: float = 2.0

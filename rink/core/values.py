@@ -52,8 +52,8 @@ class Share:
 class Record:
     """What a member says under its own key; only that member writes it (R1).
 
-    `leads_by` is the settings that count only while it leads: for people, who should know of
-    members that differ before one of them leads.
+    `leads_by` is the settings that count only while it coordinates: for people, who should know of
+    members that differ before one of them coordinates.
     """
 
     incarnation: str
@@ -85,7 +85,7 @@ class Version:
 
 
 class Wish(enum.Enum):
-    """What an operator may ask the leader for."""
+    """What an operator may ask the coordinator for."""
 
     PIN = "pin"
     UNPIN = "unpin"
@@ -114,8 +114,8 @@ class Member:
     problem: str = ""
 
     @property
-    def can_lead(self) -> bool:
-        """Whether it is bound to a lease, and can be read: no other leads."""
+    def can_coordinate(self) -> bool:
+        """Whether it is bound to a lease, and can be read: no other coordinates."""
         return self.lease != 0 and self.record is not None
 
 

@@ -97,9 +97,9 @@ class View:
         return tuple(sorted(bound, key=_AGE))
 
     @cached_property
-    def leader(self) -> Member | None:
-        """The oldest record that can lead: etcd's own election rule."""
-        return next((member for member in self.by_age if member.can_lead), None)
+    def coordinator(self) -> Member | None:
+        """The oldest record that can coordinate: etcd's own election rule."""
+        return next((member for member in self.by_age if member.can_coordinate), None)
 
     @cached_property
     def problems(self) -> frozenset[tuple[str, str]]:

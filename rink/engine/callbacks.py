@@ -21,7 +21,7 @@ _Call = tuple[Callable[..., Any], tuple[Any, ...]]
 class Listeners:
     """The user's callbacks."""
 
-    on_leader_change: Callable[[bool], Any] | None = None
+    on_coordinator_change: Callable[[bool], Any] | None = None
     on_rank_change: Callable[[int | None], Any] | None = None
     on_role_change: Callable[[str, bool], Any] | None = None
 
@@ -70,9 +70,9 @@ class Callbacks:
         """Tell of a new rank."""
         self._post(self._listeners.on_rank_change, rank)
 
-    def leads(self, leads: bool) -> None:
-        """Tell whether this member leads."""
-        self._post(self._listeners.on_leader_change, leads)
+    def coordinates(self, coordinates: bool) -> None:
+        """Tell whether this member coordinates."""
+        self._post(self._listeners.on_coordinator_change, coordinates)
 
     def _post(self, callback: Callable[..., Any] | None, *args: Any) -> None:
         if callback is None:

@@ -368,8 +368,8 @@ class Engine:
                     self.joined.set()
                 case do.Left():
                     self.left.set()
-                case do.LeadershipChanged(leads=leads):
-                    self.callbacks.leads(leads)
+                case do.CoordinatorChanged(coordinates=coordinates):
+                    self.callbacks.coordinates(coordinates)
                 case do.RankChanged(rank=rank):
                     self.callbacks.ranked(rank)
                 case do.Report(level=level, text=text):

@@ -18,14 +18,14 @@ KEYS = Keys.of("rink/", "orders")
 LONG_S = 20.0
 
 
-def test_a_settled_group_is_shown_with_ranks_leader_and_members(town, run):
+def test_a_settled_group_is_shown_with_ranks_coordinator_and_members(town, run):
     town.settled("a", "b")
     result = run("status", "orders")
     assert result.exit_code == 0
-    assert "orders  version 1 · 2 ranks · jump · a leads · settled" in result.stdout
+    assert "orders  version 1 · 2 ranks · jump · a coordinates · settled" in result.stdout
     assert "by a at 2026-07-01 10:11:12Z because started; joined a; joined b" in result.stdout
     lines = [line.split() for line in result.stdout.splitlines()]
-    assert ["0", "a", "active,", "leads", "1", "2026-07-01", "10:11:12Z"] in lines
+    assert ["0", "a", "active,", "coordinates", "1", "2026-07-01", "10:11:12Z"] in lines
     assert ["1", "b", "active", "1", "2026-07-01", "10:11:12Z"] in lines
     assert "in the way" not in result.stdout
 
@@ -48,7 +48,7 @@ def test_json_has_every_key_and_plain_values(town, run_json):
         "by": "a",
         "proclaimed": JOINED,
         "versions_kept": 1,
-        "leader": "a",
+        "coordinator": "a",
         "settled": True,
         "in_the_way": [],
         "absent": [],
@@ -60,7 +60,7 @@ def test_json_has_every_key_and_plain_values(town, run_json):
         "name": "a",
         "phase": "active",
         "rank": 0,
-        "leads": True,
+        "coordinates": True,
         "version": 1,
         "shares": [{"rank": 0, "size": 2, "scheme": "jump", "gained": [], "taken": []}],
         "draining": [],
@@ -143,7 +143,7 @@ def test_members_that_wait_leave_or_are_gone_are_told_apart(town, run, run_json)
     town.record("c", rebalance_delay=5.0)
     town.version(1, "a", "b")
     text = run("status", "orders").stdout
-    assert "leaving, leads" in text
+    assert "leaving, coordinates" in text
     assert "az=eu k=v" in text
     assert "waiting (5 s)" in text
     assert ["1", "b", "not", "here"] in [line.split() for line in text.splitlines()]
@@ -162,7 +162,7 @@ def test_settings_that_differ_are_named_with_who_has_which(town, run, run_json):
     assert "ttl 60 (a, c); 30 (b)" in run("status", "orders").stdout
 
 
-def test_members_that_would_lead_by_other_settings_are_named_before_they_lead(town, run, run_json):
+def test_members_of_other_settings_are_named_before_they_coordinate(town, run, run_json):
     usual = {"initial_delay": 2.0, "leave_delay": 0.0, "stagger": None}
     town.record("a", leads_by=usual)
     town.record("b", leads_by={**usual, "leave_delay": 30.0})
@@ -198,7 +198,10 @@ def test_what_cannot_be_read_is_named_and_claims_everything(town, run, run_json)
     assert look["problems"] == [
         {"key": "members/b", "problem": "has format 2; this Rink reads format 1"},
         {"key": "members/stray", "problem": "has format None; this Rink reads format 1"},
-        {"key": "members/stray", "problem": "has no lease: it claims and leads nothing"},
+        {
+            "key": "members/stray",
+            "problem": "has no lease: it claims nothing and cannot coordinate",
+        },
         {"key": "notes.txt", "problem": "not a key that Rink writes"},
     ]
     assert look["settled"] is False
@@ -272,7 +275,7 @@ def test_groups_as_json_and_keys_that_are_of_none(town, run, run_json):
     found = run_json("groups")
     assert found["groups"] == [
         {
-            "group": "orders", "version": 1, "ranks": 1, "members": 1, "leader": "a",
+            "group": "orders", "version": 1, "ranks": 1, "members": 1, "coordinator": "a",
             "settled": True,
         }
     ]  # fmt: skip
@@ -368,7 +371,7 @@ def test_json_is_ascii_so_that_any_terminal_takes_it(town, run):
     town.record("日本", group="orders")
     out = run("status", "orders", "--json").stdout
     assert out.isascii()
-    assert json.loads(out)["leader"] == "日本"
+    assert json.loads(out)["coordinator"] == "日本"
 
 
 def test_without_the_extra_the_command_says_what_to_install(monkeypatch, capsys):

@@ -95,11 +95,11 @@ def test_a_planned_leave_and_a_crash_are_told_apart(town, watch):
         "a is leaving",
         "a has lost x, and has not let go yet",
         "a has left; with it went its claim on x",
-        "b leads",
+        "b coordinates",
         "settled at version 1",
         "c is gone, without leaving first",
         "b is gone, without leaving first",
-        "nobody leads",
+        "nobody coordinates",
     ]
     assert events[3]["draining"] == ["x"]
     assert events[-1]["member"] is None
@@ -166,7 +166,7 @@ def test_after_a_compaction_or_a_restore_nothing_is_missed(town, watch):
 def test_an_unknown_group_may_be_waited_for(town, watch):
     events = watch(lambda: town.record("a"), options=["--wait"])
     assert (events[0]["version"], events[0]["members"]) == (0, [])
-    assert texts(events) == ["a joined", "a leads"]
+    assert texts(events) == ["a joined", "a coordinates"]
 
 
 def test_an_error_before_the_first_list_ends_the_watch(town, run):
@@ -209,7 +209,7 @@ def test_the_live_view_has_the_group_below_a_rule(town, screen):
     town.settled("a", "b")
     lines = show()
     assert lines[0] == "─" * 100
-    assert lines[1].startswith("orders  version 1 · 2 ranks · jump · a leads · settled")
+    assert lines[1].startswith("orders  version 1 · 2 ranks · jump · a coordinates · settled")
     assert any(line.split()[:3] == ["0", "a", "active,"] for line in lines)
 
 

@@ -11,7 +11,7 @@ def world():
 
 @pytest.fixture
 def pair(world):
-    """Two settled members, a leads; nobody waits for anything."""
+    """Two settled members, a coordinates; nobody waits for anything."""
     world.add("a", rebalance_delay=0.0)
     world.add("b", rebalance_delay=0.0)
     world.sleep(1.0)

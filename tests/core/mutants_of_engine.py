@@ -132,7 +132,7 @@ REQUESTS = [
         "engine/test_engine_requests",
     ),
     engine(
-        "a version is proclaimed by whoever has led",
+        "a version is proclaimed by whoever has coordinated",
         "requests",
         "            Compare(self._own, Target.CREATE, effect.create_revision),\n",
         "",

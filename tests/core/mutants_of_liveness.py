@@ -6,11 +6,11 @@ from mutant import Mutant, core
 
 ABOUT_LIVENESS = [
     core(
-        "a leader that was refused waits for the view alone",
-        "leader",
+        "a coordinator that was refused waits for the view alone",
+        "coordinator",
         "if now < self.retry_at and (",
         "if (",
-        "leader",
+        "coordinator",
     ),
     core(
         "a lease's second end is an event like the first",
@@ -70,10 +70,10 @@ ABOUT_LIVENESS = [
         "ranks",
     ),
     core(
-        "a new leader begins the delays anew",
+        "a new coordinator begins the delays anew",
         "node",
-        "            self.leads = leads\n",
-        "            self.leads = leads\n"
+        "            self.coordinates = coordinates\n",
+        "            self.coordinates = coordinates\n"
         "            self.chronicle = Chronicle()\n"
         "            self.chronicle.note(self.view, now)\n",
         "chronicle",
@@ -87,7 +87,7 @@ ABOUT_LIVENESS = [
     ),
     core(
         "what came next stays in the status while it is proclaimed",
-        "leader",
+        "coordinator",
         "        self.upcoming = None\n",
         "",
         "upcoming",
@@ -139,8 +139,8 @@ ABOUT_LIVENESS = [
         "rink/core/draft.py",
         "first_seen=chronicle.first_seen[member.name, member.create_revision],\n",
         "first_seen=(wall := __import__('datetime').datetime.fromisoformat)\n"
-        "                and chronicle.first_seen[view.leader.name, view.leader.create_revision]\n"
-        "                + (wall(member.record.joined or '2030-01-01') - wall(view.leader.record.joined or '2030-01-01'))\n"
+        "                and chronicle.first_seen[view.coordinator.name, view.coordinator.create_revision]\n"
+        "                + (wall(member.record.joined or '2030-01-01') - wall(view.coordinator.record.joined or '2030-01-01'))\n"
         "                .total_seconds(),\n",
         ("engine/test_engine_pitfalls",),
     ),

@@ -87,7 +87,7 @@ ABOUT_OVERLAP = [
         "tests/core/small_etcd.py",
         "            and record.create == effect.create_revision\n",
         "",
-        ("core/test_leader",),
+        ("core/test_coordinator",),
     ),
     Mutant(
         "a name that is taken is written over",
@@ -312,12 +312,12 @@ ABOUT_OVERLAP = [
         "janitor",
     ),
     core(
-        "a new leader lowers the token base",
+        "a new coordinator lowers the token base",
         "draft",
         "wishes = _Wishes(dict(current.pins) if current else {}, chronicle.token_base, room)",
         "wishes = _Wishes(dict(current.pins) if current else {}, 0, room)",
         "draft",
-        "leader",
+        "coordinator",
     ),
     core(
         "a grace ends for good with the first report",

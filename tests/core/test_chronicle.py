@@ -1,4 +1,4 @@
-"""What a leader knows of the past, even a new one: delays, starts, the token base (R9)."""
+"""What a coordinator knows of the past, even a new one: delays, starts, the token base (R9)."""
 
 from world import World
 
@@ -8,10 +8,10 @@ from rink.core.ranks import STARTED
 from rink.core.values import Member, Proclaimed, Record, Version
 from rink.core.view import View
 
-# ── what a leader remembers ──────────────────────────────────────────────────────────────────
+# ── what a coordinator remembers ──────────────────────────────────────────────────────────────
 
 
-def test_a_new_leader_goes_on_with_the_delays_that_have_begun():
+def test_a_new_coordinator_goes_on_with_the_delays_that_have_begun():
     world = World()
     for name in "abc":
         world.add(name, rebalance_delay=0.0, leave_delay=30.0)
@@ -20,7 +20,7 @@ def test_a_new_leader_goes_on_with_the_delays_that_have_begun():
     world.add("e", rebalance_delay=60.0)
     world.sleep(40.0)
     world.leave("a")
-    assert world.node("b").leads
+    assert world.node("b").coordinates
     assert world.ranks == ["d", "b", "c"]
     world.sleep(19.0)
     assert world.ranks == ["d", "b", "c"]
@@ -28,7 +28,7 @@ def test_a_new_leader_goes_on_with_the_delays_that_have_begun():
     assert world.ranks == ["d", "b", "c", "e"]
 
 
-def test_a_new_leader_goes_on_with_a_leave_delay_that_has_begun():
+def test_a_new_coordinator_goes_on_with_a_leave_delay_that_has_begun():
     world = World()
     for name in "abc":
         world.add(name, rebalance_delay=0.0, leave_delay=30.0)
@@ -37,7 +37,7 @@ def test_a_new_leader_goes_on_with_a_leave_delay_that_has_begun():
     world.sleep(20.0)
     a = world.kill("a")
     world.expire(a)
-    assert world.node("b").leads
+    assert world.node("b").coordinates
     assert world.ranks == ["a", "b", "c"]
     world.sleep(10.5)
     assert world.ranks == ["a", "b"]
@@ -55,7 +55,7 @@ def test_a_member_that_joins_an_old_group_takes_it_for_no_new_one(world):
     world.expire(world.kill("a"))
     world.expire(world.kill("b"))
     assert world.ranks == ["c"]
-    assert world.node("c").leads
+    assert world.node("c").coordinates
     world.add("d")
     world.sleep(55.0)
     assert world.ranks == ["c"]

@@ -132,7 +132,7 @@ def test_a_record_that_cannot_be_read_is_an_entry_that_says_so(value, problem):
     assert isinstance(entry, Member)
     assert entry.record is None
     assert problem in entry.problem
-    assert not entry.can_lead
+    assert not entry.can_coordinate
 
 
 @pytest.mark.parametrize(
@@ -216,4 +216,4 @@ def test_no_bytes_make_it_raise(value, path):
 
 
 def test_a_record_without_a_lease_is_nobodys():
-    assert not read("members/a", codec.encode(RECORD), lease=0).can_lead
+    assert not read("members/a", codec.encode(RECORD), lease=0).can_coordinate

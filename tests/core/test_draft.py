@@ -118,7 +118,7 @@ def test_a_wish_for_too_many_pins_is_refused_and_ranking_goes_on(pair):
 
 
 def test_more_wishes_than_a_transaction_has_operations_are_granted_in_turn(pair):
-    """etcd refuses a transaction of more than 128: the leader would proclaim nothing any more."""
+    """etcd refuses a transaction of more than 128: nothing would be proclaimed any more."""
     ask(pair, "u", *(Request(Wish.PIN, f"role-{index:03}", "b") for index in range(300)))
     pair.run()
     pair.sleep(0.1)
@@ -155,7 +155,7 @@ def test_who_has_no_room_in_a_version_is_not_ranked_and_everybody_else_is(narrow
     assert world.ranks == ["a", "d"]
 
 
-def test_the_leader_says_once_who_has_no_room(narrow):
+def test_the_coordinator_says_once_who_has_no_room(narrow):
     a = narrow.members["a"]
     narrow.add(LONG, rebalance_delay=0.0)
     narrow.add("d", rebalance_delay=0.0)

@@ -18,7 +18,7 @@ def test_a_member_alone_is_granted_everything_within_its_join(world):
     assert member.node.is_settled
     assert world.holders(ROLES) == dict.fromkeys(ROLES, "a")
     assert member.ranks == [0]
-    assert member.made(do.LeadershipChanged) == [do.LeadershipChanged(True)]
+    assert member.made(do.CoordinatorChanged) == [do.CoordinatorChanged(True)]
 
 
 def test_nothing_is_granted_before_the_own_record_comes_back_through_the_watch(world):

@@ -18,10 +18,10 @@ def put_dead(world, name="old", value=None):
     world.etcd.put(f"members/{name}", value or encode(RECORD), DEAD)
 
 
-def test_a_dead_record_that_leads_is_removed_by_the_next_member(world):
+def test_a_dead_record_that_coordinates_is_removed_by_the_next_member(world):
     put_dead(world)
     member = world.add("a")
-    assert not member.node.leads
+    assert not member.node.coordinates
     assert world.ranks == []
     world.sleep(14.0)
     assert not member.made(do.LookUpLease)
@@ -53,7 +53,7 @@ def test_a_live_record_is_looked_at_now_and_then_and_left_alone(pair):
     assert not pair.members["b"].made(do.RemoveRecord)
 
 
-def test_the_leader_removes_dead_records_that_are_younger_than_its_own(pair):
+def test_coordinator_removes_dead_records_younger_than_its_own(pair):
     put_dead(pair, "young", b"?")
     pair.run()
     pair.sleep(70.0)

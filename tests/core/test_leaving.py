@@ -26,7 +26,7 @@ def test_a_leaver_serves_until_a_version_leaves_it_out(pair):
     assert world.holders(ROLES) == dict.fromkeys(ROLES, "a")
 
 
-def test_a_leaving_leader_hands_over_by_its_own_version(pair):
+def test_a_leaving_coordinator_hands_over_by_its_own_version(pair):
     leases = set(pair.etcd.leases)
     a = pair.members["a"]
     pair.leave("a")
@@ -34,7 +34,7 @@ def test_a_leaving_leader_hands_over_by_its_own_version(pair):
     assert pair.ranks == ["b"]
     assert a.left
     assert pair.etcd.leases == leases - {a.node.tenure.lease}
-    assert pair.node("b").leads
+    assert pair.node("b").coordinates
 
 
 @pytest.mark.parametrize("steps", range(12))

@@ -12,7 +12,7 @@ DELAY = 60.0
 
 
 class Group:
-    """A group as one leader ranks it, with nothing but `plan` at work."""
+    """A group as one coordinator ranks it, with nothing but `plan` at work."""
 
     def __init__(self, settings, ranked, waiting=0):
         self.settings = settings
@@ -61,7 +61,7 @@ class Group:
         else:
             getattr(self, what)(value)
 
-    # ── what the leader does ─────────────────────────────────────────────────────────────────
+    # ── what the coordinator does ─────────────────────────────────────────────────────────────
 
     def plan(self):
         return plan(
@@ -105,7 +105,7 @@ class Group:
         return twin
 
     def taken_over(self):
-        """The same group as a new leader sees it, who has only just come."""
+        """The same group as a new coordinator sees it, who has only just come."""
         twin = self.copy()
         twin.members = {n: evolve(m, first_seen=self.now) for n, m in self.members.items()}
         twin.gone_since = {n: self.now for n in self.ranks if n not in self.members}
@@ -178,7 +178,7 @@ def test_every_small_history_keeps_the_invariants(settings, ranked, waiting):
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize(("ranked", "waiting"), [(3, 1), (2, 2)])
 def test_every_history_settles_and_from_every_prefix_of_it_as_well(settings, ranked, waiting):
-    """Whoever takes the lead over in the middle, knowing nothing, brings the group to rest too."""
+    """Whoever coordinates from the middle on, knowing nothing, brings the group to rest too."""
     for group in histories(Group(settings, ranked, waiting), 2):
         whole = group.copy()
         whole.settle()

@@ -138,13 +138,13 @@ def test_roles_are_taken_without_asking_etcd():
     assert fleet.etcd.revision == before
 
 
-def test_the_leader_is_one_member_and_its_end_moves_no_role_that_is_not_its_own():
+def test_one_member_coordinates_and_its_end_moves_no_other_members_role():
     fleet = Fleet(ROLES).started("a", "b", "c")
     fleet.start("d")
     before = dict(fleet.at)
     fleet.leave("a")
     after = fleet.go_on()
-    assert [name for name, member in fleet.members.items() if member.node.leads] == ["b"]
+    assert [name for name, member in fleet.members.items() if member.node.coordinates] == ["b"]
     assert all(after[role] == name for role, name in before.items() if name != "a")
 
 

@@ -1,4 +1,4 @@
-"""What the leader says comes next: when the ranks change if nothing happens, and whose delay ends."""
+"""What the coordinator says comes next: when the ranks change by themselves, and for whom."""
 
 import datetime as dt
 
@@ -50,7 +50,7 @@ def test_a_member_that_waits_is_named_with_its_rebalance_delay(pair):
     pair.add("d", rebalance_delay=30.0)
     pair.sleep(10.0)
     assert upcoming(pair) == (20.0, "member 'd' waits for its rebalance_delay of 30 s")
-    assert upcoming(pair, "b") == (None, "")  # only the leader knows
+    assert upcoming(pair, "b") == (None, "")  # only the coordinator knows
     pair.sleep(21.0)
     assert pair.ranks == ["a", "b", "d"]
     assert upcoming(pair) == (29.0, "member 'c' waits for its rebalance_delay of 60 s")
@@ -143,18 +143,18 @@ def test_a_leaver_that_waits_for_its_turn_is_named_with_the_stagger(world):
 
 
 def test_a_proclamation_that_failed_and_is_tried_again_is_no_next_change(pair):
-    leader = pair.node("a").leader
+    coordinator = pair.node("a").coordinator
     pair.add("c", rebalance_delay=60.0)
     pair.hold("a", "requests")
     pair.sleep(60.0)
-    assert leader.proclaiming == 3
+    assert coordinator.proclaiming == 3
     assert upcoming(pair) == (None, "")
     while not isinstance(pair.members["a"].to_etcd[0], do.Proclaim):
         pair.carry(pair.members["a"], "requests")
     pair.lose("a")
-    assert leader.retry_at > pair.now
+    assert coordinator.retry_at > pair.now
     assert upcoming(pair) == (None, "")
-    assert pair.node("a").wake_at == leader.retry_at
+    assert pair.node("a").wake_at == coordinator.retry_at
     pair.let("a")
     pair.sleep(1.0)
     assert pair.ranks == ["a", "b", "c"]

@@ -1,4 +1,4 @@
-"""The view: the fold of changes, the leader, shares and owners of a version."""
+"""The view: the fold of changes, the coordinator, shares and owners of a version."""
 
 import pytest
 
@@ -55,12 +55,12 @@ def test_a_newest_version_that_cannot_be_read_hides_the_older_ones():
     assert view.version is None
 
 
-def test_the_oldest_readable_record_that_is_bound_to_a_lease_leads():
+def test_the_oldest_readable_record_bound_to_a_lease_coordinates():
     unbound, unreadable = member("a", 1, lease=0), Member("b", None, 2, 2, 5, "odd")
     view = View.listed(9, [member("d", 4), member("c", 3), unbound, unreadable])
     assert [m.name for m in view.by_age] == ["b", "c", "d"]
-    assert view.leader.name == "c"
-    assert View().leader is None
+    assert view.coordinator.name == "c"
+    assert View().coordinator is None
 
 
 def test_every_key_that_cannot_be_read_is_a_problem():

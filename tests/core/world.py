@@ -315,7 +315,7 @@ class World:
                     | do.Refuse()
                     | do.KeepLease()
                     | do.DropLease()
-                    | do.LeadershipChanged()
+                    | do.CoordinatorChanged()
                     | do.RankChanged()
                 ):
                     pass

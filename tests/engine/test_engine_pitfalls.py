@@ -36,7 +36,13 @@ def rolling_deploy(hours):
             time.advance(1.0)
             for name, member in members.items():
                 status = member.status()
-                told = (status.version, status.ranks, status.because, status.leader, status.rank)
+                told = (
+                    status.version,
+                    status.ranks,
+                    status.because,
+                    status.coordinator,
+                    status.rank,
+                )
                 story.append((what, time.now(), name, *told, dict(status.held)))
                 walls.update(one.joined[:13] for one in status.members)
 
@@ -59,7 +65,7 @@ def rolling_deploy(hours):
         tell("b is back")
         time.advance(40.0)
         members.pop("a").leave()
-        tell("the leader has left")
+        tell("the coordinator has left")
         time.advance(40.0)
         tell("settled")
     return story, walls

@@ -230,7 +230,7 @@ def test_on_role_that_returns_keeps_its_role(world):
     a.leave()
 
 
-def test_callbacks_are_told_of_leadership_rank_and_roles_in_order(world):
+def test_callbacks_are_told_of_coordinator_rank_and_roles_in_order(world):
     seen = queue.SimpleQueue()
     threads = set()
 
@@ -240,11 +240,11 @@ def test_callbacks_are_told_of_leadership_rank_and_roles_in_order(world):
 
     a = world.make(
         "a",
-        on_leader_change=lambda leads: note("leads", leads),
+        on_coordinator_change=lambda coordinates: note("coordinates", coordinates),
         on_rank_change=lambda rank: note("rank", rank),
         on_role_change=note,
     ).join()
-    assert [seen.get(timeout=LONG_S) for _ in range(2)] == [("leads", True), ("rank", 0)]
+    assert [seen.get(timeout=LONG_S) for _ in range(2)] == [("coordinates", True), ("rank", 0)]
     name = owned_by(1, 2)
     with a.await_role(name, LONG_S) as role:
         assert seen.get(timeout=LONG_S) == (name, True)
@@ -252,7 +252,7 @@ def test_callbacks_are_told_of_leadership_rank_and_roles_in_order(world):
         assert seen.get(timeout=LONG_S) == (name, False)
         assert role.lost.is_set()
     a.leave()
-    assert ("leads", False) in [seen.get(timeout=LONG_S) for _ in range(2)]
+    assert ("coordinates", False) in [seen.get(timeout=LONG_S) for _ in range(2)]
     assert len(threads) == 1
     assert threads.pop().startswith("rink-callbacks")
 

@@ -26,9 +26,14 @@ def test_leaving_without_having_joined_does_nothing(world):
     world.make("a").leave()
 
 
-def test_a_lone_member_is_ranked_at_once_and_leads(world):
+def test_a_lone_member_is_ranked_at_once_and_coordinates(world):
     member = world.join("a", initial_delay=60.0, rebalance_delay=60.0)
-    assert (member.rank, member.size, member.is_leader, member.version.number) == (0, 1, True, 1)
+    assert (member.rank, member.size, member.is_coordinator, member.version.number) == (
+        0,
+        1,
+        True,
+        1,
+    )
 
 
 def test_what_is_known_of_the_group_is_the_same_for_both(world):
@@ -39,7 +44,7 @@ def test_what_is_known_of_the_group_is_the_same_for_both(world):
         assert member.version.ranks == ("a", "b")
         assert member.owner(role) == "b"
         assert [one.name for one in member.members] == ["a", "b"]
-    assert (a.is_leader, b.is_leader) == (True, False)
+    assert (a.is_coordinator, b.is_coordinator) == (True, False)
     assert (a.owns(role), b.owns(role)) == (False, True)
     assert a.name == "a"
 
@@ -50,7 +55,7 @@ def test_status_is_one_value_that_says_everything(world):
     with b.await_role(role, LONG_S) as held:
         status = b.status()
         token = held.token
-    assert (status.group, status.me, status.rank, status.leader) == ("g", "b", 1, "a")
+    assert (status.group, status.me, status.rank, status.coordinator) == ("g", "b", 1, "a")
     assert (status.version, status.ranks, status.scheme) == (a.version.number, ("a", "b"), "jump")
     assert (status.settled, status.life, status.last_error) == (True, "active", "")
     assert (status.held, status.waiting_for, status.draining) == ({role: token}, {}, ())
@@ -81,7 +86,7 @@ def test_what_needs_a_join_says_so_before_it(world):
         lambda: member.owner("x"),
         lambda: member.rank,
         lambda: member.version,
-        lambda: member.is_leader,
+        lambda: member.is_coordinator,
         lambda: member.members,
         member.status,
         lambda: member.session_remaining,
@@ -101,7 +106,7 @@ def test_roles_are_refused_after_the_leave(world):
             use()
     assert not member.owns("x")
     assert not member.wait_settled(LONG_S)
-    assert not member.is_leader
+    assert not member.is_coordinator
 
 
 def test_joining_twice_is_refused_also_after_a_leave(world):
@@ -256,7 +261,7 @@ def test_an_etcd_that_does_not_answer_fails_the_join(world):
         member.get_role("x")
 
 
-def test_the_status_names_members_that_would_lead_by_other_settings(world):
+def test_status_names_members_that_would_coordinate_by_other_settings(world):
     a, b = world.join("a"), world.join("b", leave_delay=30.0)
     until(a, lambda: a.status().settings_differ)
     assert a.status().settings_differ == {"leave_delay": {"0": ("a",), "30": ("b",)}}

@@ -50,7 +50,7 @@ def test_who_has_which_rank_then(leave, join, waiting, ranks):
     assert bool(found.because) is (ranks != "abcd")
 
 
-def test_the_causes_are_the_leaders():
+def test_the_causes_are_the_coordinators():
     found = after(version(*"abc"), ("a", "b"), ("x",))
     assert found.because == ("replaced a by x: leaving", "left b")
 

@@ -31,7 +31,7 @@ def session() -> None:
 
 
 def group(one: rink.Session) -> None:
-    def leads(now: bool) -> None: ...
+    def coordinates(now: bool) -> None: ...
     def ranked(rank: int | None) -> None: ...
     def changed(role: str, is_held: bool) -> None: ...
 
@@ -42,7 +42,7 @@ def group(one: rink.Session) -> None:
         grace=None,
         scheme=["balanced:8", "jump"],
         labels={"zone": "eu-1"},
-        on_leader_change=leads,
+        on_coordinator_change=coordinates,
         on_rank_change=ranked,
         on_role_change=changed,
     ) as r:
@@ -52,7 +52,7 @@ def group(one: rink.Session) -> None:
         assert_type(r.rank, int | None)
         assert_type(r.size, int)
         assert_type(r.version, rink.Version | None)
-        assert_type(r.is_leader, bool)
+        assert_type(r.is_coordinator, bool)
         assert_type(r.members, tuple[rink.MemberStatus, ...])
         assert_type(r.session_remaining, float)
         assert_type(r.status(), rink.Status)

@@ -28,7 +28,7 @@ NEVER_S = 1_000_000
 """A TTL that no number of alarms uses up: a deadline is noticed by a move of its own."""
 
 IDLE_EFFECTS = (do.Report, do.Lose, do.Refuse, do.KeepLease, do.DropLease)
-IDLE_EFFECTS += (do.LeadershipChanged, do.RankChanged, do.Joined, do.JoinFailed, do.Left, do.Grant)
+IDLE_EFFECTS += (do.CoordinatorChanged, do.RankChanged, do.Joined, do.JoinFailed, do.Left, do.Grant)
 
 
 STEPS = ("step", "alarm", "nudge")
@@ -251,7 +251,7 @@ def _walk_table(actor: Actor, out: list) -> None:
 def fingerprint(actor: Actor, far_s: float) -> tuple:
     """Return what tells a state from others; of a moment to come, also whether it is far."""
     node, out = actor.node, [actor.nudged]
-    parts = (node.living, node.tenure, node.writer, node.chronicle, node.leader, node.janitor)
+    parts = (node.living, node.tenure, node.writer, node.chronicle, node.coordinator, node.janitor)
     for part in (*parts, node._hand_over, node.owned):
         _walk(part, out)
     view = node.view
@@ -259,7 +259,7 @@ def fingerprint(actor: Actor, far_s: float) -> tuple:
     for entries in (view.members, view.versions, view.requests):
         out.extend(entries[key] for key in sorted(entries))
         out.append(len(entries))
-    out += (node.share, node.leads, node._followed)
+    out += (node.share, node.coordinates, node._followed)
     out += (node._gather_until, node._look_for_grants)
     _walk_table(actor, out)
     ahead = sorted({x for x in out if type(x) is float and actor.now < x < float("inf")})

@@ -26,8 +26,8 @@ class Spec:
     `members` are processes; two that differ by a dash only (b and b') have one name. `script` is what
     comes from outside, in this order and at any time: versions (their ranks) that an outsider
     proclaims after those which everybody has settled by, or wishes of an operator. Where `versions`
-    is set there is no outsider: the members lead, and proclaim up to so many. `remains` are records
-    that nobody keeps, each with its lease: 0 for none, or one that etcd does not know.
+    is set there is no outsider: the members coordinate, and proclaim up to so many. `remains` are
+    records that nobody keeps, each with its lease: 0 for none, or one that etcd does not know.
 
     `purse` is how often each fault may happen, to the `victims` where some are named; `batches` also
     has several messages reach a member in one step. User code of a member that `clings` never lets
@@ -57,7 +57,7 @@ class Spec:
 
     @property
     def has_outsider(self) -> bool:
-        """Whether versions come from the script, as no member leads."""
+        """Whether versions come from the script, as no member coordinates."""
         return not self.versions
 
     def is_victim(self, name: str) -> bool:

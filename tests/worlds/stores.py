@@ -18,7 +18,7 @@ from rink.core import events as ev
 from rink.core.values import Asked, Member, Proclaimed, Record, Request, Version
 
 OUTSIDE = "z"
-"""A member that leads and is never ranked: where a world says which versions come."""
+"""A member that coordinates and is never ranked: where a world says which versions come."""
 
 REMAINS_TTL = 5
 """How long the records that nobody keeps are to be left alone, in seconds (R8)."""
@@ -54,7 +54,7 @@ class Stores:
     _done: dict[tuple, tuple] = attrs.field(factory=dict)
 
     def begin(self, has_outsider: bool, remains: tuple[tuple[str, int], ...]) -> int:
-        """Return the number of an etcd with nobody in it but, perhaps, a member that leads and no more."""
+        """Return the number of an etcd that is empty, or has a member that only coordinates."""
         etcd = Etcd()
         for name, lease in remains:
             record = Record(f"remains of {name}", REMAINS_TTL, draining=("x",))
@@ -86,7 +86,7 @@ class Stores:
         return self._do(state, ("put", ranks), lambda etcd: etcd.change(put) and None)
 
     def wish(self, state: int, request: Request, number: int) -> tuple:
-        """Have an operator ask the leader for something."""
+        """Have an operator ask the coordinator for something."""
         put = {KEYS.request(f"wish-{number}"): (codec.encode(request), 0)}
         return self._do(state, ("wish", number), lambda etcd: etcd.change(put) and None)
 

@@ -1,7 +1,7 @@
 """What a version says of roles, ready to be computed with; and the version after members come and go.
 
 Pure: neither Spark nor etcd. Who takes which rank is decided by `rink.core.ranks.plan` alone, as
-the leader of the group has it decided.
+the coordinator of the group has it decided.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the leader does: proclaim the next version, and prune old ones (R4).
+"""Proclaim the next version as the coordinator, and prune old ones (R4).
 
-Deliberately absent: an election. The oldest record leads, and the proclaiming transaction asks
-whether it is still there. And times: they stand in the `Chronicle`, which every member keeps.
+Deliberately absent: an election. The oldest record coordinates, and the proclaiming transaction
+asks whether it is still there. And times: they stand in the `Chronicle`, which every member keeps.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def is_settled(view: View, owned: dict[str, Share]) -> bool:
 
 
 @attrs.define
-class Leader:
-    """The leader's own state: what it has under way.
+class Coordinator:
+    """The coordinator's own state: what it has under way.
 
     `proclaiming` is the number of a version whose transaction is under way. After its end, until
     `retry_at`, the view is waited for to show `answered`, or to move on from `refused_at`.
@@ -63,7 +63,7 @@ class Leader:
     left_out: frozenset[str] = frozenset()
     upcoming: Upcoming | None = None
 
-    def lead(
+    def coordinate(
         self, me: Member, view: View, chronicle: Chronicle, settled: bool, now: float
     ) -> tuple[list[Effect], float | None]:
         """Return what to proclaim and prune now, and when to look again; sets `upcoming`."""

@@ -1,10 +1,10 @@
-"""The leader: what it proclaims and when, and what never stops it (R4)."""
+"""The coordinator: what it proclaims and when, and what never stops it (R4)."""
 
 from world import KEYS
 
+from rink.core import coordinator
 from rink.core import effects as do
 from rink.core import events as ev
-from rink.core import leader
 from rink.core.codec import encode
 from rink.core.values import Record, Request, Version, Wish
 
@@ -23,13 +23,13 @@ def ask(world, name, *requests):
 # ── proclaiming ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_oldest_record_leads_and_the_next_one_when_it_is_gone(pair):
-    assert [pair.node(n).leads for n in "ab"] == [True, False]
+def test_the_oldest_record_coordinates_and_the_next_when_it_is_gone(pair):
+    assert [pair.node(n).coordinates for n in "ab"] == [True, False]
     b = pair.members["b"]
     pair.expire(pair.kill("a"))
-    assert b.node.leads
+    assert b.node.coordinates
     assert pair.version.by == "b"
-    assert b.made(do.LeadershipChanged) == [do.LeadershipChanged(True)]
+    assert b.made(do.CoordinatorChanged) == [do.CoordinatorChanged(True)]
 
 
 def test_a_version_says_what_changed_and_by_whom(pair):
@@ -38,7 +38,7 @@ def test_a_version_says_what_changed_and_by_whom(pair):
     assert (version.number, version.by, version.because) == (3, "a", ("expired b",))
 
 
-def test_a_leader_that_is_one_no_more_proclaims_nothing(pair):
+def test_a_coordinator_that_is_one_no_more_proclaims_nothing(pair):
     """Its record is gone and it does not know yet: the transaction asks for the record."""
     world = pair
     world.hold("a", "requests", "events")
@@ -90,7 +90,7 @@ def test_a_proclamation_whose_answer_was_lost_is_found_in_the_view(pair):
     assert world.etcd.versions == [1, 2, 3, 4]
 
 
-def test_a_refusal_that_the_view_has_already_shown_does_not_stop_the_leader(pair):
+def test_coordinator_goes_on_after_a_refusal_that_the_view_has_shown(pair):
     """The log is deleted while a proclamation is under way; the event comes before the answer."""
     world = pair
     world.hold("a", "requests")
@@ -104,7 +104,7 @@ def test_a_refusal_that_the_view_has_already_shown_does_not_stop_the_leader(pair
     assert set(world.ranks) == {"a", "b", "c"}
 
 
-def test_a_version_that_was_deleted_before_it_was_seen_does_not_stop_the_leader(pair):
+def test_coordinator_goes_on_after_a_version_deleted_before_it_was_seen(pair):
     world = pair
     world.hold("a", "events")
     world.add("c", rebalance_delay=0.0)
@@ -138,11 +138,11 @@ def test_refusals_come_ever_more_rarely(pair):
 def test_an_answer_about_an_earlier_version_is_passed_over(pair):
     node = pair.node("a")
     pair.tell("a", ev.ProclaimAnswered(1, False), ev.ProclaimFailed(1, OSError()))
-    assert node.leader.failures == 0
+    assert node.coordinator.failures == 0
     assert node.wake_at > pair.now + 1.0
 
 
-def test_a_leader_decides_nothing_over_a_version_it_cannot_read(pair):
+def test_a_coordinator_decides_nothing_over_a_version_it_cannot_read(pair):
     pair.etcd.put("versions/0000000000000003", b'{"format":2}')
     pair.run()
     pair.expire(pair.kill("b"))
@@ -187,11 +187,11 @@ def test_the_last_hundred_versions_are_kept(pair):
 
 
 def test_fewer_are_kept_when_they_are_large_and_never_fewer_than_two(pair, monkeypatch):
-    monkeypatch.setattr(leader, "KEPT_BYTES", 1000)
+    monkeypatch.setattr(coordinator, "KEPT_BYTES", 1000)
     many_versions(pair, 20)
     kept = pair.node("a").view.versions.values()
     assert sum(entry.bytes for entry in kept) <= 1000 + max(entry.bytes for entry in kept)
-    monkeypatch.setattr(leader, "KEPT_BYTES", 1)
+    monkeypatch.setattr(coordinator, "KEPT_BYTES", 1)
     many_versions(pair, 3)
     assert len(pair.node("a").view.versions) == 2
 
