@@ -133,8 +133,8 @@ class BaseRink(Generic[R, S]):
         role.release()
         return None
 
-    def owns(self, name: str) -> bool:
-        """Whether the role is held here now, or would be granted now; makes no handle."""
+    def can_take(self, name: str) -> bool:
+        """Whether `get_role` would grant the role now; makes no handle."""
         engine, gate = self._ready(name), self._table.gate
         held = name in self._table.held or (
             gate.is_mine(name, engine.node.placement)

@@ -20,7 +20,7 @@ class BaseRole:
 
     Several handles of one role in one member share the role: it is let go when the last of them is
     released. A handle that is dropped unreleased is released by the garbage collector, with a
-    warning: keep it in a `with`, or use `owns(name)` for a bare check.
+    warning: keep it in a `with`, or use `can_take(name)` for a bare check.
     """
 
     __slots__ = ("__weakref__", "_engine", "_handle", "_is_done", "_released")
@@ -153,7 +153,7 @@ def warn_unreleased(what: str) -> None:
         _Warned.once = True
         warnings.warn(
             f"{what} was garbage-collected unreleased; it is released now. Keep it in a `with`, or "
-            "use owns(name) for a bare check",
+            "use can_take(name) for a bare check",
             ResourceWarning,
             stacklevel=3,
         )

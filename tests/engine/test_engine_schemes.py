@@ -112,12 +112,12 @@ def test_a_memory_of_ranks_that_is_full_costs_no_call_under_the_lock(time, spy, 
     assert not a._begin_wait(a._opened, waits, None)
     time.settle()
     for index in range(50):
-        a.owns(f"job-{index}")
+        a.can_take(f"job-{index}")
         assert "b: owns it" in a.status().waiting_for[waits.role]
     c = join(time, spy, "c")
     for index in range(50):
         for one in (a, b, c):
-            one.owns(f"job-{index}")
+            one.can_take(f"job-{index}")
         c.status()
     time.advance(100.0)
     assert c.rank == 2
@@ -138,7 +138,7 @@ def test_the_status_asks_no_scheme_for_a_role_that_no_step_has_placed_yet(time, 
     engine.nudge()
     time.settle()
     assert a.status().waiting_for == {"xyz": "b: owns it in version 2"}
-    assert b.owns("xyz")
+    assert b.can_take("xyz")
     assert spy.under_a_lock == []
     engine.drop(waits)
 

@@ -58,7 +58,7 @@ def test_cancelling_a_wait_withdraws_it():
                 await waiting
             assert a.status().waiting_for == {}
             await b.leave()
-            await changed(a, lambda: a.owns(owned_by(1, 2)))
+            await changed(a, lambda: a.can_take(owned_by(1, 2)))
             assert a.status().held == {}
 
     run(scenario)

@@ -50,7 +50,7 @@ def test_what_does_not_block_may_be_called_from_a_callback(blocking):
     a.join()
     owner, get_role = got.get(timeout=LONG_S)
     assert owner == "a"
-    until(a, lambda: a.owns("x"))
+    until(a, lambda: a.can_take("x"))
     get_role("x").release()
 
 
@@ -231,7 +231,7 @@ def test_an_engine_that_fails_gives_everything_up_and_says_so(blocking, apart, c
             use()
     assert "a bug of ours" in a.status().last_error
     assert any(r.levelname == "CRITICAL" for r in caplog.records)
-    assert not a.owns(role.name)
+    assert not a.can_take(role.name)
     assert engine._lessor._leases == {}
     role.release()
     a.leave()

@@ -15,7 +15,7 @@ def test_a_child_is_refused_at_once_and_its_parent_is_unharmed():
         def child():
             for call in (
                 lambda: a.get_role("x"), lambda: a.get_role("other"), lambda: a.await_role("x"),
-                lambda: a.owns("x"), lambda: a.owner("x"), lambda: a.rank, lambda: a.size,
+                lambda: a.can_take("x"), lambda: a.owner("x"), lambda: a.rank, lambda: a.size,
                 lambda: a.version, lambda: a.is_coordinator, lambda: a.members, a.status,
                 lambda: a.session_remaining, lambda: a.wait_settled(1), lambda: next(versions),
                 set_.__enter__, lambda: role.is_held, lambda: role.lost, role.raise_if_lost,

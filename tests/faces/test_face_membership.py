@@ -45,7 +45,7 @@ def test_what_is_known_of_the_group_is_the_same_for_both(world):
         assert member.owner(role) == "b"
         assert [one.name for one in member.members] == ["a", "b"]
     assert (a.is_coordinator, b.is_coordinator) == (True, False)
-    assert (a.owns(role), b.owns(role)) == (False, True)
+    assert (a.can_take(role), b.can_take(role)) == (False, True)
     assert a.name == "a"
 
 
@@ -82,7 +82,7 @@ def test_what_needs_a_join_says_so_before_it(world):
     for use in (
         lambda: member.get_role("x"),
         lambda: member.await_role("x"),
-        lambda: member.owns("x"),
+        lambda: member.can_take("x"),
         lambda: member.owner("x"),
         lambda: member.rank,
         lambda: member.version,
@@ -104,7 +104,7 @@ def test_roles_are_refused_after_the_leave(world):
     for use in (lambda: member.get_role("x"), lambda: member.await_role("x")):
         with pytest.raises(rink.ClosedError, match="has been left"):
             use()
-    assert not member.owns("x")
+    assert not member.can_take("x")
     assert not member.wait_settled(LONG_S)
     assert not member.is_coordinator
 

@@ -109,7 +109,7 @@ def test_a_wait_that_timed_out_is_withdrawn(world):
         a.await_role(name, 0.01)
     assert a.status().waiting_for == {}
     b.leave()
-    until(a, lambda: a.size == 1 and a.owns(name))
+    until(a, lambda: a.size == 1 and a.can_take(name))
     assert a.status().held == {}
 
 
@@ -202,7 +202,7 @@ def test_a_lost_role_stays_lost_and_is_granted_anew_only_after_its_release(world
     assert not old.is_held
     assert old.lost.is_set()
     assert a.get_role(old.name) is None
-    assert not a.owns(old.name)
+    assert not a.can_take(old.name)
 
     def refusal():
         with pytest.raises(rink.RoleTimeout) as refused:
@@ -232,7 +232,7 @@ def test_is_held_looks_at_the_deadline_itself(world):
             deadline, engine.table.deadline = engine.table.deadline, engine.clock.now()
         assert not role.is_held
         assert member.get_role("x") is None
-        assert not member.owns("x")
+        assert not member.can_take("x")
         with pytest.raises(rink.RoleLost, match="deadline"):
             role.raise_if_lost()
         with engine.lock:
@@ -251,7 +251,7 @@ def test_a_dropped_handle_is_released_with_one_warning(world, monkeypatch):
         gc.collect()
         until(a, lambda: not a.status().held)
     assert [w.category for w in caught] == [ResourceWarning]
-    assert "owns(name)" in str(caught[0].message)
+    assert "can_take(name)" in str(caught[0].message)
 
 
 def test_a_dropped_handle_of_a_lost_role_lets_the_next_member_have_it(world, monkeypatch):
@@ -291,7 +291,7 @@ def test_what_is_no_name_is_refused(world, name):
     for use in (
         member.get_role,
         member.await_role,
-        member.owns,
+        member.can_take,
         member.owner,
         member.on_role,
         lambda given: member.roles([given]),

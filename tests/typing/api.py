@@ -56,7 +56,7 @@ def group(one: rink.Session) -> None:
         assert_type(r.members, tuple[rink.MemberStatus, ...])
         assert_type(r.session_remaining, float)
         assert_type(r.status(), rink.Status)
-        assert_type(r.owns("leader"), bool)
+        assert_type(r.can_take("leader"), bool)
         assert_type(r.owner("leader"), str | None)
         assert_type(r.wait_settled(1.0), bool)
         assert_type(r.versions(), Iterator[rink.Version])
