@@ -53,7 +53,7 @@ class BaseRole:
         return self._hold.share.rank
 
     @property
-    def version(self) -> int:
+    def version_number(self) -> int:
         """The number of the version that the role was granted under."""
         return self._hold.version
 

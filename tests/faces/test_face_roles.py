@@ -17,7 +17,7 @@ def test_an_awaited_role_is_held_with_a_token(world):
     with member.await_role("leader", LONG_S) as role:
         assert role.is_held
         assert not role.lost.is_set()
-        assert (role.name, role.rank, role.version) == ("leader", 0, member.version.number)
+        assert (role.name, role.rank, role.version_number) == ("leader", 0, member.version.number)
         assert 0 < role.token <= member.status().revision
         role.raise_if_lost()
     assert not role.is_held

@@ -71,7 +71,7 @@ def roles(r: rink.Rink) -> None:
         assert_type(role.name, str)
         assert_type(role.token, int)
         assert_type(role.rank, int)
-        assert_type(role.version, int)
+        assert_type(role.version_number, int)
         assert_type(role.is_held, bool)
         assert_type(role.lost, Signal)
         assert_type(role.lost.wait(1.0), bool)
