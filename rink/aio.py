@@ -47,6 +47,7 @@ from rink.in_loop import in_loop, soon_in_loop, wait_in_loop
 from rink.on_role import TaskSupervisor
 from rink.roles import BaseRole, Change
 from rink.session import BaseSession
+from rink.settings import check_seconds
 from rink.status import MemberStatus, Status
 from rink.tracker import BaseRoleSet, Tracker
 
@@ -67,18 +68,29 @@ F = TypeVar("F", bound=Callable[["Role"], Awaitable[Any]])
 class Session(BaseSession):  # noqa: D101 - documented by its base
     __doc__ = BaseSession.__doc__
 
-    async def close(self) -> None:
+    async def close(self, timeout: float | None = None) -> None:
         """Leave every group and close the connection; closing twice, or in a child, does nothing.
 
-        Waits until user code has released its roles, as `Rink.leave` does.
-        """
-        await self._close(None)
+        Args:
+            timeout: seconds to wait at most, half of them for roles to be released. None: until
+                user code has released its roles, as `Rink.leave` waits.
 
-    async def _close(self, ends_by: type[BaseException] | None) -> None:
+        Raises:
+            ConfigError: the timeout cannot be used.
+        """
+        await self._close(None, timeout)
+
+    async def _close(
+        self, ends_by: type[BaseException] | None, timeout: float | None = None
+    ) -> None:
+        within = None if timeout is None else check_seconds("timeout", timeout) / 2
         if self._is_over:
             return
-        for engine in self._begin_close(ends_by=ends_by):
-            await wait_in_loop(engine.left)
+        engines = self._begin_close(within, ends_by=ends_by)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                for engine in engines:
+                    await wait_in_loop(engine.left)
         await asyncio.to_thread(self._end_close)
 
     async def __aenter__(self) -> Self:

@@ -173,13 +173,6 @@ class BaseSession:
         self._is_ended = True
         _joined.discard(self)
 
-    def close_within(self, seconds: float) -> None:
-        """Leave every group, but wait no longer than this, half of it for roles to be released.
-
-        For the end of a process or of a test, where whoever holds a role may never let go.
-        """
-        _close_within([self], seconds)
-
     @property
     def _is_over(self) -> bool:
         """Whether there is nothing to close: it has been, or is the parent process's."""
@@ -207,12 +200,20 @@ class BaseSession:
 class Session(BaseSession):  # noqa: D101 - documented by its base
     __doc__ = BaseSession.__doc__
 
-    def close(self) -> None:
+    def close(self, timeout: float | None = None) -> None:
         """Leave every group and close the connection; closing twice, or in a child, does nothing.
 
-        Blocks until user code has released its roles, as `Rink.leave` does.
+        Args:
+            timeout: seconds to wait at most, half of them for roles to be released. None: until
+                user code has released its roles, as `Rink.leave` waits.
+
+        Raises:
+            ConfigError: the timeout cannot be used.
         """
-        self._close(None)
+        if timeout is None:
+            self._close(None)
+        else:
+            _close_within([self], check_seconds("timeout", timeout))
 
     def _close(self, ends_by: type[BaseException] | None) -> None:
         if self._is_over:

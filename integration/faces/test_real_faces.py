@@ -47,7 +47,7 @@ def join(etcd_url, prefix):
 
     yield join
     for session in sessions:
-        session.close_within(5.0)
+        session.close(timeout=5.0)
 
 
 def test_the_blocking_face_on_a_real_etcd(join):

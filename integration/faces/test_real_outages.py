@@ -28,7 +28,7 @@ def join(prefix):
 
     yield join
     for session in sessions:
-        session.close_within(5.0)
+        session.close(timeout=5.0)
 
 
 def pair(join, endpoints, **settings):

@@ -28,7 +28,7 @@ def driver(rink_etcd, spark):
             jobs.client = client
             yield jobs
             client.heal()
-    session.close_within(5.0)
+    session.close(timeout=5.0)
 
 
 def slow(folder):

@@ -42,7 +42,7 @@ def rink_session(rink_etcd: MemoryCluster) -> Iterator[Session]:
 
     session = Session(rink_etcd.client(), ttl=5)
     yield session
-    session.close_within(5.0)  # a test that failed may still hold a role
+    session.close(timeout=5.0)  # a test that failed may still hold a role
 
 
 @pytest.fixture

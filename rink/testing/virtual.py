@@ -213,7 +213,7 @@ class VirtualTime:
     def close(self) -> None:
         """Close every session, without waiting for roles that a failed test still holds."""
         for session in self._sessions:
-            session.close_within(60.0)
+            session.close(timeout=60.0)
 
 
 @contextmanager

@@ -68,7 +68,7 @@ LEASES = [
         "            for hold in list(self.table.held.values()):\n"
         "                self.table.lose(hold, self.clock.now(), because)\n",
         "",
-        "faces/test_blocking_only",
+        "faces/test_face_membership",
     ),
     engine(
         "the first deadline counts from the answer",

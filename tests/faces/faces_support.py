@@ -155,8 +155,8 @@ def _iterate(iterable: Any, portal: Portal) -> Iterator[Any]:
 
 
 class AioSession(_Adapter):
-    def close(self) -> None:
-        self.portal.call(self.raw.close())
+    def close(self, timeout: float | None = None) -> None:
+        self.portal.call(self.raw.close(timeout))
 
 
 class BlockingFace:

@@ -116,17 +116,6 @@ def test_a_join_under_way_ends_when_the_session_is_closed(blocking, apart):
     holder.leave()
 
 
-def test_a_session_that_is_closed_in_a_hurry_tells_whoever_still_holds(blocking):
-    session = blocking.session()
-    a = blocking.make("a", session=session).join()
-    role = a.await_role("x", LONG_S)
-    session.etcd.cut()
-    session.close_within(0.0)
-    assert role.lost.wait(LONG_S)
-    assert not role.is_held
-    role.release()
-
-
 def test_functions_of_on_role_that_leave_do_not_wait_for_each_other(blocking, apart):
     a = blocking.make("a", leave_timeout=0.2)
     left, both = queue.SimpleQueue(), threading.Barrier(2)

@@ -132,6 +132,34 @@ def test_a_closed_session_is_refused(world):
         world.make("b", session=session).join()
 
 
+def test_session_closed_with_timeout_zero_tells_whoever_still_holds(world):
+    session = world.session()
+    a = world.make("a", session=session).join()
+    role = a.await_role("x", LONG_S)
+    session.etcd.cut()
+    session.close(timeout=0.0)
+    assert role.lost.wait(LONG_S)
+    assert not role.is_held
+    role.release()
+
+
+def test_session_closed_with_timeout_leaves_though_a_role_is_held(world):
+    session = world.session()
+    a = world.make("a", session=session).join()
+    role = a.await_role("x", LONG_S)
+    session.close(timeout=2.0)
+    assert role.lost.is_set()
+    assert records(world) == set()
+    role.release()
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan"), "1"])
+def test_close_timeout_that_cannot_be_used_is_refused(world, timeout):
+    session = world.session()
+    with pytest.raises(rink.ConfigError, match="timeout"):
+        session.close(timeout=timeout)
+
+
 def test_closing_a_session_leaves_every_group(world):
     session = world.session()
     groups = [world.make("a", group=name, session=session).join() for name in ("one", "two")]

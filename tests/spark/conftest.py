@@ -33,7 +33,7 @@ def group(rink_etcd):
     yield Group()
     for member, session in made:
         member.leave()
-        session.close_within(5.0)
+        session.close(timeout=5.0)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ def joined(rink_etcd):
     yield join
     for member, session in made:
         member.leave()
-        session.close_within(5.0)
+        session.close(timeout=5.0)
 
 
 def test_who_waits_is_known(joined, rink_etcd):

@@ -26,7 +26,7 @@ def session() -> None:
         assert_type(one.margin, float)
         assert_type(one.prefix, str)
         assert_type(one.etcd, Etcd)
-        one.close_within(1.0)
+        one.close(timeout=1.0)
     rink.Session(["a:2379", "b:2379"], user="u", password="p")
 
 
@@ -97,6 +97,7 @@ def roles(r: rink.Rink) -> None:
 async def on_asyncio() -> None:
     async with rink.aio.Session() as one, rink.aio.Rink(one, "orders") as r:
         assert_type(one, rink.aio.Session)
+        await one.close(timeout=1.0)
         assert_type(r, rink.aio.Rink)
         assert_type(r.get_role("leader"), rink.aio.Role | None)
         assert_type(await r.await_role("leader"), rink.aio.Role)
