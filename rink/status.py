@@ -27,7 +27,8 @@ class Status(GroupStatus):
     happens before, None where there is none (`stagger` waits for the group to settle) and on all
     others;
     `next_change_because` says who waits for which delay; `session_remaining` seconds until the
-    deadline, negative once it has passed.
+    deadline, negative once it has passed. `grants_resume_in` is above 0 where this member has found
+    another history of etcd than before: for so many seconds it grants nothing.
     """
 
     me: str
@@ -38,6 +39,7 @@ class Status(GroupStatus):
     next_change_at: str | None
     next_change_because: str
     session_remaining: float
+    grants_resume_in: float
     last_error: str
     life: str
 
@@ -56,6 +58,7 @@ def status_of(node: Node, group: str, clock: Clock) -> Status:
         next_change_at=None if change_at is None else clock.wall(max(0.0, change_at - now)),
         next_change_because=upcoming.because if upcoming else "",
         session_remaining=node.tenure.deadline - now,
+        grants_resume_in=max(0.0, node.history.grants_from - now),
         last_error=node.out.last_error,
         life=node.living.state.value,
     )

@@ -111,6 +111,7 @@ class _Following:
     trouble: str = ""
 
     def run(self) -> Iterator[View | Trouble]:
+        self.etcd.range(self.keys.root)  # the watch waits for an etcd that cannot be reached
         while True:
             events = self.mailbox.take(self._until())
             for event in events:

@@ -7,7 +7,7 @@ import enum
 import attrs
 
 from rink.core.holds import Handle, Hold
-from rink.core.values import Record, Version
+from rink.core.values import Record, Request, Version
 
 
 @attrs.frozen
@@ -61,6 +61,24 @@ class Proclaim:
     create_revision: int
     after: int = 0
     requests: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class ListGroup:
+    """Read the group's key range anew: the view was thrown away.
+
+    `wanted` is to be carried by the lists that are asked for from now on (`Listed`).
+    """
+
+    wanted: int
+
+
+@attrs.frozen
+class PostRequest:
+    """Put a wish into etcd under this id, as an operator does, unless it lies there already."""
+
+    id: str
+    request: Request
 
 
 @attrs.frozen
@@ -162,6 +180,8 @@ Effect = (
     | RevokeLease
     | WriteRecord
     | Proclaim
+    | ListGroup
+    | PostRequest
     | Prune
     | LookUpLease
     | RemoveRecord

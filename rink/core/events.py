@@ -10,10 +10,14 @@ from rink.core.view import Change
 
 @attrs.frozen
 class Listed:
-    """The group's whole key range was read, true at `revision`."""
+    """The group's whole key range was read, true at `revision`.
+
+    `wanted` is the number of the `ListGroup` that it answers, 0 for the list at the beginning.
+    """
 
     revision: int
     entries: tuple[Entry, ...]
+    wanted: int = 0
 
 
 @attrs.frozen
@@ -118,6 +122,18 @@ class ProclaimFailed:
 
 
 @attrs.frozen
+class RequestPosted:
+    """The wish that this member had as an operator has one lies in etcd."""
+
+
+@attrs.frozen
+class PostFailed:
+    """Whether the wish lies in etcd is not known."""
+
+    error: Exception
+
+
+@attrs.frozen
 class LeaseLookedUp:
     """Whether etcd knows the lease that a record is bound to."""
 
@@ -153,6 +169,8 @@ Event = (
     | WriteFailed
     | ProclaimAnswered
     | ProclaimFailed
+    | RequestPosted
+    | PostFailed
     | LeaseLookedUp
     | LeaveAsked
     | Nudged

@@ -30,6 +30,7 @@ from rink.core.effects import Effect, Level
 from rink.core.events import Event
 from rink.core.foresight import Foresight, seen
 from rink.core.handover import GATHER_S, HandOver, awaited
+from rink.core.history import POST_AGAIN_S, History
 from rink.core.holds import Hold, Table
 from rink.core.janitor import Janitor
 from rink.core.life import Living
@@ -40,9 +41,9 @@ from rink.core.ranks import Upcoming
 from rink.core.record import claims_of
 from rink.core.settings import MemberSettings
 from rink.core.tenure import Tenure
-from rink.core.values import Record, Share, Version
+from rink.core.values import Record, Request, Share, Version, Wish
 from rink.core.view import View, shares_of
-from rink.core.writer import Writer
+from rink.core.writer import Answer, Writer
 
 __all__ = ["MemberSettings", "Node"]
 
@@ -59,6 +60,8 @@ class Node:
         self.tenure = Tenure(settings.ttl, settings.margin)
         self.writer = Writer()
         self.chronicle = Chronicle()
+        self.history = History()
+        self.lists_wanted = 0  # lists that were asked for before the last `ListGroup` do not count
         self.coordinator = Coordinator(settings.ranking)
         self.janitor = Janitor()
         self.share: Share | None = None
@@ -97,7 +100,8 @@ class Node:
 
     def foresee(self, events: Sequence[Event]) -> Foresight:
         """Return what stepping with these events will ask schemes; needs no lock."""
-        return Foresight.of(self.view, self.share, self._owned_in, events)
+        heard = [event for event in events if self._is_heard(event)]
+        return Foresight.of(self.view, self.share, self._owned_in, heard)
 
     # ── what the session's thread brings, under the same lock ────────────────────────────────
 
@@ -132,17 +136,13 @@ class Node:
 
     def _take(self, event: Event, now: float) -> None:
         match event:
-            case ev.Listed(revision=revision):
-                # The engine's lists follow each other, and reads are linearizable.
-                if revision < self.view.revision:
-                    because = f"etcd's revision went back from {self.view.revision} to {revision}"
-                    self._change_history(because, now)
-                self.view = seen(self.view, event)
+            case ev.Listed():
+                if self._is_heard(event):
+                    self._replace_view(event, now)
             case ev.Changed():
                 self.view = seen(self.view, event)
             case ev.WriteAnswered():
-                if not self.writer.answered(event):
-                    self._disown(now, "its record is gone")
+                self._take_answer(self.writer.answered(event), now)
             case ev.WriteFailed():
                 self.writer.failed(event.attempt, now)
                 self._failed("writing the own record", event.error)
@@ -153,6 +153,11 @@ class Node:
                 self._failed(f"proclaiming version {event.number}", event.error)
             case ev.ListFailed():
                 self._failed("reading the group", event.error)
+            case ev.RequestPosted():
+                self.history.post_at = now + POST_AGAIN_S
+            case ev.PostFailed():
+                self.history.post_at = now + POST_AGAIN_S
+                self._failed("asking for a higher token base", event.error)
             case ev.LeaseLookedUp():
                 self.janitor.looked_up(event, self.view.members.get(event.name), now)
             case ev.LeaveAsked():
@@ -174,29 +179,87 @@ class Node:
                 self._failed("asking for a lease", event.error)
             case ev.LeaseEnded(lease=lease) if lease == tenure.lease and tenure.is_known:
                 self._lose_all(now, "etcd has ended the lease")
+                if tenure.is_held:
+                    self._throw_view_away()
                 self.out.do(tenure.ended())
             case ev.LeaseRevoked(lease=lease) if lease == tenure.lease and tenure.is_revoking:
                 tenure.revoked()
             case ev.RevokeFailed(lease=lease) if lease == tenure.lease and tenure.is_revoking:
                 tenure.revoke_failed(now, self.name)
                 self._failed("revoking the lease", event.error)
-            case ev.HistoryChanged():
+            case ev.HistoryChanged() if self.view.revision or tenure.is_held:
                 self._change_history(event.because, now)
             case _:
-                pass  # an answer about a lease of the past
+                pass  # of a lease of the past; or each call that a change of history breaks tells it
+
+    def _take_answer(self, answer: Answer, now: float) -> None:
+        if answer is Answer.GONE:
+            self._disown(now, "its record is gone")
+        elif answer is Answer.OLDER:
+            self._change_history("etcd answered with an own record from before the last one", now)
+
+    # ── views, and the history they are of (R11) ─────────────────────────────────────────────
+
+    def _is_heard(self, event: Event) -> bool:
+        """Whether an event counts: not a list asked for before the view was thrown away."""
+        return not isinstance(event, ev.Listed) or event.wanted >= self.lists_wanted
+
+    def _replace_view(self, listed: ev.Listed, now: float) -> None:
+        # The engine's lists follow each other, and reads are linearizable.
+        if listed.revision < self.view.revision:
+            went = f"from {self.view.revision} to {listed.revision}"
+            self._change_history(f"etcd's revision went back {went}", now)
+            return
+        self.history.keep(self.view, self.chronicle.token_base)
+        view = seen(self.view, listed)
+        because = self.history.contradiction(view)
+        if because:
+            self._change_history(because, now)
+        else:
+            self.view = view
+
+    def _throw_view_away(self) -> None:
+        """Believe nothing that was seen: a list is to be asked for, and comes before any grant.
+
+        The view goes with the lease, whatever ended it: where a lease is unknown to etcd, so may be
+        all else that the view shows.
+        """
+        self.history.keep(self.view, self.chronicle.token_base)
+        self.view = View()
+        if self.living.wants_lease:
+            self.lists_wanted += 1
+            self.out.do(do.ListGroup(self.lists_wanted))
 
     def _change_history(self, because: str, now: float) -> None:
-        """End the session: what was seen is not what etcd now knows (R5).
+        """End the session: what was seen is not what etcd now knows.
 
         The lease is revoked, not forgotten: a restored etcd may hold it, with an old record that
         would keep the name.
         """
         self._lose_all(now, because)
-        self.out.report(Level.ERROR, f"{because}: the session ends and joins anew")
+        self._throw_view_away()
+        self.history.begin_anew(now)
+        text = f"{because}: etcd has another history, restored or without its volume"
+        text = f"{text}. The session ends and joins anew; nothing is granted for"
+        self.out.report(Level.ERROR, f"{text} {self.history.ttl} s")
         if self.tenure.is_held:
             self.out.do(self.tenure.disown())
-        self.view, self.coordinator = View(), Coordinator(self.settings.ranking)
+        self.coordinator = Coordinator(self.settings.ranking)
         self.chronicle = Chronicle(token_base=self.chronicle.token_base)
+
+    def _raise_token_base(self, now: float) -> None:
+        """Ask the coordinator for tokens above those of an earlier history, once they are lower."""
+        history, version = self.history, self.view.version
+        if not history.token_floor or version is None or not self.writer.is_settled:
+            return
+        if version.token_base + self.view.revision > history.token_floor:
+            history.token_floor = 0
+        elif now < history.post_at:
+            self.out.wake(history.post_at if history.post_at < math.inf else None)
+        else:
+            history.post_at = math.inf  # until that is answered
+            wish = Request(Wish.TOKEN_BASE, token_base=history.token_floor)
+            self.out.do(do.PostRequest(self.writer.incarnation, wish))
 
     def _failed(self, doing: str, error: Exception) -> None:
         self.out.report(Level.WARNING, f"{doing} failed: {error}")
@@ -213,7 +276,8 @@ class Node:
         self.living.let_go(self.table, now, self.out)
         self._keep_lease(now)
         self._write(now)
-        self._publish()
+        self._raise_token_base(now)
+        self._publish(now)
         self._grant(now)
         self._coordinate(now)
         self._look_after_the_dead(now)
@@ -229,6 +293,11 @@ class Node:
         found = self.view.members.get(self.name)
         if not self.writer.is_mine(found):
             self._disown(now, "its record is gone, or another's stands in its place")
+        elif found and found.mod_revision < self.writer.compare:
+            was, is_now = self.writer.compare, found.mod_revision
+            self._change_history(
+                f"the own record was written at etcd's revision {was}, and is as of {is_now} now", now
+            )
         elif found and found.mod_revision > self.writer.compare and self.writer.is_settled:
             self.writer.must_write = True  # somebody else has written it: put it right
 
@@ -238,6 +307,7 @@ class Node:
             self._lose_all(now, because)
             text = f"member {self.name!r} lost its session: {because}"
             self.out.report(Level.WARNING, text)
+            self._throw_view_away()
             self.out.do(self.tenure.disown())
 
     def _follow_version(self, now: float) -> None:
@@ -345,14 +415,15 @@ class Node:
 
     # ── grants ───────────────────────────────────────────────────────────────────────────────
 
-    def _publish(self) -> None:
-        awaits = self._hand_over.because
-        because = grants.why_closed(
+    def _publish(self, now: float) -> None:
+        awaits, version = self._hand_over.because, self._followed
+        token = self.chronicle.token_base + self.view.revision if version else 0
+        because = self.history.why_closed(now) or grants.why_closed(
             self.name, self.living, self.tenure, self.writer, self.view, self.share, awaits
         )
+        if now < self.history.grants_from:
+            self.out.wake(self.history.grants_from)
         share = None if because else self.share
-        version = self._followed
-        token = self.chronicle.token_base + self.view.revision if version else 0
         before = self.table.gate
         if share == before.share and because == before.closed_because and token == before.token:
             return

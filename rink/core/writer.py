@@ -8,6 +8,8 @@ be applied. Deliberately absent: any way to settle by a read or by what the watc
 
 from __future__ import annotations
 
+import enum
+
 import attrs
 
 from rink.core.backoff import backoff
@@ -15,6 +17,14 @@ from rink.core.effects import WriteRecord
 from rink.core.events import WriteAnswered
 from rink.core.machines import WRITE, Write, WriteEvent, advance
 from rink.core.values import Member, Record
+
+
+class Answer(enum.Enum):
+    """What the answer of a transaction says of the own record."""
+
+    FINE = "it is as it should be, or the name is taken"
+    GONE = "there is none"
+    OLDER = "it is as of a revision before the last answered one"
 
 
 @attrs.define
@@ -84,22 +94,24 @@ class Writer:
         self._sent = desired
         return WriteRecord(self.attempt, self.lease, self.compare, desired)
 
-    def answered(self, event: WriteAnswered) -> bool:
-        """Take an answer; false where it says that the record is gone."""
+    def answered(self, event: WriteAnswered) -> Answer:
+        """Take an answer, and return what it says of the record."""
         if event.attempt != self.attempt:
-            return True
+            return Answer.FINE
         self.failures = 0
         if event.applied:
             self._settle(event.revision, self._sent)
         elif event.found is not None and self.is_mine(event.found):
+            is_older = event.found.mod_revision < self.compare
             self._settle(event.found.mod_revision, event.found.record)
+            return Answer.OLDER if is_older else Answer.FINE
         elif event.found is not None and not self.exists:
             self.state = advance(WRITE, self.state, WriteEvent.FOREIGN)
             self.taken_by = event.found
         else:
             self.state = advance(WRITE, self.state, WriteEvent.MISSING)
-            return False
-        return True
+            return Answer.GONE
+        return Answer.FINE
 
     def _settle(self, mod_revision: int, record: Record | None) -> None:
         self.state = advance(WRITE, self.state, WriteEvent.ANSWERED)

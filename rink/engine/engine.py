@@ -361,6 +361,8 @@ class Engine:
                     self._lessor.keep(self, lease, ttl)
                 case do.DropLease(lease=lease):
                     self._lessor.drop(lease)
+                case do.ListGroup(wanted=wanted):
+                    self._follower.list_anew(wanted)
                 case do.Joined():
                     self.joined.set()
                 case do.JoinFailed(error=error):

@@ -1,4 +1,4 @@
-"""The view's source: one list, then one watch from the list's revision on; again where it breaks."""
+"""The view's source: a watch, then a list, and what the watch brings after it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Callable
 
 from rink.core import codec
 from rink.core.backoff import backoff
-from rink.core.events import Changed, Event, HistoryChanged, Listed, ListFailed, Nudged
+from rink.core.events import Changed, Event, HistoryChanged, Listed, ListFailed
 from rink.core.keys import Keys
 from rink.core.values import Entry
 from rink.core.view import View, gone
 from rink.engine.calls import Calls
 from rink.engine.clock import Clock
-from rink.errors import EtcdClusterChanged, EtcdCompacted, RinkError, StateError
-from rink.etcd.api import Etcd, KeyValue, Watch, WatchBroken, WatchEvents
+from rink.errors import EtcdClusterChanged, EtcdUnavailable, RinkError, StateError
+from rink.etcd.api import Etcd, KeyValue, Watch, WatchBroken, WatchEvents, WatchOpened
 
 log = logging.getLogger("rink")
 
-OPEN_WITHIN_S = 1.0
-"""How long a list is kept back for the watch behind it to be open."""
+OPEN_WITHIN_S = 5.0
+"""How long a new watch may take to open. After that this is said, and it is tried anew."""
 
 
 def read_entry(keys: Keys, kv: KeyValue) -> Entry:
@@ -47,13 +47,17 @@ def unknown_group(group: str, keys: Keys) -> StateError:
 class Follower:
     """Brings `Listed` and `Changed` events of one group to an engine.
 
-    Driven by the engine's thread: `start`, again when `wake_at` comes, `close`. Lists are numbered,
-    and what an earlier list or its watch has to say is not posted once the next one has begun: so
-    the revisions that one engine is told of only go up, unless etcd's history went back.
+    Driven by the engine's thread: `start`, again when `wake_at` comes, `close`.
 
-    A list is told once the watch behind it is open. It may be told before, but etcd brings a watch
-    that was opened behind a write up to date only ten times a second: and a member that has a list
-    writes its record, so that its own join, or the first version it is in, came 100 ms late.
+    **First the watch, then the list** (R11). A call of a watch lies within one history of etcd, since
+    it breaks when its server ends. So a list that was asked for while the call is open is of that
+    history, and so is all that the call brings. Where the watch opens a call and cannot say that its
+    history is the same, it says `WatchOpened`, and the group is listed again.
+
+    A **round** is one watch and its lists. What the watch brings while a list is under way is told
+    after it: a view of before may be of another history. What an earlier round, or an earlier list,
+    has to say is not told at all. So the revisions that one engine is told of only go up, unless
+    etcd's history went back.
     """
 
     def __init__(
@@ -67,19 +71,32 @@ class Follower:
         self._lock = threading.Lock()  # of what follows, and of posting what belongs to the round
         self._watch: Watch | None = None
         self._round = 0
-        self._is_told = False  # the round's list
+        self._lists = 0  # how many were asked for; only the last one counts
+        self._is_told = False  # the last list
         self._early: list[Event] = []  # of the watch, before that
+        self._wanted = 0
         self._failures = 0
         self.wake_at: float | None = None
 
     def start(self) -> None:
-        """List the group, and follow it from there."""
+        """Follow the group from a new list on."""
         self.wake_at = None
         number = self._next_round()
-        self._calls.submit(lambda: self._list(number))
+        self._calls.submit(lambda: self._open(number))
+
+    def list_anew(self, wanted: int) -> None:
+        """Bring a new list, at once or where a start is to come soon then.
+
+        Args:
+            wanted: carried by all lists from now on, so that whoever has thrown a view away can tell
+                that they were asked for afterwards.
+        """
+        self._wanted = wanted
+        if self.wake_at is None:
+            self.start()
 
     def restart_soon(self) -> None:
-        """List anew after a while: something broke."""
+        """Follow from a new list on after a while: something broke."""
         self._failures += 1
         self._next_round()
         self.wake_at = self._clock.now() + backoff(self._failures, self._keys.root.decode())
@@ -98,65 +115,82 @@ class Follower:
             self._calls.submit(watch.close)  # may wait for a delivery under way
         return number
 
-    def _tell_list(self, number: int, event: Listed | ListFailed | HistoryChanged) -> None:
-        """Post what became of a round's list, unless the round is over, and what was kept back."""
-        with self._lock:
-            if number == self._round:
-                self._is_told = True
-                self._post(event)
-                for early in self._early:
-                    self._post(early)
+    # ── the watch ────────────────────────────────────────────────────────────────────────────
 
-    def _say(self, number: int, event: Event) -> None:
-        """Post what a round's watch has to say, unless the round is over; the list comes first."""
-        with self._lock:
-            if number != self._round:
-                return
-            if self._is_told:
-                self._post(event)
-            else:
-                self._early.append(event)
-
-    def _list(self, number: int) -> None:
+    def _open(self, number: int) -> None:
+        root = self._keys.root
         try:
-            found = self._etcd.range(self._keys.root, self._keys.end)
-            entries = tuple(read_entry(self._keys, kv) for kv in found.kvs)
-            watch = self._etcd.watch(
-                self._keys.root,
-                self._keys.end,
-                found.header.revision + 1,
-                lambda message: self._deliver(number, message),
-            )
+            watch = self._etcd.watch(root, self._keys.end, 0, lambda one: self._hear(number, one))
         except Exception as error:
-            if not isinstance(error, RinkError):
-                log.exception("rink: listing %s failed unexpectedly", self._keys.root.decode())
-            self._tell_list(number, _broken(error))  # whatever it was: a member must not go blind
+            self._report(number, error, "watching")
             return
         with self._lock:
             is_current = number == self._round
             if is_current:
-                self._watch, self._failures = watch, 0
+                self._watch = watch
         if not is_current:
             watch.close()
-            return
-        watch.wait_open(OPEN_WITHIN_S)
-        self._tell_list(number, Listed(found.header.revision, entries))
+        elif not watch.wait_open(OPEN_WITHIN_S):
+            text = f"the watch of {root.decode()} has not opened within {OPEN_WITHIN_S:g} s"
+            self._report(number, EtcdUnavailable(text), "watching")
 
-    def _deliver(self, number: int, message: WatchEvents | WatchBroken) -> None:
-        if isinstance(message, WatchEvents):
-            changes = tuple(
-                gone(read_entry(self._keys, event.kv))
-                if event.deleted
-                else read_entry(self._keys, event.kv)
-                for event in message.events
-            )
-            self._say(number, Changed(message.revision, changes))
-        elif isinstance(message.error, EtcdCompacted):
-            log.info("rink: watch of %s: %s; lists anew", self._keys.root.decode(), message.error)
-            self.wake_at = self._clock.now()
-            self._say(number, Nudged())
-        else:
-            self._say(number, _broken(message.error))
+    def _hear(self, number: int, message: WatchOpened | WatchEvents | WatchBroken) -> None:
+        match message:
+            case WatchOpened():
+                self._begin_list(number)
+            case WatchEvents(revision, events):
+                changes = tuple(
+                    gone(read_entry(self._keys, event.kv))
+                    if event.deleted
+                    else read_entry(self._keys, event.kv)
+                    for event in events
+                )
+                self._tell(number, Changed(revision, changes))
+            case WatchBroken(error):
+                self._report(number, error, "watching")
+
+    def _tell(self, number: int, changed: Changed) -> None:
+        with self._lock:
+            if number != self._round:
+                return
+            if self._is_told:
+                self._post(changed)
+            else:
+                self._early.append(changed)
+
+    # ── the list ─────────────────────────────────────────────────────────────────────────────
+
+    def _begin_list(self, number: int) -> None:
+        with self._lock:
+            if number != self._round:
+                return
+            self._lists += 1
+            self._is_told, self._early = False, []
+            asked, wanted = self._lists, self._wanted
+        self._calls.submit(lambda: self._list(number, asked, wanted))
+
+    def _list(self, number: int, asked: int, wanted: int) -> None:
+        try:
+            found = self._etcd.range(self._keys.root, self._keys.end)
+            entries = tuple(read_entry(self._keys, kv) for kv in found.kvs)
+        except Exception as error:  # whatever it was: a member must not go blind
+            self._report(number, error, "listing")
+            return
+        with self._lock:
+            if number != self._round or asked != self._lists:
+                return
+            self._failures, self._is_told = 0, True
+            self._post(Listed(found.header.revision, entries, wanted))
+            for early in self._early:
+                self._post(early)
+
+    def _report(self, number: int, error: Exception, doing: str) -> None:
+        """Post that the round is over, unless another one has begun."""
+        if not isinstance(error, RinkError):
+            log.exception("%s %s failed", doing, self._keys.root.decode(), exc_info=error)
+        with self._lock:
+            if number == self._round:
+                self._post(_broken(error))
 
 
 def _broken(error: Exception) -> ListFailed | HistoryChanged:

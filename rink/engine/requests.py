@@ -78,6 +78,11 @@ class Requests:
                 return self._write(effect)
             case do.Proclaim():
                 return self._proclaim(effect)
+            case do.PostRequest(id=request_id, request=request):
+                key = self._keys.request(request_id)
+                put = Put(key, codec.encode(request))
+                self._etcd.txn((Compare(key, Target.CREATE, 0),), (put,))
+                return ev.RequestPosted()
             case do.Prune(below=below):
                 self._etcd.txn((), (Delete(self._keys.version(0), self._keys.version(below)),))
             case do.LookUpLease(name=name, mod_revision=mod_revision, lease=lease):
@@ -145,5 +150,7 @@ def _failed(effect: Effect, error: Exception) -> Event | None:
             return ev.WriteFailed(attempt, error)
         case do.Proclaim(version=version):
             return ev.ProclaimFailed(version.number, error)
+        case do.PostRequest():
+            return ev.PostFailed(error)
     log.warning("rink: %s failed: %s", type(effect).__name__, error)
     return None

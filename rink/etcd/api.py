@@ -122,6 +122,16 @@ class Event:
 
 
 @attrs.frozen
+class WatchOpened:
+    """The range is followed from here on, in a history of etcd that may be another one.
+
+    It is delivered when a watch's call is opened and nothing proves that its history is that of what
+    was delivered before: the first time, and after an interruption. A view of the range holds only
+    if it was listed after this (R11).
+    """
+
+
+@attrs.frozen
 class WatchEvents:
     """All changes of one or more whole revisions, in order; never a part of a revision."""
 
@@ -131,9 +141,9 @@ class WatchEvents:
 
 @attrs.frozen
 class WatchBroken:
-    """The watch cannot go on without a new list, and has stopped: compacted, or another cluster.
+    """The watch cannot go on, and has stopped: another cluster, refused, or begun too early.
 
-    Lost connections are not reported this way: the watch resumes those by itself.
+    Lost connections are not reported this way: the watch goes on after those by itself.
     """
 
     error: Exception
@@ -221,11 +231,13 @@ class Etcd(Protocol):
         key: bytes,
         range_end: bytes,
         start_revision: int,
-        deliver: Callable[[WatchEvents | WatchBroken], None],
+        deliver: Callable[[WatchOpened | WatchEvents | WatchBroken], None],
     ) -> Watch:
-        """Deliver all changes in [key, range_end) from a revision on, none lost and none twice.
+        """Deliver all changes in [key, range_end), none lost and none twice between two openings.
 
-        `deliver` is called on a thread of the watch's own, one call at a time.
+        The first call begins at `start_revision`, or with what happens then where that is 0. Each
+        time a `WatchOpened` is delivered the range is to be listed anew. `deliver` is called on a
+        thread of the watch's own, one call at a time.
         """
         ...
 

@@ -20,6 +20,7 @@ from rink.etcd.api import (
     TxnResult,
     WatchBroken,
     WatchEvents,
+    WatchOpened,
 )
 from rink.etcd.borrowed import borrow
 from rink.etcd.connections import Connection, OwnConnection, Ring
@@ -283,14 +284,15 @@ class Client:
         key: bytes,
         range_end: bytes,
         start_revision: int,
-        deliver: Callable[[WatchEvents | WatchBroken], None],
+        deliver: Callable[[WatchOpened | WatchEvents | WatchBroken], None],
     ) -> RunningWatch:
-        """Deliver all changes in [key, range_end) from a revision on, none lost and none twice.
+        """Deliver all changes in [key, range_end), none lost and none twice between two openings.
 
         Args:
             key: the first key.
             range_end: the first key behind the range; empty for one key.
-            start_revision: the first revision to deliver; 0 is the next one to come.
+            start_revision: the first revision to deliver; 0 is the next one to come. A compacted one
+                ends the watch with a WatchBroken.
             deliver: called on the watch's own thread, one call at a time. If it raises, that is
                 logged and the watch ends with a WatchBroken of that error.
         """

@@ -1,15 +1,23 @@
 """One watch: every change of a key range once and in order, whatever happens to the servers.
 
-Rules (ETCD-CLIENT section 8), each with a test of its name in integration/etcd:
-- it resumes at the last *delivered* event's revision + 1. The header of the `created` answer is
-  the store's revision, and events below it may still be on their way; it counts only where no start
-  was asked for. Progress answers of older servers overtake events: they are signs of life only.
+A call of a watch may end and be opened again, on another server perhaps. etcd may have lost its
+volume meanwhile, or have been restored: its cluster id, raft term and revision need not tell. So a
+call that is opened again starts *at* the last delivered revision, not behind it, and **the same
+events must come again** (R11). If they do, it is the same history, and the watch goes on behind
+them. If other events come, or none within `_PROVEN_WITHIN_S`, or that revision was compacted, or
+nothing was delivered so far, then nothing is proven, and `WatchOpened` is delivered before anything
+else: whoever keeps a view of the range lists it anew.
+
+Further rules, each with a test of its name in integration/etcd:
+- The header of the `created` answer is the store's revision, and events below it may still be on
+  their way. Progress answers of older servers overtake events: they are signs of life only.
 - etcd never splits a revision over two answers unless asked to (`fragment`, which we leave false).
-- what cannot be resumed (compacted, another cluster, refused) ends it with a WatchBroken.
+- What cannot go on at all (another cluster, refused) ends it with a WatchBroken.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -17,7 +25,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from rink.errors import EtcdAuth, EtcdClusterChanged, EtcdCompacted, EtcdError
-from rink.etcd.api import WatchBroken, WatchEvents
+from rink.etcd.api import Event, WatchBroken, WatchEvents, WatchOpened
 from rink.etcd.faults import refusal
 from rink.etcd.messages import to_event
 from rink.etcd.methods import WATCH
@@ -31,6 +39,8 @@ if TYPE_CHECKING:
     from rink.etcd.guard import Known
     from rink.etcd.transport import Transport
 
+_log = logging.getLogger(__name__)
+
 # After this much silence the server is asked for a sign of life, and so long it may take to answer:
 # together, and with the ticker's period, a frozen server is left within 5 s. Each question wakes a
 # dozen threads of gRPC's: asked twice as often, they were a fifth of what an idle member takes.
@@ -39,7 +49,11 @@ _ANSWER_WITHIN_S = 1.5
 # Where answers are slow (see `Patience`): a view that is so late is late anyway.
 _ANSWER_WITHIN_AT_MOST_S = 12.0
 
-Delivery = WatchEvents | WatchBroken
+# So long may the last delivered events take to come again. etcd brings a watch that begins in the past
+# up to date ten times a second. Beyond that a new list is cheaper than a view nobody can trust.
+_PROVEN_WITHIN_S = 2.0
+
+Delivery = WatchOpened | WatchEvents | WatchBroken
 
 
 class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
@@ -57,16 +71,24 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
         super().__init__(transport, WATCH, deliver, patience, "rink-etcd-watch")
         self._key = key
         self._range_end = range_end
-        # 0: from whenever the server first hears of it.
-        self._next = start_revision
-        self._delivered = 0
-        # What `_delivered` was when the call now open began.
-        self._resumed_behind = 0
+        # Where the first call begins, and a later one while nothing was delivered; 0 is "from now".
+        self._start = start_revision
+        # All events of the revision that was delivered last: what proves the history of a new call.
+        self._last: tuple[Event, ...] = ()
+        # Whether the call now open is known to bring the history of `_last`, and since when
+        # (monotonic) a server has followed the range for it.
+        self._is_proven = True
+        self._created_at: float | None = None
         self._was_refused = False
         self._open = threading.Event()
         self._asked_at: float | None = None
         self._requests: Open[pb.WatchRequest, pb.WatchResponse] | None = None
         self._epoch = transport.guard.known.epoch
+
+    @property
+    def _delivered(self) -> int:
+        """The last delivered revision, or 0."""
+        return self._last[0].kv.mod_revision if self._last else 0
 
     def wait_open(self, seconds: float) -> bool:
         """Wait until a server follows the range, or the watch is over; false if it takes longer."""
@@ -84,10 +106,12 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
     ) -> None:
         self._check_history(opened.known, header)
         self._asked_at = time.monotonic()  # to be told that the watch is created
-        self._resumed_behind = self._delivered
+        self._is_proven, self._created_at = not self._last, None
         self._requests = opened
         create = pb.WatchCreateRequest(
-            key=self._key, range_end=self._range_end, start_revision=self._next
+            key=self._key,
+            range_end=self._range_end,
+            start_revision=self._delivered or self._start,
         )
         opened.requests.put(pb.WatchRequest(create_request=create))
 
@@ -116,19 +140,24 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
         if answer.canceled:
             self._canceled(opened, answer)
         self._was_refused = False
-        self._open.set()
-        if answer.created and not self._next:
-            self._next = answer.header.revision + 1
+        if answer.created:
+            self._created_at = time.monotonic()
+            if self._is_proven:  # there is nothing that could be
+                self._tell(WatchOpened())
+                self._open.set()
         if answer.events:
-            self._events(answer)
+            self._events(tuple(map(to_event, answer.events)))
 
     def _canceled(
         self, opened: Open[pb.WatchRequest, pb.WatchResponse], answer: pb.WatchResponse
     ) -> None:
         if answer.compact_revision:
+            if self._last or not self._start:
+                self._forget_history()
+                raise BrokenError(f"etcd has compacted up to revision {answer.compact_revision}")
             self._break(
                 EtcdCompacted(
-                    f"watch of {self._key!r} from revision {self._next}: etcd has compacted up to "
+                    f"watch of {self._key!r} from revision {self._start}: etcd has compacted up to "
                     f"{answer.compact_revision}"
                 )
             )
@@ -146,24 +175,40 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
         self._transport.tokens.refused(opened.token)
         raise BrokenError(reason)
 
-    def _events(self, answer: pb.WatchResponse) -> None:
-        first = answer.events[0].kv.mod_revision
-        if first == self._delivered and self._delivered > self._resumed_behind:
+    def _events(self, events: tuple[Event, ...]) -> None:
+        if not self._is_proven:
+            self._prove(events)
+        elif events[0].kv.mod_revision == self._delivered:
             # Never seen; but the rest of that revision would be taken for a repetition below.
-            self._break(EtcdError(f"etcd split revision {first} over two answers of a watch"))
-        # Older servers were seen to repeat events after a resume; none is delivered twice.
-        events = tuple(
-            to_event(event) for event in answer.events if event.kv.mod_revision > self._delivered
-        )
-        if not events:
-            return
-        revision = events[-1].kv.mod_revision
-        bug = self._deliver(WatchEvents(revision, events))
+            text = f"etcd split revision {self._delivered} over two answers of a watch"
+            self._break(EtcdError(text))
+        # Those that came again; and older servers were seen to repeat earlier ones after a resume.
+        new = tuple(event for event in events if event.kv.mod_revision > self._delivered)
+        if new:
+            revision = new[-1].kv.mod_revision
+            self._tell(WatchEvents(revision, new))
+            self._last = tuple(event for event in new if event.kv.mod_revision == revision)
+
+    def _prove(self, events: tuple[Event, ...]) -> None:
+        """Hold the first events of a call against what was delivered last."""
+        self._is_proven = True
+        again = tuple(event for event in events if event.kv.mod_revision == self._delivered)
+        if again != self._last:
+            self._forget_history()
+            self._tell(WatchOpened())
+        self._open.set()
+
+    def _forget_history(self) -> None:
+        """Prove nothing by what was delivered; a call to come begins with what happens then."""
+        name, delivered = self._thread.name, self._delivered
+        _log.info("%s: revision %d did not come again: list anew", name, delivered)
+        self._last, self._start = (), 0
+
+    def _tell(self, delivery: Delivery) -> None:
+        bug = self._deliver(delivery)
         if bug is not None:
-            # Whoever did not take these must not be given the next ones as if they had.
+            # Whoever did not take this must not be given the next as if they had.
             self._break(bug)
-        self._delivered = revision
-        self._next = revision + 1
 
     def _break(self, error: Exception) -> None:
         self._deliver(WatchBroken(error))
@@ -175,9 +220,18 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
 
     def _ended(self) -> None:
         self._requests = None
+        if self._is_proof_overdue(time.monotonic()):
+            self._forget_history()
+
+    def _is_proof_overdue(self, now: float) -> bool:
+        created_at = self._created_at
+        late = created_at is not None and now - created_at > _PROVEN_WITHIN_S
+        return late and not self._is_proven
 
     def _is_stalled(self, now: float, heard_at: float) -> bool:
         asked_at, opened = self._asked_at, self._requests
+        if self._is_proof_overdue(now):
+            return True  # the call ends, and the next one begins a history anew
         if asked_at is not None:
             return now - asked_at > self._patience.seconds
         if now - heard_at > _ASK_AFTER_S and opened is not None:
@@ -187,4 +241,5 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
         return False
 
     def _look_in(self, now: float, heard_at: float) -> float:
-        return 0.0 if self._asked_at is not None else heard_at + _ASK_AFTER_S - now
+        is_waiting = self._asked_at is not None or not self._is_proven
+        return 0.0 if is_waiting else heard_at + _ASK_AFTER_S - now

@@ -157,6 +157,17 @@ class MemoryCluster:
             self.store = self.store.restored(backup, self.now())
             self.restores += 1
 
+    def replace_history(self, backup: Store | None = None) -> None:
+        """Go on from a backup, or from nothing, where no header tells of it.
+
+        So does an etcd that lost its volume, or one restored with a bumped revision: cluster id and
+        raft term are the same, and the revision is ahead. All connections break.
+        """
+        with self.change():
+            self.store = self.store.replaced(backup, self.now())
+            for stream in self.streams:
+                stream.cut()
+
     @contextmanager
     def change(self) -> Iterator[Store]:
         """Hold the lock, with leases ended up to now, and send what has changed at the end."""

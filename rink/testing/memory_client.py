@@ -13,10 +13,8 @@ from rink.etcd.api import (
     Op,
     RangeResult,
     TxnResult,
-    WatchBroken,
-    WatchEvents,
 )
-from rink.testing.memory_streams import AnyStream, MemoryKeepAlives, MemoryWatch
+from rink.testing.memory_streams import AnyStream, MemoryKeepAlives, MemoryWatch, WatchMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -159,7 +157,7 @@ class MemoryEtcd:
         key: bytes,
         range_end: bytes,
         start_revision: int,
-        deliver: Callable[[WatchEvents | WatchBroken], None],
+        deliver: Callable[[WatchMessage], None],
     ) -> MemoryWatch:
         """Deliver all changes in [key, range_end) from a revision on; 0 is from now on."""
         with self.cluster.change():
@@ -188,7 +186,7 @@ class MemoryEtcd:
                 stream.cut()
 
     def heal(self) -> None:
-        """Connect again: watches go on behind what they delivered last."""
+        """Connect again: watches go on behind what they delivered last, or say that they cannot."""
         with self.cluster.change():
             self.is_cut = False
 

@@ -202,9 +202,25 @@ class Store:
 
         Its leases have their whole time again, as after each start of etcd.
         """
-        new = backup.copy()
+        new = self._after(backup, now)
         new.cluster_id = self.cluster_id + 1
         new.raft_term = 2
+        return new
+
+    def replaced(self, backup: Store | None, now: float) -> Store:
+        """Return what stands in this store's place under the same id, at a higher revision.
+
+        Args:
+            backup: what was restored; None for an etcd that begins empty.
+            now: the time, in seconds.
+        """
+        new = self._after(backup or Store(), now)
+        new.cluster_id, new.raft_term = self.cluster_id, self.raft_term
+        new.revision = self.revision + 1
+        return new
+
+    def _after(self, backup: Store, now: float) -> Store:
+        new = backup.copy()
         new._last_lease = self._last_lease  # noqa: SLF001 - etcd's numbers are random: none twice
         for lease in new._leases.values():  # noqa: SLF001
             lease.ends_at = now + lease.ttl

@@ -14,12 +14,13 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rink.errors import EtcdClusterChanged, EtcdCompacted
-from rink.etcd.api import KeepAliveAnswer, WatchBroken, WatchEvents
+from rink.etcd.api import Event, KeepAliveAnswer, WatchBroken, WatchEvents, WatchOpened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rink.testing.memory_client import MemoryEtcd
+    from rink.testing.memory_store import Store
 
 log = logging.getLogger(__name__)
 
@@ -114,8 +115,14 @@ class MemoryStream(abc.ABC, Generic[M]):
                 self._failed(error)
 
 
-class MemoryWatch(MemoryStream[WatchEvents | WatchBroken]):
-    """A watch that resumes after a cut as a client does: behind what it was delivered last."""
+WatchMessage = WatchOpened | WatchEvents | WatchBroken
+
+
+class MemoryWatch(MemoryStream[WatchMessage]):
+    """A watch that goes on after a cut as the real client's does.
+
+    It begins at what it delivered last. Where that does not lie in the store, a history begins anew.
+    """
 
     def __init__(
         self,
@@ -123,23 +130,25 @@ class MemoryWatch(MemoryStream[WatchEvents | WatchBroken]):
         key: bytes,
         range_end: bytes,
         start_revision: int,
-        deliver: Callable[[WatchEvents | WatchBroken], None],
+        deliver: Callable[[WatchMessage], None],
     ) -> None:
         self._range = key, range_end
-        self._resume_at = start_revision  # where a new connection would start; 0 is: from now on
-        self._send_from = start_revision  # the first revision not yet sent on this connection
+        self._start = start_revision  # where the first call begins; 0 is: from now on
+        self._last: tuple[Event, ...] = ()  # of the revision that was delivered last
+        self._is_open = False
+        self._send_from = 0  # the first revision not yet sent on this connection
         self._restores = client.cluster.restores
         self._broken = False
         super().__init__(client, deliver)
 
     def wait_open(self, seconds: float) -> bool:
-        """Say that the range is followed; a cut is noticed by nobody before it is healed."""
-        return True
+        """Say whether the range is followed; a cut client's is not before it is healed."""
+        return not self.client.is_cut
 
     def cut(self) -> None:
         """Lose what was sent and not delivered."""
         super().cut()
-        self._send_from = self._resume_at
+        self._is_open = False
 
     def catch_up(self) -> None:
         """Send what is new, as one message of whole revisions."""
@@ -151,10 +160,8 @@ class MemoryWatch(MemoryStream[WatchEvents | WatchBroken]):
             error = EtcdClusterChanged("the etcd cluster is another one, or was restored")
             self._post(WatchBroken(error))
             return
-        if self._send_from == 0:
-            self._resume_at = self._send_from = store.revision + 1
-        if self._send_from < store.compacted:
-            gone = f"revision {self._send_from} is gone, compacted up to {store.compacted}"
+        if not self._is_open and not self._begin(store):
+            gone = f"revision {self._start} is gone, compacted up to {store.compacted}"
             self._post(WatchBroken(EtcdCompacted(gone)))
             return
         news = list(store.changes(*self._range, self._send_from))
@@ -164,12 +171,32 @@ class MemoryWatch(MemoryStream[WatchEvents | WatchBroken]):
             events = tuple(event for entry in news for event in entry.events)
             self._post(WatchEvents(news[-1].revision, events))
 
-    def _take(self) -> WatchEvents | WatchBroken:
+    def _begin(self, store: Store) -> bool:
+        """Open a call behind what was delivered, if that lies in the store, else anew.
+
+        Returns:
+            Whether there is still what it is to begin with.
+        """
+        if self._last:
+            delivered = self._last[0].kv.mod_revision
+            entry = next(store.changes(*self._range, delivered), None)
+            if entry is not None and entry.events == self._last:
+                self._send_from, self._is_open = delivered + 1, True
+                return True
+            self._last, self._start = (), 0
+        if 0 < self._start < store.compacted:
+            return False
+        self._send_from, self._is_open = self._start or store.revision + 1, True
+        self._post(WatchOpened())
+        return True
+
+    def _take(self) -> WatchMessage:
         message = super()._take()
-        if isinstance(message, WatchBroken):
-            self._broken = True
-        else:
-            self._resume_at = message.revision + 1
+        match message:
+            case WatchBroken():
+                self._broken = True
+            case WatchEvents(revision, events):
+                self._last = tuple(event for event in events if event.kv.mod_revision == revision)
         return message
 
     def _failed(self, error: Exception) -> None:

@@ -43,8 +43,8 @@ class Etcd:
         kv = self.kvs[key]
         return codec.read(KEYS.root, key, kv.value, kv.create, kv.mod, kv.lease)
 
-    def listed(self) -> ev.Listed:
-        return ev.Listed(self.revision, tuple(self.entry(key) for key in self.kvs))
+    def listed(self, wanted: int = 0) -> ev.Listed:
+        return ev.Listed(self.revision, tuple(self.entry(key) for key in self.kvs), wanted)
 
     def changes_after(self, seen: int) -> ev.Changed | None:
         """The changes of the first revision after `seen`."""
@@ -102,6 +102,11 @@ class Etcd:
                 return self._write(KEYS.member(name), effect)
             case do.Proclaim():
                 return self._proclaim(KEYS.member(name), effect)
+            case do.PostRequest():
+                key = KEYS.request(effect.id)
+                if key not in self.kvs:
+                    self.change({key: (codec.encode(effect.request), 0)})
+                return ev.RequestPosted()
             case do.Prune():
                 dead = [k for k in self.kvs if KEYS.version(0) <= k < KEYS.version(effect.below)]
                 self.change({}, dead)
@@ -161,4 +166,6 @@ def unanswered(effect) -> ev.Event | None:
             return ev.WriteFailed(effect.attempt, error)
         case do.Proclaim():
             return ev.ProclaimFailed(effect.version.number, error)
+        case do.PostRequest():
+            return ev.PostFailed(error)
     return None

@@ -61,6 +61,8 @@ def test_a_changed_history_ends_the_session_and_joins_anew(pair):
     assert old not in world.etcd.leases
     world.sleep(1.0)
     assert b.node.tenure.is_alive
+    assert world.get("b", role_of(1, 2)) is None
+    world.sleep(60.0)
     assert world.want("b", role_of(1, 2)).hold
 
 

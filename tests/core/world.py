@@ -271,7 +271,7 @@ class World:
         if kind == "answers":
             event = member.from_etcd.popleft() if member.from_etcd else None
         elif not member.listed:
-            event, member.listed = self.etcd.listed(), True
+            event, member.listed = self.etcd.listed(member.node.lists_wanted), True
             member.seen = event.revision
         elif event := self.etcd.changes_after(member.seen):
             member.seen = event.revision
@@ -309,6 +309,8 @@ class World:
                     self.unrenewed.append(member.node.tenure.lease)
                     if self.members.get(member.node.name) is member:
                         del self.members[member.node.name]
+                case do.ListGroup():
+                    member.listed = False
                 case (
                     do.Report()
                     | do.Lose()

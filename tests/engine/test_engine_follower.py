@@ -1,12 +1,12 @@
-"""The follower: one list, one watch behind it, and what it does where either breaks."""
+"""The follower: one watch, one list behind it, and what it does where either breaks."""
 
 import pytest
 
-from rink.core.events import Changed, HistoryChanged, Listed, ListFailed, Nudged
+from rink.core.events import Changed, HistoryChanged, Listed, ListFailed
 from rink.core.keys import Keys
 from rink.engine.follower import Follower
 from rink.errors import EtcdError
-from rink.etcd.api import Delete, Put, WatchBroken, WatchEvents
+from rink.etcd.api import Delete, Put, WatchBroken, WatchEvents, WatchOpened
 from rink.testing.memory import MemoryCluster
 
 KEYS = Keys.of("rink/", "g")
@@ -46,8 +46,9 @@ class Setting:
         return self.other.txn((), (Put(KEYS.member(name), value),)).header.revision
 
     def run(self):
-        self.calls.make()
-        self.cluster.pump()
+        while self.calls.waiting or any(stream.pending for stream in self.cluster.streams):
+            self.calls.make()
+            self.cluster.pump()
         seen, self.events[:] = list(self.events), []
         return seen
 
@@ -84,7 +85,20 @@ def test_what_lies_beside_the_group_is_not_seen(setting):
     assert setting.run() == []
 
 
-def test_a_compacted_watch_is_listed_anew_at_once(setting):
+def test_follower_asks_for_the_list_once_the_watch_is_open(setting):
+    """Else list and watch may be of two histories (R11)."""
+    setting.follower.start()
+    setting.calls.make()
+    assert setting.calls.waiting == []  # nobody lists before it is known
+    setting.put("a")
+    setting.cluster.pump()
+    assert len(setting.calls.waiting) == 1
+    [listed, changed] = setting.run()  # what the watch brought meanwhile comes after the list
+    assert isinstance(listed, Listed)
+    assert changed.revision == listed.revision
+
+
+def test_follower_behind_a_compaction_lists_anew_at_once(setting):
     setting.follower.start()
     setting.run()
     setting.etcd.cut()
@@ -92,12 +106,73 @@ def test_a_compacted_watch_is_listed_anew_at_once(setting):
         revision = setting.put()
     setting.cluster.compact(revision)
     setting.etcd.heal()
-    assert [type(event) for event in setting.run()] == [Nudged]
-    assert setting.follower.wake_at == setting.time.now()
-    setting.follower.start()
-    assert setting.follower.wake_at is None
     [listed] = setting.run()
     assert listed.revision == revision
+
+
+@pytest.mark.parametrize("has_seen", [True, False])
+def test_follower_of_a_replaced_history_lists_anew(setting, has_seen):
+    setting.follower.start()
+    setting.put("before the list")
+    setting.run()
+    if has_seen:
+        setting.put("after the list")
+        setting.run()
+    setting.cluster.replace_history()
+    revision = setting.put("new")
+    listed, *_ = setting.run()
+    assert (listed.revision, [entry.name for entry in listed.entries]) == (revision, ["new"])
+
+
+def test_follower_tells_no_changes_while_the_watch_is_unproven(setting):
+    """What a new history brings must not be folded into the view of the one before."""
+    setting.follower.start()
+    setting.put("old")
+    setting.run()
+    setting.cluster.replace_history()
+    setting.put("new")
+    setting.cluster.pump()
+    assert setting.events == []
+    assert [type(event) for event in setting.run()] == [Listed, Changed]
+
+
+def test_follower_carries_the_number_of_the_list_that_is_wanted(setting):
+    setting.follower.start()
+    [listed] = setting.run()
+    setting.follower.list_anew(3)
+    [wanted] = setting.run()
+    setting.follower.restart_soon()
+    setting.follower.start()
+    [later] = setting.run()
+    assert [listed.wanted, wanted.wanted, later.wanted] == [0, 3, 3]
+
+
+def test_follower_that_pauses_lists_anew_after_the_pause(setting):
+    """A new list is asked for soon anyway; two clusters that answer in turn must not be a storm."""
+    setting.follower.start()
+    setting.run()
+    setting.follower.restart_soon()
+    setting.follower.list_anew(1)
+    assert setting.run() == []
+    setting.follower.start()
+    [listed] = setting.run()
+    assert listed.wanted == 1
+
+
+def test_follower_whose_watch_does_not_open_says_so(setting, monkeypatch):
+    opened = setting.etcd.watch
+
+    def never_opens(*arguments):
+        watch = opened(*arguments)
+        monkeypatch.setattr(watch, "wait_open", lambda seconds: False, raising=False)
+        return watch
+
+    monkeypatch.setattr(setting.etcd, "watch", never_opens)
+    setting.follower.start()
+    setting.calls.make()
+    [failed] = setting.events
+    assert isinstance(failed, ListFailed)
+    assert "the watch of rink/g/ has not opened within 5 s" in str(failed.error)
 
 
 def test_a_watch_that_cannot_be_opened_for_whatever_reason_is_tried_again(setting, monkeypatch):
@@ -110,7 +185,6 @@ def test_a_watch_that_cannot_be_opened_for_whatever_reason_is_tried_again(settin
     monkeypatch.undo()
     setting.follower.restart_soon()
     setting.follower.start()
-    setting.put("a")
     [listed] = setting.run()
     setting.put("b")
     [changed] = setting.run()
@@ -139,7 +213,7 @@ def test_a_list_that_fails_says_so_and_is_tried_again_after_a_while(setting):
 def test_a_watch_that_breaks_says_so(setting):
     setting.follower.start()
     setting.run()
-    setting.follower._deliver(1, WatchBroken(EtcdError("why ever")))
+    setting.follower._hear(1, WatchBroken(EtcdError("why ever")))
     assert isinstance(setting.run()[0], ListFailed)
 
 
@@ -161,8 +235,9 @@ def test_what_an_earlier_round_still_delivers_is_not_heard(setting):
     setting.run()
     setting.follower.start()
     late = WatchEvents(99, ())
-    setting.follower._deliver(1, late)
-    setting.follower._deliver(1, WatchBroken(EtcdError("late")))
+    setting.follower._hear(1, late)
+    setting.follower._hear(1, WatchOpened())
+    setting.follower._hear(1, WatchBroken(EtcdError("late")))
     assert setting.events == []
     assert [type(event) for event in setting.run()] == [Listed]
     assert len(setting.etcd.streams) == 1  # the first watch has been closed
@@ -196,46 +271,28 @@ def test_a_close_ends_the_watch_also_one_that_is_being_opened(setting):
     assert setting.etcd.streams == []
 
 
-def while_it_opens(setting, monkeypatch, happens):
-    """Have a put be seen, and something else happen, while the next watch opens."""
-    made = setting.etcd.watch
-
-    def watch(*args):
-        opened = made(*args)
-
-        def wait_open(_seconds):
-            setting.put("b")
-            setting.cluster.pump()
-            happens()
-            return True
-
-        monkeypatch.setattr(opened, "wait_open", wait_open, raising=False)
-        return opened
-
-    monkeypatch.setattr(setting.etcd, "watch", watch)
-
-
-def test_a_list_is_told_once_its_watch_is_open_and_before_what_that_brings(setting, monkeypatch):
-    """etcd brings a watch that is opened behind a write up to date late, and a list leads to a write."""
-
-    def nothing_is_told():
-        assert setting.events == []
-
-    while_it_opens(setting, monkeypatch, nothing_is_told)
-    revision = setting.put("a")
+def test_what_a_watch_brings_is_not_told_once_the_next_round_has_begun(setting):
     setting.follower.start()
-    listed, changed = setting.run()
-    assert (type(listed), listed.revision) == (Listed, revision)
-    assert (type(changed), changed.revision) == (Changed, revision + 1)
-
-
-def test_what_a_watch_brings_while_it_opens_is_not_told_once_the_next_list_has_begun(
-    setting, monkeypatch
-):
-    while_it_opens(setting, monkeypatch, setting.follower.restart_soon)
-    setting.follower.start()
+    setting.calls.make()
+    setting.put("b")
+    setting.cluster.pump()
+    setting.follower.restart_soon()
     assert setting.run() == []
-    monkeypatch.undo()
     setting.follower.start()
     [listed] = setting.run()
     assert [entry.name for entry in listed.entries] == ["b"]
+
+
+def test_a_list_is_not_told_once_the_watch_has_opened_anew(setting):
+    """It was asked for under an earlier call, so it may be of an earlier history."""
+    setting.follower.start()
+    setting.calls.make()
+    setting.cluster.pump()
+    [overtaken] = setting.calls.waiting
+    setting.calls.waiting.clear()
+    setting.cluster.replace_history()
+    setting.put("new")
+    setting.cluster.pump()
+    overtaken()
+    assert setting.events == []
+    assert [type(event) for event in setting.run()] == [Listed, Changed]

@@ -12,7 +12,7 @@ from concurrent import futures
 
 import grpc
 
-from rink.etcd.api import Put, WatchBroken
+from rink.etcd.api import Put, WatchBroken, WatchOpened
 from rink.etcd.proto import rinketcd_pb2 as pb
 
 PATIENCE_S = 15.0
@@ -29,12 +29,16 @@ class Seen:
     def __init__(self):
         self.items = []
         self.at = []
+        self.openings = 0
         self._changed = threading.Condition()
 
     def deliver(self, item):
         with self._changed:
-            self.items.append(item)
-            self.at.append(time.monotonic())
+            if isinstance(item, WatchOpened):
+                self.openings += 1
+            else:
+                self.items.append(item)
+                self.at.append(time.monotonic())
             self._changed.notify_all()
 
     def wait(self, what, timeout=PATIENCE_S):

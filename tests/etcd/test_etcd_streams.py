@@ -1,5 +1,6 @@
 """Watches and keepalives against an etcd that says anything: what no real one does on demand."""
 
+import contextlib
 import logging
 import queue
 import threading
@@ -9,7 +10,7 @@ import pytest
 from etcd_scripted import PATIENCE_S, ScriptedEtcd, Seen, header
 
 from rink.errors import EtcdClusterChanged, EtcdCompacted
-from rink.etcd import connections
+from rink.etcd import connections, watch
 from rink.etcd.patience import Patience
 from rink.etcd.proto import rinketcd_pb2 as pb
 
@@ -32,7 +33,7 @@ def test_rule_2_progress_answers_are_signs_of_life_only(clients):
         etcd.wait(lambda etcd: len(etcd.seen["watch"]) >= 3)
         starts = [one.create_request.start_revision for one in etcd.seen["watch"]]
         client.close()
-    assert starts[:3] == [5, 6, 6]
+    assert starts[:3] == [5, 5, 5]
     assert seen.revisions == [5]
 
 
@@ -117,26 +118,93 @@ def test_a_split_revision_breaks_the_watch(clients):
         client.close()
 
 
-def test_events_repeated_after_a_resume_are_delivered_once(clients):
-    """As older servers were seen to do."""
+def event(revision, key=b"k", value=b"v", lease=7, deleted=False):
+    kv = pb.KeyValue(key=key, mod_revision=revision, value=value, lease=lease)
+    return pb.Event(kv=kv, type=pb.Event.DELETE if deleted else pb.Event.PUT)
+
+
+@contextlib.contextmanager
+def reopened(clients, *again):
+    """Have a watch that was delivered revision 5 be opened again, and be brought `again` then."""
+    calls = []
 
     def watch(request):
         if not request.HasField("create_request"):
             return
-        yield pb.WatchResponse(header=header(6), created=True)
-        resumed = request.create_request.start_revision > 5
-        for revision in (5, 6) if resumed else (5,):
-            kv = pb.KeyValue(key=b"k", mod_revision=revision)
-            yield pb.WatchResponse(header=header(6), events=[pb.Event(kv=kv)])
-        if not resumed:
+        calls.append(request.create_request.start_revision)
+        yield pb.WatchResponse(header=header(9), created=True)
+        if len(calls) == 1:
+            yield pb.WatchResponse(header=header(9), events=[event(4), event(5), event(5, b"l")])
             raise RuntimeError("the stream breaks here")
+        if again:
+            yield pb.WatchResponse(header=header(9), events=again)
 
-    ranged = pb.RangeResponse(header=header(6))
+    ranged = pb.RangeResponse(header=header(9))
     with ScriptedEtcd(watch=watch, range=lambda _: ranged) as etcd:
         client, seen = clients(etcd.endpoint), Seen()
-        client.watch(b"k", b"", 5, seen.deliver)
-        assert [event.kv.mod_revision for event in seen.wait_events(2)] == [5, 6]
+        client.watch(b"k", b"m", 0, seen.deliver)
+        yield seen, calls
         client.close()
+
+
+def test_watch_whose_last_events_come_again_goes_on_behind_them(clients):
+    """The same events of the last revision prove the history; older ones may come again too."""
+    again = (event(4), event(5), event(5, b"l"), event(6))
+    with reopened(clients, *again) as (seen, calls):
+        assert [one.kv.mod_revision for one in seen.wait_events(4)] == [4, 5, 5, 6]
+        assert calls == [0, 5]
+        assert seen.openings == 1
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        (event(5), event(5, b"l", lease=8)),
+        (event(5), event(5, b"l", value=b"w")),
+        (event(5), event(5, b"l", deleted=True)),
+        (event(5), event(5, b"kk")),
+        (event(5),),
+        (event(5), event(5, b"l"), event(5, b"ll")),
+        (),
+    ],
+    ids=["lease", "value", "kind", "key", "one less", "one more", "none"],
+)
+def test_watch_whose_last_events_differ_says_that_it_opens_anew(clients, again):
+    """It is another history: what it brings is told, behind the word that the range is to be listed."""
+    with reopened(clients, *again, event(7)) as (seen, calls):
+        seen.wait(lambda seen: seen.events and seen.revisions[-1] == 7)
+        assert calls == [0, 5]
+        assert seen.openings == 2
+
+
+def test_watch_whose_last_events_do_not_come_opens_anew(clients, monkeypatch):
+    """In another history nothing may have happened in the range since; so nothing tells of it."""
+    monkeypatch.setattr(watch, "_PROVEN_WITHIN_S", 0.1)
+    with reopened(clients) as (seen, calls):
+        seen.wait(lambda seen: seen.openings == 2)
+        assert calls == [0, 5, 0]
+
+
+def test_watch_that_is_compacted_behind_opens_anew(clients):
+    calls = []
+
+    def compacted(request):
+        calls.append(request.create_request.start_revision)
+        yield pb.WatchResponse(header=header(9), created=True)
+        if len(calls) == 1:
+            yield pb.WatchResponse(header=header(9), events=[event(5)])
+            raise RuntimeError("the stream breaks here")
+        if len(calls) == 2:
+            yield pb.WatchResponse(header=header(9), canceled=True, compact_revision=8)
+
+    ranged = pb.RangeResponse(header=header(9))
+    with ScriptedEtcd(watch=compacted, range=lambda _: ranged) as etcd:
+        client, seen = clients(etcd.endpoint), Seen()
+        client.watch(b"k", b"", 0, seen.deliver)
+        seen.wait(lambda seen: seen.openings == 2)
+        client.close()
+    assert calls == [0, 5, 0]
+    assert seen.broken is None
 
 
 def renewed(*requests):

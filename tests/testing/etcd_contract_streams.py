@@ -9,10 +9,10 @@ import queue
 
 import pytest
 from etcd_contract import UNKNOWN_LEASE
-from etcd_world import Seen, told
+from etcd_world import PATIENCE_S, Seen, told
 
 from rink.errors import ClosedError, EtcdCompacted
-from rink.etcd.api import Delete, Event, KeyValue, Put
+from rink.etcd.api import Delete, Event, KeyValue, Put, WatchEvents, WatchOpened
 
 # --------------------------------------------------------------------------- keepalives
 
@@ -190,12 +190,23 @@ def test_a_closed_watch_delivers_nothing_more(world):
     watch.close()
 
 
+def test_watch_says_that_it_is_open_before_it_brings_anything(world):
+    start = world.put("a")
+    order = queue.SimpleQueue()
+    watch = world.etcd.watch(world.prefix, world.end, start, lambda one: order.put(type(one)))
+    assert watch.wait_open(PATIENCE_S)
+    assert order.get(timeout=PATIENCE_S) is WatchOpened
+    assert order.get(timeout=PATIENCE_S) is WatchEvents
+    watch.close()
+
+
 def test_a_watch_may_be_closed_from_within_its_delivery(world):
     start = world.put("a")
     seen = Seen()
 
     def deliver(message):
-        watches.get().close()
+        if isinstance(message, WatchEvents):
+            watches.get().close()
         seen.deliver(message)
 
     watches = queue.SimpleQueue()
@@ -209,7 +220,8 @@ def test_a_watch_whose_delivery_raises_ends_with_that_error(world):
 
     def deliver(message):
         seen.deliver(message)
-        raise ZeroDivisionError
+        if isinstance(message, WatchEvents):
+            raise ZeroDivisionError
 
     watch = world.etcd.watch(world.prefix, world.end, start, deliver)
     seen.events_until(start)

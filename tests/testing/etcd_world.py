@@ -16,6 +16,7 @@ from rink.etcd.api import (
     Watch,
     WatchBroken,
     WatchEvents,
+    WatchOpened,
 )
 
 if TYPE_CHECKING:
@@ -62,7 +63,13 @@ class Seen:
         self.queue: queue.SimpleQueue[WatchEvents | WatchBroken | KeepAliveAnswer] = (
             queue.SimpleQueue()
         )
-        self.deliver = self.queue.put
+        self.openings = 0
+
+    def deliver(self, message: WatchOpened | WatchEvents | WatchBroken | KeepAliveAnswer) -> None:
+        if isinstance(message, WatchOpened):
+            self.openings += 1
+        else:
+            self.queue.put(message)
 
     def events_until(self, revision: int) -> list[Event]:
         """All events up to a revision, checked to be whole and in order."""

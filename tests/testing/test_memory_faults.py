@@ -72,7 +72,8 @@ def test_a_watch_resumes_after_a_cut_with_nothing_lost_and_nothing_twice(cluster
     seen = Seen()
     watch = etcd.watch(b"\0", END, 0, seen.deliver)
     first, under_way = put(other, b"a"), put(other, b"b")
-    watch.pump()
+    assert watch.pump()  # that it is open
+    assert watch.pump()
     etcd.cut()
     missed = put(other, b"c")
     assert cluster.pump() == 0
@@ -80,7 +81,7 @@ def test_a_watch_resumes_after_a_cut_with_nothing_lost_and_nothing_twice(cluster
     cluster.pump()
     last = put(other, b"d")
     cluster.pump()
-    assert revisions(seen) == [first, under_way, missed, last]
+    assert (seen.openings, revisions(seen)) == (1, [first, under_way, missed, last])
 
 
 def test_a_watch_opened_while_cut_begins_when_healed(cluster, etcd):
@@ -94,7 +95,53 @@ def test_a_watch_opened_while_cut_begins_when_healed(cluster, etcd):
     assert revisions(seen) == [2]
 
 
-def test_a_watch_whose_history_was_compacted_during_a_cut_breaks(cluster, etcd):
+def test_watch_cut_with_nothing_delivered_opens_anew(cluster, etcd):
+    seen = Seen()
+    etcd.watch(b"\0", END, 0, seen.deliver)
+    cluster.pump()
+    etcd.cut()
+    put(cluster.client(), b"missed")
+    etcd.heal()
+    last = put(etcd, b"seen")
+    cluster.pump()
+    assert (seen.openings, revisions(seen)) == (2, [last])
+
+
+def test_watch_cut_and_compacted_behind_opens_anew(cluster, etcd):
+    seen = Seen()
+    etcd.watch(b"\0", END, 0, seen.deliver)
+    first = put(etcd, b"a")
+    cluster.pump()
+    etcd.cut()
+    other = cluster.client()
+    put(other, b"a")
+    cluster.compact(put(other, b"a"))
+    etcd.heal()
+    last = put(etcd, b"b")
+    cluster.pump()
+    assert (seen.openings, revisions(seen)) == (2, [first, last])
+
+
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_watch_of_a_replaced_history_opens_anew(cluster, etcd, is_empty):
+    put(etcd, b"kept")
+    backup = None if is_empty else cluster.backup()
+    seen = Seen()
+    etcd.watch(b"\0", END, 0, seen.deliver)
+    gone = put(etcd, b"gone")
+    cluster.pump()
+    header = etcd.range(b"a").header
+    cluster.replace_history(backup)
+    assert keys(etcd) == ([] if is_empty else [b"kept"])
+    after = etcd.range(b"a").header
+    assert (after.cluster_id, after.raft_term) == (header.cluster_id, header.raft_term)
+    assert after.revision > header.revision
+    last = put(etcd, b"new")
+    cluster.pump()
+    assert (seen.openings, revisions(seen)) == (2, [gone, last])
+
+
+def test_a_watch_begun_behind_a_compaction_during_a_cut_breaks(cluster, etcd):
     seen = Seen()
     etcd.watch(b"\0", END, 1, seen.deliver)
     etcd.cut()

@@ -1,0 +1,89 @@
+"""Which history of etcd a member believes it is in (R11).
+
+An etcd that lost its volume, or was restored from a copy, begins another history behind the same
+address. Members that are cut off meanwhile hold roles by the old one, and nothing in the new one says
+so. The guard of the client notices another cluster id, and a raft term or a revision that went back;
+but none of the three needs to. What proves another history to a member is in its own data:
+
+* its own record, of the same incarnation, as of a lower revision than etcd answered once before. It
+  was written later, so that write is not in this history.
+* the newest version of its view before, written at another revision. A version is written once.
+* a newest version with a lower number than the newest one before. Numbers only rise.
+
+A view is replaced only by a list, so the last two are looked for in each list. A missing record is an
+ordinary lost session, and a single missing version proves nothing, since old ones are pruned.
+
+Whoever has proof does not know who else is cut off. By its own clock it waits for as long as the
+longest lease that it had seen: by then each of the others has noticed, or is past its deadline.
+"""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from rink.core.view import View
+
+POST_AGAIN_S = 10.0
+"""How long a posted request to raise the token base may take to show."""
+
+
+@attrs.define
+class History:
+    """What is kept of a view that is thrown away, and what another history asks for.
+
+    `number` and `mod_revision` are of the newest version, 0 where there was none; `ttl` is the largest
+    of all records, in seconds; `token` is what a grant by that view had. Grants wait until
+    `grants_from`, a reading of the member's clock, and until the tokens of the newest version are
+    above `token_floor`, which is 0 once they are. The wish for that is posted (again) at `post_at`.
+    """
+
+    number: int = 0
+    mod_revision: int = 0
+    ttl: int = 0
+    token: int = 0
+    grants_from: float = -math.inf
+    token_floor: int = 0
+    post_at: float = -math.inf
+
+    def keep(self, view: View, token_base: int) -> None:
+        """Keep what is needed of a view that is to be thrown away or replaced."""
+        if not view.revision:
+            return
+        newest = view.newest
+        self.number, self.mod_revision = (newest.number, newest.mod_revision) if newest else (0, 0)
+        records = [member.record for member in view.members.values() if member.record is not None]
+        self.ttl = max([record.ttl for record in records], default=0)
+        self.token = max(self.token, token_base + view.revision)
+
+    def contradiction(self, view: View) -> str:
+        """Return how a new list proves another history, or an empty string."""
+        newest = view.newest.number if view.newest else 0
+        if newest < self.number:
+            return f"the newest version in etcd was {self.number} and is now {newest}"
+        found = view.versions.get(self.number)
+        if found is not None and found.mod_revision != self.mod_revision:
+            was, now = self.mod_revision, found.mod_revision
+            return f"version {self.number} was written at etcd's revision {was}, now at {now}"
+        return ""
+
+    def begin_anew(self, now: float) -> None:
+        """Begin another history: grant nothing while others may hold roles by the old one."""
+        self.grants_from = max(self.grants_from, now + self.ttl)
+        self.token_floor = max(self.token_floor, self.token)
+        self.number = self.mod_revision = 0
+
+    def why_closed(self, now: float) -> str:
+        """Return why nothing may be granted now, or an empty string."""
+        if now < self.grants_from:
+            return (
+                "etcd has another history than before (restored, or its volume was lost): members "
+                "that are cut off may still hold roles by the old one, so nothing is granted yet"
+            )
+        if self.token_floor:
+            return (
+                f"fencing tokens up to {self.token_floor} were given in an earlier history of etcd, "
+                "and the next ones would be lower: the token base is being raised"
+            )
+        return ""
