@@ -111,7 +111,8 @@ class _Following:
     trouble: str = ""
 
     def run(self) -> Iterator[View | Trouble]:
-        self.etcd.range(self.keys.root)  # the watch waits for an etcd that cannot be reached
+        # The watch would wait for an etcd that is not there; this says what is wrong.
+        self.etcd.range(self.keys.root, self.keys.end)
         while True:
             events = self.mailbox.take(self._until())
             for event in events:

@@ -120,7 +120,9 @@ class Watched:
         self.town.cluster.pump()
 
     def watch(self, *args):
-        return self.client.watch(*args)
+        watch = self.client.watch(*args)
+        self.town.cluster.pump()  # that it is open
+        return watch
 
     def close(self):
         self.client.close()
