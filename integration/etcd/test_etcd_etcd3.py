@@ -26,7 +26,7 @@ theirs = etcd3.client(host=host, port=int(port), user=user or None, password=pas
 CLIENT = """
 import queue
 from rink.errors import ClosedError
-from rink.etcd.api import Compare, Put, Target
+from rink.etcd.api import Compare, Put, Target, WatchOpened
 from rink.etcd.client import Client
 
 ours = Client.from_etcd3(theirs)
@@ -36,6 +36,7 @@ result = ours.txn(missing, (Put(b"shared", b"by rink"),))
 assert result.succeeded
 seen, renewed = queue.Queue(), queue.Queue()
 watch = ours.watch(b"shared", b"", result.header.revision, seen.put)
+assert isinstance(seen.get(timeout=10), WatchOpened)
 assert seen.get(timeout=10).events[0].kv.value == b"by rink"
 if not user:
     # With a password its own calls need TLS: it sends the token as call credentials.

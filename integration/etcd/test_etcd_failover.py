@@ -181,7 +181,7 @@ def test_a_member_without_a_leader_breaks_the_watch(cluster, clients):
     alive = next(node for node in cluster.nodes if node is not leader)
     client = clients(alive.endpoint)
     watch = client.watch(b"k", b"", 1, lambda _: None)
-    eventually(lambda: watch._call is not None and watch._next > 0)
+    assert watch.wait_open(10)
     call = watch._call
     frozen = [node for node in cluster.nodes if node is not alive]
     for node in frozen:

@@ -50,7 +50,8 @@ def test_every_call_in_a_child_raises_at_once(node):
         stream = client.keepalives(renewed.append)
         lease = client.grant(30).lease
         stream.send(lease)
-        while not renewed or not watch._next: time.sleep(0.01)
+        assert watch.wait_open(10)
+        while not renewed: time.sleep(0.01)
 
         def child():
             begin = time.monotonic()

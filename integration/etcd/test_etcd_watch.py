@@ -1,6 +1,7 @@
 """ETCD-CLIENT section 8, rules 1-3, on one etcd that is killed, frozen and compacted."""
 
 import logging
+import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,12 +10,13 @@ import pytest
 from etcd_support import Seen, eventually, put, put_until_done
 
 from rink.errors import EtcdCompacted
-from rink.etcd.api import Delete, Put
+from rink.etcd.api import Delete, Put, WatchEvents
+from rink.testing import local_etcd
 
 pytestmark = pytest.mark.waits
 
 
-def test_rule_1_it_resumes_at_the_last_delivered_revision_plus_one(node, clients, prefix):
+def test_rule_1_it_resumes_at_the_last_delivered_revision(node, clients, prefix):
     """Writes go on through a SIGKILL and a restart: none is lost and none comes twice."""
     client, writer = clients(node.endpoint), clients(node.endpoint)
     key, seen = prefix.encode(), Seen()
@@ -34,6 +36,7 @@ def test_rule_1_it_resumes_at_the_last_delivered_revision_plus_one(node, clients
     seen.wait(lambda s: s.revisions and s.revisions[-1] == answered[-1])
     assert seen.revisions == list(range(start, answered[-1] + 1))
     assert set(answered) <= set(seen.revisions)
+    assert seen.openings == 1
 
 
 def test_rule_1_the_created_header_does_not_count_where_a_start_was_asked(node, clients, prefix):
@@ -61,23 +64,78 @@ def test_rule_1_the_created_header_does_not_count_where_a_start_was_asked(node, 
     assert seen.values == [b"%d" % n for n in range(3000)]
 
 
-def test_rule_1_the_created_header_counts_where_no_start_was_asked(node, clients, prefix):
-    """Events written while the connection is down belong to a watch that had begun."""
+def test_watch_restarted_with_nothing_delivered_opens_anew(node, clients, prefix):
+    """What was written while the connection was down is in the list that follows."""
     client, writer = clients(node.endpoint), clients(node.endpoint)
     key, seen = prefix.encode(), Seen()
-    before = put(writer, key, b"before")
     watch = client.watch(key, b"", 0, seen.deliver)
-    eventually(lambda: watch._next > 0)
-    begun = watch._next
+    assert watch.wait_open(10)
     node.kill()
     node.start()
-    after = put_until_done(writer, key, b"after")
-    # Else etcd has lost a write that it had answered, and nobody's watch can tell of this one.
-    assert after >= begun > before
-    assert seen.wait_events(1)[0].kv.value == b"after"
+    put_until_done(writer, key, b"perhaps before it")
+    seen.wait(lambda s: s.openings == 2)
+    put(writer, key, b"behind it")
+    seen.wait(lambda s: s.values[-1:] == [b"behind it"])
 
 
-def test_rule_3_compacted_while_disconnected_breaks_the_watch(node, clients, prefix):
+@pytest.mark.parametrize("last", ["a put", "a deletion", "both at once", "a lease's end"])
+def test_watch_restarted_proves_its_history_by_its_last_event(node, clients, prefix, last):
+    """Every kind of event comes again as it was."""
+    client = clients(node.endpoint)
+    first, other, seen = prefix.encode() + b"a", prefix.encode() + b"b", Seen()
+    watch = client.watch(first, first + b"\xff", 0, seen.deliver)
+    assert watch.wait_open(10)
+    lease = client.grant(60).lease
+    put(client, first, b"1", lease=lease)
+    match last:
+        case "a deletion":
+            client.txn((), (Delete(first),))
+        case "both at once":
+            client.txn((), (Delete(first), Put(first + b"2", b"3")))
+        case "a lease's end":
+            client.revoke(lease)
+    seen.wait_events({"a put": 1, "both at once": 3}.get(last, 2))
+    node.kill()
+    node.start()
+    put_until_done(client, other, b"elsewhere")
+    put_until_done(client, first, b"behind it")
+    seen.wait(lambda s: s.values[-1:] == [b"behind it"])
+    assert seen.openings == 1
+
+
+def test_watch_of_an_etcd_without_its_volume_opens_anew(clients, prefix, tmp_path):
+    """The same cluster id and term, and a revision that is ahead: no header tells of it."""
+    key, seen = prefix.encode(), Seen()
+    delivered, go_on = threading.Event(), threading.Event()
+
+    def slowly(item):
+        seen.deliver(item)
+        if isinstance(item, WatchEvents) and not delivered.is_set():
+            delivered.set()
+            assert go_on.wait(30)  # it comes back when the new history is long enough
+
+    with local_etcd(fsync=False, data_dir=tmp_path) as node:
+        client = clients(node.endpoint)
+        watch = client.watch(key, b"", 0, slowly)
+        assert watch.wait_open(10)
+        before = put(client, key, b"old")
+        assert delivered.wait(10)
+        node.stop()
+        shutil.rmtree(next(tmp_path.glob("*/data")))
+        node.start()
+        writer = clients(node.endpoint)
+        while put(writer, b"other") < before + 10:
+            pass
+        go_on.set()
+        seen.wait(lambda s: s.openings == 2)
+        put(writer, key, b"new")
+        seen.wait(lambda s: s.values == [b"old", b"new"])
+        assert seen.broken is None
+        assert client.guard.epoch == 0
+        client.close()
+
+
+def test_watch_compacted_while_disconnected_opens_anew(node, clients, prefix):
     """What happened meanwhile cannot be told any more, and is not passed over in silence."""
     client, writer = clients(node.endpoint), clients(node.endpoint)
     key, seen = prefix.encode(), Seen()
@@ -87,8 +145,9 @@ def test_rule_3_compacted_while_disconnected_breaks_the_watch(node, clients, pre
 
     def slowly(item):
         seen.deliver(item)
-        delivered.set()
-        assert go_on.wait(20)
+        if isinstance(item, WatchEvents):
+            delivered.set()
+            assert go_on.wait(20)
 
     client.watch(key, b"", start, slowly)
     assert delivered.wait(10)
@@ -98,10 +157,19 @@ def test_rule_3_compacted_while_disconnected_breaks_the_watch(node, clients, pre
         revision = put_until_done(writer, key, b"%d" % n)
     writer.compact(revision)
     go_on.set()
+    seen.wait(lambda s: s.openings == 2)
+    put(writer, key, b"later")
+    seen.wait(lambda s: s.values[-1:] == [b"later"])
+    assert seen.broken is None
+
+
+def test_rule_3_watch_begun_behind_a_compaction_breaks(node, clients, prefix):
+    client, key, seen = clients(node.endpoint), prefix.encode(), Seen()
+    start = put(client, key, b"1")
+    client.compact(put(client, key, b"2"))
+    client.watch(key, b"", start, seen.deliver)
     assert isinstance(seen.wait_broken(), EtcdCompacted)
     assert repr(key) in str(seen.broken)
-    put(writer, key, b"later")
-    assert seen.values == [b"1"]
 
 
 def test_no_revision_is_split_over_two_deliveries(node, clients, prefix):

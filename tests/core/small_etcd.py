@@ -77,6 +77,16 @@ class Etcd:
         if dead:
             self.change({}, dead)
 
+    def go_on_from(self, copy: Etcd | None) -> None:
+        """Have another history go on here, empty or of a copy, with the revision ahead."""
+        before, other = self.revision, copy or Etcd()
+        self.kvs, self.leases = dict(other.kvs), set(other.leases)
+        # No change leads there: who follows has to list anew.
+        self.revision, self.log = before + 1, [*self.log, (before + 1, [])]
+
+    def copy(self) -> Etcd:
+        return Etcd(self.revision, dict(self.kvs), set(self.leases))
+
     # ── what an operator does by hand ────────────────────────────────────────────────────────
 
     def put(self, path: str, value: bytes, lease: int = 0) -> int:

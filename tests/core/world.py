@@ -170,6 +170,13 @@ class World:
         self.etcd.end_lease(member.node.tenure.lease)
         self.run()
 
+    def replace_history(self, copy: Etcd | None = None) -> None:
+        """Have etcd go on from nothing, or from a copy; every watch breaks, and must list anew."""
+        self.etcd.go_on_from(copy)
+        for member in self.members.values():
+            member.listed = False
+            member.seen = self.etcd.revision
+
     def sleep(self, seconds: float) -> None:
         """Let time pass, with everybody's keepalives answered, stopping wherever somebody wakes."""
         end = self.now + seconds

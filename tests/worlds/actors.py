@@ -79,6 +79,8 @@ class Actor:
     def _by_own_clock(self, event: ev.Event) -> ev.Event:
         if isinstance(event, ev.LeaseGranted):
             return attrs.evolve(event, sent_at=self.now)
+        if isinstance(event, ev.Listed):
+            return attrs.evolve(event, wanted=self.node.lists_wanted)
         return event
 
     def nudge(self) -> list:
@@ -100,9 +102,7 @@ class Actor:
         if tenure.is_held:
             effects += self.renew()
         self.now = until
-        if self.node.wake_at is not None and self.node.wake_at <= self.now:
-            effects += self.step([])
-        return effects
+        return effects + self.step([])  # else `wake_at` might be of a deadline that has moved since
 
     def expire(self) -> list:
         """The session's thread notices that the deadline has passed."""
@@ -171,6 +171,7 @@ class Facts:
     held: tuple[str, ...]
     looked: tuple[str, ...]
     lease: int
+    wrote_at: int
     is_alive: bool
     is_suspect: bool
     is_known: bool
@@ -191,6 +192,7 @@ def facts(actor: Actor) -> Facts:
         held=tuple(sorted({hold.role for hold in holds if hold.lost_at is None})),
         looked=tuple(sorted(actor.gates)),
         lease=tenure.lease if tenure.is_known else 0,
+        wrote_at=node.writer.compare,
         is_alive=tenure.is_alive,
         is_suspect=tenure.is_held and not tenure.is_alive,
         is_known=tenure.is_known,
@@ -251,7 +253,8 @@ def _walk_table(actor: Actor, out: list) -> None:
 def fingerprint(actor: Actor, far_s: float) -> tuple:
     """Return what tells a state from others; of a moment to come, also whether it is far."""
     node, out = actor.node, [actor.nudged]
-    parts = (node.living, node.tenure, node.writer, node.chronicle, node.coordinator, node.janitor)
+    parts = (node.living, node.tenure, node.writer, node.chronicle, node.history)
+    parts += (node.coordinator, node.janitor)
     for part in (*parts, node._hand_over, node.owned):
         _walk(part, out)
     view = node.view

@@ -24,6 +24,9 @@ TWO = (_role(0), _role(1))
 TO_C = next(name for name in "pqrstuvw" if (rank_of(name, 2), rank_of(name, 3)) == (0, 2))
 """A role that goes from a, the first of two, to c, the third of three."""
 
+REPLACED = {"settings": {**AT_ONCE, "ttl": 14, "margin": 1.4}, "far_s": 5.0}
+"""After a change of history nothing is granted for a TTL: it ends in the calm, before any other alarm."""
+
 NO_LEASE, UNKNOWN = 0, 99
 """None, and one that etcd has never granted."""
 
@@ -67,6 +70,10 @@ BY_DEFAULT = [
          script=(B,), purse={"unproclaim": 1}),
     Spec("an operator pins a role", "real coordinators; the coordinator dies meanwhile", versions=5,
          settings=AT_ONCE, script=(PIN,), purse={"kill": 1}, victims=A),
+    Spec("etcd loses its volume", "its revision is ahead, so no header tells of it",
+         script=(B,), purse={"wipe": 1}, **REPLACED),
+    Spec("etcd is restored", "from a copy of any time before, its revision ahead",
+         script=(B,), purse={"restore": 1}, **REPLACED),
 ]  # fmt: skip
 
 DEEP = [
@@ -128,4 +135,12 @@ DEEP = [
          settings=AT_ONCE, far_s=20.0),
     Spec("one of two of one name is refused", "by its join_timeout", members=("a", "a'"),
          late_joiners=("a'",), settings={"join_timeout": 5.0}, purse={"end lease": 1}),
+    # Histories of etcd.
+    Spec("etcd loses its volume, there and back", "", script=(B, A), purse={"wipe": 1}, **REPLACED),
+    Spec("etcd is restored, there and back", "", script=(B, A), purse={"restore": 1}, **REPLACED),
+    Spec("etcd loses its volume, and another joins", "real coordinators; c joins once nobody is adrift",
+         members=("a", "b", "c"), late_joiners=("b",), fresh=("c",), versions=3, purse={"wipe": 1},
+         **REPLACED),
+    Spec("etcd is restored, and another joins", "the same", members=("a", "b", "c"),
+         late_joiners=("b",), fresh=("c",), versions=3, purse={"restore": 1}, **REPLACED),
 ]  # fmt: skip

@@ -62,14 +62,14 @@ class Codes:
 
     def of(self, state: State) -> tuple[int, ...]:
         """Return the code of a state."""
-        etcd, members, late, tokens, script, purse = state
-        return (etcd, script, *map(self._numbers.__getitem__, (late, tokens, purse, *members)))
+        etcd, members, late, tokens, script, *rest = state
+        return (etcd, script, *map(self._numbers.__getitem__, (late, tokens, (*rest,), *members)))
 
     def state(self, code: tuple[int, ...]) -> State:
         """Return the state of a code."""
         etcd, script, *numbers = code
-        late, tokens, purse, *members = map(self._numbers.parts.__getitem__, numbers)
-        return State(etcd, tuple(members), late, tokens, script, purse)
+        late, tokens, rest, *members = map(self._numbers.parts.__getitem__, numbers)
+        return State(etcd, tuple(members), late, tokens, script, *rest)
 
 
 class Calm:
@@ -232,10 +232,8 @@ class Exploration:
         """Return the settled state that a world begins in."""
         universe, spec = self.universe, self.universe.spec
         state = universe.empty()
-        if spec.has_outsider:
-            state, _ = universe.changed(state, universe.stores.proclaim(state.etcd, spec.begin))
         for index, name in enumerate(spec.members):
-            if name not in spec.late_joiners:
+            if name not in (*spec.late_joiners, *spec.fresh):
                 state = self.calm.settle(universe.start(state, index))
         for index, name in enumerate(spec.members):
             if name in spec.late_joiners:

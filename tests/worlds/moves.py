@@ -7,6 +7,7 @@
 * user code lets go of what was lost, or never does; computes with a gate, and takes by it later
 * a member is killed, and its name started again; it lists anew; its record is deleted by hand, or the
   newest version; it leaves
+* etcd loses its volume, or is restored from a copy of any time before; who is fresh joins after that
 * what comes from outside: an operator's wish; where an outsider coordinates, the next version
 
 Faults are paid for out of the state's purse. Labels tell the story to people.
@@ -39,6 +40,7 @@ def moves(universe: Universe, state: State) -> Moves:
             yield from _faults(universe, state, index)
     yield from _late_requests(universe, state)
     yield from _leases_and_records(universe, state)
+    yield from _histories(universe, state)
     if state.script < len(universe.spec.script):
         yield _from_outside(universe, state, universe.spec.script[state.script])
 
@@ -133,6 +135,25 @@ def _leases_and_records(universe: Universe, state: State) -> Moves:
     if paid := contents.number > 1 and pay(state, "unproclaim"):
         after, _ = universe.changed(paid, stores.unproclaim(state.etcd))
         yield f"somebody deletes version {contents.number}", after
+
+
+def _histories(universe: Universe, state: State) -> Moves:
+    if paid := pay(state, "wipe"):
+        yield "etcd loses its volume", universe.replace_history(paid, None)
+    if paid := pay(state, "restore"):
+        if state.copy == DEAD:
+            yield "etcd is copied", state._replace(copy=state.etcd)
+        else:
+            yield "etcd is restored", universe.replace_history(paid, state.copy)
+    if not state.first_lease:
+        return
+    for index, one in enumerate(state.members):
+        name = universe.spec.members[index]
+        if one.state == DEAD:
+            if name in universe.spec.fresh and not universe.is_anybody_adrift(state):
+                yield f"{name} is started", universe.start(state, index)
+        elif universe.actors[index].facts[one.state].is_alive and universe.is_adrift(state, index):
+            yield f"{name} notices its deadline", universe.act(state, index, "expire")
 
 
 def _faults(universe: Universe, state: State, index: int) -> Moves:

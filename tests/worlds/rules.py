@@ -24,18 +24,24 @@ class BrokenRuleError(AssertionError):
 
 
 def check_state(universe: Universe, state: State) -> None:
-    """No role has two holders whose leases live, and the record of each claims it."""
+    """No role has two holders whose leases live, and the record of each claims it.
+
+    Who lives in a history of etcd that is gone counts as well, as long as it has not noticed.
+    """
     holders: dict[str, str] = {}
     for index, one in enumerate(state.members):
         if one.state == DEAD:
             continue
         process, name = universe.spec.members[index], universe.spec.names[index]
-        for hold in universe.actors[index].facts[one.state].holds:
-            if universe.covers(state, index, hold.lease):
+        facts, is_adrift = universe.actors[index].facts[one.state], universe.is_adrift(state, index)
+        for hold in facts.holds:
+            stands = universe.covers(state, index, hold.lease)
+            if stands or (is_adrift and hold.role in facts.held):
                 if hold.role in holders:
                     both = f"by {holders[hold.role]} and by {process}"
                     raise BrokenRuleError(f"{hold.role} is held {both}")
                 holders[hold.role] = process
+            if stands and not is_adrift:
                 _check_claim(universe.stores.contents[state.etcd], name, hold.role)
 
 
@@ -60,7 +66,7 @@ def check_grant(universe: Universe, state: State, index: int, hold: Work) -> Non
     if hold.lease != lease and hold.token <= token:
         raise BrokenRuleError(f"{role}: token {hold.token} of {names[index]} after {token}")
     for other, one in enumerate(state.members):
-        if other == index or one.state == DEAD:
+        if other == index or one.state == DEAD or universe.is_adrift(state, other):
             continue
         found = universe.stores.contents[state.etcd].records.get(universe.spec.names[other])
         facts = universe.actors[other].facts[one.state]

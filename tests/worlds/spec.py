@@ -11,7 +11,7 @@ from rink.core.values import Request
 
 FAULTS = (
     "lose request", "lose answer", "expire", "end lease", "kill", "restart", "relist", "delete",
-    "look", "leave", "unproclaim",
+    "look", "leave", "unproclaim", "wipe", "restore",
 )  # fmt: skip
 
 
@@ -32,6 +32,10 @@ class Spec:
     `purse` is how often each fault may happen, to the `victims` where some are named; `batches` also
     has several messages reach a member in one step. User code of a member that `clings` never lets
     go of anything by itself. Alarms that are `far_s` away or further ring in the calm only.
+
+    etcd may lose its history: it goes on from nothing ("wipe"), or from a copy of what lay in it at
+    any time before ("restore"), under the same name and with its revision ahead. Those that are `fresh`
+    are started after that, once nobody holds a role by the old history any more.
     """
 
     name: str
@@ -49,6 +53,7 @@ class Spec:
     clings: tuple[str, ...] = ()
     remains: tuple[tuple[str, int], ...] = ()
     far_s: float = FAR_S
+    fresh: tuple[str, ...] = ()
 
     @cached_property
     def names(self) -> tuple[str, ...]:

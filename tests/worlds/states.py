@@ -19,7 +19,12 @@ class One(NamedTuple):
 
 
 class State(NamedTuple):
-    """A whole world. `tokens`: for each role, who was granted it last, and its token."""
+    """A whole world.
+
+    `tokens`: for each role, who was granted it last, and its token. `copy` is an earlier state of etcd
+    that may be restored, DEAD where there is none; `first_lease` the first one of the history of etcd
+    that goes on now.
+    """
 
     etcd: int
     members: tuple[One, ...]
@@ -27,6 +32,8 @@ class State(NamedTuple):
     tokens: tuple[tuple[int, int], ...]
     script: int
     purse: tuple[int, ...]
+    copy: int
+    first_lease: int
 
 
 _PLACES = {fault: at for at, fault in enumerate(FAULTS)}
@@ -41,9 +48,8 @@ def pay(state: State, fault: str) -> State | None:
 
 
 def with_one(state: State, index: int, one: One) -> State:
-    etcd, members, late, tokens, script, purse = state  # quicker than `_replace`
-    members = (*members[:index], one, *members[index + 1 :])
-    return State(etcd, members, late, tokens, script, purse)
+    etcd, members, *rest = state  # quicker than `_replace`
+    return State(etcd, (*members[:index], one, *members[index + 1 :]), *rest)
 
 
 def without(things: tuple, at: int) -> tuple:

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 from rules import UNPROCLAIMED, check_change
 from small_etcd import KEYS, Etcd, Kv
+from spec import Spec
 
 from rink.core import codec
 from rink.core import events as ev
@@ -26,10 +27,11 @@ REMAINS_TTL = 5
 
 @attrs.frozen
 class Found:
-    """A record that stands in etcd: under which lease, and since which revision."""
+    """A record that stands in etcd: under which lease, and since and as of which revision."""
 
     lease: int
     created: int
+    mod: int
     record: Record
 
 
@@ -53,16 +55,13 @@ class Stores:
     _ids: dict[tuple, int] = attrs.field(factory=dict)
     _done: dict[tuple, tuple] = attrs.field(factory=dict)
 
-    def begin(self, has_outsider: bool, remains: tuple[tuple[str, int], ...]) -> int:
-        """Return the number of an etcd that is empty, or has a member that only coordinates."""
+    def begin(self, spec: Spec) -> int:
+        """Return the number of an etcd as a world finds it: with nobody in it that is kept."""
         etcd = Etcd()
-        for name, lease in remains:
+        for name, lease in spec.remains:
             record = Record(f"remains of {name}", REMAINS_TTL, draining=("x",))
             etcd.change({KEYS.member(name): (codec.encode(record), lease)})
-        if has_outsider:
-            lease, etcd.next_lease = etcd.next_lease, etcd.next_lease + 1
-            etcd.leases.add(lease)
-            etcd.change({KEYS.member(OUTSIDE): (codec.encode(Record("of-z", 60)), lease)})
+        _add_outsider(etcd, spec)
         return self._keep(etcd)
 
     def serve(self, state: int, name: str, number: int, effect: Any) -> tuple:
@@ -79,10 +78,7 @@ class Stores:
 
     def proclaim(self, state: int, ranks: tuple[str, ...]) -> tuple:
         """Have the outsider proclaim a version."""
-        number = self.contents[state].number + 1
-        version = Version(number, ranks, "jump", because=("world",), by=OUTSIDE)
-        value = codec.encode(version)
-        put = {KEYS.version(number): (value, 0)}
+        put = _version(self.contents[state].number + 1, ranks)
         return self._do(state, ("put", ranks), lambda etcd: etcd.change(put) and None)
 
     def wish(self, state: int, request: Request, number: int) -> tuple:
@@ -101,6 +97,21 @@ class Stores:
         return self._do(
             state, ("unproclaim",), lambda etcd: etcd.change({}, [key]) and None, UNPROCLAIMED
         )
+
+    def replace(self, state: int, copy: int | None, spec: Spec) -> tuple[int, int]:
+        """Have another history go on under the same name, its revision ahead: empty, or of a copy.
+
+        Returns:
+            Its state, and the first lease that is granted in it.
+        """
+        before, etcd = self._states[state], Etcd()
+        etcd.revision, etcd.next_lease = before.revision, before.next_lease
+        if copy is not None:
+            etcd.kvs, etcd.leases = dict(self._states[copy].kvs), set(self._states[copy].leases)
+        else:
+            _add_outsider(etcd, spec)
+        etcd.revision += 1
+        return self._keep(etcd), etcd.next_lease
 
     def listed(self, state: int) -> ev.Listed:
         """Return what a list of the whole range gives."""
@@ -136,6 +147,20 @@ class Stores:
         return state
 
 
+def _add_outsider(etcd: Etcd, spec: Spec) -> None:
+    """Add the member that coordinates and no more, with its first version."""
+    if spec.has_outsider:
+        lease, etcd.next_lease = etcd.next_lease, etcd.next_lease + 1
+        etcd.leases.add(lease)
+        etcd.change({KEYS.member(OUTSIDE): (codec.encode(Record("of-z", REMAINS_TTL)), lease)})
+        etcd.change(_version(1, spec.begin))
+
+
+def _version(number: int, ranks: tuple[str, ...]) -> dict[bytes, tuple[bytes, int]]:
+    version = Version(number, ranks, "jump", because=("world",), by=OUTSIDE)
+    return {KEYS.version(number): (codec.encode(version), 0)}
+
+
 def _copy(etcd: Etcd) -> Etcd:
     other = copy.copy(etcd)
     other.kvs, other.leases, other.log = dict(etcd.kvs), set(etcd.leases), []
@@ -149,7 +174,7 @@ def _contents(etcd: Etcd) -> Contents:
     for key, kv in etcd.kvs.items():
         entry = _entry(key, kv)
         if isinstance(entry, Member):
-            records[entry.name] = Found(kv.lease, kv.create, entry.record)
+            records[entry.name] = Found(kv.lease, kv.create, kv.mod, entry.record)
         elif isinstance(entry, Proclaimed):
             versions[entry.number] = entry.version
         elif isinstance(entry, Asked):

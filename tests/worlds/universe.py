@@ -15,6 +15,7 @@ from spec import FAULTS, Spec
 from states import DEAD, One, State, with_one
 from stores import Stores
 
+from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.view import owner_of
 
@@ -49,11 +50,11 @@ class Universe:
     def empty(self) -> State:
         """Return the world before anybody has joined."""
         spec = self.spec
-        etcd = self.stores.begin(spec.has_outsider, spec.remains)
+        etcd = self.stores.begin(spec)
         purse = tuple(spec.purse.get(fault, 0) for fault in FAULTS)
         nobody = tuple(One(DEAD, None, (), ()) for _ in spec.members)
         tokens = tuple((DEAD, 0) for _ in spec.roles)
-        return State(etcd, nobody, (), tokens, 0, purse)
+        return State(etcd, nobody, (), tokens, 0, purse, DEAD, 0)
 
     def start(self, state: State, index: int) -> State:
         """Start a member's process."""
@@ -67,12 +68,17 @@ class Universe:
         """Have something happen to a member; its requests are on their way after it."""
         one = state.members[index]
         number, effects = self.actors[index].act(one.state, what, *given)
-        requests = one.requests + self._numbered(effects) if effects else one.requests
-        after = with_one(state, index, One(number, one.changes, requests, one.answers))
+        changes, requests = one.changes, one.requests
+        if effects:
+            requests += self._numbered(effects)
+            if any(type(effect) is do.ListGroup for effect in effects):
+                changes = None  # what is on its way is of the view that was thrown away
+        after = with_one(state, index, One(number, changes, requests, one.answers))
         return self._note_grants(state, after, index)
 
     def _numbered(self, effects: tuple) -> tuple[int, ...]:
-        return tuple(self.number(effect) for effect in effects)
+        requests = (effect for effect in effects if type(effect) is not do.ListGroup)
+        return tuple(self.number(request) for request in requests)
 
     def changed(self, state: State, done: tuple) -> tuple[State, Any]:
         """Take over what was done to etcd; its changes are on their way to everybody."""
@@ -124,6 +130,15 @@ class Universe:
             self._lost[request] = unanswered(self.things[request])
         return self._lost[request]
 
+    def replace_history(self, state: State, copy: int | None) -> State:
+        """Have etcd go on with another history; every watch breaks, and must list anew.
+
+        What was lost on its way to the old servers is lost. What is yet to be sent goes to the new ones.
+        """
+        etcd, first_lease = self.stores.replace(state.etcd, copy, self.spec)
+        members = tuple(one._replace(changes=None) for one in state.members)
+        return state._replace(etcd=etcd, members=members, late=(), first_lease=first_lease)
+
     def kill(self, state: State, index: int) -> State:
         """SIGKILL: what it asked for may still be carried out, at any time."""
         one = state.members[index]
@@ -152,6 +167,27 @@ class Universe:
         """
         found = self.stores.contents[state.etcd].records.get(self.spec.names[index])
         return found is not None and found.lease == lease
+
+    def is_adrift(self, state: State, index: int) -> bool:
+        """Whether a member lives in a history of etcd that is gone.
+
+        Its record is not there, or is as of before what it wrote last. It holds its roles until it has
+        noticed, or its own deadline: nothing in etcd stands for it.
+        """
+        facts = self.actors[index].facts[state.members[index].state]
+        if facts.lease >= state.first_lease:
+            return False
+        found = self.stores.contents[state.etcd].records.get(self.spec.names[index])
+        return found is None or found.lease != facts.lease or found.mod < facts.wrote_at
+
+    def is_anybody_adrift(self, state: State) -> bool:
+        """Whether a role may still be held by a history that is gone."""
+        return any(
+            one.state != DEAD
+            and self.actors[index].facts[one.state].held
+            and self.is_adrift(state, index)
+            for index, one in enumerate(state.members)
+        )
 
     def is_orphan(self, state: State, name: str, lease: int) -> bool:
         """Whether nobody of that name renews a lease any more, which etcd has not ended yet."""
