@@ -3,14 +3,12 @@
 etcd deletes a record with its lease; but leases have been lost with their keys left behind, and an
 operator may put a key by hand. Such a record would hold its rank, and its claims, for ever.
 
-Everyone looks at the oldest other record, because a dead one there would coordinate for ever. The
+Everyone looks at the coordinator's record, because a dead one would coordinate for ever. The
 coordinator, and whoever waits to join under a name, look at the others too. The removal compares,
 so it does not matter who is first.
 """
 
 from __future__ import annotations
-
-from itertools import islice
 
 import attrs
 
@@ -35,9 +33,9 @@ class Janitor:
     ) -> list[Member]:
         """Return the records that this member looks after."""
         unbound = [one for one in view.members.values() if not one.lease and one.name != me]
-        bound = (member for member in view.by_age if member.name != me)
+        bound = view.by_age if coordinates else filter(None, [view.coordinator])
         own = [view.members[me]] if waiting_for_name and me in view.members else []
-        return [*unbound, *own, *islice(bound, None if coordinates else 1)]
+        return [*unbound, *own, *(member for member in bound if member.name != me)]
 
     def look(self, suspects: list[Member], now: float) -> tuple[list[Effect], float | None]:
         """Return what to look up and what to remove now, and when to look again."""

@@ -118,6 +118,11 @@ class Member:
         """Whether it is bound to a lease, and can be read: no other coordinates."""
         return self.lease != 0 and self.record is not None
 
+    @property
+    def is_active(self) -> bool:
+        """Whether it can be read, and its member does not leave."""
+        return self.record is not None and self.record.phase is Phase.ACTIVE
+
 
 @attrs.frozen
 class Proclaimed:

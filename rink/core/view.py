@@ -98,8 +98,12 @@ class View:
 
     @cached_property
     def coordinator(self) -> Member | None:
-        """The oldest record that can coordinate: etcd's own election rule."""
-        return next((member for member in self.by_age if member.can_coordinate), None)
+        """The oldest active record that can coordinate; the oldest of all only where none is active.
+
+        A member that leaves may take long to let go, and its record may outlive it.
+        """
+        able = [member for member in self.by_age if member.can_coordinate]
+        return next((member for member in able if member.is_active), able[0] if able else None)
 
     @cached_property
     def problems(self) -> frozenset[tuple[str, str]]:

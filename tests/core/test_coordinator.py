@@ -1,6 +1,6 @@
 """The coordinator: what it proclaims and when, and what never stops it (R4)."""
 
-from world import KEYS
+from world import KEYS, role_of
 
 from rink.core import coordinator
 from rink.core import effects as do
@@ -203,3 +203,21 @@ def test_a_log_that_was_begun_anew_is_pruned_like_the_first(pair):
     assert pair.version.number == 1
     many_versions(pair, 150)
     assert len(pair.node("a").view.versions) < 111
+
+
+# ── who coordinates ──────────────────────────────────────────────────────────────────────────
+
+
+def test_oldest_active_coordinates_while_an_older_one_lets_go(pair):
+    """Nothing stalls behind a member that leaves and does not let go."""
+    world, a = pair, pair.members["a"]
+    a.lets_go = False
+    world.get("a", role_of(0, 2))
+    world.leave("a")
+    assert world.node("b").coordinates
+    assert not a.node.coordinates
+    assert world.ranks == ["b"]
+    world.add("c", rebalance_delay=0.0)
+    world.sleep(1.0)
+    assert world.ranks == ["b", "c"]
+    assert "a" in world.members

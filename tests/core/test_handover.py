@@ -197,6 +197,14 @@ def test_the_end_of_the_session_is_told_at_once(waiting):
     assert sorted(member.lost) == sorted([MOVES, STAYS])
 
 
+def proclaimed_by(world, name):
+    """Have a member coordinate whose own record is not written yet."""
+    member = world.members[name]
+    assert isinstance(member.to_etcd[0], do.Proclaim)
+    world.carry(member, "requests")
+    world.run()
+
+
 def test_a_leaver_serves_until_its_heir_has_claimed(world):
     member = world.add("a", rebalance_delay=5.0)
     world.get("a", MOVES)
@@ -204,6 +212,7 @@ def test_a_leaver_serves_until_its_heir_has_claimed(world):
     want = world.want("b", MOVES)
     world.hold("b", "requests")
     world.leave("a")
+    proclaimed_by(world, "b")
     assert world.ranks == ["b"]
     assert member.lost == []
     world.let("b")
@@ -216,6 +225,7 @@ def test_a_leaver_does_not_wait_beyond_its_leave_timeout(world):
     world.get("a", MOVES)
     add_slow(world, "b")
     world.leave("a")
+    proclaimed_by(world, "b")
     world.sleep(0.19)
     assert member.lost == []
     world.sleep(0.02)
@@ -231,6 +241,7 @@ def test_a_leaver_that_gives_up_waiting_follows_in_the_same_step(world, leave_ti
     world.get("a", MOVES)
     add_slow(world, "b")
     world.leave("a")
+    proclaimed_by(world, "b")
     if leave_timeout > CLAIMS_WITHIN_S:
         world.expire(world.kill("b"))
     else:

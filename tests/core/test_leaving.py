@@ -26,11 +26,11 @@ def test_a_leaver_serves_until_a_version_leaves_it_out(pair):
     assert world.holders(ROLES) == dict.fromkeys(ROLES, "a")
 
 
-def test_a_leaving_coordinator_hands_over_by_its_own_version(pair):
+def test_leaving_coordinator_is_followed_by_the_oldest_active(pair):
     leases = set(pair.etcd.leases)
     a = pair.members["a"]
     pair.leave("a")
-    assert pair.version.by == "a"
+    assert pair.version.by == "b"
     assert pair.ranks == ["b"]
     assert a.left
     assert pair.etcd.leases == leases - {a.node.tenure.lease}

@@ -3,7 +3,7 @@
 import pytest
 
 from rink.core.placement import Placement
-from rink.core.values import Asked, Clutter, Member, Proclaimed, Record, Share, Version
+from rink.core.values import Asked, Clutter, Member, Phase, Proclaimed, Record, Share, Version
 from rink.core.view import Gone, View, gone, owner_of, shares_of
 
 RANK_OF = Placement().rank
@@ -61,6 +61,13 @@ def test_the_oldest_readable_record_bound_to_a_lease_coordinates():
     assert [m.name for m in view.by_age] == ["b", "c", "d"]
     assert view.coordinator.name == "c"
     assert View().coordinator is None
+
+
+def test_oldest_of_all_coordinates_only_where_none_is_active():
+    leaves = Record("i", 60, phase=Phase.LEAVING)
+    old, older = member("c", 3, record=leaves), member("b", 2, record=leaves)
+    assert View.listed(9, [old, older, member("d", 4)]).coordinator.name == "d"
+    assert View.listed(9, [old, older]).coordinator.name == "b"
 
 
 def test_every_key_that_cannot_be_read_is_a_problem():

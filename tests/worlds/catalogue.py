@@ -70,10 +70,10 @@ BY_DEFAULT = [
          script=(B,), purse={"unproclaim": 1}),
     Spec("an operator pins a role", "real coordinators; the coordinator dies meanwhile", versions=5,
          settings=AT_ONCE, script=(PIN,), purse={"kill": 1}, victims=A),
-    Spec("etcd loses its volume", "its revision is ahead, so no header tells of it",
-         script=(B,), purse={"wipe": 1}, **REPLACED),
-    Spec("etcd is restored", "from a copy of any time before, its revision ahead",
-         script=(B,), purse={"restore": 1}, **REPLACED),
+    Spec("etcd loses its volume", "b is cut off; the revision is ahead, so no header tells of it",
+         begin=B, script=(A,), waits=True, purse={"wipe": 1}, cut_off=B, **REPLACED),
+    Spec("etcd is restored", "alone; from a copy of any time before, its revision ahead",
+         members=A, script=(B,), purse={"restore": 1}, **REPLACED),
 ]  # fmt: skip
 
 DEEP = [
@@ -136,11 +136,16 @@ DEEP = [
     Spec("one of two of one name is refused", "by its join_timeout", members=("a", "a'"),
          late_joiners=("a'",), settings={"join_timeout": 5.0}, purse={"end lease": 1}),
     # Histories of etcd.
-    Spec("etcd loses its volume, there and back", "", script=(B, A), purse={"wipe": 1}, **REPLACED),
-    Spec("etcd is restored, there and back", "", script=(B, A), purse={"restore": 1}, **REPLACED),
+    Spec("etcd loses its volume while a role moves", "b is cut off",
+         begin=B, script=(A,), purse={"wipe": 1}, cut_off=B, **REPLACED),
+    Spec("etcd is restored while a role moves", "b is cut off; from a copy of any time before",
+         begin=B, script=(A,), purse={"restore": 1}, cut_off=B, **REPLACED),
+    Spec("etcd loses its volume, and all are told", "", begin=B, script=(A,), waits=True,
+         purse={"wipe": 1}, **REPLACED),
     Spec("etcd loses its volume, and another joins", "real coordinators; c joins once nobody is adrift",
-         members=("a", "b", "c"), late_joiners=("b",), fresh=("c",), versions=3, purse={"wipe": 1},
+         members=("a", "b", "c"), fresh=("c",), cut_off=("b",), versions=4, purse={"wipe": 1},
          **REPLACED),
-    Spec("etcd is restored, and another joins", "the same", members=("a", "b", "c"),
-         late_joiners=("b",), fresh=("c",), versions=3, purse={"restore": 1}, **REPLACED),
+    Spec("etcd is restored, and another joins", "the same; b joins, the copy is of any time meanwhile",
+         members=("a", "b", "c"), late_joiners=B, fresh=("c",), cut_off=B, versions=5,
+         purse={"restore": 1}, **REPLACED),
 ]  # fmt: skip

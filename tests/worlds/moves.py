@@ -32,6 +32,8 @@ LEAVE = ev.LeaveAsked()
 def moves(universe: Universe, state: State) -> Moves:
     """Yield everything that may happen next, and the state that it leads to."""
     for index, one in enumerate(state.members):
+        if state.first_lease and universe.spec.members[index] in universe.spec.cut_off:
+            continue  # but for its deadline: `_histories`
         if one.state != DEAD:
             yield from _messages(universe, state, index)
             yield from _own_moves(universe, state, index)
@@ -41,8 +43,9 @@ def moves(universe: Universe, state: State) -> Moves:
     yield from _late_requests(universe, state)
     yield from _leases_and_records(universe, state)
     yield from _histories(universe, state)
-    if state.script < len(universe.spec.script):
-        yield _from_outside(universe, state, universe.spec.script[state.script])
+    spec = universe.spec
+    if state.script < len(spec.script) and (state.first_lease or not spec.waits):
+        yield _from_outside(universe, state, spec.script[state.script])
 
 
 def _from_outside(

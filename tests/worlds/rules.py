@@ -26,33 +26,36 @@ class BrokenRuleError(AssertionError):
 def check_state(universe: Universe, state: State) -> None:
     """No role has two holders whose leases live, and the record of each claims it.
 
-    Who lives in a history of etcd that is gone counts as well, as long as it has not noticed.
+    A member that lives in a history of etcd that is gone holds its roles until it has noticed. What
+    its user code works on after that counts only as far as the record in etcd still claims it.
     """
     holders: dict[str, str] = {}
+    contents = universe.stores.contents[state.etcd]
     for index, one in enumerate(state.members):
         if one.state == DEAD:
             continue
         process, name = universe.spec.members[index], universe.spec.names[index]
         facts, is_adrift = universe.actors[index].facts[one.state], universe.is_adrift(state, index)
         for hold in facts.holds:
-            stands = universe.covers(state, index, hold.lease)
-            if stands or (is_adrift and hold.role in facts.held):
-                if hold.role in holders:
-                    both = f"by {holders[hold.role]} and by {process}"
-                    raise BrokenRuleError(f"{hold.role} is held {both}")
-                holders[hold.role] = process
-            if stands and not is_adrift:
-                _check_claim(universe.stores.contents[state.etcd], name, hold.role)
+            is_held, stands = hold.role in facts.held, universe.covers(state, index, hold.lease)
+            is_claimed = stands and _claims(contents, name, hold.role)
+            is_of_before = hold.lease < state.first_lease
+            if not (is_claimed or (is_held and is_adrift) or (stands and not is_of_before)):
+                continue
+            if hold.role in holders:
+                both = f"by {holders[hold.role]} and by {process}"
+                raise BrokenRuleError(f"{hold.role} is held {both}")
+            holders[hold.role] = process
+            if not is_claimed and not is_adrift:  # R3: so is every role with an unreleased handle
+                text = f"{name} works on {hold.role}, and its record does not claim it"
+                raise BrokenRuleError(text)
 
 
-def _check_claim(contents: Contents, name: str, role: str) -> None:
-    """R3: every role with an unreleased handle lies in the record."""
+def _claims(contents: Contents, name: str, role: str) -> bool:
+    """Whether the record of a member claims a role."""
     record = contents.records[name].record
-    is_in_share = any(
-        share.has(role, RANK(role, share.scheme, share.size)) for share in record.shares
-    )
-    if role not in record.draining and not is_in_share:
-        raise BrokenRuleError(f"{name} works on {role}, and its record does not claim it")
+    shares = (share.has(role, RANK(role, share.scheme, share.size)) for share in record.shares)
+    return role in record.draining or any(shares)
 
 
 def check_grant(universe: Universe, state: State, index: int, hold: Work) -> None:
