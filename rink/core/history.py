@@ -23,7 +23,11 @@ import math
 
 import attrs
 
+from rink.core.effects import Level, PostRequest
+from rink.core.outbox import Outbox
+from rink.core.values import Request, Wish
 from rink.core.view import View
+from rink.core.writer import Writer
 
 POST_AGAIN_S = 10.0
 """How long a posted request to raise the token base may take to show."""
@@ -68,11 +72,30 @@ class History:
             return f"version {self.number} was written at etcd's revision {was}, now at {now}"
         return ""
 
-    def begin_anew(self, now: float) -> None:
+    def begin_anew(self, because: str, now: float, out: Outbox) -> None:
         """Begin another history: grant nothing while others may hold roles by the old one."""
         self.grants_from = max(self.grants_from, now + self.ttl)
         self.token_floor = max(self.token_floor, self.token)
         self.number = self.mod_revision = 0
+        text = f"{because}: etcd has another history, restored or without its volume. The session"
+        out.report(Level.ERROR, f"{text} ends and joins anew; nothing is granted for {self.ttl} s")
+
+    def raise_tokens(self, view: View, writer: Writer, now: float, out: Outbox) -> None:
+        """Ask the coordinator for tokens above those of before, as long as they are lower."""
+        if not self.token_floor or view.version is None or not writer.is_settled:
+            return
+        if view.version.token_base + view.revision > self.token_floor:
+            self.token_floor = 0
+        elif now < self.post_at:
+            out.wake(self.post_at if self.post_at < math.inf else None)
+        else:
+            self.post_at = math.inf  # until that is answered
+            wish = Request(Wish.TOKEN_BASE, token_base=self.token_floor)
+            out.do(PostRequest(writer.incarnation, wish))
+
+    def posted(self, now: float) -> None:
+        """Take the end of a post, answered or not: it is repeated where nothing comes of it."""
+        self.post_at = now + POST_AGAIN_S
 
     def why_closed(self, now: float) -> str:
         """Return why nothing may be granted now, or an empty string."""

@@ -30,7 +30,7 @@ from rink.core.effects import Effect, Level
 from rink.core.events import Event
 from rink.core.foresight import Foresight, seen
 from rink.core.handover import GATHER_S, HandOver, awaited
-from rink.core.history import POST_AGAIN_S, History
+from rink.core.history import History
 from rink.core.holds import Hold, Table
 from rink.core.janitor import Janitor
 from rink.core.life import Living
@@ -41,7 +41,7 @@ from rink.core.ranks import Upcoming
 from rink.core.record import claims_of
 from rink.core.settings import MemberSettings
 from rink.core.tenure import Tenure
-from rink.core.values import Record, Request, Share, Version, Wish
+from rink.core.values import Record, Share, Version
 from rink.core.view import View, shares_of
 from rink.core.writer import Answer, Writer
 
@@ -154,9 +154,9 @@ class Node:
             case ev.ListFailed():
                 self._failed("reading the group", event.error)
             case ev.RequestPosted():
-                self.history.post_at = now + POST_AGAIN_S
+                self.history.posted(now)
             case ev.PostFailed():
-                self.history.post_at = now + POST_AGAIN_S
+                self.history.posted(now)
                 self._failed("asking for a higher token base", event.error)
             case ev.LeaseLookedUp():
                 self.janitor.looked_up(event, self.view.members.get(event.name), now)
@@ -238,28 +238,11 @@ class Node:
         """
         self._lose_all(now, because)
         self._throw_view_away()
-        self.history.begin_anew(now)
-        text = f"{because}: etcd has another history, restored or without its volume"
-        text = f"{text}. The session ends and joins anew; nothing is granted for"
-        self.out.report(Level.ERROR, f"{text} {self.history.ttl} s")
+        self.history.begin_anew(because, now, self.out)
         if self.tenure.is_held:
             self.out.do(self.tenure.disown())
         self.coordinator = Coordinator(self.settings.ranking)
         self.chronicle = Chronicle(token_base=self.chronicle.token_base)
-
-    def _raise_token_base(self, now: float) -> None:
-        """Ask the coordinator for tokens above those of an earlier history, once they are lower."""
-        history, version = self.history, self.view.version
-        if not history.token_floor or version is None or not self.writer.is_settled:
-            return
-        if version.token_base + self.view.revision > history.token_floor:
-            history.token_floor = 0
-        elif now < history.post_at:
-            self.out.wake(history.post_at if history.post_at < math.inf else None)
-        else:
-            history.post_at = math.inf  # until that is answered
-            wish = Request(Wish.TOKEN_BASE, token_base=history.token_floor)
-            self.out.do(do.PostRequest(self.writer.incarnation, wish))
 
     def _failed(self, doing: str, error: Exception) -> None:
         self.out.report(Level.WARNING, f"{doing} failed: {error}")
@@ -276,7 +259,7 @@ class Node:
         self.living.let_go(self.table, now, self.out)
         self._keep_lease(now)
         self._write(now)
-        self._raise_token_base(now)
+        self.history.raise_tokens(self.view, self.writer, now, self.out)
         self._publish(now)
         self._grant(now)
         self._coordinate(now)
@@ -295,9 +278,8 @@ class Node:
             self._disown(now, "its record is gone, or another's stands in its place")
         elif found and found.mod_revision < self.writer.compare:
             was, is_now = self.writer.compare, found.mod_revision
-            self._change_history(
-                f"the own record was written at etcd's revision {was}, and is as of {is_now} now", now
-            )
+            because = f"the own record was written at revision {was}, and is as of {is_now} now"
+            self._change_history(because, now)
         elif found and found.mod_revision > self.writer.compare and self.writer.is_settled:
             self.writer.must_write = True  # somebody else has written it: put it right
 

@@ -24,7 +24,7 @@ from rink.core import events as ev
 from rink.core.claims import closed
 from rink.core.effects import Effect
 from rink.core.events import Event
-from rink.core.holds import Handle
+from rink.core.holds import Handle, Hold
 from rink.core.keys import Keys
 from rink.core.node import MemberSettings, Node
 from rink.engine.callbacks import Callbacks, Listeners
@@ -350,11 +350,7 @@ class Engine:
         for effect in effects:
             match effect:
                 case do.Lose(hold=hold):
-                    with self.lock:
-                        signal = hold.signal
-                    if signal is not None:
-                        signal.set()
-                    self.callbacks.lost(hold)
+                    self._tell_of_loss(hold)
                 case do.Grant(handle=handle) | do.Refuse(handle=handle):
                     handle.signal.set()
                 case do.KeepLease(lease=lease, ttl=ttl):
@@ -380,6 +376,13 @@ class Engine:
                     if isinstance(effect, do.RevokeLease):
                         self._lessor.drop(effect.lease)
                     self._requests.carry_out(effect)
+
+    def _tell_of_loss(self, hold: Hold) -> None:
+        with self.lock:
+            signal = hold.signal
+        if signal is not None:
+            signal.set()
+        self.callbacks.lost(hold)
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()

@@ -187,7 +187,7 @@ class Follower:
     def _report(self, number: int, error: Exception, doing: str) -> None:
         """Post that the round is over, unless another one has begun."""
         if not isinstance(error, RinkError):
-            log.exception("%s %s failed", doing, self._keys.root.decode(), exc_info=error)
+            log.error("%s %s failed", doing, self._keys.root.decode(), exc_info=error)
         with self._lock:
             if number == self._round:
                 self._post(_broken(error))

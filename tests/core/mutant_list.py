@@ -6,6 +6,7 @@ from mutant import Mutant
 from mutants_of_engine import ENGINE
 from mutants_of_etcd import ETCD
 from mutants_of_guards import GUARDS
+from mutants_of_history import HISTORY
 from mutants_of_liveness import ABOUT_LIVENESS
 from mutants_of_overlap import ABOUT_OVERLAP, NAMED_BY_THE_DESIGN
 from mutants_of_partitions import PARTITIONS
@@ -15,6 +16,7 @@ from mutants_of_streams import STREAMS
 BY_HEADING: dict[str, list[Mutant]] = {
     "The weakenings that the design names": NAMED_BY_THE_DESIGN,
     "Others about overlap and tokens": ABOUT_OVERLAP,
+    "About histories of etcd": HISTORY,
     "About liveness and stickiness": ABOUT_LIVENESS,
     "Of the engine": ENGINE,
     "Of the etcd client": ETCD,

@@ -170,24 +170,31 @@ REQUESTS = [
 
 VIEW = [
     engine(
-        "the watch begins one revision late",
+        "the list is asked for before the watch is open",
         "follower",
-        "found.header.revision + 1,",
-        "found.header.revision + 2,",
+        "        elif not watch.wait_open(OPEN_WITHIN_S):\n",
+        "        elif self._begin_list(number) or not watch.wait_open(OPEN_WITHIN_S):\n",
         "engine/test_engine_follower",
     ),
     engine(
-        "a compaction is not heard of",
+        "a list of an earlier call of the watch counts",
         "follower",
-        "            self.wake_at = self._clock.now()\n            self._say(number, Nudged())\n",
-        "",
+        "if number != self._round or asked != self._lists:",
+        "if number != self._round:",
+        "engine/test_engine_follower",
+    ),
+    engine(
+        "changes of a new history are told before its list",
+        "follower",
+        "            self._is_told, self._early = False, []\n            asked, wanted",
+        "            asked, wanted",
         "engine/test_engine_follower",
     ),
     engine(
         "what an earlier watch still delivers is heard",
         "follower",
-        "            if number != self._round:\n",
-        "            if False:\n",
+        "            if number != self._round:\n                return\n            if self._is_told:",
+        "            if self._is_told:",
         "engine/test_engine_follower",
     ),
     engine(

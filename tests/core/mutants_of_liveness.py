@@ -228,4 +228,12 @@ ABOUT_LIVENESS = [
         "return hold.lost_at is not None",
         "handover",
     ),
+    core(
+        "the oldest of all coordinates, also where it leaves",
+        "view",
+        "return next((member for member in able if member.is_active), able[0] if able else None)",
+        "return able[0] if able else None",
+        "view",
+        "coordinator",
+    ),
 ]

@@ -141,7 +141,7 @@ ABOUT_OVERLAP = [
     core(
         "a list from the past is believed",
         "node",
-        "if revision < self.view.revision:",
+        "if listed.revision < self.view.revision:",
         "if False:",
         "session",
     ),
@@ -247,8 +247,8 @@ ABOUT_OVERLAP = [
     core(
         "roles of the version before are granted while a newcomer is waited for",
         "node",
-        "        awaits = self._hand_over.because\n",
-        '        awaits = ""\n',
+        "awaits, version = self._hand_over.because, self._followed",
+        'awaits, version = "", self._followed',
         "handover",
     ),
     core(
@@ -261,8 +261,8 @@ ABOUT_OVERLAP = [
     core(
         "the gate is published before the write that closes it",
         "node",
-        "        self._write(now)\n        self._publish()\n",
-        "        self._publish()\n        self._write(now)\n",
+        "        self._write(now)\n        self.history.raise_tokens(",
+        "        self._publish(now)\n        self._write(now)\n        self.history.raise_tokens(",
         "grants",
     ),
     core(

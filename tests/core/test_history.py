@@ -8,7 +8,7 @@ from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.codec import encode
 from rink.core.effects import Level
-from rink.core.values import Record, Request, Version, Wish
+from rink.core.values import Record, Request, Wish
 
 ROLE_OF_B = role_of(1, 2)
 
@@ -139,10 +139,10 @@ def listed_with(world, versions):
     listed = world.etcd.listed()
     [newest] = [one for one in listed.entries if getattr(one, "number", 0) == 2]
     others = [one for one in listed.entries if not hasattr(one, "number")]
-    made = [
-        evolve(newest, number=number, mod_revision=at, version=evolve(newest.version, number=number))
-        for number, at in versions.items()
-    ]
+    made = []
+    for number, at in versions.items():
+        version = evolve(newest.version, number=number)
+        made.append(evolve(newest, number=number, mod_revision=at, version=version))
     return evolve(listed, entries=(*others, *made))
 
 

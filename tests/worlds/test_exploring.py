@@ -2,7 +2,7 @@
 
 import attrs
 import pytest
-from catalogue import AB, AT_ONCE, NO_LEASE, PIN, RAISE, A, B
+from catalogue import AB, AT_ONCE, BY_DEFAULT, NO_LEASE, PIN, RAISE, A, B
 from exploring import Exploration, explore
 from rules import BrokenRuleError
 from small_etcd import Etcd
@@ -12,6 +12,7 @@ from universe import Universe
 from rink.core import draft, grants
 from rink.core import effects as do
 from rink.core.claims import Obstacles
+from rink.core.history import History
 from rink.core.holds import Table
 from rink.core.janitor import Janitor
 from rink.core.node import Node
@@ -76,12 +77,26 @@ def test_a_step_that_is_not_done_at_once_is_seen(monkeypatch):
 def test_a_token_that_does_not_rise_is_seen(monkeypatch):
     publish = Node._publish
 
-    def with_one_token(node):
-        publish(node)
+    def with_one_token(node, now):
+        publish(node, now)
         node.table.gate = attrs.evolve(node.table.gate, token=7)
 
     monkeypatch.setattr(Node, "_publish", with_one_token)
     assert "token 7 of b after 7" in explore(MOVES_ONCE).broken
+
+
+WIPED = next(spec for spec in BY_DEFAULT if spec.name == "etcd loses its volume")
+
+
+def test_grants_in_a_new_history_at_once_are_seen(monkeypatch):
+    """Somebody who is cut off may still hold the role by the old one."""
+    monkeypatch.setattr(History, "why_closed", lambda self, now: "")
+    assert "x is held by" in explore(WIPED).broken
+
+
+def test_another_history_that_is_not_noticed_is_seen(monkeypatch):
+    monkeypatch.setattr(History, "contradiction", lambda self, view: "")
+    assert "is held by" in explore(WIPED).broken
 
 
 def test_what_user_code_still_runs_after_a_rejoin_is_seen(monkeypatch):

@@ -1,0 +1,78 @@
+"""Mutants of the core that believe in a history of etcd which is gone (R11)."""
+
+from __future__ import annotations
+
+from mutant import core
+
+HISTORY = [
+    core(
+        "the view lives on when the lease has ended",
+        "node",
+        "                if tenure.is_held:\n                    self._throw_view_away()\n",
+        "",
+        "history",
+    ),
+    core(
+        "the view lives on when the record is disowned",
+        "node",
+        "            self._throw_view_away()\n            self.out.do(self.tenure.disown())\n",
+        "            self.out.do(self.tenure.disown())\n",
+        "history",
+    ),
+    core(
+        "a list asked for before the view was thrown away is believed",
+        "node",
+        "return not isinstance(event, ev.Listed) or event.wanted >= self.lists_wanted",
+        "return True",
+        "history",
+    ),
+    core(
+        "an own record as of an earlier revision is met with silence",
+        "node",
+        "elif found and found.mod_revision < self.writer.compare:",
+        "elif False:",
+        "history",
+    ),
+    core(
+        "an answer with an earlier own record settles",
+        "writer",
+        "is_older = event.found.mod_revision < self.compare",
+        "is_older = False",
+        "history",
+    ),
+    core(
+        "a version written anew proves nothing",
+        "history",
+        "if found is not None and found.mod_revision != self.mod_revision:",
+        "if False:",
+        "history",
+    ),
+    core(
+        "lower version numbers prove nothing",
+        "history",
+        "if newest < self.number:",
+        "if False:",
+        "history",
+    ),
+    core(
+        "a new history is granted in at once",
+        "history",
+        "if now < self.grants_from:",
+        "if False:",
+        "history",
+    ),
+    core(
+        "a new history waits for the own ttl only",
+        "history",
+        "self.ttl = max([record.ttl for record in records], default=0)",
+        "self.ttl = min([record.ttl for record in records], default=0)",
+        "history",
+    ),
+    core(
+        "a new history gives lower tokens",
+        "history",
+        "self.token_floor = max(self.token_floor, self.token)",
+        "pass",
+        "history",
+    ),
+]
