@@ -261,8 +261,8 @@ ABOUT_OVERLAP = [
     core(
         "the gate is published before the write that closes it",
         "node",
-        "        self._write(now)\n        self.history.raise_tokens(",
-        "        self._publish(now)\n        self._write(now)\n        self.history.raise_tokens(",
+        "        self._write(now)\n        self._publish(now)\n",
+        "        self._publish(now)\n        self._write(now)\n",
         "grants",
     ),
     core(

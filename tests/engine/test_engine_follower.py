@@ -241,6 +241,8 @@ def test_what_an_earlier_round_still_delivers_is_not_heard(setting):
     assert setting.events == []
     assert [type(event) for event in setting.run()] == [Listed]
     assert len(setting.etcd.streams) == 1  # the first watch has been closed
+    setting.follower._hear(1, late)
+    assert setting.events == []
 
 
 def test_a_list_that_was_overtaken_is_not_heard(setting):
