@@ -1,7 +1,7 @@
 """Proclaim the next version as the coordinator, and prune old ones (R4).
 
-Deliberately absent: an election. The oldest record coordinates, and the proclaiming transaction
-asks whether it is still there. And times: they stand in the `Chronicle`, which every member keeps.
+Deliberately absent: an election. The oldest active record coordinates, and the proclaiming
+transaction asks whether it is still there. And times: they stand in the `Chronicle`, which every member keeps.
 """
 
 from __future__ import annotations

@@ -94,14 +94,14 @@ def test_a_planned_leave_and_a_crash_are_told_apart(town, watch):
     assert texts(events) == [
         "a is leaving",
         "a has lost x, and has not let go yet",
-        "a has left; with it went its claim on x",
         "b coordinates",
+        "a has left; with it went its claim on x",
         "settled at version 1",
         "c is gone, without leaving first",
         "b is gone, without leaving first",
         "nobody coordinates",
     ]
-    assert events[3]["draining"] == ["x"]
+    assert events[4]["draining"] == ["x"]
     assert events[-1]["member"] is None
     assert events[-1]["settled"] is False
 

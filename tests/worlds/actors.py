@@ -253,11 +253,13 @@ def _walk_table(actor: Actor, out: list) -> None:
 def fingerprint(actor: Actor, far_s: float) -> tuple:
     """Return what tells a state from others; of a moment to come, also whether it is far."""
     node, out = actor.node, [actor.nudged]
-    parts = (node.living, node.tenure, node.writer, node.chronicle, node.history)
-    parts += (node.coordinator, node.janitor)
+    parts = (node.living, node.tenure, node.writer, node.chronicle, node.coordinator, node.janitor)
     for part in (*parts, node._hand_over, node.owned):
         _walk(part, out)
-    view = node.view
+    view, history = node.view, node.history
+    out += (history.grants_from, history.token_floor, history.post_at)
+    if not view.revision:  # else it is written over before anybody looks at it
+        out += (history.number, history.mod_revision, history.ttl, history.token)
     out.append(view.revision)
     for entries in (view.members, view.versions, view.requests):
         out.extend(entries[key] for key in sorted(entries))

@@ -72,8 +72,6 @@ BY_DEFAULT = [
          settings=AT_ONCE, script=(PIN,), purse={"kill": 1}, victims=A),
     Spec("etcd loses its volume", "b is cut off; the revision is ahead, so no header tells of it",
          begin=B, script=(A,), waits=True, purse={"wipe": 1}, cut_off=B, **REPLACED),
-    Spec("etcd is restored", "alone; from a copy of any time before, its revision ahead",
-         members=A, script=(B,), purse={"restore": 1}, **REPLACED),
 ]  # fmt: skip
 
 DEEP = [
@@ -138,6 +136,8 @@ DEEP = [
     # Histories of etcd.
     Spec("etcd loses its volume while a role moves", "b is cut off",
          begin=B, script=(A,), purse={"wipe": 1}, cut_off=B, **REPLACED),
+    Spec("etcd is restored", "alone; from a copy of any time before", members=A, script=(B,), purse={"restore": 1},
+         **REPLACED),
     Spec("etcd is restored while a role moves", "b is cut off; from a copy of any time before",
          begin=B, script=(A,), purse={"restore": 1}, cut_off=B, **REPLACED),
     Spec("etcd loses its volume, and all are told", "", begin=B, script=(A,), waits=True,
