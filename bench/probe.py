@@ -18,12 +18,12 @@ from typing import Any
 import grpc
 from child import now, serve
 
-from rink.etcd import connections
+from rink.etcd import channels
 from rink.etcd import methods as m
 from rink.etcd.proto import rinketcd_pb2 as pb
 
 given = json.loads(sys.argv[1])
-_OPTIONS = getattr(connections, "_OPTIONS", ()) if given.get("options") else ()
+_OPTIONS = channels.OPTIONS if given.get("options") else ()
 
 
 def connect() -> grpc.Channel:

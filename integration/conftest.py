@@ -130,8 +130,8 @@ def wire_to():
     """Lays wires to servers; all are gone in the end."""
     wires = []
 
-    def wire_to(node):
-        wires.append(Wire(node.endpoint))
+    def wire_to(node, host="127.0.0.1", port=None):
+        wires.append(Wire(node.endpoint, host, port))
         return wires[-1]
 
     yield wire_to

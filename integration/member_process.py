@@ -1,7 +1,7 @@
 """A member in a process of its own, which says what happens to it as lines of JSON.
 
 Started by `members.Worker`. Its first argument is JSON; commands come as lines on stdin:
-`rank`, `calls`, `members`, `leave`, `keep` (leave, keeping the rank).
+`rank`, `calls`, `members`, `held`, `remaining`, `leave`, `keep` (leave, keeping the rank).
 A role counts as held from the line `gained` to the line `let go`, which is said before it is
 released: what user code would do between the two.
 
@@ -97,6 +97,10 @@ def serve(member, session):
                 say("calls", calls=session.etcd.calls)
             case "members":
                 say("members", names=[one.name for one in member.members])
+            case "held":
+                say("held", roles=sorted(held))
+            case "remaining":
+                say("remaining", seconds=member.session_remaining)
             case "keep":
                 member.leave(keep_rank=True)
                 return

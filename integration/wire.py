@@ -17,14 +17,19 @@ HOST = "127.0.0.1"
 class Wire:
     """Forwards connections to an endpoint.
 
+    Args:
+        endpoint: the server's.
+        host: the address to listen on.
+        port: the port to listen on; a free one where None.
+
     Attributes:
         endpoint: what to give to a client instead of the server's own.
     """
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, host: str = HOST, port: int | None = None) -> None:
         self._server = HOST, int(endpoint.rpartition(":")[2])
-        self._here = HOST, free_ports(1)[0]
-        self.endpoint = f"http://{HOST}:{self._here[1]}"
+        self._here = host, port or free_ports(1)[0]
+        self.endpoint = f"http://{host}:{self._here[1]}"
         self._flows = threading.Event()
         self._lock = threading.Lock()
         self._listener: socket.socket | None = None

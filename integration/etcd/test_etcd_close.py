@@ -7,7 +7,7 @@ import weakref
 import pytest
 from etcd_support import Seen, eventually, put
 
-from rink.etcd.connections import Connection
+from rink.etcd.channels import CountedChannel
 
 pytestmark = pytest.mark.waits
 
@@ -15,14 +15,14 @@ pytestmark = pytest.mark.waits
 @pytest.fixture
 def calls(monkeypatch):
     """A weak reference to each stream's call; the garbage collector does not run meanwhile."""
-    made, opened = Connection.stream, []
+    made, opened = CountedChannel.stream, []
 
     def stream(*args):
         answers = made(*args)
         opened.append(weakref.ref(answers))
         return answers
 
-    monkeypatch.setattr(Connection, "stream", stream)
+    monkeypatch.setattr(CountedChannel, "stream", stream)
     gc.collect()
     gc.disable()
     yield opened

@@ -87,19 +87,20 @@ def test_rule_5_grpc_itself_notices_a_frozen_server(cluster):
     victim = follower(cluster)
     [endpoint] = read_endpoints([victim.endpoint], tls=False)
     connection, requests = OwnConnection(endpoint, read_tls(None, None, None)), Outgoing()
-    answers = connection.stream(WATCH, iter(requests), metadata(None))
-    requests.put(pb.WatchRequest(create_request=pb.WatchCreateRequest(key=b"k")))
-    assert next(iter(answers)).created
-    victim.freeze()
-    begin = time.monotonic()
-    give_up = threading.Timer(15, answers.cancel)
-    give_up.start()
-    with pytest.raises(grpc.RpcError) as caught:
-        next(iter(answers))
-    took = time.monotonic() - begin
-    give_up.cancel()
-    give_up.join()
-    requests.end()
+    with connection.channel() as channel:
+        answers = channel.stream(WATCH, iter(requests), metadata(None))
+        requests.put(pb.WatchRequest(create_request=pb.WatchCreateRequest(key=b"k")))
+        assert next(iter(answers)).created
+        victim.freeze()
+        begin = time.monotonic()
+        give_up = threading.Timer(15, answers.cancel)
+        give_up.start()
+        with pytest.raises(grpc.RpcError) as caught:
+            next(iter(answers))
+        took = time.monotonic() - begin
+        give_up.cancel()
+        give_up.join()
+        requests.end()
     connection.close()
     victim.thaw()
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE

@@ -1,4 +1,4 @@
-"""One gRPC channel per endpoint, and the order in which the endpoints are tried.
+"""The connections to the endpoints, and the order in which the endpoints are tried.
 
 Failover is ours: a channel on a list of addresses hides which one answered, and gRPC notices a
 frozen server late (ETCD-CLIENT section 4). Channels are opened on first use, since a process that
@@ -11,95 +11,35 @@ import contextlib
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING
 
 import grpc
 
 from rink.errors import ClosedError
 from rink.etcd import tlsprobe
+from rink.etcd.channels import OPTIONS, CountedChannel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from rink.etcd.endpoints import Endpoint, TlsSettings
-    from rink.etcd.methods import AnswerT, Method, Request
 
 _log = logging.getLogger(__name__)
 
 _CLOSE_S = 2.0
 
-Metadata = tuple[tuple[str, str], ...]
+MIN_CHANNEL_AGE_S = 0.5
+"""A channel that fails earlier is kept: gRPC itself connects again, after a pause of 0.1 s or more.
 
-Received_co = TypeVar("Received_co", covariant=True)
-
-
-class Answers(Protocol[Received_co]):
-    """The answers of a stream, as gRPC gives them."""
-
-    def __iter__(self) -> Iterator[Received_co]:
-        """Waits for each; raises grpc.RpcError when the stream breaks."""
-        ...
-
-    def cancel(self) -> object:
-        """End the stream, from any thread."""
-        ...
-
-
-_OPTIONS: tuple[tuple[str, int], ...] = (
-    # All three are needed: without the last, a dead connection is noticed after 65 s and not 7 s.
-    # A shorter time makes etcd hang up (too_many_pings), and so do pings without calls.
-    ("grpc.keepalive_time_ms", 5_000),
-    ("grpc.keepalive_timeout_ms", 2_000),
-    ("grpc.http2.ping_timeout_ms", 2_000),
-    # After a failed connect gRPC refuses calls unasked for this long; we pause between tries too.
-    # What the two take together, a lease goes without after etcd is back: a second at the most.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 500),
-    # Despite its name: how long one attempt to connect may take, TLS handshake included.
-    ("grpc.min_reconnect_backoff_ms", 5_000),
-    # What is tried again, and where, is decided here; a txn is never sent twice.
-    ("grpc.enable_retries", 0),
-    ("grpc.service_config_disable_resolution", 1),
-    # As etcd's own clients: a group's whole range may exceed gRPC's default of 4 MB.
-    ("grpc.max_receive_message_length", 2**31 - 1),
-    # A client's connections are its own: closing one client, or its backoff, touches no other.
-    ("grpc.use_local_subchannel_pool", 1),
-    # Each answer would be followed by a ping of gRPC's that measures how much may be under way: half of
-    # what an exchange of two small messages costs. So a window is set, large enough for any list.
-    ("grpc.http2.bdp_probe", 0),
-    ("grpc.http2.lookahead_bytes", 2**20),
-    # A cluster's store is no web site; a proxy meant for those would only be in the way.
-    ("grpc.enable_http_proxy", 0),
-)
-
-
-LOOK_UP_S = 2.0
-"""How often gRPC looks up all the same; where it supports forks, it waits for that for 5 s at most."""
-
-
-class _Unhurried(threading.Condition):
-    """One whose waits are long."""
-
-    def wait(self, timeout: float | None = None) -> bool:
-        return super().wait(timeout if timeout is None else max(timeout, LOOK_UP_S))
-
-
-def unhurried(call: Any) -> Any:
-    """Have whoever waits for an answer of a stream woken by answers only.
-
-    gRPC wakes them ten times a second besides, so that signal handlers may run: they do so on the
-    main thread, where no stream of ours is read, and it was two fifths of what an idle member takes.
-    This reaches into gRPC. Where that looks otherwise one day nothing is changed: it polls again.
-    """
-    condition = getattr(getattr(call, "_state", None), "condition", None)
-    if type(condition) is threading.Condition:
-        with contextlib.suppress(TypeError):
-            condition.__class__ = _Unhurried
-    return call
+Else each of many streams would make a channel at each try while etcd is down.
+"""
 
 
 class Connection:
-    """A channel to one endpoint, opened on first use.
+    """The way to one endpoint: a channel, opened on first use, and a new one after a failure.
+
+    A new channel looks up the endpoint's name. The channel before it is closed when the last call
+    on it has ended: another call's answer may be on its way.
 
     Attributes:
         name: the endpoint's address, for messages.
@@ -112,74 +52,80 @@ class Connection:
         self.is_proven = False
         self._make = make
         self._lock = threading.Lock()
-        self._channel: grpc.Channel | None = None
-        self._calls: dict[str, Any] = {}
+        self._current: CountedChannel | None = None
+        self._dropped: list[CountedChannel] = []
         self._closed = False
 
-    def unary(
-        self, method: Method[Request, AnswerT], request: Request, timeout: float, metadata: Metadata
-    ) -> AnswerT:
-        """One request, one answer.
-
-        Raises:
-            grpc.RpcError: no answer, or an error for one.
-            ClosedError: the connection was closed.
-        """
-        call = self._callable(method, "unary_unary")
-        try:
-            return cast("AnswerT", call(request, timeout=timeout, metadata=metadata))
-        except ValueError as error:
-            raise self._closed_error(error) from error
-
-    def stream(
-        self, method: Method[Request, AnswerT], requests: Iterator[Request], metadata: Metadata
-    ) -> Answers[AnswerT]:
-        """Many requests, many answers; iterate over what is returned, and cancel it in the end.
+    @contextlib.contextmanager
+    def channel(self) -> Iterator[CountedChannel]:
+        """Use the channel for one call, or for one stream.
 
         Raises:
             ClosedError: the connection was closed.
         """
-        call = self._callable(method, "stream_stream")
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the etcd client is closed")
+            if self._current is None:
+                self._current = CountedChannel(self._make())
+            channel = self._current
+            channel.calls += 1
         try:
-            return cast("Answers[AnswerT]", unhurried(call(requests, metadata=metadata)))
-        except ValueError as error:
-            raise self._closed_error(error) from error
+            yield channel
+        finally:
+            with self._lock:
+                channel.calls -= 1
+            self._close_unused()
+
+    def failed(self, channel: CountedChannel, *, is_silent: bool) -> None:
+        """Use another channel from now on, as this one failed.
+
+        Args:
+            channel: one of this connection's.
+            is_silent: no answer came in time; else gRPC said that the call failed.
+        """
+        if is_silent and not channel.has_answered:
+            return  # it is about to connect: a new one would have to begin with that
+        if time.monotonic() - channel.made_at >= MIN_CHANNEL_AGE_S:
+            self.drop(channel)
+
+    def drop(self, channel: CountedChannel) -> None:
+        """Use another channel from now on, and close this one after its last call."""
+        with self._lock:
+            if channel is self._current:
+                self._current = None
+                self._dropped.append(channel)
 
     def close(self) -> None:
-        """End the channel and every call on it."""
+        """End every channel and every call on it."""
         with self._lock:
             self._closed = True
-            channel, self._channel = self._channel, None
-            self._calls.clear()
-        if channel is not None:
+            channels = [*([self._current] if self._current else []), *self._dropped]
+            self._current, self._dropped = None, []
+            for channel in channels:
+                channel.is_closed = True
+        for channel in channels:
             self._end(channel)
 
-    def _end(self, channel: grpc.Channel) -> None:
+    def _close_unused(self) -> None:
+        """Close dropped channels, each on a thread of its own: gRPC may take its time."""
+        if not self._dropped:
+            return
+        with self._lock:
+            for channel in [one for one in self._dropped if not one.calls]:
+                name = "rink-etcd-close"
+                thread = threading.Thread(target=self._end, args=(channel,), name=name, daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # no thread can be started now: after the next call
+                    return
+                self._dropped.remove(channel)
+
+    def _end(self, channel: CountedChannel) -> None:
         channel.close()
 
     def find_tls_trouble(self, deadline: float) -> None:
         """Raise EtcdTls if TLS is why nothing comes over this connection; see `tlsprobe`."""
-
-    def _callable(self, method: Method[Request, AnswerT], kind: str) -> Any:
-        found = self._calls.get(method.path)
-        if found is not None:
-            return found
-        with self._lock:
-            if self._closed:
-                raise ClosedError("the etcd client is closed")
-            if self._channel is None:
-                self._channel = self._make()
-            made = getattr(self._channel, kind)(
-                method.path,
-                request_serializer=method.encode,
-                response_deserializer=method.decode,
-            )
-            self._calls[method.path] = made
-            return made
-
-    def _closed_error(self, error: ValueError) -> Exception:
-        # gRPC's way to say that another thread closed the channel meanwhile.
-        return ClosedError("the etcd client is closed") if self._closed else error
 
 
 class OwnConnection(Connection):
@@ -193,9 +139,9 @@ class OwnConnection(Connection):
     def _open(self) -> grpc.Channel:
         target = self._endpoint.target
         if not self._endpoint.tls:
-            return grpc.insecure_channel(target, options=_OPTIONS)
+            return grpc.insecure_channel(target, options=OPTIONS)
         credentials = grpc.ssl_channel_credentials(self._tls.ca, self._tls.key, self._tls.cert)
-        return grpc.secure_channel(target, credentials, options=_OPTIONS)
+        return grpc.secure_channel(target, credentials, options=OPTIONS)
 
     def find_tls_trouble(self, deadline: float) -> None:
         """Raise EtcdTls if TLS is why nothing comes over this connection; see `tlsprobe`."""
@@ -205,7 +151,7 @@ class OwnConnection(Connection):
 class BorrowedConnection(Connection):
     """A connection over the channel of an application's own client, which alone may close it."""
 
-    def _end(self, channel: grpc.Channel) -> None:
+    def _end(self, channel: CountedChannel) -> None:
         pass
 
 

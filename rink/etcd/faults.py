@@ -35,6 +35,11 @@ class Fault:
     words: str
     never_sent: bool
 
+    @property
+    def is_timeout(self) -> bool:
+        """We waited for no longer, or cancelled the call: the connection itself has not failed."""
+        return self.code in {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
+
 
 # UNKNOWN and INTERNAL are what a connection that breaks in the middle of an answer may look like.
 _SILENT = frozenset(

@@ -27,7 +27,8 @@ from rink.etcd.transport import NotAnsweredError, Transport, metadata
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rink.etcd.connections import Answers, Connection
+    from rink.etcd.channels import Answers, CountedChannel
+    from rink.etcd.connections import Connection
     from rink.etcd.guard import Known
     from rink.etcd.proto import rinketcd_pb2 as pb
 
@@ -65,6 +66,7 @@ class Open(Generic[Request, AnswerT]):
     """One call of a stream, on one connection."""
 
     connection: Connection
+    channel: CountedChannel
     requests: Outgoing[Request]
     answers: Answers[AnswerT]
     token: str | None
@@ -215,15 +217,28 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         # A member that cannot read through a quorum, or is of another cluster, is found out here
         # and not by its silence.
         header, token = self._verify(connection)
+        with connection.channel() as channel:
+            self._use(connection, channel, header, token, known)
+
+    def _use(
+        self,
+        connection: Connection,
+        channel: CountedChannel,
+        header: pb.ResponseHeader | None,
+        token: str | None,
+        known: Known,
+    ) -> None:
         requests: Outgoing[Request] = Outgoing()
         self._transport.count(self._method.name)
-        answers = connection.stream(self._method, iter(requests), metadata(token))
+        answers = channel.stream(self._method, iter(requests), metadata(token))
         try:
             with self._lock:
                 self._call = answers
             if self._closed.is_set():
                 return
-            opened: Open[Request, AnswerT] = Open(connection, requests, answers, token, known)
+            opened: Open[Request, AnswerT] = Open(
+                connection, channel, requests, answers, token, known
+            )
             self._opened(opened, header)
             self._heard_at = time.monotonic()
             self._read(opened)
@@ -250,6 +265,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         try:
             while True:
                 answer = next(answers)
+                opened.channel.answered()
                 # While we deliver we do not read: that is no silence of the server's.
                 self._heard_at = None
                 self._received(opened, answer)
@@ -265,6 +281,8 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
             # that the garbage collector of the exiting interpreter finalizes it: that takes a lock
             # which a thread that the exit has killed may hold, and the process hangs.
             error.__traceback__ = None
+            if not self._closed.is_set():  # else it was cancelled, and the channel is well
+                opened.connection.failed(opened.channel, is_silent=fault.is_timeout)
             raise BrokenError(fault.words) from error
 
     def tick(self, now: float) -> float:

@@ -32,7 +32,8 @@ from rink.etcd.proto import rinketcd_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rink.etcd.connections import Connection, Metadata, Ring
+    from rink.etcd.channels import CountedChannel, Metadata
+    from rink.etcd.connections import Connection, Ring
     from rink.etcd.tokens import Tokens
 
 # A member without a leader then says so, instead of being silent.
@@ -253,27 +254,34 @@ class Transport:
             known = self.guard.known
             self.count(method.name)
             left = max(deadline - time.monotonic(), 0.0)
-            try:
-                answer = connection.unary(method, request, left, metadata(token))
-            except grpc.RpcError as error:
-                fault = read_fault(error, has_user=self.tokens.can_refresh)
-                if fault.kind is Kind.STALE_TOKEN and not is_last:
-                    self.tokens.refused(token)
-                    continue
-                raise self._raised(fault, want, connection, left) from error
+            with connection.channel() as channel:
+                try:
+                    answer = channel.unary(method, request, left, metadata(token))
+                except grpc.RpcError as error:
+                    fault = read_fault(error, has_user=self.tokens.can_refresh)
+                    if fault.kind is Kind.STALE_TOKEN and not is_last:
+                        self.tokens.refused(token)
+                        continue
+                    raise self._raised(fault, want, connection, channel, left) from error
             self.guard.check(answer.header, known, quorum=want.quorum, revision=want.revision)
             self.ring.worked(connection)
             return answer
         raise AssertionError("the second try returns or raises")
 
     def _raised(
-        self, fault: Fault, want: Want, connection: Connection, seconds: float
+        self,
+        fault: Fault,
+        want: Want,
+        connection: Connection,
+        channel: CountedChannel,
+        seconds: float,
     ) -> Exception:
         if self.is_closed:
             return ClosedError("the etcd client was closed while it waited")
         if fault.kind is Kind.SILENT:
+            connection.failed(channel, is_silent=fault.is_timeout)
             words = fault.words
-            if fault.code is grpc.StatusCode.DEADLINE_EXCEEDED:
+            if fault.is_timeout:
                 words = f"no answer within {seconds:.1f} s"
             return NotAnsweredError(words, perhaps_applied=not fault.never_sent)
         return refusal(fault.code, fault.words, want.doing, connection.name)
@@ -289,18 +297,18 @@ class Transport:
         def authenticate(request: pb.AuthenticateRequest) -> str:
             self.count(AUTHENTICATE.name)
             left = max(deadline - time.monotonic(), 0.0)
-            try:
-                answer = connection.unary(AUTHENTICATE, request, left, metadata(None))
-            except grpc.RpcError as error:
-                fault = read_fault(error, has_user=False)
-                if "authentication is not enabled" in fault.words:
-                    return ""
-                want = Want(f"the login of user {request.name!r}")
-                raised = self._raised(fault, want, connection, left)
-                if isinstance(raised, NotAnsweredError):
-                    raised.perhaps_applied = False
-                raise raised from error
-            return answer.token
+            with connection.channel() as channel:
+                try:
+                    return channel.unary(AUTHENTICATE, request, left, metadata(None)).token
+                except grpc.RpcError as error:
+                    fault = read_fault(error, has_user=False)
+                    if "authentication is not enabled" in fault.words:
+                        return ""
+                    want = Want(f"the login of user {request.name!r}")
+                    raised = self._raised(fault, want, connection, channel, left)
+                    if isinstance(raised, NotAnsweredError):
+                        raised.perhaps_applied = False
+                    raise raised from error
 
         try:
             return self.tokens.get(authenticate, deadline - time.monotonic())

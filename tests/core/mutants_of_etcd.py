@@ -50,6 +50,34 @@ CALLS = [
         "small_parts",
     ),
     etcd(
+        "a channel that failed is used for ever",
+        "connections",
+        "            if channel is self._current:\n",
+        "            if False:\n",
+        "small_parts",
+    ),
+    etcd(
+        "a failure of an earlier channel drops the one after it",
+        "connections",
+        "            if channel is self._current:\n",
+        "            if channel := self._current:\n",
+        "small_parts",
+    ),
+    etcd(
+        "a channel is closed under calls that wait for their answers",
+        "connections",
+        "if not one.calls]",
+        "]",
+        "small_parts",
+    ),
+    etcd(
+        "a channel that is slow to connect is replaced by one that must begin anew",
+        "connections",
+        "if is_silent and not channel.has_answered:",
+        "if False:",
+        "small_parts",
+    ),
+    etcd(
         "a member without a leader may answer",
         "transport",
         '_HAS_LEADER = ("hasleader", "true")',
@@ -155,7 +183,7 @@ PATIENCE = [
 WATCHES = [
     etcd(
         "who waits for an event looks up ten times a second",
-        "connections",
+        "channels",
         "max(timeout, LOOK_UP_S)",
         "timeout",
         "streams",

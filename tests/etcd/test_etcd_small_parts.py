@@ -1,7 +1,6 @@
 """The order of the endpoints, tokens, pauses, and the translation of transactions."""
 
 import threading
-import types
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -178,38 +177,95 @@ def test_the_bytes_are_etcds():
     assert answer.created
 
 
+class FakeChannel:
+    """A gRPC channel that counts its ends, and does not end before it may."""
+
+    def __init__(self, may_end=None):
+        self.closed = 0
+        self._may_end = may_end
+
+    def close(self):
+        if self._may_end:
+            self._may_end.wait(60)
+        self.closed += 1
+
+
+def connection_of(*channels):
+    """A connection that opens one after the other."""
+    waiting = list(channels)
+    return Connection("http://a:1", lambda: waiting.pop(0))
+
+
+def old(channel):
+    """Let a counted channel be old enough to be dropped."""
+    channel.made_at -= 2 * connections.MIN_CHANNEL_AGE_S
+
+
 def test_a_channel_that_does_not_close_keeps_nobody(caplog, monkeypatch):
-    class Stuck:
-        def stream(self, *_, **__):
-            return self
-
-        def close(self):
-            release.wait(60)
-
-    method = types.SimpleNamespace(path="/", encode=None, decode=None)
     release = threading.Event()
     monkeypatch.setattr(connections, "_CLOSE_S", 0.1)
-    stuck, well = (Connection(name, Stuck) for name in ("http://stuck:1", "http://well:1"))
-    stuck._callable(method, "stream")
+    stuck = Connection("http://stuck:1", lambda: FakeChannel(release))
+    well = Connection("http://well:1", FakeChannel)
+    with stuck.channel():
+        pass
     Ring([stuck, well]).close()
     assert "etcd http://stuck:1: gRPC does not close the channel" in caplog.text
     assert "http://well:1" not in caplog.text
     release.set()
     for connection in (stuck, well):
-        with pytest.raises(ClosedError):
-            connection._callable(method, "stream")
+        with pytest.raises(ClosedError), connection.channel():
+            pass
 
 
 def test_channels_are_closed_where_no_thread_can_begin_any_more(monkeypatch):
     def refuse(_):
         raise RuntimeError("can't create new thread at interpreter shutdown")
 
-    closed = []
-    connection = Connection("http://a:1", lambda: None)
-    connection._channel = type("Channel", (), {"close": lambda _: closed.append(1)})()
+    first, second = FakeChannel(), FakeChannel()
+    connection = connection_of(first, second)
     monkeypatch.setattr(threading.Thread, "start", refuse)
+    with connection.channel() as channel:
+        connection.drop(channel)
+    with connection.channel():
+        pass
+    assert (first.closed, second.closed) == (0, 0)
     Ring([connection]).close()
-    assert closed == [1]
+    assert (first.closed, second.closed) == (1, 1)
+
+
+def test_channel_that_failed_is_replaced_and_closed_after_its_last_call(monkeypatch):
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: thread.run())
+    first, second = FakeChannel(), FakeChannel()
+    connection = connection_of(first, second)
+    with connection.channel() as one:
+        old(one)
+        with connection.channel() as same:
+            assert same is one
+            connection.failed(one, is_silent=False)
+            with connection.channel() as other:
+                assert other is not one
+                # A second call that fails on the first channel says nothing of the second.
+                connection.failed(one, is_silent=False)
+        assert first.closed == 0
+    assert first.closed == 1
+    with connection.channel() as same:
+        assert same is other
+    connection.close()
+    assert (first.closed, second.closed) == (1, 1)
+
+
+def test_channel_that_is_new_or_connecting_is_kept():
+    connection = connection_of(FakeChannel())
+    with connection.channel() as channel:
+        connection.failed(channel, is_silent=False)  # just made: gRPC connects again by itself
+        old(channel)
+        connection.failed(channel, is_silent=True)  # it may be slow to connect
+        with connection.channel() as same:
+            assert same is channel
+        channel.answered()
+        connection.failed(channel, is_silent=True)
+        with pytest.raises(IndexError), connection.channel():
+            pass
 
 
 def test_a_closed_client_refuses_without_having_opened_anything():

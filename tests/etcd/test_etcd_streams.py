@@ -10,7 +10,7 @@ import pytest
 from etcd_scripted import PATIENCE_S, ScriptedEtcd, Seen, header
 
 from rink.errors import EtcdClusterChanged, EtcdCompacted
-from rink.etcd import connections, watch
+from rink.etcd import channels, connections, watch
 from rink.etcd.patience import Patience
 from rink.etcd.proto import rinketcd_pb2 as pb
 
@@ -383,7 +383,7 @@ def test_who_waits_for_an_answer_is_not_woken_by_grpc_ten_times_a_second(clients
     wait = threading.Condition.wait
 
     def noted(self, timeout=None):
-        if isinstance(self, connections._Unhurried):
+        if isinstance(self, channels._Unhurried):
             waited.put(timeout)
         return wait(self, timeout)
 
@@ -391,10 +391,24 @@ def test_who_waits_for_an_answer_is_not_woken_by_grpc_ten_times_a_second(clients
     with ScriptedEtcd(watch=lambda _: [pb.WatchResponse(header=header(), created=True)]) as etcd:
         client = clients(etcd.endpoint)
         client.watch(b"k", b"", 1, lambda _: None)
-        assert waited.get(timeout=PATIENCE_S) == connections.LOOK_UP_S
+        assert waited.get(timeout=PATIENCE_S) == channels.LOOK_UP_S
         client.close()
 
 
 def test_a_call_that_looks_otherwise_inside_is_left_as_it_is():
     for call in (object(), types.SimpleNamespace(_state=types.SimpleNamespace(condition=None))):
-        assert connections.unhurried(call) is call
+        assert channels.unhurried(call) is call
+
+
+def test_watch_that_is_closed_leaves_its_channel_to_others(clients):
+    with ScriptedEtcd(watch=lambda _: [pb.WatchResponse(header=header(), created=True)]) as etcd:
+        client = clients(etcd.endpoint)
+        watch = client.watch(b"k", b"", 1, lambda _: None)
+        assert watch.wait_open(PATIENCE_S)
+        connection = client._transport.ring.first
+        channel = connection._current
+        channel.made_at -= 2 * connections.MIN_CHANNEL_AGE_S
+        watch.close()
+        watch.join(PATIENCE_S)
+        assert connection._current is channel
+        client.close()

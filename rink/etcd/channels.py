@@ -1,0 +1,167 @@
+"""gRPC channels: their options, and the calls that are under way on each.
+
+A channel keeps for ever what it was made with: the client certificate, and the address that a name
+had, for half a minute. So a channel that failed is not mended; `connections` makes a new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+from rink.errors import ClosedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import grpc
+
+    from rink.etcd.methods import AnswerT, Method, Request
+
+Metadata = tuple[tuple[str, str], ...]
+
+Received_co = TypeVar("Received_co", covariant=True)
+
+
+class Answers(Protocol[Received_co]):
+    """The answers of a stream, as gRPC gives them."""
+
+    def __iter__(self) -> Iterator[Received_co]:
+        """Wait for each; raises grpc.RpcError when the stream breaks."""
+        ...
+
+    def cancel(self) -> object:
+        """End the stream, from any thread."""
+        ...
+
+
+OPTIONS: tuple[tuple[str, int], ...] = (
+    # All three are needed: without the last, a dead connection is noticed after 65 s and not 7 s.
+    # A shorter time makes etcd hang up (too_many_pings), and so do pings without calls.
+    ("grpc.keepalive_time_ms", 5_000),
+    ("grpc.keepalive_timeout_ms", 2_000),
+    ("grpc.http2.ping_timeout_ms", 2_000),
+    # After a failed connect gRPC refuses calls unasked for this long; we pause between tries too.
+    # What the two take together, a lease goes without after etcd is back: a second at the most.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    # Despite its name: how long one attempt to connect may take, TLS handshake included.
+    ("grpc.min_reconnect_backoff_ms", 5_000),
+    # What is tried again, and where, is decided here; a txn is never sent twice.
+    ("grpc.enable_retries", 0),
+    ("grpc.service_config_disable_resolution", 1),
+    # As etcd's own clients: a group's whole range may exceed gRPC's default of 4 MB.
+    ("grpc.max_receive_message_length", 2**31 - 1),
+    # A client's connections are its own: closing one client, or its backoff, touches no other.
+    ("grpc.use_local_subchannel_pool", 1),
+    # Each answer would be followed by a ping of gRPC's that measures how much may be under way: half of
+    # what an exchange of two small messages costs. So a window is set, large enough for any list.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 2**20),
+    # A cluster's store is no web site; a proxy meant for those would only be in the way.
+    ("grpc.enable_http_proxy", 0),
+)
+
+
+LOOK_UP_S = 2.0
+"""How often gRPC looks up all the same; where it supports forks, it waits for that for 5 s at most."""
+
+
+class _Unhurried(threading.Condition):
+    """One whose waits are long."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return super().wait(timeout if timeout is None else max(timeout, LOOK_UP_S))
+
+
+def unhurried(call: Any) -> Any:
+    """Have whoever waits for an answer of a stream woken by answers only.
+
+    gRPC wakes them ten times a second besides, so that signal handlers may run: they do so on the
+    main thread, where no stream of ours is read, and it was two fifths of what an idle member takes.
+    This reaches into gRPC. Where that looks otherwise one day nothing is changed: it polls again.
+    """
+    condition = getattr(getattr(call, "_state", None), "condition", None)
+    if type(condition) is threading.Condition:
+        with contextlib.suppress(TypeError):
+            condition.__class__ = _Unhurried
+    return call
+
+
+class CountedChannel:
+    """One gRPC channel, with the number of calls that use it.
+
+    Attributes:
+        made_at: when it was made (monotonic).
+        has_answered: an answer came over it.
+        is_closed: it is closed, or about to be.
+        calls: how many calls use it; its `Connection` counts them.
+    """
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self.made_at = time.monotonic()
+        self.has_answered = False
+        self.is_closed = False
+        self.calls = 0
+        self._channel = channel
+        self._callables: dict[str, Any] = {}
+
+    def unary(
+        self, method: Method[Request, AnswerT], request: Request, timeout: float, metadata: Metadata
+    ) -> AnswerT:
+        """Send one request and return its answer.
+
+        Raises:
+            grpc.RpcError: no answer, or an error for one.
+            ClosedError: the client was closed.
+        """
+        call = self._callable(method, "unary_unary")
+        with self._closing():
+            answer = cast("AnswerT", call(request, timeout=timeout, metadata=metadata))
+        self.answered()
+        return answer
+
+    def stream(
+        self, method: Method[Request, AnswerT], requests: Iterator[Request], metadata: Metadata
+    ) -> Answers[AnswerT]:
+        """Open a stream; iterate over what is returned, and cancel it in the end.
+
+        Raises:
+            ClosedError: the client was closed.
+        """
+        call = self._callable(method, "stream_stream")
+        with self._closing():
+            return cast("Answers[AnswerT]", unhurried(call(requests, metadata=metadata)))
+
+    def answered(self) -> None:
+        """Note that an answer came over it."""
+        self.has_answered = True
+
+    def close(self) -> None:
+        """End it and every call on it; gRPC may take its time."""
+        self.is_closed = True
+        self._channel.close()
+
+    def _callable(self, method: Method[Request, AnswerT], kind: str) -> Any:
+        # Two threads may make the same one: either does.
+        made = self._callables.get(method.path)
+        if made is None:
+            with self._closing():
+                made = self._callables[method.path] = getattr(self._channel, kind)(
+                    method.path,
+                    request_serializer=method.encode,
+                    response_deserializer=method.decode,
+                )
+        return made
+
+    @contextlib.contextmanager
+    def _closing(self) -> Iterator[None]:
+        """Translate gRPC's way to say that another thread closed the channel meanwhile."""
+        try:
+            yield
+        except ValueError as error:
+            if self.is_closed:
+                raise ClosedError("the etcd client is closed") from error
+            raise
