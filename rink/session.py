@@ -50,7 +50,8 @@ class BaseSession:
         prefix: what every key begins with.
         user: etcd user, with `password`.
         password: etcd password.
-        ca: path of the certificate authority's PEM file, for `https://` endpoints.
+        ca: path of the certificate authority's PEM file, for `https://` endpoints. Files of
+            certificates are read again for each new connection, so they may be rotated.
         cert: path of the client's certificate, with `key`.
         key: path of the client's private key.
         timeout: seconds for each request to etcd, over all endpoints tried.

@@ -10,10 +10,11 @@ from etcd_support import Seen, eventually, put, put_until_done
 from rink.errors import ClosedError, EtcdError, EtcdUnavailable
 from rink.etcd.api import Put
 from rink.etcd.connections import OwnConnection
-from rink.etcd.endpoints import read_endpoints, read_tls
+from rink.etcd.endpoints import read_endpoints
 from rink.etcd.methods import WATCH
 from rink.etcd.proto import rinketcd_pb2 as pb
 from rink.etcd.stream import Outgoing
+from rink.etcd.tls import TlsSource
 from rink.etcd.transport import metadata
 
 pytestmark = pytest.mark.waits
@@ -86,7 +87,7 @@ def test_rule_5_grpc_itself_notices_a_frozen_server(cluster):
     """
     victim = follower(cluster)
     [endpoint] = read_endpoints([victim.endpoint], tls=False)
-    connection, requests = OwnConnection(endpoint, read_tls(None, None, None)), Outgoing()
+    connection, requests = OwnConnection(endpoint, TlsSource(None, None, None)), Outgoing()
     with connection.channel() as channel:
         answers = channel.stream(WATCH, iter(requests), metadata(None))
         requests.put(pb.WatchRequest(create_request=pb.WatchCreateRequest(key=b"k")))

@@ -1,10 +1,11 @@
 """TLS, client certificates, and each way in which they go wrong: a clear error, in time."""
 
+import datetime as dt
 import time
 
 import pytest
 import trustme
-from etcd_support import Seen, put
+from etcd_support import Seen, put, put_until_done
 
 from rink.errors import ConfigError, EtcdTls, EtcdUnavailable
 from rink.testing import TlsFiles, local_etcd
@@ -17,14 +18,23 @@ class Files:
 
     def __init__(self, folder, *names):
         folder.mkdir()
-        self.authority = trustme.CA()
+        self.names = names
         self.ca = folder / "ca.pem"
-        self.authority.cert_pem.write_to_path(self.ca)
         self.cert, self.key = folder / "cert.pem", folder / "key.pem"
-        issued = self.authority.issue_cert(*names)
-        issued.private_key_pem.write_to_path(self.key)
-        for blob in issued.cert_chain_pems:
-            blob.write_to_path(self.cert, append=True)
+        self.authority = self.renew_authority()
+        self.issue()
+
+    def renew_authority(self):
+        """Replace the CA's file; certificates that it signed before are worth nothing."""
+        self.authority = trustme.CA()
+        self.ca.write_bytes(self.authority.cert_pem.bytes())
+        return self.authority
+
+    def issue(self, **settings):
+        """Replace certificate and key."""
+        issued = self.authority.issue_cert(*self.names, **settings)
+        self.key.write_bytes(issued.private_key_pem.bytes())
+        self.cert.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
 
     def server(self, *, client_cert_auth=False):
         return TlsFiles(self.ca, self.cert, self.key, client_cert_auth=client_cert_auth)
@@ -137,3 +147,78 @@ def test_an_unreachable_https_endpoint_is_not_called_a_tls_fault(files, clients)
 def test_a_key_of_another_certificate(https, files, others, clients):
     with pytest.raises(ConfigError, match="belong together"):
         clients(https.endpoint, ca=files.ca, cert=files.cert, key=others.key)
+
+
+def renews(client):
+    """Open a keepalive stream; the function renews a lease, and says how long that took."""
+    renewed = Seen()
+    stream, lease = client.keepalives(renewed.deliver), client.grant(60).lease
+
+    def renew():
+        begin, count = time.monotonic(), len(renewed.items)
+        stream.send(lease)
+        renewed.wait(lambda s: len(s.items) > count)
+        return time.monotonic() - begin
+
+    return renew
+
+
+def test_client_certificate_rotated_on_disk_is_used_when_etcd_is_back(tmp_path, clients, prefix):
+    """The old one is over by then: as with certificates that live for hours, and are renewed."""
+    servers, ours = Files(tmp_path / "servers", "127.0.0.1"), Files(tmp_path / "ours", "app")
+    ours.authority = servers.authority
+    over_at = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=2)
+    ours.issue(not_after=over_at)
+    with local_etcd(fsync=False, tls=servers.server(client_cert_auth=True)) as node:
+        client = clients(node.endpoint, ca=servers.ca, cert=ours.cert, key=ours.key)
+        key, seen, renew = prefix.encode(), Seen(), renews(client)
+        client.watch(key, b"", client.range(key).header.revision + 1, seen.deliver)
+        renew()
+        ours.issue()
+        while dt.datetime.now(dt.UTC) < over_at:
+            time.sleep(0.1)
+        renew()  # over the connection that was opened before
+        node.restart()
+        print(f"certificate rotated, etcd restarted: renewed after {renew():.2f} s")
+        put_until_done(client, key, b"after")
+        seen.wait_events(1)
+
+
+def test_authority_rotated_on_disk_is_trusted_when_etcd_is_back(tmp_path, clients, prefix):
+    """Of the servers' certificates, and of ours."""
+    files = Files(tmp_path / "all", "127.0.0.1")
+    with local_etcd(fsync=False, tls=files.server(client_cert_auth=True)) as node:
+        client = clients(node.endpoint, ca=files.ca, cert=files.cert, key=files.key)
+        renew = renews(client)
+        renew()
+        files.renew_authority()
+        files.issue()
+        node.restart()
+        print(f"authority rotated, etcd restarted: renewed after {renew():.2f} s")
+        put_until_done(client, prefix.encode(), b"after")
+
+
+def test_client_certificate_that_is_late_is_waited_for(tmp_path, clients, prefix, caplog):
+    """What etcd refuses is said, and the next try reads the files again."""
+    files = Files(tmp_path / "all", "127.0.0.1")
+    with local_etcd(fsync=False, tls=files.server(client_cert_auth=True)) as node:
+        old = files.cert.read_bytes(), files.key.read_bytes()
+        ours = tmp_path / "ours.pem", tmp_path / "ours.key"
+        for path, text in zip(ours, old, strict=True):
+            path.write_bytes(text)
+        settings = {"cert": ours[0], "key": ours[1], "timeout": 1.0}
+        client = clients(node.endpoint, ca=files.ca, **settings)
+        renew = renews(client)
+        renew()
+        files.renew_authority()
+        files.issue()
+        node.restart()
+        with pytest.raises(EtcdTls, match="client certificate"):
+            client.range(b"k")
+        ours[0].write_bytes(files.cert.read_bytes())
+        with pytest.raises(EtcdTls):
+            client.range(b"k")
+        assert "what was read before is used instead" in caplog.text
+        ours[1].write_bytes(files.key.read_bytes())
+        print(f"certificate and key are there at last: renewed after {renew():.2f} s")
+        put_until_done(client, prefix.encode(), b"after")

@@ -24,12 +24,13 @@ from rink.etcd.api import (
 )
 from rink.etcd.borrowed import borrow
 from rink.etcd.connections import Connection, OwnConnection, Ring
-from rink.etcd.endpoints import Pem, check_timeout, check_user, read_endpoints, read_tls
+from rink.etcd.endpoints import check_timeout, check_user, read_endpoints
 from rink.etcd.keepalive import KeepAliveStream
 from rink.etcd.messages import from_txn, to_header, to_key_value, to_txn_result
 from rink.etcd.methods import COMPACT, GRANT, RANGE, REVOKE, STATUS, TIME_TO_LIVE, TXN
 from rink.etcd.proto import rinketcd_pb2 as pb
 from rink.etcd.stream import Streams
+from rink.etcd.tls import Pem, TlsSource
 from rink.etcd.tokens import GivenTokens, Tokens, UserTokens
 from rink.etcd.transport import AppliedBeforeError, Transport, Want
 from rink.etcd.watch import RunningWatch
@@ -60,7 +61,7 @@ class Client:
         user: etcd user, together with `password`.
         password: its password.
         ca: PEM file, or PEM text as bytes, of who signed the servers' certificates; None trusts
-            whom gRPC trusts.
+            whom gRPC trusts. Files are read again for each new connection.
         cert: PEM file or bytes of a client certificate, together with `key`.
         key: PEM file or bytes of its key, unencrypted.
         clock: what `KeepAliveAnswer.sent_at` is read from, in seconds.
@@ -81,7 +82,7 @@ class Client:
         key: Pem | None = None,
         clock: Callable[[], float] = boot_clock,
     ) -> None:
-        tls = read_tls(ca, cert, key)
+        tls = TlsSource(ca, cert, key)
         read = read_endpoints(endpoints, tls=tls.is_given)
         check_user(user, password)
         tokens = UserTokens(user, password) if user is not None and password is not None else None

@@ -22,7 +22,8 @@ from rink.etcd.channels import OPTIONS, CountedChannel
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from rink.etcd.endpoints import Endpoint, TlsSettings
+    from rink.etcd.endpoints import Endpoint
+    from rink.etcd.tls import TlsSource
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ Else each of many streams would make a channel at each try while etcd is down.
 class Connection:
     """The way to one endpoint: a channel, opened on first use, and a new one after a failure.
 
-    A new channel looks up the endpoint's name. The channel before it is closed when the last call
+    A new channel looks up the endpoint's name, and reads the files of certificates. The channel before it is closed when the last call
     on it has ended: another call's answer may be on its way.
 
     Attributes:
@@ -131,7 +132,7 @@ class Connection:
 class OwnConnection(Connection):
     """A connection made from settings."""
 
-    def __init__(self, endpoint: Endpoint, tls: TlsSettings) -> None:
+    def __init__(self, endpoint: Endpoint, tls: TlsSource) -> None:
         super().__init__(endpoint.url, self._open)
         self._endpoint = endpoint
         self._tls = tls
@@ -140,12 +141,14 @@ class OwnConnection(Connection):
         target = self._endpoint.target
         if not self._endpoint.tls:
             return grpc.insecure_channel(target, options=OPTIONS)
-        credentials = grpc.ssl_channel_credentials(self._tls.ca, self._tls.key, self._tls.cert)
+        # A channel keeps its credentials for ever, so each channel is made with what is there now.
+        tls = self._tls.read()
+        credentials = grpc.ssl_channel_credentials(tls.ca, tls.pair.key, tls.pair.cert)
         return grpc.secure_channel(target, credentials, options=OPTIONS)
 
     def find_tls_trouble(self, deadline: float) -> None:
         """Raise EtcdTls if TLS is why nothing comes over this connection; see `tlsprobe`."""
-        tlsprobe.find_tls_trouble(self._endpoint, self._tls, deadline)
+        tlsprobe.find_tls_trouble(self._endpoint, self._tls.read(), deadline)
 
 
 class BorrowedConnection(Connection):

@@ -1,4 +1,4 @@
-"""Where etcd is and how to prove who is who: settings read and checked, nothing opened.
+"""Where etcd is, and other settings of a client: read and checked, nothing opened.
 
 Everything that can be found wrong without a connection is found here, when the client is made,
 so that a typing error is named at once and not after a timeout.
@@ -6,8 +6,6 @@ so that a typing error is named at once and not after a timeout.
 
 from __future__ import annotations
 
-import ssl
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _DEFAULT_PORT = 2379
-
-Pem = str | Path | bytes
 
 
 @attrs.frozen
@@ -44,45 +40,6 @@ class Endpoint:
         """What gRPC calls it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
-
-
-@attrs.frozen
-class TlsSettings:
-    """PEM texts, each None where not given, and the files' paths for the standard library."""
-
-    ca: bytes | None = None
-    cert: bytes | None = attrs.field(default=None, repr=False)
-    key: bytes | None = attrs.field(default=None, repr=False)
-    cert_paths: tuple[str, str] | None = None
-
-    @property
-    def is_given(self) -> bool:
-        """Any of the three was set."""
-        return self.ca is not None or self.cert is not None
-
-    def context(self) -> ssl.SSLContext:
-        """The standard library's view of the same settings.
-
-        The client certificate is in it only where it was given as files: the library reads no
-        key from memory, and a key is not to be written to a disk for a diagnosis.
-
-        Raises:
-            ConfigError: the texts are not PEM, or key and certificate do not belong together.
-        """
-        try:
-            context = ssl.create_default_context(cadata=self.ca.decode() if self.ca else None)
-        except (ssl.SSLError, ValueError) as error:
-            raise ConfigError(f"ca holds no usable PEM certificate: {error}") from error
-        if self.cert_paths:
-            try:
-                # An empty passphrase: without one the library asks on the terminal.
-                context.load_cert_chain(*self.cert_paths, password="")
-            except (ssl.SSLError, ValueError) as error:
-                raise ConfigError(
-                    f"cert {self.cert_paths[0]} and key {self.cert_paths[1]} cannot be used "
-                    f"together (two PEM files that belong together, the key unencrypted): {error}"
-                ) from error
-        return context
 
 
 def read_endpoints(endpoints: Sequence[str], *, tls: bool) -> tuple[Endpoint, ...]:
@@ -133,43 +90,6 @@ def _read_endpoint(text: object, *, tls: bool) -> Endpoint:
     return Endpoint(
         f"{parts.scheme}://{host}:{port}", parts.hostname, port, parts.scheme == "https"
     )
-
-
-def read_tls(ca: Pem | None, cert: Pem | None, key: Pem | None) -> TlsSettings:
-    """The PEM texts behind three settings, each a path or the text itself as bytes.
-
-    Raises:
-        ConfigError: a file cannot be read, is not PEM, or only one of cert and key is given.
-    """
-    if (cert is None) != (key is None):
-        given, missing = ("cert", "key") if key is None else ("key", "cert")
-        raise ConfigError(f"{given} is given without {missing}: a client certificate needs both")
-    files = isinstance(cert, str | Path) and isinstance(key, str | Path)
-    settings = TlsSettings(
-        ca=_read_pem("ca", ca),
-        cert=_read_pem("cert", cert),
-        key=_read_pem("key", key),
-        cert_paths=(str(cert), str(key)) if files else None,
-    )
-    if settings.is_given:
-        settings.context()
-    return settings
-
-
-def _read_pem(name: str, value: Pem | None) -> bytes | None:
-    if value is None:
-        return None
-    if isinstance(value, bytes):
-        text, where = value, name
-    else:
-        where = f"{name} {str(value)!r}"
-        try:
-            text = Path(value).read_bytes()
-        except OSError as error:
-            raise ConfigError(f"{where} cannot be read: {error.strerror}") from error
-    if b"-----BEGIN " not in text:
-        raise ConfigError(f"{where} is not PEM: it has no -----BEGIN line")
-    return text
 
 
 def check_user(user: str | None, password: str | None) -> None:

@@ -12,10 +12,11 @@ import ssl
 import time
 from typing import TYPE_CHECKING
 
-from rink.errors import EtcdTls
+from rink.errors import ConfigError, EtcdTls
 
 if TYPE_CHECKING:
-    from rink.etcd.endpoints import Endpoint, TlsSettings
+    from rink.etcd.endpoints import Endpoint
+    from rink.etcd.tls import TlsSettings
 
 _LONGEST_S = 0.5
 _HUNG_UP = "the server hung up: if it does not speak TLS, use http://"
@@ -47,11 +48,14 @@ def find_tls_trouble(endpoint: Endpoint, tls: TlsSettings, deadline: float) -> N
 
 
 def _shake_hands(sock: socket.socket, endpoint: Endpoint, tls: TlsSettings) -> None:
-    context = tls.context()
+    try:
+        context = tls.context()
+    except ConfigError:
+        return  # a file is being written, which a warning has said
     context.set_alpn_protocols(["h2"])
     try:
         with context.wrap_socket(sock, server_hostname=endpoint.host) as wrapped:
-            if tls.cert is not None and tls.cert_paths is None:
+            if tls.pair.cert is not None and tls.pair.paths is None:
                 return
             # With TLS 1.3 a refused client certificate is told only after the handshake. A server
             # that is content waits for us to speak, until the timeout.

@@ -117,6 +117,45 @@ CALLS = [
     ),
 ]
 
+TLS = [
+    etcd(
+        "files of certificates are read once",
+        "tls",
+        'self._value, self._trouble = self._read(), ""',
+        'self._trouble = ""',
+        "tls_files",
+    ),
+    etcd(
+        "a file that cannot be read ends what needs a connection",
+        "tls",
+        "            except ConfigError as error:\n",
+        "            except LookupError as error:\n",
+        "tls_files",
+    ),
+    etcd(
+        "a certificate that is half written is used",
+        "tls",
+        'if text.count(b"-----BEGIN ") != text.count(b"-----END "):',
+        "if False:",
+        "tls_files",
+        "endpoints",
+    ),
+    etcd(
+        "a certificate is used with the key of the one before",
+        "tls",
+        "    pair.load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))\n",
+        "",
+        "tls_files",
+    ),
+    etcd(
+        "a pair is used that was written while it was checked",
+        "tls",
+        'if pair.cert != _read_pem("cert", cert) or pair.key != _read_pem("key", key):',
+        "if False:",
+        "tls_files",
+    ),
+]
+
 KEEPALIVES = [
     etcd(
         "the time of a keepalive is taken at its answer",
@@ -239,4 +278,4 @@ WATCHES = [
     ),
 ]
 
-ETCD = [*CALLS, *KEEPALIVES, *PATIENCE, *WATCHES]
+ETCD = [*CALLS, *TLS, *KEEPALIVES, *PATIENCE, *WATCHES]

@@ -1,0 +1,183 @@
+"""The PEM texts of a client: given as bytes once, or as files that are read for each connection.
+
+Certificates are rotated by writing new files. A connection that begins afterwards must use them, as
+the old certificate may be over by then.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import attrs
+
+from rink.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_log = logging.getLogger(__name__)
+
+Pem = str | Path | bytes
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Pair:
+    """A client certificate and its key, both None where none is given.
+
+    Attributes:
+        paths: the two files for the standard library, which reads no key from memory.
+    """
+
+    cert: bytes | None = attrs.field(default=None, repr=False)
+    key: bytes | None = attrs.field(default=None, repr=False)
+    paths: tuple[str, str] | None = None
+
+    def load_into(self, context: ssl.SSLContext) -> None:
+        """Give the standard library the pair, where it was given as files.
+
+        Raises:
+            ConfigError: the files are not PEM, or do not belong together.
+        """
+        if not self.paths:
+            return
+        try:
+            # An empty passphrase: without one the library asks on the terminal.
+            context.load_cert_chain(*self.paths, password="")
+        except (ssl.SSLError, ValueError, OSError) as error:
+            raise ConfigError(
+                f"cert {self.paths[0]!r} and key {self.paths[1]!r} cannot be used together "
+                f"(two PEM files that belong together, the key unencrypted): {error}"
+            ) from error
+
+
+@attrs.frozen
+class TlsSettings:
+    """What one connection is made with; None for each text that is not given."""
+
+    ca: bytes | None = None
+    pair: Pair = attrs.field(factory=Pair)
+
+    def context(self) -> ssl.SSLContext:
+        """Return the standard library's view of the same settings.
+
+        The client certificate is in it only where it was given as files: a key is not to be written
+        to a disk for a diagnosis.
+
+        Raises:
+            ConfigError: a file cannot be used now.
+        """
+        context = _trusting(self.ca)
+        self.pair.load_into(context)
+        return context
+
+
+class Latest(Generic[T]):
+    """What files hold, or held when they could be read last. Thread-safe.
+
+    Args:
+        read: reads them; raises ConfigError where that cannot be used.
+
+    Raises:
+        ConfigError: they cannot be read at the beginning.
+    """
+
+    def __init__(self, read: Callable[[], T]) -> None:
+        self._read = read
+        self._lock = threading.Lock()
+        self._value = read()
+        self._trouble = ""
+
+    def get(self) -> T:
+        """Read the files; the last that could be used where they cannot now, with one warning."""
+        with self._lock:
+            try:
+                self._value, self._trouble = self._read(), ""
+            except ConfigError as error:
+                if str(error) != self._trouble:
+                    _log.warning("%s; what was read before is used instead", error)
+                self._trouble = str(error)
+            return self._value
+
+
+class TlsSource:
+    """Where the texts come from. Thread-safe.
+
+    Args:
+        ca: file, or text as bytes, of who signed the servers' certificates.
+        cert: file or text of a client certificate, together with `key`.
+        key: file or text of its key.
+
+    Raises:
+        ConfigError: a file cannot be read, is not PEM, or only one of cert and key is given.
+    """
+
+    def __init__(self, ca: Pem | None, cert: Pem | None, key: Pem | None) -> None:
+        if (cert is None) != (key is None):
+            given, missing = ("cert", "key") if key is None else ("key", "cert")
+            raise ConfigError(
+                f"{given} is given without {missing}: a client certificate needs both"
+            )
+        self.is_given = ca is not None or cert is not None
+        self._ca = Latest(lambda: _read_ca(ca))
+        self._pair = Latest(lambda: _read_pair(cert, key))
+
+    def read(self) -> TlsSettings:
+        """Return what a connection that begins now is made with."""
+        return TlsSettings(self._ca.get(), self._pair.get())
+
+
+def _read_ca(ca: Pem | None) -> bytes | None:
+    text = _read_pem("ca", ca)
+    if text is None:
+        return None
+    try:
+        _trusting(text)
+    except (ssl.SSLError, ValueError) as error:
+        raise ConfigError(f"{_where('ca', ca)} holds no usable certificate: {error}") from error
+    return text
+
+
+def _read_pair(cert: Pem | None, key: Pem | None) -> Pair:
+    are_files = isinstance(cert, str | Path) and isinstance(key, str | Path)
+    pair = Pair(
+        _read_pem("cert", cert),
+        _read_pem("key", key),
+        (str(cert), str(key)) if are_files else None,
+    )
+    pair.load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+    # The library has read the files once more: they are the same ones still.
+    if pair.cert != _read_pem("cert", cert) or pair.key != _read_pem("key", key):
+        raise ConfigError(f"{_where('cert', cert)} and {_where('key', key)} are being written")
+    return pair
+
+
+def _trusting(ca: bytes | None) -> ssl.SSLContext:
+    return ssl.create_default_context(cadata=ca.decode() if ca else None)
+
+
+def _where(name: str, value: Pem | None) -> str:
+    return name if isinstance(value, bytes) else f"{name} {str(value)!r}"
+
+
+def _read_pem(name: str, value: Pem | None) -> bytes | None:
+    if value is None:
+        return None
+    where = _where(name, value)
+    if isinstance(value, bytes):
+        text = value
+    else:
+        try:
+            text = Path(value).read_bytes()
+        except OSError as error:
+            raise ConfigError(f"{where} cannot be read: {error.strerror}") from error
+    if b"-----BEGIN " not in text:
+        raise ConfigError(f"{where} is not PEM: it has no -----BEGIN line")
+    if text.count(b"-----BEGIN ") != text.count(b"-----END "):
+        raise ConfigError(f"{where} is cut short: a -----BEGIN line has no -----END line")
+    return text
