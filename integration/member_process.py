@@ -1,7 +1,8 @@
 """A member in a process of its own, which says what happens to it as lines of JSON.
 
 Started by `members.Worker`. Its first argument is JSON; commands come as lines on stdin:
-`rank`, `calls`, `members`, `held`, `remaining`, `leave`, `keep` (leave, keeping the rank).
+`rank`, `calls`, `members`, `held`, `remaining`, `leave`, `keep` (leave, keeping the rank),
+`no threads` (none can be started from now on), `threads`.
 A role counts as held from the line `gained` to the line `let go`, which is said before it is
 released: what user code would do between the two.
 
@@ -87,8 +88,13 @@ def main():
     session.close()
 
 
+def refuse(thread):
+    raise RuntimeError("can't start new thread")
+
+
 def serve(member, session):
     """Answer until it is to leave."""
+    start = threading.Thread.start
     for line in sys.stdin:
         match line.strip():
             case "rank":
@@ -101,6 +107,12 @@ def serve(member, session):
                 say("held", roles=sorted(held))
             case "remaining":
                 say("remaining", seconds=member.session_remaining)
+            case "no threads" as command:
+                threading.Thread.start = refuse
+                say(command)
+            case "threads" as command:
+                threading.Thread.start = start
+                say(command)
             case "keep":
                 member.leave(keep_rank=True)
                 return

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,19 @@ class Worker:
     def ask(self, command: str) -> dict[str, Any]:
         self.say(command)
         return self.wait(command)
+
+    def wait_renewed(self, timeout: float = LONG_S) -> float:
+        """Wait until a keepalive is answered; return how long that took.
+
+        One is sent every sixth of the TTL, so it takes that long where nothing is wrong.
+        """
+        begin = SYSTEM.now()
+        before = self.ask("remaining")["seconds"]
+        while (after := self.ask("remaining")["seconds"]) <= before:
+            before = after
+            assert SYSTEM.now() - begin < timeout, f"{self.name} was not renewed"
+            time.sleep(0.05)
+        return SYSTEM.now() - begin
 
     def leave(self) -> None:
         self.say("leave")

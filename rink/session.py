@@ -117,6 +117,7 @@ class BaseSession:
         """Start an engine; closing the session will leave its group. For the faces."""
         try:
             self._add(engine)
+            self._lessor.start()
             engine.start()
         except BaseException:  # Ctrl-C too: nobody may wait for an engine that never began
             engine.abandon()

@@ -4,7 +4,6 @@ The member runs in a mount namespace with a hosts file of its own, which the tes
 """
 
 import subprocess
-import time
 from urllib.parse import urlsplit
 
 import pytest
@@ -75,17 +74,6 @@ def port_of(node):
     return urlsplit(node.endpoint).port
 
 
-def renewed(worker):
-    """Wait until a keepalive is answered; how long that took, a sixth of the TTL for its turn."""
-    begin = time.monotonic()
-    before = worker.ask("remaining")["seconds"]
-    while (after := worker.ask("remaining")["seconds"]) <= before:
-        before = after
-        assert time.monotonic() - begin < BOUND_S
-        time.sleep(0.05)
-    return time.monotonic() - begin
-
-
 def test_client_whose_name_gets_a_new_address_is_back(names, worker_on, wire_to):
     with local_etcd(fsync=False) as node:
         port = port_of(node)
@@ -95,7 +83,7 @@ def test_client_whose_name_gets_a_new_address_is_back(names, worker_on, wire_to)
         old.cut()
         wire_to(node, "127.0.0.3", port)
         names.set("etcd.test", "127.0.0.3")
-        print(f"the name has a new address: back after {renewed(worker):.2f} s")
+        print(f"the name has a new address: back after {worker.wait_renewed(BOUND_S):.2f} s")
         assert worker.ask("held")["roles"] == ["x"]
         worker.leave()
         assert [event.what for event in worker.history.events] == ["gained", "let go"]
@@ -112,7 +100,9 @@ def test_client_of_three_names_that_move_in_turn_loses_nothing(names, worker_on,
         wires[node].cut()
         wire_to(node, f"127.0.2.{number + 1}", port_of(node))
         names.set(f"etcd-{number}.test", f"127.0.2.{number + 1}")
-        print(f"name {number} has a new address: renewed after {renewed(worker):.2f} s")
+        print(
+            f"name {number} has a new address: renewed after {worker.wait_renewed(BOUND_S):.2f} s"
+        )
     assert worker.ask("held")["roles"] == ["x"]
     worker.leave()
     assert [event.what for event in worker.history.events] == ["gained", "let go"]

@@ -30,13 +30,7 @@ class Calls:
     def submit(self, call: Call) -> None:
         """Have something called soon; it reports its own outcome. Nothing is called after close."""
         with self._lock:
-            if self._closed:
-                return
-            if self._idle:
-                self._idle.pop().put(call)
-                return
-            if self._threads >= IDLE_THREADS:
-                self._waiting.append(call)
+            if self._hand_over(call, IDLE_THREADS):
                 return
             self._threads += 1
             name = f"rink-call-{self._threads}"
@@ -45,11 +39,35 @@ class Calls:
         thread = threading.Thread(target=self._run, args=(mailbox,), name=name, daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # the interpreter exits (from Python 3.12 on): leave all the same
-            with self._lock:
-                self._threads -= 1
+        except RuntimeError:  # no thread can be started now, or at the exit (from Python 3.12 on)
             mailbox.close()
-            self._call(call)
+            self._go_without_thread(call)
+
+    def _go_without_thread(self, call: Call) -> None:
+        with self._lock:
+            self._threads -= 1
+            if self._hand_over(call, 1):
+                return
+            # There is no thread at all. Others may have counted on this one.
+            calls, self._waiting = [call, *self._waiting], []
+        for one in calls:
+            self._call(one)
+
+    def _hand_over(self, call: Call, enough: int) -> bool:
+        """Give a call to an idle thread, or to the next that is, where there are enough threads.
+
+        Returns:
+            Whether the call needs no thread of its own; one that comes after the close is dropped.
+        """
+        if self._closed:
+            return True
+        if self._idle:
+            self._idle.pop().put(call)
+        elif self._threads >= enough:
+            self._waiting.append(call)
+        else:
+            return False
+        return True
 
     def _run(self, mailbox: Mailbox[Call | None]) -> None:
         while True:

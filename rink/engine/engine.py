@@ -114,6 +114,7 @@ class Engine:
     def abandon(self) -> None:
         """Be over where the thread could not be started: nobody may wait for what never ends."""
         if self._thread.ident is None:
+            self.callbacks.close()
             self.left.set()
             self._end_join()
 

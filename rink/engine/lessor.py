@@ -64,10 +64,11 @@ class _Let:
     ttl: int
     send_at: float
     ticks_asked: int
+    is_troubled: bool = False
 
 
 class Lessor:
-    """Keeps the leases of a session alive; `keep` and `drop` may be called from any thread."""
+    """Keeps the leases of a session alive. May be used from any thread."""
 
     def __init__(self, etcd: Etcd, clock: Clock) -> None:
         self._etcd = etcd
@@ -75,22 +76,40 @@ class Lessor:
         self._leases: dict[int, _Let] = {}
         self._lock = threading.Lock()
         self._mailbox: Mailbox[bool] | None = None
+        self._stream: KeepAlives | None = None  # the thread's
         self._closed = False
 
+    def start(self) -> None:
+        """Start the thread, once: at a join, as whoever joins can be told that there is none.
+
+        Raises:
+            RuntimeError: there is no thread now; the next call tries again.
+        """
+        with self._lock:
+            if self._closed or self._mailbox is not None:
+                return
+            mailbox: Mailbox[bool] = self._clock.mailbox()
+            thread = threading.Thread(
+                target=self._run, args=(mailbox,), name="rink-lessor", daemon=True
+            )
+            try:
+                self._mailbox = mailbox
+                thread.start()
+            except BaseException:  # Ctrl-C too: the next call finds nothing begun
+                self._mailbox = None
+                if thread.ident is None:
+                    mailbox.close()
+                else:
+                    mailbox.put(False)
+                raise
+
     def keep(self, tenant: Tenant, lease: int, ttl: int) -> None:
-        """Renew a lease from now on."""
+        """Renew a lease from now on; the lessor has been started."""
         let = _Let(tenant, lease, ttl, self._clock.now(), tenant.ticks_answered)
         with self._lock:
-            if self._closed:
+            if self._closed or self._mailbox is None:
                 return
             self._leases[lease] = let
-            if self._mailbox is None:
-                mailbox: Mailbox[bool] = self._clock.mailbox()
-                stream = self._etcd.keepalives(self._answered)
-                threading.Thread(
-                    target=self._run, args=(mailbox, stream), name="rink-lessor", daemon=True
-                ).start()
-                self._mailbox = mailbox  # last: what raised above is tried again
             self._mailbox.put(True)
 
     def drop(self, lease: int) -> None:
@@ -115,7 +134,7 @@ class Lessor:
         else:
             let.tenant.ended(answer.lease)
 
-    def _run(self, mailbox: Mailbox[bool], stream: KeepAlives) -> None:
+    def _run(self, mailbox: Mailbox[bool]) -> None:
         until = self._clock.now()
         while all(mailbox.take(until)):
             now = self._clock.now()
@@ -123,28 +142,37 @@ class Lessor:
                 leases = list(self._leases.values())
             for let in leases:
                 try:
-                    self._look_after(let, stream, now)
+                    self._look_after(let, now)
                 except Exception:  # one lease must not cost the session's others theirs
-                    if not self._closed:
-                        log.exception("rink: lease %x is not looked after", let.lease)
                     let.send_at = now + RECHECK_S
+                    if not let.is_troubled and not self._closed:
+                        text = "lease %x: renewal failed, retrying every %g s"
+                        log.exception(text, let.lease, RECHECK_S)
+                    let.is_troubled = True
             wakes = [min(let.send_at, _ahead(let.tenant.deadline, now)) for let in leases]
             until = min([now + LONGEST_WAIT_S, *wakes])
-        stream.close()
+        if self._stream is not None:
+            self._stream.close()
         mailbox.close()
 
-    def _look_after(self, let: _Let, stream: KeepAlives, now: float) -> None:
+    def _look_after(self, let: _Let, now: float) -> None:
         if now >= let.tenant.deadline:
             let.tenant.expire()
         if now < let.send_at:
             return
         if let.tenant.ticks_answered >= let.ticks_asked:
-            stream.send(let.lease)
+            self._send(let.lease)
+            let.is_troubled = False
             let.ticks_asked = let.tenant.ticks_answered + 1
             let.send_at = now + let.ttl / RENEWALS_PER_TTL
             let.tenant.tick()
         else:
             let.send_at = now + RECHECK_S
+
+    def _send(self, lease: int) -> None:
+        if self._stream is None:
+            self._stream = self._etcd.keepalives(self._answered)
+        self._stream.send(lease)
 
 
 def _ahead(deadline: float, now: float) -> float:

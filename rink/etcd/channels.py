@@ -90,6 +90,24 @@ def unhurried(call: Any) -> Any:
     return call
 
 
+GRPC_THREADS = 2
+"""A stream's: one reads what comes over its channel, one sends the stream's requests."""
+
+
+def check_threads(count: int) -> None:
+    """Start so many threads at once, and let them end.
+
+    Raises:
+        RuntimeError: there are not so many to be had now.
+    """
+    may_end = threading.Event()
+    try:
+        for _ in range(count):
+            threading.Thread(target=may_end.wait, name="rink-etcd-probe", daemon=True).start()
+    finally:
+        may_end.set()
+
+
 class CountedChannel:
     """One gRPC channel, with the number of calls that use it.
 
@@ -130,6 +148,8 @@ class CountedChannel:
 
         Raises:
             ClosedError: the client was closed.
+            RuntimeError: gRPC got no thread. It has counted the call all the same, so no later
+                stream on this channel would be read.
         """
         call = self._callable(method, "stream_stream")
         with self._closing():

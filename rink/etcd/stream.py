@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import attrs
 import grpc
 
-from rink.errors import ClosedError, RinkError
+from rink.errors import ClosedError, EtcdUnavailable, RinkError
 from rink.etcd.backoff import Backoff
+from rink.etcd.channels import GRPC_THREADS, check_threads
 from rink.etcd.faults import read_fault
 from rink.etcd.methods import AnswerT, Method, Request
 from rink.etcd.patience import Patience
@@ -213,6 +214,10 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
             raise BrokenError(str(error)) from error
 
     def _once(self, connection: Connection) -> None:
+        try:
+            check_threads(GRPC_THREADS)
+        except RuntimeError as error:
+            raise BrokenError(str(error)) from error
         known = self._transport.guard.known
         # A member that cannot read through a quorum, or is of another cluster, is found out here
         # and not by its silence.
@@ -230,7 +235,11 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
     ) -> None:
         requests: Outgoing[Request] = Outgoing()
         self._transport.count(self._method.name)
-        answers = channel.stream(self._method, iter(requests), metadata(token))
+        try:
+            answers = channel.stream(self._method, iter(requests), metadata(token))
+        except RuntimeError as error:
+            connection.drop(channel)
+            raise BrokenError(str(error)) from error
         try:
             with self._lock:
                 self._call = answers
@@ -317,15 +326,25 @@ class Streams:
         self._ticker: threading.Thread | None = None
 
     def start(self, stream: Stream[Any, Any, Any]) -> None:
-        """Begin a stream, and look after it until it ends."""
+        """Begin a stream, and look after it until it ends.
+
+        Raises:
+            EtcdUnavailable: there is no thread for it; nothing has begun.
+        """
         with self._lock:
-            stream.start()
+            try:
+                self._start_ticker()  # first: no stream goes without
+                stream.start()
+            except RuntimeError as error:
+                text = f"no thread for a stream to etcd: {error}. Does this process have too many?"
+                raise EtcdUnavailable(text) from error
             self._streams.add(stream)
-            if self._ticker is None:
-                self._ticker = threading.Thread(
-                    target=self._tick, name="rink-etcd-ticker", daemon=True
-                )
-                self._ticker.start()
+
+    def _start_ticker(self) -> None:
+        if self._ticker is None:
+            ticker = threading.Thread(target=self._tick, name="rink-etcd-ticker", daemon=True)
+            ticker.start()
+            self._ticker = ticker
 
     def close(self) -> None:
         """Close them all; the client has been marked closed before."""

@@ -296,6 +296,27 @@ THREADS = [
         "engine/test_engine_schemes",
     ),
     engine(
+        "a request that gets no thread is made on the engine's",
+        "calls",
+        "if self._hand_over(call, 1):",
+        "if False:",
+        "engine/test_engine_parts",
+    ),
+    engine(
+        "a lessor that failed to start is never started again",
+        "lessor",
+        "                self._mailbox = None\n",
+        "",
+        "engine/test_engine_lessor",
+    ),
+    engine(
+        "a join that failed leaves a thread for callbacks behind",
+        "engine",
+        "            self.callbacks.close()\n            self.left.set()\n",
+        "            self.left.set()\n",
+        "faces/test_blocking_only",
+    ),
+    engine(
         "a callback that raises ends the worker",
         "callbacks",
         "except BaseException:  # sys.exit()",

@@ -117,6 +117,30 @@ CALLS = [
     ),
 ]
 
+NO_THREADS = [
+    etcd(
+        "a channel that got no thread is used for ever",
+        "stream",
+        "            connection.drop(channel)\n",
+        "",
+        "threads",
+    ),
+    etcd(
+        "a stream without threads costs a channel at each try",
+        "stream",
+        "            check_threads(GRPC_THREADS)\n",
+        "            pass\n",
+        "threads",
+    ),
+    etcd(
+        "a ticker that failed to start is never started again",
+        "stream",
+        "            ticker.start()\n            self._ticker = ticker\n",
+        "            self._ticker = ticker\n            ticker.start()\n",
+        "threads",
+    ),
+]
+
 TLS = [
     etcd(
         "files of certificates are read once",
@@ -278,4 +302,4 @@ WATCHES = [
     ),
 ]
 
-ETCD = [*CALLS, *TLS, *KEEPALIVES, *PATIENCE, *WATCHES]
+ETCD = [*CALLS, *NO_THREADS, *TLS, *KEEPALIVES, *PATIENCE, *WATCHES]

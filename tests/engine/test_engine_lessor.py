@@ -1,8 +1,11 @@
 """The lessor: it renews while the engine answers, and watches the deadline where it does not."""
 
+import threading
+
 import pytest
 
 from rink.engine.lessor import Lessor
+from rink.errors import EtcdUnavailable
 from rink.testing.virtual import VirtualClock
 
 
@@ -39,6 +42,7 @@ class Setting:
         self.clock = VirtualClock()
         self.etcd = self.clock.cluster.client()
         self.lessor = Lessor(self.etcd, self.clock)
+        self.lessor.start()
 
     def tenant(self, ttl=6):
         tenant = Tenant(self.clock)
@@ -51,9 +55,13 @@ class Setting:
 def setting():
     made = Setting()
     yield made
-    made.lessor.close()
-    made.clock.settle()
-    made.clock.cluster.close()
+    end(made)
+
+
+def end(setting):
+    setting.lessor.close()
+    setting.clock.settle()
+    setting.clock.cluster.close()
 
 
 def test_a_lease_is_renewed_every_sixth_of_its_ttl(setting):
@@ -140,3 +148,39 @@ def test_a_tenant_that_raises_costs_the_others_nothing(setting):
     bad.tick = raises
     setting.clock.advance(2.5)
     assert good.times("renewed") == [0.0, 1.0, 2.0]
+
+
+def refuse(_):
+    raise RuntimeError("can't start new thread")
+
+
+def test_lessor_whose_thread_fails_to_start_is_started_again(monkeypatch):
+    setting = Setting.__new__(Setting)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            setting.__init__()
+    setting.lessor.start()
+    setting.lessor.start()
+    tenant = setting.tenant(ttl=6)
+    setting.clock.advance(1.5)
+    assert tenant.times("renewed") == [0.0, 1.0]
+    assert len(setting.etcd.streams) == 1
+    end(setting)
+
+
+def test_lessor_whose_stream_gets_no_thread_opens_it_later(setting, monkeypatch, caplog):
+    opened, keepalives = [], setting.etcd.keepalives
+
+    def fails(deliver):
+        opened.append(setting.clock.now())
+        if len(opened) < 4:
+            raise EtcdUnavailable("no thread for a stream")
+        return keepalives(deliver)
+
+    monkeypatch.setattr(setting.etcd, "keepalives", fails)
+    tenant = setting.tenant(ttl=6)
+    setting.clock.advance(2.0)
+    assert len(opened) == 4
+    assert tenant.times("renewed") == [0.15, 1.15]
+    assert len([one for one in caplog.records if "renewal failed" in one.getMessage()]) == 1

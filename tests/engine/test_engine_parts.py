@@ -236,6 +236,43 @@ def test_no_more_calls_than_a_bound_are_under_way_and_the_rest_wait(calls):
     assert sorted(done.get(timeout=LONG_S) for _ in range(20)) == list(range(20))
 
 
+def test_call_whose_thread_fails_to_start_waits_for_another_thread(calls, monkeypatch):
+    """Made where it is submitted it would hold up the engine, and with it its lease."""
+    goes_on, began, done = threading.Event(), threading.Event(), queue.SimpleQueue()
+
+    def hang():
+        began.set()
+        goes_on.wait(LONG_S)
+
+    def note():
+        done.put(threading.current_thread())
+
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    calls.submit(hang)
+    assert began.wait(LONG_S)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        calls.submit(note)
+    assert done.empty()
+    goes_on.set()
+    assert done.get(timeout=LONG_S) is not threading.current_thread()
+    assert calls._threads == 1
+
+
+def test_call_without_any_thread_is_made_where_it_is_submitted(calls, monkeypatch):
+    """At the exit of Python 3.12 no thread can be started, and a member must leave."""
+
+    def refuse(_):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    called = []
+    calls.submit(lambda: called.append(threading.current_thread()))
+    assert called == [threading.current_thread()]
+
+
 class Log(logging.Handler):
     """What is logged, in a queue: it may be logged on any thread, at any time."""
 

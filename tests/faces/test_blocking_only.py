@@ -243,23 +243,30 @@ def test_an_engine_that_hangs_loses_its_roles_before_another_member_has_them(blo
     b.await_role(owned_by(1, 2), LONG_S).release()
 
 
-def test_a_join_whose_thread_cannot_start_says_so_and_keeps_nobody(blocking, monkeypatch):
+@pytest.mark.parametrize("which", ["rink-engine", "rink-lessor", "rink-callbacks"])
+def test_join_whose_thread_fails_to_start_raises_and_keeps_nobody(blocking, monkeypatch, which):
     session = blocking.session()
     start = threading.Thread.start
 
     def refuse(thread):
-        if thread.name.startswith("rink-engine"):
+        if thread.name.startswith(which):
             raise RuntimeError("can't start new thread")
         start(thread)
 
+    settings = {"session": session, "on_rank_change": lambda _: None}
+    before = set(threading.enumerate())
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
-        member = blocking.make("a", session=session)
+        member = blocking.make("a", **settings)
         with pytest.raises(RuntimeError, match="can't start new thread"):
             member.join()
+    for thread in set(threading.enumerate()) - before:
+        if thread.name.startswith("rink-callbacks"):
+            thread.join(LONG_S)
+            assert not thread.is_alive()
     with within(LONG_S):
         member.leave()
-        blocking.make("b", session=session).join().leave()
+        blocking.make("b", **settings).join().leave()
         session.close()
 
 

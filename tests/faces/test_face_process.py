@@ -156,6 +156,7 @@ def test_the_exit_leaves_where_no_thread_can_be_started_any_more():
             threading.Thread.start = refuse
             with a._session._calls._lock:
                 a._session._calls._idle.clear()
+                a._session._calls._threads = 0
     """)
     assert "records at exit: []" in out
 
