@@ -123,9 +123,9 @@ class Worker:
         return self.wait(command)
 
     def wait_renewed(self, timeout: float = LONG_S) -> float:
-        """Wait until a keepalive is answered; return how long that took.
+        """Wait until a keepalive is answered; return the seconds that took.
 
-        One is sent every sixth of the TTL, so it takes that long where nothing is wrong.
+        A keepalive is sent every sixth of the TTL.
         """
         begin = SYSTEM.now()
         before = self.ask("remaining")["seconds"]

@@ -8,7 +8,9 @@ import pytest
 from etcd_support import Seen, eventually, put, put_until_done
 
 from rink.errors import ClosedError, EtcdError, EtcdUnavailable
+from rink.etcd import connections
 from rink.etcd.api import Put
+from rink.etcd.channels import OPTIONS
 from rink.etcd.connections import OwnConnection
 from rink.etcd.endpoints import read_endpoints
 from rink.etcd.methods import WATCH
@@ -18,6 +20,9 @@ from rink.etcd.tls import TlsSource
 from rink.etcd.transport import metadata
 
 pytestmark = pytest.mark.waits
+
+BUSY_S = 3.0
+"""For an election, for opening streams elsewhere, and for the tests beside this one."""
 
 
 def first_is(cluster, node):
@@ -52,14 +57,18 @@ def test_rule_5_a_watch_moves_on_from_a_killed_node(cluster, clients, prefix, wh
 
 @pytest.mark.parametrize("which", ["leader", "follower"])
 def test_rule_5_a_frozen_node_is_left_within_seconds(cluster, clients, prefix, which):
-    """Its connections stay open and nothing answers; watch and keepalives move, and so do calls."""
+    """Its connections stay open and nothing answers; watch and keepalives move, and so do calls.
+
+    The keepalives find it silent after a twelfth of the TTL, and the watch is asked at once.
+    """
+    ttl = 24
     victim = cluster.leader() if which == "leader" else follower(cluster)
     other = next(node for node in cluster.nodes if node is not victim)
     writer, key, seen, renewed = clients(other.endpoint), prefix.encode(), Seen(), Seen()
     client = clients(first_is(cluster, victim))
     start = client.range(key).header.revision + 1
     client.watch(key, b"", start, seen.deliver)
-    lease = client.grant(30).lease
+    lease = client.grant(ttl).lease
     stream = client.keepalives(renewed.deliver)
     stream.send(lease)
     renewed.wait(lambda s: s.items)
@@ -73,9 +82,49 @@ def test_rule_5_a_frozen_node_is_left_within_seconds(cluster, clients, prefix, w
     renewed.wait(lambda s: len(s.items) == 2)
     took = {"watch": seen.at[-1] - frozen_at, "keepalive": renewed.at[-1] - frozen_at}
     print(f"{which} frozen: " + ", ".join(f"{k} after {v:.2f} s" for k, v in took.items()))
-    assert max(took.values()) < 6
+    assert max(took.values()) < ttl / 12 + 2 + BUSY_S
+    assert client.calls["progress"] >= 1
     assert client.endpoint != victim.endpoint
     put_until_done(client, key, b"mine")
+    victim.thaw()
+
+
+@pytest.mark.parametrize("which", ["leader", "follower"])
+def test_question_about_no_lease_is_answered_and_tells_nothing(cluster, clients, which):
+    """Ask for a sign of life as a stream does where another waited in vain."""
+    node = cluster.leader() if which == "leader" else follower(cluster)
+    client, renewed = clients(node.endpoint), Seen()
+    stream, lease = client.keepalives(renewed.deliver), client.grant(30).lease
+    stream.send(lease)
+    renewed.wait(lambda s: s.items)
+    stream._ask(time.monotonic())
+    eventually(lambda: stream._unanswered.oldest_at is None)
+    stream.send(lease)
+    renewed.wait(lambda s: len(s.items) == 2)
+    assert {one.ttl for one in renewed.items} == {30}
+    assert client.calls["keepalive"] == 4  # the call itself counts, too
+    assert "time_to_live" not in client.calls
+
+
+@pytest.mark.deep
+def test_watch_alone_on_a_frozen_node_leaves_within_12_s(cluster, clients, prefix, monkeypatch):
+    """Ask after 10 s; gRPC's own pings, which are sooner, are switched off."""
+    options = [one for one in OPTIONS if "keepalive" not in one[0] and "ping" not in one[0]]
+    monkeypatch.setattr(connections, "OPTIONS", options)
+    victim = follower(cluster)
+    other = next(node for node in cluster.nodes if node is not victim)
+    writer, key, seen = clients(other.endpoint), prefix.encode(), Seen()
+    client = clients(first_is(cluster, victim))
+    client.watch(key, b"", client.range(key).header.revision + 1, seen.deliver)
+    put(client, key, b"before")
+    seen.wait_events(1)
+    victim.freeze()
+    frozen_at = time.monotonic()
+    put_until_done(writer, key, b"after")
+    seen.wait_events(2, timeout=30.0)
+    took = seen.at[-1] - frozen_at
+    print(f"the watch alone on a frozen node: next event after {took:.2f} s")
+    assert 10 < took < 12 + BUSY_S
     victim.thaw()
 
 

@@ -164,7 +164,7 @@ def renews(client):
 
 
 def test_client_certificate_rotated_on_disk_is_used_when_etcd_is_back(tmp_path, clients, prefix):
-    """The old one is over by then: as with certificates that live for hours, and are renewed."""
+    """Let the old one be over by then, as with certificates that live for hours."""
     servers, ours = Files(tmp_path / "servers", "127.0.0.1"), Files(tmp_path / "ours", "app")
     ours.authority = servers.authority
     over_at = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=2)
@@ -185,7 +185,7 @@ def test_client_certificate_rotated_on_disk_is_used_when_etcd_is_back(tmp_path, 
 
 
 def test_authority_rotated_on_disk_is_trusted_when_etcd_is_back(tmp_path, clients, prefix):
-    """Of the servers' certificates, and of ours."""
+    """Replace the authority of the servers' certificates, and of ours."""
     files = Files(tmp_path / "all", "127.0.0.1")
     with local_etcd(fsync=False, tls=files.server(client_cert_auth=True)) as node:
         client = clients(node.endpoint, ca=files.ca, cert=files.cert, key=files.key)
@@ -199,7 +199,7 @@ def test_authority_rotated_on_disk_is_trusted_when_etcd_is_back(tmp_path, client
 
 
 def test_client_certificate_that_is_late_is_waited_for(tmp_path, clients, prefix, caplog):
-    """What etcd refuses is said, and the next try reads the files again."""
+    """Report that etcd refuses it, and read the files again at the next try."""
     files = Files(tmp_path / "all", "127.0.0.1")
     with local_etcd(fsync=False, tls=files.server(client_cert_auth=True)) as node:
         old = files.cert.read_bytes(), files.key.read_bytes()

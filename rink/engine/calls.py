@@ -54,10 +54,10 @@ class Calls:
             self._call(one)
 
     def _hand_over(self, call: Call, enough: int) -> bool:
-        """Give a call to an idle thread, or to the next that is, where there are enough threads.
+        """Give a call to a thread, idle now or soon, if there are enough.
 
         Returns:
-            Whether the call needs no thread of its own; one that comes after the close is dropped.
+            Whether the call needs no new thread. After the close it is dropped.
         """
         if self._closed:
             return True

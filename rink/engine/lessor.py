@@ -68,7 +68,7 @@ class _Let:
 
 
 class Lessor:
-    """Keeps the leases of a session alive. May be used from any thread."""
+    """Keep the leases of a session alive. Usable from any thread."""
 
     def __init__(self, etcd: Etcd, clock: Clock) -> None:
         self._etcd = etcd
@@ -80,7 +80,7 @@ class Lessor:
         self._closed = False
 
     def start(self) -> None:
-        """Start the thread, once: at a join, as whoever joins can be told that there is none.
+        """Start the thread, once. A join does it, and can report a failure.
 
         Raises:
             RuntimeError: there is no thread now; the next call tries again.
@@ -104,7 +104,7 @@ class Lessor:
                 raise
 
     def keep(self, tenant: Tenant, lease: int, ttl: int) -> None:
-        """Renew a lease from now on; the lessor has been started."""
+        """Renew a lease from now on. The lessor has been started."""
         let = _Let(tenant, lease, ttl, self._clock.now(), tenant.ticks_answered)
         with self._lock:
             if self._closed or self._mailbox is None:

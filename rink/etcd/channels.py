@@ -7,6 +7,7 @@ had, for half a minute. So a channel that failed is not mended; `connections` ma
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
@@ -26,7 +27,7 @@ Received_co = TypeVar("Received_co", covariant=True)
 
 
 class Answers(Protocol[Received_co]):
-    """The answers of a stream, as gRPC gives them."""
+    """Give the answers of a stream, as gRPC does."""
 
     def __iter__(self) -> Iterator[Received_co]:
         """Wait for each; raises grpc.RpcError when the stream breaks."""
@@ -56,8 +57,9 @@ OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", 2**31 - 1),
     # A client's connections are its own: closing one client, or its backoff, touches no other.
     ("grpc.use_local_subchannel_pool", 1),
-    # Each answer would be followed by a ping of gRPC's that measures how much may be under way: half of
-    # what an exchange of two small messages costs. So a window is set, large enough for any list.
+    # Each answer would be followed by a ping of gRPC's that measures how much may be under way:
+    # half of what an exchange of two small messages costs. So a window is set, large enough for
+    # any list.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 2**20),
     # A cluster's store is no web site; a proxy meant for those would only be in the way.
@@ -66,7 +68,7 @@ OPTIONS: tuple[tuple[str, int], ...] = (
 
 
 LOOK_UP_S = 2.0
-"""How often gRPC looks up all the same; where it supports forks, it waits for that for 5 s at most."""
+"""How often gRPC looks up all the same. With support for forks it waits for that, 5 s at most."""
 
 
 class _Unhurried(threading.Condition):
@@ -79,7 +81,7 @@ class _Unhurried(threading.Condition):
 def unhurried(call: Any) -> Any:
     """Have whoever waits for an answer of a stream woken by answers only.
 
-    gRPC wakes them ten times a second besides, so that signal handlers may run: they do so on the
+    gRPC wakes them ten times a second besides, so that signal handlers may run. They run on the
     main thread, where no stream of ours is read, and it was two fifths of what an idle member takes.
     This reaches into gRPC. Where that looks otherwise one day nothing is changed: it polls again.
     """
@@ -91,11 +93,11 @@ def unhurried(call: Any) -> Any:
 
 
 GRPC_THREADS = 2
-"""A stream's: one reads what comes over its channel, one sends the stream's requests."""
+"""Threads of gRPC's for a stream: one reads the channel, one sends requests."""
 
 
 def check_threads(count: int) -> None:
-    """Start so many threads at once, and let them end.
+    """Start a number of threads at once, and let them end.
 
     Raises:
         RuntimeError: there are not so many to be had now.
@@ -109,18 +111,20 @@ def check_threads(count: int) -> None:
 
 
 class CountedChannel:
-    """One gRPC channel, with the number of calls that use it.
+    """Hold one gRPC channel, and the number of calls that use it.
 
     Attributes:
         made_at: when it was made (monotonic).
-        has_answered: an answer came over it.
+        heard_at: when the last answer came over it, of whatever call: a sign of life for all.
+        doubted_at: when a stream waited in vain for an answer last.
         is_closed: it is closed, or about to be.
         calls: how many calls use it; its `Connection` counts them.
     """
 
     def __init__(self, channel: grpc.Channel) -> None:
         self.made_at = time.monotonic()
-        self.has_answered = False
+        self.heard_at = -math.inf
+        self.doubted_at = -math.inf
         self.is_closed = False
         self.calls = 0
         self._channel = channel
@@ -144,7 +148,7 @@ class CountedChannel:
     def stream(
         self, method: Method[Request, AnswerT], requests: Iterator[Request], metadata: Metadata
     ) -> Answers[AnswerT]:
-        """Open a stream; iterate over what is returned, and cancel it in the end.
+        """Open a stream: iterate over its answers, and cancel it in the end.
 
         Raises:
             ClosedError: the client was closed.
@@ -157,10 +161,24 @@ class CountedChannel:
 
     def answered(self) -> None:
         """Note that an answer came over it."""
-        self.has_answered = True
+        self.heard_at = time.monotonic()
+
+    def doubt(self) -> None:
+        """Note that a stream waited in vain, so that the others ask."""
+        self.doubted_at = time.monotonic()
+
+    @property
+    def has_answered(self) -> bool:
+        """Return whether any answer came over it."""
+        return self.heard_at > -math.inf
+
+    @property
+    def is_doubted(self) -> bool:
+        """Return whether a stream waited in vain, with no answer since."""
+        return self.doubted_at > self.heard_at
 
     def close(self) -> None:
-        """End it and every call on it; gRPC may take its time."""
+        """End it and every call on it. gRPC may take its time."""
         self.is_closed = True
         self._channel.close()
 
@@ -178,7 +196,7 @@ class CountedChannel:
 
     @contextlib.contextmanager
     def _closing(self) -> Iterator[None]:
-        """Translate gRPC's way to say that another thread closed the channel meanwhile."""
+        """Translate gRPC's error of a channel that was closed meanwhile."""
         try:
             yield
         except ValueError as error:

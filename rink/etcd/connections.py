@@ -30,17 +30,18 @@ _log = logging.getLogger(__name__)
 _CLOSE_S = 2.0
 
 MIN_CHANNEL_AGE_S = 0.5
-"""A channel that fails earlier is kept: gRPC itself connects again, after a pause of 0.1 s or more.
+"""A channel that fails earlier is kept: gRPC connects it again by itself.
 
 Else each of many streams would make a channel at each try while etcd is down.
 """
 
 
 class Connection:
-    """The way to one endpoint: a channel, opened on first use, and a new one after a failure.
+    """Lead to one endpoint over a channel, and over a new one after a failure.
 
-    A new channel looks up the endpoint's name, and reads the files of certificates. The channel before it is closed when the last call
-    on it has ended: another call's answer may be on its way.
+    A channel is opened on first use. A new channel looks up the endpoint's name, and reads the
+    files of certificates. The channel before it is closed when its last call has ended: that call's
+    answer may be on its way.
 
     Attributes:
         name: the endpoint's address, for messages.
@@ -79,7 +80,7 @@ class Connection:
             self._close_unused()
 
     def failed(self, channel: CountedChannel, *, is_silent: bool) -> None:
-        """Use another channel from now on, as this one failed.
+        """Use another channel from now on, unless this one may recover.
 
         Args:
             channel: one of this connection's.
@@ -91,7 +92,7 @@ class Connection:
             self.drop(channel)
 
     def drop(self, channel: CountedChannel) -> None:
-        """Use another channel from now on, and close this one after its last call."""
+        """Use another channel from now on; close this one after its last call."""
         with self._lock:
             if channel is self._current:
                 self._current = None
@@ -109,7 +110,7 @@ class Connection:
             self._end(channel)
 
     def _close_unused(self) -> None:
-        """Close dropped channels, each on a thread of its own: gRPC may take its time."""
+        """Close dropped channels, each on a thread, as gRPC may take its time."""
         if not self._dropped:
             return
         with self._lock:

@@ -37,7 +37,7 @@ class Fault:
 
     @property
     def is_timeout(self) -> bool:
-        """We waited for no longer, or cancelled the call: the connection itself has not failed."""
+        """Return whether we ended the call, and not the connection."""
         return self.code in {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
 
 

@@ -22,11 +22,12 @@ from rink.etcd.api import KeepAliveAnswer
 from rink.etcd.methods import KEEPALIVE
 from rink.etcd.patience import Patience
 from rink.etcd.proto import rinketcd_pb2 as pb
-from rink.etcd.stream import IDLE_TICK_S, BrokenError, Open, Outgoing, Stream
+from rink.etcd.stream import BrokenError, Open, Outgoing, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rink.etcd.channels import CountedChannel
     from rink.etcd.transport import Transport
 
 _log = logging.getLogger(__name__)
@@ -39,6 +40,10 @@ _PATIENCES_PER_TTL = 12
 _LONGEST_PER_TTL = 6
 _LONGEST_PER_SHORT_TTL = 3
 _ANSWER_WITHIN_S = 2.0
+
+# etcd answers of a lease that it does not know with a TTL of 0. So this asks for a sign of life and
+# renews nothing: a lease is renewed only while its engine lives.
+NO_LEASE = 0
 
 
 @attrs.frozen
@@ -90,6 +95,8 @@ class Unanswered:
         They keep the time of their first sending, which is earlier than that of the next: safe.
         """
         for sent in self._sent:
+            if sent.lease == NO_LEASE:
+                continue
             later = self._waiting.get(sent.lease)
             if later is None or sent.sent_at > later.sent_at:
                 self._waiting[sent.lease] = sent
@@ -184,9 +191,10 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
             self._shortest_ttl = ttl = min(self._shortest_ttl, answer.TTL)
             short = min(ttl / _LONGEST_PER_SHORT_TTL, _ANSWER_WITHIN_S)
             self._patience.bound(ttl / _PATIENCES_PER_TTL, max(ttl / _LONGEST_PER_TTL, short))
-            self._patience.answered(time.monotonic() - sent.handed_at)
+        self._patience.answered(time.monotonic() - sent.handed_at)
+        if answer.TTL > 0:
             self._deliver(KeepAliveAnswer(sent.lease, sent.sent_at, answer.TTL))
-        else:
+        elif sent.lease != NO_LEASE:
             self._gone(opened, sent)
 
     def _gone(
@@ -216,10 +224,29 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
             self._requests = None
             self._unanswered.drop_sent()
 
-    def _is_stalled(self, now: float, heard_at: float) -> bool:
+    def _due_at(self, channel: CountedChannel, heard_at: float) -> float:
+        # Answers to others are no excuse: a follower that cannot reach its leader gives them too.
         with self._order:
             oldest_at = self._unanswered.oldest_at
-        return oldest_at is not None and now - max(oldest_at, heard_at) > self._patience.seconds
+        if oldest_at is None:
+            return math.inf
+        due_at = max(oldest_at, heard_at) + self._patience.seconds
+        if channel.is_doubted:
+            asked_at = max(oldest_at, channel.doubted_at)
+            due_at = min(due_at, asked_at + self._patience.when_asked)
+        return due_at
 
-    def _look_in(self, now: float, heard_at: float) -> float:  # noqa: ARG002 - it depends on neither
-        return IDLE_TICK_S if self._unanswered.oldest_at is None else 0.0
+    def _asks_at(
+        self,
+        channel: CountedChannel,
+        heard_at: float,  # noqa: ARG002 - each renewal asks
+    ) -> float:
+        with self._order:
+            is_awaited = self._unanswered.oldest_at is not None
+        return channel.doubted_at if channel.is_doubted and not is_awaited else math.inf
+
+    def _ask(self, now: float) -> None:
+        with self._order:
+            if self._requests is not None:
+                epoch = self._transport.guard.known.epoch
+                self._hand_over(self._requests, Sent(NO_LEASE, self._clock(), now, epoch))

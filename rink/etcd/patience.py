@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+ANSWER_WITHIN_S = 1.5
+"""A server that is asked for a sign of life answers within this time."""
+
 
 class Patience:
     """Twice what the last answer took, between two bounds; each silence doubles it.
@@ -17,6 +20,7 @@ class Patience:
 
     def __init__(self, shortest: float, longest: float) -> None:
         self.seconds = shortest
+        self._took = 0.0
         self.bound(shortest, longest)
 
     def bound(self, shortest: float, longest: float) -> None:
@@ -25,7 +29,13 @@ class Patience:
 
     def answered(self, took: float) -> None:
         """A server answered on the stream, after so many seconds."""
+        self._took = took
         self.seconds = min(max(2 * took, self._shortest), self._longest)
+
+    @property
+    def when_asked(self) -> float:
+        """Return the seconds for an answer where another stream waited in vain."""
+        return max(2 * self._took, ANSWER_WITHIN_S)
 
     def was_in_vain(self) -> None:
         """A server was silent for that long."""

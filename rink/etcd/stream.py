@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# How often the ticker looks at a stream of which an answer is awaited, and at least at any other.
-TICK_S = 0.25
+# The ticker looks at a stream when an answer is due, but never sooner than after the first of these
+# and never later than after the second: what was asked meanwhile may be due by then.
+TICK_S = 0.05
 IDLE_TICK_S = 1.75
 _JOIN_S = 1.0
 
@@ -110,7 +111,9 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         self._delivery = threading.RLock()
         self._lock = threading.Lock()
         self._call: Answers[AnswerT] | None = None
+        self._channel: CountedChannel | None = None  # that the call is on
         self._heard_at: float | None = None
+        self._has_answered = False  # the call now open
         self._backoff = Backoff(first=0.05, longest=0.5)
         self._patience = patience
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -159,12 +162,23 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         """The call is over; forget what belonged to it."""
 
     @abc.abstractmethod
-    def _is_stalled(self, now: float, heard_at: float) -> bool:
-        """The server is silent; `heard_at` is since when we wait for it (monotonic)."""
+    def _due_at(self, channel: CountedChannel, heard_at: float) -> float:
+        """Return when an answer is due (monotonic).
+
+        Infinity where none is awaited.
+
+        Args:
+            channel: that the call is on.
+            heard_at: since when the stream waits for its server.
+        """
 
     @abc.abstractmethod
-    def _look_in(self, now: float, heard_at: float) -> float:
-        """Seconds until the ticker must look again, where nothing happens before."""
+    def _asks_at(self, channel: CountedChannel, heard_at: float) -> float:
+        """Return when to ask for a sign of life without an answer (monotonic)."""
+
+    @abc.abstractmethod
+    def _ask(self, now: float) -> None:
+        """Ask the server for a sign of life, now (monotonic)."""
 
     @abc.abstractmethod
     def _refused(self, error: Exception) -> None:
@@ -242,7 +256,8 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
             raise BrokenError(str(error)) from error
         try:
             with self._lock:
-                self._call = answers
+                self._call, self._channel = answers, channel
+            self._has_answered = False
             if self._closed.is_set():
                 return
             opened: Open[Request, AnswerT] = Open(
@@ -254,7 +269,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         finally:
             self._heard_at = None
             with self._lock:
-                self._call = None
+                self._call = self._channel = None
             answers.cancel()
             requests.end()
             self._ended()
@@ -276,7 +291,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
                 answer = next(answers)
                 opened.channel.answered()
                 # While we deliver we do not read: that is no silence of the server's.
-                self._heard_at = None
+                self._heard_at, self._has_answered = None, True
                 self._received(opened, answer)
                 self._backoff.reset()
                 if self._closed.is_set():
@@ -302,18 +317,24 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         """
         # In this order: a call that has taken this one's place meanwhile is not the one cancelled.
         with self._lock:
-            call = self._call
+            call, channel = self._call, self._channel
         heard_at = self._heard_at
         # Silence is not to go on for much longer because it began just after a look.
         longest = max(min(IDLE_TICK_S, self._patience.seconds), TICK_S)
-        if call is None or heard_at is None:
+        if call is None or channel is None or heard_at is None:
             return longest
-        if self._is_stalled(now, heard_at):
+        if self._asks_at(channel, heard_at) < now:
+            self._ask(now)
+        due_at = self._due_at(channel, heard_at)
+        if due_at < now:
             _log.info("%s: the server is silent", self._thread.name)
             self._patience.was_in_vain()
             self._heard_at = None  # one silence is one, though the reader may not get to run soon
+            channel.doubt()
             call.cancel()
-        return min(max(self._look_in(now, heard_at), TICK_S), longest)
+            return 0.0  # the other streams on the channel are asked at once
+        look_at = min(due_at, self._asks_at(channel, heard_at))
+        return min(max(look_at - now, TICK_S), longest)
 
 
 class Streams:
@@ -329,7 +350,7 @@ class Streams:
         """Begin a stream, and look after it until it ends.
 
         Raises:
-            EtcdUnavailable: there is no thread for it; nothing has begun.
+            EtcdUnavailable: there is no thread for it, and nothing has begun.
         """
         with self._lock:
             try:

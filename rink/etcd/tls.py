@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @attrs.frozen
 class Pair:
-    """A client certificate and its key, both None where none is given.
+    """Hold a client certificate and its key, both None if not given.
 
     Attributes:
         paths: the two files for the standard library, which reads no key from memory.
@@ -39,7 +39,7 @@ class Pair:
     paths: tuple[str, str] | None = None
 
     def load_into(self, context: ssl.SSLContext) -> None:
-        """Give the standard library the pair, where it was given as files.
+        """Load the pair into a context, where it was given as files.
 
         Raises:
             ConfigError: the files are not PEM, or do not belong together.
@@ -58,7 +58,7 @@ class Pair:
 
 @attrs.frozen
 class TlsSettings:
-    """What one connection is made with; None for each text that is not given."""
+    """Hold the texts of one connection, each None if not given."""
 
     ca: bytes | None = None
     pair: Pair = attrs.field(factory=Pair)
@@ -78,7 +78,7 @@ class TlsSettings:
 
 
 class Latest(Generic[T]):
-    """What files hold, or held when they could be read last. Thread-safe.
+    """Read files again and again, and keep what was read last. Thread-safe.
 
     Args:
         read: reads them; raises ConfigError where that cannot be used.
@@ -94,7 +94,7 @@ class Latest(Generic[T]):
         self._trouble = ""
 
     def get(self) -> T:
-        """Read the files; the last that could be used where they cannot now, with one warning."""
+        """Read the files. Return the last usable texts where that fails."""
         with self._lock:
             try:
                 self._value, self._trouble = self._read(), ""
@@ -106,7 +106,7 @@ class Latest(Generic[T]):
 
 
 class TlsSource:
-    """Where the texts come from. Thread-safe.
+    """Read the texts from where they are given. Thread-safe.
 
     Args:
         ca: file, or text as bytes, of who signed the servers' certificates.
@@ -128,7 +128,7 @@ class TlsSource:
         self._pair = Latest(lambda: _read_pair(cert, key))
 
     def read(self) -> TlsSettings:
-        """Return what a connection that begins now is made with."""
+        """Return the texts for a connection that begins now."""
         return TlsSettings(self._ca.get(), self._pair.get())
 
 

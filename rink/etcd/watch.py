@@ -18,6 +18,7 @@ Further rules, each with a test of its name in integration/etcd:
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -29,23 +30,24 @@ from rink.etcd.api import Event, WatchBroken, WatchEvents, WatchOpened
 from rink.etcd.faults import refusal
 from rink.etcd.messages import to_event
 from rink.etcd.methods import WATCH
-from rink.etcd.patience import Patience
+from rink.etcd.patience import ANSWER_WITHIN_S, Patience
 from rink.etcd.proto import rinketcd_pb2 as pb
 from rink.etcd.stream import BrokenError, FinishedError, Open, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rink.etcd.channels import CountedChannel
     from rink.etcd.guard import Known
     from rink.etcd.transport import Transport
 
 _log = logging.getLogger(__name__)
 
-# After this much silence the server is asked for a sign of life, and so long it may take to answer:
-# together, and with the ticker's period, a frozen server is left within 5 s. Each question wakes a
-# dozen threads of gRPC's: asked twice as often, they were a fifth of what an idle member takes.
-_ASK_AFTER_S = 3.0
-_ANSWER_WITHIN_S = 1.5
+# Any answer on a channel is a sign of life for all its streams. After so long without one a watch
+# asks for it, so a frozen server is left within 12 s where nothing else is on the channel. At a TTL
+# of 60 s keepalives are answered every 10 s, so a little more is waited. Each question wakes a
+# dozen threads of gRPC's: asked every 3 s, they were a fifth of what an idle member takes.
+ASK_AFTER_S = 10.2
 # Where answers are slow (see `Patience`): a view that is so late is late anyway.
 _ANSWER_WITHIN_AT_MOST_S = 12.0
 
@@ -67,7 +69,7 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
         start_revision: int,
         deliver: Callable[[Delivery], None],
     ) -> None:
-        patience = Patience(_ANSWER_WITHIN_S, _ANSWER_WITHIN_AT_MOST_S)
+        patience = Patience(ANSWER_WITHIN_S, _ANSWER_WITHIN_AT_MOST_S)
         super().__init__(transport, WATCH, deliver, patience, "rink-etcd-watch")
         self._key = key
         self._range_end = range_end
@@ -220,26 +222,37 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
 
     def _ended(self) -> None:
         self._requests = None
-        if self._is_proof_overdue(time.monotonic()):
+        if time.monotonic() > self._proof_due_at:
             self._forget_history()
 
-    def _is_proof_overdue(self, now: float) -> bool:
-        created_at = self._created_at
-        late = created_at is not None and now - created_at > _PROVEN_WITHIN_S
-        return late and not self._is_proven
+    @property
+    def _proof_due_at(self) -> float:
+        """When the call must have proved its history (monotonic); infinity where it has."""
+        is_awaited = self._created_at is not None and not self._is_proven
+        return (self._created_at or 0.0) + _PROVEN_WITHIN_S if is_awaited else math.inf
 
-    def _is_stalled(self, now: float, heard_at: float) -> bool:
-        asked_at, opened = self._asked_at, self._requests
-        if self._is_proof_overdue(now):
-            return True  # the call ends, and the next one begins a history anew
-        if asked_at is not None:
-            return now - asked_at > self._patience.seconds
-        if now - heard_at > _ASK_AFTER_S and opened is not None:
-            self._asked_at = time.monotonic()
+    def _due_at(
+        self,
+        channel: CountedChannel,
+        heard_at: float,  # noqa: ARG002 - the question's time counts
+    ) -> float:
+        asked_at = self._asked_at
+        if asked_at is None:
+            return self._proof_due_at  # the call ends then, and the next one begins a history anew
+        if self._has_answered:
+            asked_at = max(asked_at, channel.heard_at)
+        return min(asked_at + self._patience.seconds, self._proof_due_at)
+
+    def _asks_at(self, channel: CountedChannel, heard_at: float) -> float:
+        if self._asked_at is not None:
+            return math.inf
+        if channel.is_doubted:
+            return channel.doubted_at
+        return max(heard_at, channel.heard_at) + ASK_AFTER_S
+
+    def _ask(self, now: float) -> None:
+        opened = self._requests
+        if opened is not None:
+            self._asked_at = now
             self._transport.count("progress")
             opened.requests.put(pb.WatchRequest(progress_request=pb.WatchProgressRequest()))
-        return False
-
-    def _look_in(self, now: float, heard_at: float) -> float:
-        is_waiting = self._asked_at is not None or not self._is_proven
-        return 0.0 if is_waiting else heard_at + _ASK_AFTER_S - now

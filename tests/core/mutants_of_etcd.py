@@ -243,6 +243,58 @@ PATIENCE = [
     ),
 ]
 
+LIFE = [
+    etcd(
+        "a watch asks for a sign of life although others are answered",
+        "watch",
+        "return max(heard_at, channel.heard_at) + ASK_AFTER_S",
+        "return heard_at + ASK_AFTER_S",
+        "life",
+    ),
+    etcd(
+        "a stream that waits in vain keeps it to itself",
+        "stream",
+        "            channel.doubt()\n",
+        "",
+        "life",
+    ),
+    etcd(
+        "a watch that was never created is excused by others' answers",
+        "watch",
+        "        if self._has_answered:\n",
+        "        if True:\n",
+        "life",
+    ),
+    etcd(
+        "a keepalive without an answer is excused by others' answers",
+        "keepalive",
+        "due_at = max(oldest_at, heard_at)",
+        "due_at = max(oldest_at, channel.heard_at)",
+        "life",
+    ),
+    etcd(
+        "a question for a sign of life renews a lease",
+        "keepalive",
+        "NO_LEASE = 0",
+        "NO_LEASE = 7",
+        "life",
+    ),
+    etcd(
+        "a question for a sign of life is told as a lease's end",
+        "keepalive",
+        "        elif sent.lease != NO_LEASE:\n",
+        "        else:\n",
+        "life",
+    ),
+    etcd(
+        "a question for a sign of life is asked again elsewhere",
+        "keepalive",
+        "            if sent.lease == NO_LEASE:\n",
+        "            if False:\n",
+        "unanswered",
+    ),
+]
+
 WATCHES = [
     etcd(
         "who waits for an event looks up ten times a second",
@@ -268,7 +320,7 @@ WATCHES = [
     etcd(
         "no events in place of the last ones prove the history",
         "watch",
-        "        if self._is_proof_overdue(time.monotonic()):\n            self._forget_history()\n",
+        "        if time.monotonic() > self._proof_due_at:\n            self._forget_history()\n",
         "",
         "streams",
     ),
@@ -302,4 +354,4 @@ WATCHES = [
     ),
 ]
 
-ETCD = [*CALLS, *NO_THREADS, *TLS, *KEEPALIVES, *PATIENCE, *WATCHES]
+ETCD = [*CALLS, *NO_THREADS, *TLS, *KEEPALIVES, *PATIENCE, *LIFE, *WATCHES]

@@ -14,7 +14,7 @@ GRPC = "rink-etcd-watch starts Thread-"
 
 @pytest.fixture
 def starts(monkeypatch):
-    """Which starts fail, by words of "one thread starts another": the next ones, in order."""
+    """Map words of "one thread starts another" to whether the next starts fail."""
     fails, start = {}, threading.Thread.start
 
     def refuse(thread):

@@ -29,7 +29,7 @@ class Files:
         return self.ca.read_bytes(), self.cert.read_bytes(), self.key.read_bytes()
 
     def read(self):
-        """What a connection that begins now is made with."""
+        """Return the texts for a connection that begins now."""
         if self.source is None:
             self.source = TlsSource(self.ca, str(self.cert), self.key)
         read = self.source.read()

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rink.etcd.keepalive import Sent, Unanswered
+from rink.etcd.keepalive import NO_LEASE, Sent, Unanswered
 
 
 def asked(lease, at, epoch=0):
@@ -47,6 +47,14 @@ def test_a_broken_stream_leaves_its_requests_waiting_with_their_own_time():
     requests.drop_sent()
     assert requests.oldest_at is None
     assert times(requests.take_waiting(0)) == [(1, 11.0), (2, 12.0)]
+
+
+def test_question_for_a_sign_of_life_is_not_asked_again():
+    requests = Unanswered()
+    requests.send(asked(NO_LEASE, 10.0))
+    requests.send(asked(1, 11.0))
+    requests.drop_sent()
+    assert times(requests.take_waiting(0)) == [(1, 11.0)]
 
 
 def test_what_was_asked_of_another_cluster_is_forgotten():
