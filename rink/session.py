@@ -28,6 +28,7 @@ from rink.errors import (
 )
 from rink.etcd.api import Etcd
 from rink.etcd.client import Client
+from rink.etcd.green import refuse_green_threads
 from rink.etcd.versions import advice
 from rink.settings import check_endpoints, check_prefix, check_seconds, check_ttl
 
@@ -102,6 +103,8 @@ class BaseSession:
     def make_engine(self, group: str, settings: MemberSettings, listeners: Listeners) -> Engine:
         """Make the engine of one group, to be started; for the faces."""
         self._refuse_fork()
+        if isinstance(self.etcd, Client):  # an etcd in memory has no gRPC to wait for
+            refuse_green_threads()
         return Engine(
             self.etcd,
             Keys.of(self.prefix, group),

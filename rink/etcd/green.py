@@ -1,0 +1,62 @@
+"""Refuse threads that gevent or eventlet has replaced, where gRPC would wait for ever (R6).
+
+Both libraries can replace the standard modules by ones that run all "threads" as greenlets on one
+thread. gRPC waits in C, where no greenlet yields, so its first answer is never read: the process
+stood still in `join()`. Tried with gevent 26.9, eventlet 0.41 and grpcio 1.85:
+
+    replaced                            result
+    socket, ssl, select, time, os …     works: gRPC and the engine use none of them
+    gevent: threading                   stands still
+    gevent: queue alone                 the engine's threads end with LoopExit
+    gevent: threading and queue         works after gRPC's `init_gevent()`, else stands still
+    eventlet: threading                 stands still; gRPC knows no eventlet
+
+Deliberately absent: an import of either library. Who has not imported it has replaced nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from grpc._cython import cygrpc  # type: ignore[attr-defined]  # not in its stubs
+
+from rink.errors import ConfigError
+
+_ELSEWHERE = "Better: run Rink in a process of its own, without greenlets."
+
+
+def refuse_green_threads() -> None:
+    """Refuse to open a connection where it would stand still.
+
+    Raises:
+        ConfigError: gevent or eventlet has replaced the threads that gRPC or Rink needs.
+    """
+    eventlet, gevent = sys.modules.get("eventlet.patcher"), sys.modules.get("gevent.monkey")
+    if eventlet is not None and eventlet.is_monkey_patched("thread"):
+        raise ConfigError(
+            "eventlet has replaced `threading`: gRPC's threads do not yield to it, so join() would "
+            f"never return. Write eventlet.monkey_patch(thread=False). {_ELSEWHERE}"
+        )
+    if gevent is None:
+        return
+    threads = gevent.is_object_patched("threading", "get_ident")
+    queues = gevent.is_object_patched("queue", "SimpleQueue")
+    if queues and not threads:
+        raise ConfigError(
+            "gevent has replaced `queue` but not `threading`: Rink's threads would wait for each "
+            f"other for ever. Write monkey.patch_all(thread=False, queue=False). {_ELSEWHERE}"
+        )
+    if threads and not (queues and _grpc_yields()):
+        raise ConfigError(
+            f"gevent has replaced `threading`{'' if queues else ' but not `queue`'}: gRPC's threads "
+            "do not yield to it, so join() would never return. Either write "
+            "monkey.patch_all(thread=False, queue=False); or write monkey.patch_all() and then "
+            "`import grpc.experimental.gevent as g; g.init_gevent()`, before rink.Session(...). The "
+            "latter has a cost: while one greenlet computes, no lease is renewed, and after the "
+            f"TTL every role is lost. {_ELSEWHERE}"
+        )
+
+
+def _grpc_yields() -> bool:
+    """Return whether gRPC's `init_gevent()` was called; gRPC itself looks at this flag."""
+    return bool(getattr(cygrpc, "g_gevent_activated", False))
