@@ -184,7 +184,8 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
         if sent is None:
             raise BrokenError(f"an answer for lease {answer.ID:x} out of order")
         try:
-            guard.check(answer.header, opened.known, quorum=answer.TTL > 0, revision=False)
+            name = opened.connection.name
+            guard.check(answer.header, opened.known, name, quorum=answer.TTL > 0, revision=False)
         except EtcdClusterChanged as error:
             raise BrokenError(str(error)) from error
         if answer.TTL > 0:

@@ -263,7 +263,8 @@ class Transport:
                         self.tokens.refused(token)
                         continue
                     raise self._raised(fault, want, connection, channel, left) from error
-            self.guard.check(answer.header, known, quorum=want.quorum, revision=want.revision)
+            header, name = answer.header, connection.name
+            self.guard.check(header, known, name, quorum=want.quorum, revision=want.revision)
             self.ring.worked(connection)
             return answer
         raise AssertionError("the second try returns or raises")

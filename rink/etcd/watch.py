@@ -136,7 +136,10 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
         if asked_at is not None:
             self._patience.answered(time.monotonic() - asked_at)
         try:
-            self._transport.guard.check(answer.header, opened.known, quorum=False, revision=False)
+            name = opened.connection.name
+            self._transport.guard.check(
+                answer.header, opened.known, name, quorum=False, revision=False
+            )
         except EtcdClusterChanged as error:
             self._break(error)
         if answer.canceled:

@@ -119,6 +119,15 @@ def test_an_answer_of_another_cluster_or_of_the_past_raises(clients, later, what
         client.range(b"k")
 
 
+def test_call_answered_without_cluster_id_is_refused_and_names_endpoint(clients):
+    with ScriptedEtcd(range=lambda _: pb.RangeResponse(header=header(cluster_id=0))) as etcd:
+        client = clients(etcd.endpoint)
+        with pytest.raises(EtcdError, match="carry no cluster id") as raised:
+            client.range(b"k")
+        assert raised.value.endpoints == (client.endpoint,)
+        assert client.guard.epoch == 0
+
+
 def test_a_bare_token_is_sent_as_metadata(clients):
     """As call credentials it would be refused without TLS."""
     with ScriptedEtcd() as etcd:

@@ -63,6 +63,33 @@ def test_a_watch_says_which_cluster_it_lost(clients):
         client.close()
 
 
+def test_watch_answer_without_cluster_id_breaks_the_watch_in_words(clients):
+    """As of a grpc-proxy that lets a second watch of one range share the first one's stream."""
+
+    def watch(_):
+        yield pb.WatchResponse(header=header(cluster_id=0), created=True)
+
+    with ScriptedEtcd(watch=watch) as etcd:
+        client, seen = clients(etcd.endpoint), Seen()
+        client.watch(b"k", b"", 1, seen.deliver)
+        assert "carry no cluster id" in str(seen.wait_broken())
+        assert not isinstance(seen.broken, EtcdClusterChanged)
+        client.close()
+
+
+def test_renewal_answer_without_cluster_id_is_logged_not_delivered(clients, caplog):
+    def keepalive(request):
+        yield pb.LeaseKeepAliveResponse(header=header(cluster_id=0), ID=request.ID, TTL=9)
+
+    with caplog.at_level(logging.WARNING), ScriptedEtcd(keepalive=keepalive) as etcd:
+        client, seen = clients(etcd.endpoint), Seen()
+        client.keepalives(seen.deliver).send(7)
+        etcd.wait(lambda etcd: len(etcd.seen["range"]) >= 2)  # the stream was opened again
+        client.close()
+    assert seen.items == []
+    assert "leases cannot be renewed: answers of" in caplog.text
+
+
 @pytest.mark.parametrize(("before", "after"), [(7, 3), (5, 6)])
 def test_a_restored_backup_breaks_the_watch(clients, before, after):
     """The same cluster id at an older revision: than was read, or than the watch has delivered."""
