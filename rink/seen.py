@@ -13,15 +13,23 @@ import attrs
 
 from rink.core import schemes
 from rink.core.coordinator import is_settled
+from rink.core.draft import unrankable
 from rink.core.placement import Placement
 from rink.core.record import some
 from rink.core.values import Member, Request, Share, Version, Wish
 from rink.core.view import View, shares_of
 
+UNREADABLE = "unreadable"
+"""The phase of a member whose record cannot be read."""
+
 
 @attrs.frozen
 class MemberStatus:
-    """One member, as its record says; `phase` is "unreadable" where it cannot be read."""
+    """One member, as its record says; `phase` is "unreadable" where it cannot be read.
+
+    `no_rank_because` says why an active member waits for a rank in vain. It is empty for one that
+    has a rank, or only waits for its turn.
+    """
 
     name: str
     phase: str
@@ -37,6 +45,7 @@ class MemberStatus:
     schemes: tuple[str, ...] = ()
     incarnation: str = ""
     leads_by: Mapping[str, float | None] = attrs.field(factory=dict)
+    no_rank_because: str = ""
 
 
 @attrs.frozen
@@ -112,7 +121,7 @@ def seen(view: View, group: str, owned: dict[str, Share] | None = None) -> Group
     live = {member.name for member in view.by_age}
     if owned is None:
         owned = owned_in(view)
-    members = members_of(view.by_age, ranks)
+    members = _members(view)
     return GroupStatus(
         group=group,
         revision=view.revision,
@@ -145,16 +154,20 @@ def owned_in(view: View) -> dict[str, Share]:
     return shares_of(view.version, Placement().rank) if view.version else {}
 
 
-def members_of(found: tuple[Member, ...], ranks: tuple[str, ...]) -> tuple[MemberStatus, ...]:
+def _members(view: View) -> tuple[MemberStatus, ...]:
     """Describe every live member, oldest first."""
-    rank_of = {name: rank for rank, name in enumerate(ranks)}
-    return tuple(_member(member, rank_of.get(member.name)) for member in found)
+    rank_of = {name: rank for rank, name in enumerate(view.version.ranks if view.version else ())}
+    in_vain = unrankable(view)
+    return tuple(
+        _member(member, rank_of.get(member.name), in_vain.get(member.name, ""))
+        for member in view.by_age
+    )
 
 
-def _member(member: Member, rank: int | None) -> MemberStatus:
+def _member(member: Member, rank: int | None, no_rank_because: str) -> MemberStatus:
     record = member.record
     if record is None:
-        return MemberStatus(member.name, "unreadable", rank)
+        return MemberStatus(member.name, UNREADABLE, rank)
     return MemberStatus(
         name=member.name,
         phase=record.phase.value,
@@ -170,6 +183,7 @@ def _member(member: Member, rank: int | None) -> MemberStatus:
         schemes=record.schemes,
         incarnation=record.incarnation,
         leads_by=record.leads_by,
+        no_rank_because=no_rank_because,
     )
 
 

@@ -133,7 +133,7 @@ def member_settings(
 
 
 def _check_schemes(scheme: object) -> tuple[str, ...]:
-    """Return the schemes that the member can follow, best first; everybody can follow `jump`."""
+    """Return the schemes that the member lists, best first."""
     given = [scheme] if isinstance(scheme, str) else scheme
     if not isinstance(given, Sequence) or not given:
         raise ConfigError(f"scheme must be a str or a list of str, best first, not {scheme!r}")
@@ -141,7 +141,7 @@ def _check_schemes(scheme: object) -> tuple[str, ...]:
         if not isinstance(one, str):
             raise ConfigError(f"scheme must be a str, not {one!r}")
         schemes.find(one)
-    return tuple(dict.fromkeys([*given, schemes.JUMP.name]))
+    return tuple(dict.fromkeys(given))
 
 
 def _check_labels(labels: object) -> dict[str, str]:

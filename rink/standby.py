@@ -13,9 +13,10 @@ import attrs
 
 from rink.core.placement import Placement
 from rink.core.ranks import Candidate, Settings, Situation, plan
+from rink.core.schemes import follows
 from rink.core.values import Phase, Version
 from rink.core.view import owner_of
-from rink.seen import GroupStatus, MemberStatus
+from rink.seen import UNREADABLE, GroupStatus, MemberStatus
 
 
 @attrs.frozen
@@ -69,7 +70,7 @@ def _candidate(member: MemberStatus, age: int, scheme: str) -> Candidate:
         first_seen=0.0,
         rebalance_delay=float("inf"),  # that others join as well is another event
         leaving=member.phase == Phase.LEAVING.value,
-        can_follow=scheme in member.schemes,  # none of one that cannot be read
+        can_follow=member.phase != UNREADABLE and follows(member.schemes, scheme),
     )
 
 

@@ -160,6 +160,8 @@ def _line(status: GroupStatus, member: MemberStatus) -> tuple[Text | str, ...]:
 
 def _state(status: GroupStatus, member: MemberStatus) -> Text:
     coordinates = ", coordinates" if member.name == status.coordinator else ""
+    if member.no_rank_because:
+        return Text("cannot be ranked" + coordinates, "bold red")
     if member.phase == "active" and member.rank is None:
         delay = f" ({member.rebalance_delay:g} s)" if member.rebalance_delay is not None else ""
         return Text(f"waiting{delay}{coordinates}", "cyan")
@@ -170,6 +172,11 @@ def _state(status: GroupStatus, member: MemberStatus) -> Text:
 def _foot(status: GroupStatus) -> Iterable[RenderableType]:
     lines: list[tuple[str, str, str]] = [
         ("in the way", f"{one.member}: {one.why}", "yellow") for one in status.in_the_way
+    ]
+    lines += [
+        ("no rank", f"{member.name}: {member.no_rank_because}", "red")
+        for member in status.members
+        if member.no_rank_because
     ]
     lines += [("pin", f"{role} → {member}", "") for role, member in sorted(status.pins.items())]
     lines += [("token base", str(status.token_base), "")] if status.token_base else []

@@ -14,6 +14,7 @@ from rink.core import ranks
 from rink.core.chronicle import Chronicle
 from rink.core.codec import encode
 from rink.core.ranks import Candidate, Plan, Settings, Situation, Upcoming
+from rink.core.schemes import follows
 from rink.core.values import Member, Phase, Request, Version, Wish
 from rink.core.view import View
 
@@ -124,9 +125,40 @@ def without_room(view: View, freed: bool = True) -> frozenset[str]:
     return frozenset(found)
 
 
+def unrankable(view: View) -> dict[str, str]:
+    """Return each active member that waits for a rank in vain as things are, and why.
+
+    It follows from the view alone, so that each of them, and whoever reads the group, can say so.
+    """
+    if view.version is None:
+        return {}
+    scheme, ranked = _scheme(view, view.version), set(view.version.ranks)
+    why = (
+        f"it cannot follow the group's scheme {scheme!r}: register that in its process and name it "
+        "in Rink(scheme=…), or have every ranked member list another scheme first"
+    )
+    strangers = [
+        member.name
+        for member in view.by_age
+        if member.name not in ranked
+        and member.record is not None
+        and member.record.phase is Phase.ACTIVE
+        and not follows(member.record.schemes, scheme)
+    ]
+    return {**dict.fromkeys(strangers, why), **dict.fromkeys(without_room(view), no_room())}
+
+
+def own_problem(view: View, name: str) -> set[tuple[str, str]]:
+    """Return the member's key with why it is unrankable; nothing where it is not."""
+    if view.version is None or name in view.version.ranks:
+        return set()  # the usual case, told without a look at all members
+    why = unrankable(view).get(name)
+    return {(f"members/{name}", f"is not ranked: {why}")} if why else set()
+
+
 def _is_usable(member: Member, scheme: str) -> bool:
     record = member.record
-    return record is not None and record.phase is Phase.ACTIVE and scheme in record.schemes
+    return record is not None and record.phase is Phase.ACTIVE and follows(record.schemes, scheme)
 
 
 def _for_ranks_and_pins() -> int:
@@ -164,7 +196,7 @@ def _situation(
                 first_seen=chronicle.first_seen[member.name, member.create_revision],
                 rebalance_delay=member.record.rebalance_delay if member.record else 0.0,
                 leaving=member.record is not None and member.record.phase is Phase.LEAVING,
-                can_follow=member.record is not None and scheme in member.record.schemes,
+                can_follow=member.record is not None and follows(member.record.schemes, scheme),
             )
             for member in view.by_age
             if member.name not in left_out
@@ -189,7 +221,7 @@ def _scheme(view: View, current: Version | None) -> str:
         if member.record is not None and member.record.phase is Phase.ACTIVE
     }
     firsts = [record.schemes[0] for record in active.values() if record.schemes]
-    if current is None or not any(current.scheme in record.schemes for record in active.values()):
+    if current is None or not any(follows(one.schemes, current.scheme) for one in active.values()):
         return firsts[0] if firsts else current.scheme if current else "jump"
     wanted = {active[name].schemes[:1] for name in current.ranks if name in active}
     first = wanted.pop() if len(wanted) == 1 else ()

@@ -7,7 +7,7 @@ own life, lease, record and rank, of which each closes the gate for every role.
 from __future__ import annotations
 
 from rink.core import effects as do
-from rink.core.draft import no_room, without_room
+from rink.core.draft import unrankable
 from rink.core.effects import Effect
 from rink.core.holds import Table
 from rink.core.life import Living
@@ -44,7 +44,8 @@ def why_closed(
         return awaits
     if share is None:
         text = f"version {newest.number} does not rank this member"
-        return f"{text}: {no_room()}" if name in without_room(view) else f"{text} yet"
+        why = unrankable(view).get(name)
+        return f"{text}: {why}" if why else f"{text} yet"
     if not writer.is_settled or writer.known is None:
         return "the own record is being written"
     if writer.known.shares[:1] != (share,):

@@ -26,6 +26,7 @@ from rink.core import events as ev
 from rink.core.chronicle import Chronicle
 from rink.core.claims import Gate, Obstacles, closed
 from rink.core.coordinator import Coordinator, is_settled
+from rink.core.draft import own_problem
 from rink.core.effects import Effect, Level
 from rink.core.events import Event
 from rink.core.foresight import Foresight, seen
@@ -337,7 +338,7 @@ class Node:
         self._noted = self.view
         self.chronicle.note(self.view, now)
         self._look_for_grants = True
-        told, self._told = self._told, set(self.view.problems)
+        told, self._told = self._told, {*self.view.problems, *own_problem(self.view, self.name)}
         for key, problem in sorted(self._told - told):
             self.out.report(Level.WARNING, f"{key}: {problem}")
 

@@ -16,7 +16,7 @@ import hashlib
 import re
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from typing import Protocol
 
@@ -152,6 +152,16 @@ def can_follow(name: str) -> bool:
     except UnknownScheme:
         return False
     return True
+
+
+def follows(listed: Collection[str], name: str) -> bool:
+    """Return whether a member can follow a scheme, by the schemes in its record.
+
+    A member lists what it prefers, and the custom schemes it knows. The built-in ones are known to
+    every member, with any parameter, so none of them need be listed. The answer must not depend on
+    who asks: that a custom scheme is known in this process says nothing of the member.
+    """
+    return name in listed or (name not in _custom and can_follow(name))
 
 
 def rank_of(role: str, size: int, scheme: str = "jump") -> int | None:

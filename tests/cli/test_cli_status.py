@@ -72,6 +72,7 @@ def test_json_has_every_key_and_plain_values(town, run_json):
         "schemes": ["jump"],
         "incarnation": "incarnation-of-a",
         "leads_by": {},
+        "no_rank_because": "",
     }
 
 
@@ -149,6 +150,20 @@ def test_members_that_wait_leave_or_are_gone_are_told_apart(town, run, run_json)
     assert "waiting (5 s)" in text
     assert ["1", "b", "not", "here"] in [line.split() for line in text.splitlines()]
     assert run_json("status", "orders")["absent"] == ["b"]
+
+
+def test_status_of_member_that_cannot_follow_says_so_not_waiting(town, run, run_json):
+    town.record("a", shares=(Share(0, 1, "mine@1#abc"),), schemes=("mine@1#abc",))
+    town.record("b", schemes=("mine@2#def", "jump"))
+    town.version(1, "a", scheme="mine@1#abc")
+    text = run("status", "orders").stdout
+    assert ["-", "b", "cannot", "be", "ranked"] in [line.split()[:5] for line in text.splitlines()]
+    assert "no rank" in text
+    assert "b: it cannot follow the group's scheme 'mine@1#abc'" in " ".join(text.split())
+    assert [one["no_rank_because"][:16] for one in run_json("status", "orders")["members"]] == [
+        "",
+        "it cannot follow",
+    ]
 
 
 def test_settings_that_differ_are_named_with_who_has_which(town, run, run_json):

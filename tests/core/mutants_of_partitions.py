@@ -136,7 +136,7 @@ PARTITIONS = [
     Mutant(
         "whoever cannot take over stands by",
         "rink/standby.py",
-        "can_follow=scheme in member.schemes,",
+        "can_follow=member.phase != UNREADABLE and follows(member.schemes, scheme),",
         "can_follow=True,",
         ("partitions/test_partitions_standby",),
     ),

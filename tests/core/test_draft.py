@@ -7,9 +7,12 @@ from rink.core.chronicle import Chronicle
 from rink.core.codec import encode
 from rink.core.draft import VERSION_LIMIT_BYTES, draft, without_room
 from rink.core.ranks import STARTED, Settings
+from rink.core.schemes import register
 from rink.core.values import Member, Phase, Proclaimed, Record, Request, Version, Wish
 from rink.core.view import View
 from rink.status import obstacle
+
+MINE = register(lambda _, __: 0, "draft-tests", 1)
 
 
 def ask(world, name, *requests):
@@ -209,13 +212,18 @@ def test_causes_and_fields_of_the_newest_version_take_no_room_twice(narrow):
     assert narrow.ranks == ["a", "b", "c" * 450]
 
 
-@pytest.mark.parametrize("odd", [{"schemes": ("balanced:8",)}, {"phase": Phase.LEAVING}])
-def test_whoever_cannot_be_ranked_anyway_takes_no_room(narrow, odd):
-    narrow.etcd.leases.add(77)
-    narrow.etcd.put(f"members/{'o' * 300}", encode(Record("i", 60, **odd)), 77)
-    narrow.add("d" * 250, rebalance_delay=0.0)
-    narrow.sleep(0.1)
-    assert narrow.ranks == ["a", "b", "d" * 250]
+@pytest.mark.parametrize("odd", [{"schemes": ("jump",)}, {"phase": Phase.LEAVING}])
+def test_whoever_cannot_be_ranked_anyway_takes_no_room(world, monkeypatch, odd):
+    limit(monkeypatch, 1000)
+    add(world, "a", (MINE,))
+    world.sleep(0.1)
+    world.etcd.leases.add(77)
+    world.etcd.put(
+        f"members/{'o' * 300}", encode(Record("i", 60, **{"schemes": (MINE,), **odd})), 77
+    )
+    add(world, "d" * 250, (MINE,))
+    world.sleep(0.1)
+    assert world.ranks == ["a", "d" * 250]
 
 
 def test_a_full_set_of_pins_leaves_room_for_a_newcomer_and_for_whoever_replaces_a_dead_one(narrow):
@@ -302,7 +310,7 @@ def test_the_scheme_changes_when_every_ranked_member_lists_the_same_other_one_fi
 
 
 def test_one_old_pod_that_comes_back_drags_nobody_back_and_is_not_ranked(world):
-    add(world, "a", NEW)
+    add(world, "a", (MINE,))
     world.sleep(0.1)
     for _ in range(3):
         member = add(world, "old", OLD)
@@ -310,12 +318,12 @@ def test_one_old_pod_that_comes_back_drags_nobody_back_and_is_not_ranked(world):
         assert member.joined
         assert member.node.share is None
         world.expire(world.kill("old"))
-    assert world.version.scheme == "balanced:8"
+    assert world.version.scheme == MINE
     assert world.version.number == 1
 
 
 def test_where_nobody_can_follow_the_scheme_it_becomes_the_oldest_members_first(world):
-    add(world, "a", ("balanced:8",))
+    add(world, "a", (MINE,))
     b = add(world, "b", OLD)
     assert b.node.share is None
     world.expire(world.kill("a"))
@@ -323,6 +331,31 @@ def test_where_nobody_can_follow_the_scheme_it_becomes_the_oldest_members_first(
     assert world.version.scheme == "jump"
     assert world.ranks == ["b"]
     assert world.holders(ROLES) == dict.fromkeys(ROLES, "b")
+
+
+def test_draft_member_with_another_built_in_scheme_is_ranked(world):
+    """Every member can follow every built-in scheme, so it need not list that of the group."""
+    add(world, "a", ("balanced:4",))
+    add(world, "b", ("balanced:8",))
+    world.sleep(0.1)
+    assert (world.ranks, world.version.scheme) == (["a", "b"], "balanced:4")
+    assert world.holders(ROLES).keys() == set(ROLES)
+    world.leave("a")
+    world.sleep(0.1)
+    assert (world.ranks, world.version.scheme) == (["b"], "balanced:8")
+
+
+def test_draft_member_that_cannot_follow_is_told_so_once_not_yet(world):
+    add(world, "a", (MINE,))
+    b = add(world, "b", OLD)
+    world.etcd.put("requests/u", encode(Request(Wish.PIN, "x", "a")))  # the view changes again
+    world.sleep(100.0)
+    because = b.node.table.gate.closed_because
+    assert f"cannot follow the group's scheme {MINE!r}" in because
+    assert not because.endswith("yet")
+    assert [text for text in b.reports if "cannot follow" in text] == [b.node.out.last_error]
+    assert "members/b: is not ranked: it cannot follow" in b.node.out.last_error
+    assert not any("cannot follow" in text for text in world.members["a"].reports)
 
 
 def test_a_member_that_lists_no_scheme_changes_nothing():

@@ -15,6 +15,7 @@ from rink.core.schemes import (
     UnknownScheme,
     can_follow,
     find,
+    follows,
     rank_of,
     register,
 )
@@ -166,6 +167,26 @@ def test_a_scheme_is_found_under_its_name(name):
     assert can_follow(name)
     assert find(name).name == name
     assert find(name) == find(name)
+
+
+@pytest.mark.parametrize(
+    ("listed", "name", "follows_it"),
+    [
+        ((), "jump", True),
+        (("balanced:8",), "jump", True),
+        (("jump",), "balanced:8", True),
+        (("jump",), "balanced:08", False),
+        (("jump",), "mine@2#1f3a9c", False),
+        (("jump", "mine@2#1f3a9c"), "mine@2#1f3a9c", True),
+    ],
+)
+def test_follows_any_built_in_scheme_and_custom_ones_listed(listed, name, follows_it):
+    assert follows(listed, name) is follows_it
+
+
+def test_follows_custom_scheme_known_here_only_if_listed():
+    """Whoever asks may know a scheme that the member does not."""
+    assert not follows(("jump",), register(lambda _, __: 0, "known-here", 1))
 
 
 def test_an_unknown_scheme_is_named_with_the_reason():

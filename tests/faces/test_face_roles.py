@@ -57,6 +57,31 @@ def test_a_wait_that_times_out_names_who_is_in_the_way(world):
     assert (error.role, error.group, error.member) == (owned_by(1, 2), "g", "a")
 
 
+def test_wait_of_member_that_cannot_follow_says_so_not_yet(world):
+    mine = rink.register_scheme(lambda _, __: 0, "faces-tests", 1)
+    world.join("a", scheme=mine)
+    stranger = world.make("b").join()
+    words = f"it cannot follow the group's scheme {mine!r}: register that in its process"
+    until(stranger, lambda: stranger.version)
+    with pytest.raises(rink.RoleTimeout) as caught:
+        stranger.await_role("x", 0.05)
+    assert f"version 1 does not rank this member: {words}" in str(caught.value)
+    status = stranger.status()
+    assert words in status.last_error
+    assert words in status.members[1].no_rank_because
+    assert status.members[0].no_rank_because == ""
+
+
+def test_member_that_prefers_another_built_in_scheme_is_ranked(world):
+    """It was not, and was told "yet", though nothing but a restart would have changed that."""
+    a, b = world.join("a", scheme="balanced:4"), world.join("b", scheme="balanced:8")
+    assert a.wait_settled(LONG_S)
+    assert (b.version.scheme, b.rank) == ("balanced:4", 1)
+    a.leave()
+    until(b, lambda: b.version.scheme == "balanced:8")
+    b.await_role("p/1", LONG_S).release()
+
+
 def test_a_wait_behind_a_holder_that_does_not_let_go_names_it(world):
     a = world.join("a")
     role = a.await_role(owned_by(1, 2), LONG_S)

@@ -1,8 +1,7 @@
 """Who stands by, of any status: whom the plan would put in the owner's place."""
 
-import pytest
-
 from rink.core import codec
+from rink.core.schemes import register
 from rink.core.values import Member, Phase, Proclaimed, Record, Version
 from rink.core.view import View
 from rink.seen import seen
@@ -60,9 +59,18 @@ def test_an_owner_that_is_gone_already_is_named_and_its_standby_too():
     assert who(standbys(status("a"), ROLES))[0] == ("a", None)
 
 
-@pytest.mark.parametrize("how", [{"phase": Phase.LEAVING}, {"schemes": ("jump",)}])
-def test_whoever_cannot_take_over_does_not_stand_by(how):
-    assert who(standbys(status("ab", "a", "b", "c", c=how), ROLES))[0] == ("a", "b")
+def test_whoever_cannot_take_over_does_not_stand_by():
+    leaving = {"phase": Phase.LEAVING}
+    assert who(standbys(status("ab", "a", "b", "c", c=leaving), ROLES))[0] == ("a", "b")
+    mine = register(lambda _, __: 0, "standby-tests", 1)
+    stranger = {"schemes": ("jump",)}
+    found = standbys(status("ab", "a", "b", "c", scheme=mine, c=stranger), ROLES)
+    assert who(found)[0] == ("a", "b")
+
+
+def test_standby_may_list_another_built_in_scheme():
+    found = standbys(status("ab", "a", "b", "c", c={"schemes": ("jump",)}), ROLES)
+    assert who(found)[0] == ("a", "c")
 
 
 def test_a_record_that_cannot_be_read_does_not_stand_by():

@@ -211,14 +211,14 @@ def test_who_waits_and_who_will_go_anyhow_is_read_from_the_records(run, group, c
         entry("b", 12),
         entry("c", 13, Phase.LEAVING),
         entry("early", 20),
-        entry("other", 15, schemes=("mine@1#0",)),
+        entry("balanced", 15, schemes=("balanced:8",)),
         entry("lost", 16, lease=0),
     )
     result = run("orders", "--spark", roles, "--leave", "b", "--join", "x,y", "--join", "z")
     assert result.exit_code == 0, result.output
     ((start, path, column, leave, join, master, plot),) = computed
     assert (start.standing.version.number, start.title) == (4, "orders, version 4")
-    assert start.standing.waiting == ("early", "late")
+    assert start.standing.waiting == ("balanced", "early", "late")
     assert start.standing.leaving == ("gone", "c")
     assert (path, column, master, plot) == (roles, "role", None, None)
     assert (leave, join) == (("b",), ("x", "y", "z"))

@@ -70,7 +70,7 @@ class Standing:
             for member in view.by_age
             if member.record is not None
             and member.record.phase is Phase.ACTIVE
-            and version.scheme in member.record.schemes
+            and schemes.follows(member.record.schemes, version.scheme)
         ]
         return cls(
             version=version,
