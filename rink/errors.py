@@ -20,6 +20,7 @@
             EtcdAuth                     user, password, token or permission refused
             EtcdTls                      certificate or handshake refused
             EtcdCompacted                the revision asked for has been compacted
+            EtcdTooLarge                 more operations, or bytes, than this etcd takes at once
             EtcdClusterChanged           another cluster, or one whose history went back
 
 "Not mine" is None and loss is a signal (`role.lost`): neither is an exception.
@@ -168,6 +169,10 @@ class EtcdTls(EtcdError):  # noqa: N818 - the name is public and fixed
 
 class EtcdCompacted(EtcdError):  # noqa: N818 - the name is public and fixed
     """The revision asked for has been compacted away."""
+
+
+class EtcdTooLarge(EtcdError):  # noqa: N818 - named as the other public errors are
+    """A request has more operations, or more bytes, than this etcd takes; nothing was done."""
 
 
 class EtcdClusterChanged(EtcdError):  # noqa: N818 - the name is public and fixed

@@ -12,13 +12,14 @@ import attrs
 
 from rink.core.backoff import backoff
 from rink.core.chronicle import Chronicle
-from rink.core.draft import draft, no_room, without_room
+from rink.core.draft import WISHES_AT_ONCE, draft, no_room, without_room
 from rink.core.effects import Effect, Level, Proclaim, Prune, Report
-from rink.core.events import ProclaimAnswered
+from rink.core.events import ProclaimAnswered, ProclaimFailed
 from rink.core.ranks import Settings, Upcoming
 from rink.core.record import some
 from rink.core.values import Member, Proclaimed, Share
 from rink.core.view import View
+from rink.errors import EtcdTooLarge
 
 KEPT_VERSIONS = 100
 KEPT_BYTES = 1_000_000
@@ -51,6 +52,8 @@ class Coordinator:
     `proclaiming` is the number of a version whose transaction is under way. After its end, until
     `retry_at`, the view is waited for to show `answered`, or to move on from `refused_at`.
     `upcoming` is the next change of the ranks; None as well while a proclamation is under way.
+    `wishes` is how many requests that proclamation answers. `wishes_at_once` is how many may be
+    tried: half of what etcd has refused for its size.
     """
 
     settings: Settings
@@ -61,6 +64,8 @@ class Coordinator:
     retry_at: float = -math.inf
     pruned_below: int = 0
     left_out: frozenset[str] = frozenset()
+    wishes: int = 0
+    wishes_at_once: int = WISHES_AT_ONCE
     upcoming: Upcoming | None = None
 
     def coordinate(
@@ -80,12 +85,14 @@ class Coordinator:
             return [], self.retry_at
         self.answered_number, self.refused_at = 0, -math.inf
         left_out = without_room(view)
-        drafted = draft(me.name, view, chronicle, settled, now, self.settings, left_out)
+        drafted = draft(
+            me.name, view, chronicle, settled, now, self.settings, left_out, self.wishes_at_once
+        )
         effects = self._report(left_out, view)
         if drafted.version is None:
             effects += self._prune(view)
         else:
-            self.proclaiming = drafted.version.number
+            self.proclaiming, self.wishes = drafted.version.number, len(drafted.requests)
             after = view.newest.mod_revision if view.newest else 0
             effects.append(Proclaim(drafted.version, me.create_revision, after, drafted.requests))
             return effects, None  # its answer comes first
@@ -127,11 +134,26 @@ class Coordinator:
             self.refused_at = view.revision
             self._back_off(now, who)
 
-    def failed(self, number: int, now: float, who: str) -> None:
-        """Note that a proclamation was not answered; the same number is tried again."""
-        if number == self.proclaiming:
-            self.proclaiming, self.refused_at = 0, math.inf
-            self._back_off(now, who)
+    def failed(self, event: ProclaimFailed, now: float, who: str) -> str:
+        """Note that a proclamation failed; the same number is tried again.
+
+        Where etcd refused it for its size, it is tried at once with half of the requests, at last
+        without any: ranks never wait for what operators wish.
+
+        Returns:
+            What failed, for people.
+        """
+        doing = f"proclaiming version {event.number}"
+        if event.number != self.proclaiming:
+            return doing
+        self.proclaiming = 0
+        if isinstance(event.error, EtcdTooLarge) and self.wishes:
+            self.wishes_at_once = self.wishes // 2
+            plural = "s" * (self.wishes != 1)
+            return f"{doing} with {self.wishes} request{plural}, next with {self.wishes_at_once},"
+        self.refused_at = math.inf
+        self._back_off(now, who)
+        return doing
 
     def _back_off(self, now: float, who: str) -> None:
         self.failures += 1

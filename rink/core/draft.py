@@ -30,7 +30,8 @@ NAMES_LIMIT_BYTES = 100_000
 
 WISHES_AT_ONCE = 100
 """How many requests one version answers: each is deleted with it, and etcd refuses a transaction of
-more than 128 operations."""
+more than 128 operations. Where its `--max-txn-ops` is lower, the coordinator learns how many
+pass."""
 
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -52,17 +53,18 @@ def draft(
     now: float,
     settings: Settings,
     left_out: frozenset[str] = frozenset(),
+    wishes_at_once: int = WISHES_AT_ONCE,
 ) -> Draft:
     """Draft the next version, as if whoever is `left_out` was not there.
 
     A rank whose member is gone counts as room, but `leave_delay` may keep it while newcomers take
     lower ones. Where that makes a version too large, it is drafted without counting on such ranks.
     """
-    drafted = _draft(by, view, chronicle, settled, now, settings, left_out)
+    drafted = _draft(by, view, chronicle, settled, now, settings, left_out, wishes_at_once)
     if drafted.version is None or len(encode(drafted.version)) <= VERSION_LIMIT_BYTES:
         return drafted
     left_out |= without_room(view, freed=False)
-    return _draft(by, view, chronicle, settled, now, settings, left_out)
+    return _draft(by, view, chronicle, settled, now, settings, left_out, wishes_at_once)
 
 
 def _draft(
@@ -73,6 +75,7 @@ def _draft(
     now: float,
     settings: Settings,
     left_out: frozenset[str],
+    wishes_at_once: int,
 ) -> Draft:
     current = view.version
     scheme = _scheme(view, current)
@@ -83,7 +86,7 @@ def _draft(
     room = _for_ranks_and_pins() - _bytes_of(plan.ranks) - NAMES_LIMIT_BYTES
     wishes = _Wishes(dict(current.pins) if current else {}, chronicle.token_base, room)
     if current is not None and current.ranks:
-        wishes.grant(view)
+        wishes.grant(view, wishes_at_once)
     because = (*plan.because, *wishes.because)
     if not because:
         return Draft(None, (), plan.upcoming)
@@ -243,12 +246,12 @@ class _Wishes:
     because: list[str] = attrs.field(factory=list)
     answered: list[str] = attrs.field(factory=list)
 
-    def grant(self, view: View) -> None:
+    def grant(self, view: View, at_once: int) -> None:
         """Carry out the requests that can be read, oldest first; what is left comes next."""
         oldest = sorted(view.requests.values(), key=lambda asked: (asked.mod_revision, asked.id))
         wishes = [(asked.id, asked.request) for asked in oldest if asked.request is not None]
         self.bytes = _bytes_of(self.pins) if wishes else 0
-        for request_id, request in wishes[:WISHES_AT_ONCE]:
+        for request_id, request in wishes[:at_once]:
             self.answered.append(request_id)
             self.because.append(self._grant(request))
 

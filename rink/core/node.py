@@ -150,8 +150,7 @@ class Node:
             case ev.ProclaimAnswered():
                 self.coordinator.answered(event, self.view, now, self.name)
             case ev.ProclaimFailed():
-                self.coordinator.failed(event.number, now, self.name)
-                self._failed(f"proclaiming version {event.number}", event.error)
+                self._failed(self.coordinator.failed(event, now, self.name), event.error)
             case ev.ListFailed():
                 self._failed("reading the group", event.error)
             case ev.RequestPosted():

@@ -8,7 +8,7 @@ from typing import cast
 import attrs
 import grpc
 
-from rink.errors import EtcdAuth, EtcdCompacted, EtcdError
+from rink.errors import EtcdAuth, EtcdCompacted, EtcdError, EtcdTooLarge
 
 
 class Kind(enum.Enum):
@@ -61,6 +61,9 @@ _NEVER_SENT = ("failed to connect to all addresses", "dns resolution failed")
 # switched on after we connected. The third: users or roles changed since the token was given.
 _STALE_TOKEN = ("invalid auth token", "user name is empty", "revision of auth store is old")
 
+# Of a transaction, of a request, and of gRPC's own bound on a message, which etcd sets a little higher.
+_TOO_LARGE = ("too many operations in txn", "request is too large", "message larger than max")
+
 _AUTH = ("authentication failed", "permission denied", "authentication is not enabled")
 
 
@@ -111,6 +114,9 @@ def refusal(code: grpc.StatusCode, words: str, doing: str, where: str) -> EtcdEr
     auth_codes = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
     if code in auth_codes or any(text in lower for text in (*_AUTH, *_STALE_TOKEN)):
         return EtcdAuth(f"{message}{_auth_advice(lower)}", endpoints=[where])
+    if any(text in lower for text in _TOO_LARGE):
+        message += " (see etcd's --max-txn-ops and --max-request-bytes)"
+        return EtcdTooLarge(message, endpoints=[where])
     if "database space exceeded" in lower:
         message += " (compact, defragment and disarm the alarm; see etcd's --quota-backend-bytes)"
     return EtcdError(message, endpoints=[where])

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from rink.errors import EtcdCompacted, EtcdError
+from rink.errors import EtcdCompacted, EtcdError, EtcdTooLarge
 from rink.etcd.api import (
     Compare,
     Delete,
@@ -287,12 +287,12 @@ def _refuse_unfit(
     compare: tuple[Compare, ...], then: tuple[Op, ...], otherwise: tuple[Op, ...]
 ) -> None:
     if max(len(compare), len(then), len(otherwise)) > MAX_OPS:
-        raise EtcdError("etcdserver: too many operations in txn request")
+        raise EtcdTooLarge("etcdserver: too many operations in txn request")
     for each in (*compare, *then, *otherwise):
         _refuse_empty(each.key)
     size = sum(len(op.key) + len(op.value) for op in (*then, *otherwise) if isinstance(op, Put))
     if size > MAX_REQUEST_BYTES:
-        raise EtcdError("etcdserver: request is too large")
+        raise EtcdTooLarge("etcdserver: request is too large")
     for branch in (then, otherwise):
         puts: set[bytes] = set()
         for op in branch:

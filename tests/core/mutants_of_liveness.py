@@ -102,7 +102,7 @@ ABOUT_LIVENESS = [
     core(
         "every wish is answered by one version",
         "draft",
-        "in wishes[:WISHES_AT_ONCE]:",
+        "in wishes[:at_once]:",
         "in wishes:",
         "draft",
     ),

@@ -13,6 +13,7 @@ from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.keys import Keys
 from rink.core.view import gone
+from rink.errors import EtcdTooLarge
 
 KEYS = Keys.of("rink/", "g")
 
@@ -36,6 +37,7 @@ class Etcd:
     next_lease: int = 1
     writes: list[str] = attrs.field(factory=list)
     versions: list[int] = attrs.field(factory=list)
+    max_txn_ops: int = 128  # what a real one calls --max-txn-ops
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
@@ -143,8 +145,8 @@ class Etcd:
 
     def _proclaim(self, own: bytes, effect: do.Proclaim) -> ev.Event:
         number = effect.version.number
-        if 1 + len(effect.requests) > 128:
-            error = RuntimeError("too many operations in txn request")
+        if 1 + len(effect.requests) > self.max_txn_ops:
+            error = EtcdTooLarge("etcdserver: too many operations in txn request")
             return ev.ProclaimFailed(number, error)
         record, before = self.kvs.get(own), self.kvs.get(KEYS.version(number - 1))
         ok = (

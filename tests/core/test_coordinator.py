@@ -135,6 +135,56 @@ def test_refusals_come_ever_more_rarely(pair):
     assert waits[-1] > 5 * waits[0]
 
 
+def wishes_of(world, name):
+    return [len(effect.requests) for effect in world.members[name].made(do.Proclaim)]
+
+
+def burst(world, name, count):
+    ask(world, name, *(Request(Wish.PIN, f"{name}{index}", "b") for index in range(count)))
+    world.run()
+
+
+def test_coordinator_halves_a_burst_of_requests_that_etcd_refuses(pair):
+    """And learns from it: the next burst is not refused."""
+    pair.etcd.max_txn_ops = 64
+    tried = len(wishes_of(pair, "a"))
+    burst(pair, "u", 90)
+    assert wishes_of(pair, "a")[tried:] == [90, 45, 45]
+    assert len(pair.version.pins) == 90
+    assert "proclaiming version 3 with 90 requests, next with 45, failed" in " ".join(
+        pair.members["a"].reports
+    )
+    burst(pair, "v", 60)
+    assert wishes_of(pair, "a")[tried + 3 :] == [45, 15]
+    assert len(pair.version.pins) == 150
+
+
+def test_coordinator_ranks_without_requests_that_etcd_never_takes(pair):
+    """Ranks do not wait, not even for a backoff; the requests do."""
+    pair.etcd.max_txn_ops = 1
+    tried = len(wishes_of(pair, "a"))
+    pair.hold("a", "requests")
+    burst(pair, "u", 3)
+    pair.add("c", rebalance_delay=0.0)
+    pair.let("a")
+    assert wishes_of(pair, "a")[tried:] == [3, 1, 0]
+    assert pair.ranks == ["a", "b", "c"]
+    pair.sleep(100.0)
+    assert len(wishes_of(pair, "a")) == tried + 3
+    assert pair.version.pins == {}
+
+
+def test_coordinator_backs_off_where_etcd_refuses_a_bare_version(pair):
+    pair.etcd.max_txn_ops = 0
+    tried = len(wishes_of(pair, "a"))
+    pair.add("c", rebalance_delay=0.0)
+    pair.sleep(10.0)
+    assert 3 < len(wishes_of(pair, "a")) - tried < 20
+    pair.etcd.max_txn_ops = 128
+    pair.sleep(3.0)
+    assert pair.ranks == ["a", "b", "c"]
+
+
 def test_an_answer_about_an_earlier_version_is_passed_over(pair):
     node = pair.node("a")
     pair.tell("a", ev.ProclaimAnswered(1, False), ev.ProclaimFailed(1, OSError()))

@@ -3,7 +3,7 @@
 import grpc
 import pytest
 
-from rink.errors import EtcdAuth, EtcdCompacted, EtcdError
+from rink.errors import EtcdAuth, EtcdCompacted, EtcdError, EtcdTooLarge
 from rink.etcd.faults import Kind, is_about_tls, read_fault, refusal
 
 Code = grpc.StatusCode
@@ -89,6 +89,24 @@ def test_a_failed_handshake_is_known_by_its_words():
         ),
         (Code.NOT_FOUND, "etcdserver: requested lease not found", EtcdError, ""),
         (Code.RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded", EtcdError, "quota"),
+        (
+            Code.INVALID_ARGUMENT,
+            "etcdserver: too many operations in txn request",
+            EtcdTooLarge,
+            "--max-txn-ops",
+        ),
+        (
+            Code.INVALID_ARGUMENT,
+            "etcdserver: request is too large",
+            EtcdTooLarge,
+            "--max-request-bytes",
+        ),
+        (
+            Code.RESOURCE_EXHAUSTED,
+            "grpc: received message larger than max (2100000 vs. 2097152)",
+            EtcdTooLarge,
+            "",
+        ),
     ],
 )
 def test_a_refusal_says_what_where_and_what_to_do(code, words, expected, says):

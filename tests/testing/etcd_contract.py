@@ -11,7 +11,7 @@ from __future__ import annotations
 import pytest
 from etcd_world import Seen, told
 
-from rink.errors import EtcdError, EtcdUnavailable
+from rink.errors import EtcdError, EtcdTooLarge, EtcdUnavailable
 from rink.etcd.api import Compare, Delete, Get, KeyValue, Put, Target
 
 UNKNOWN_LEASE = 0x0BAD
@@ -186,7 +186,7 @@ def test_an_empty_key_is_refused(world):
 
 def test_a_transaction_has_at_most_128_operations(world):
     ops = tuple(Put(world.key(f"{i:03}"), b"") for i in range(129))
-    with pytest.raises(EtcdError, match="too many operations"):
+    with pytest.raises(EtcdTooLarge, match="too many operations"):
         world.etcd.txn((), ops)
     assert world.all() == ()
     world.etcd.txn((), ops[:128])
@@ -194,7 +194,7 @@ def test_a_transaction_has_at_most_128_operations(world):
 
 
 def test_a_request_beyond_one_and_a_half_megabytes_is_refused(world):
-    with pytest.raises(EtcdError, match="too large"):
+    with pytest.raises(EtcdTooLarge, match="too large"):
         world.etcd.txn((), (Put(world.key("a"), bytes((3 << 19) + 1)),))
     assert world.all() == ()
     world.etcd.txn((), (Put(world.key("a"), bytes(1_500_000)),))

@@ -1,0 +1,39 @@
+"""An etcd that takes fewer operations in one transaction than Rink would like."""
+
+import pytest
+
+import rink
+from rink.core import codec
+from rink.core.keys import Keys
+from rink.core.values import Request, Wish
+from rink.etcd.api import Put
+from rink.testing import local_etcd
+
+pytestmark = pytest.mark.waits
+
+
+@pytest.fixture
+def narrow():
+    """Return the endpoint of an etcd that takes 20 operations in a transaction."""
+    with local_etcd(fsync=False, extra_args=("--max-txn-ops", "20")) as node:
+        yield node.endpoint
+
+
+def test_burst_of_requests_passes_and_ranks_do_not_wait(narrow):
+    """No version came any more, so nobody was ranked either."""
+    keys = Keys.of("rink/", "g")
+    pins = [codec.encode(Request(wish=Wish.PIN, role=f"p{n}", member="a")) for n in range(60)]
+    with rink.Session(narrow) as one, rink.Session(narrow) as two:
+        for first in range(0, 60, 20):
+            puts = [Put(keys.request(f"{n}"), pins[n]) for n in range(first, first + 20)]
+            one.etcd.txn((), tuple(puts))
+        settings = {"initial_delay": 0, "rebalance_delay": 0}
+        with (
+            rink.Rink(one, "g", name="a", **settings) as a,
+            rink.Rink(two, "g", name="b", **settings),
+        ):
+            for version in a.versions():
+                if len(version.pins) == 60 and len(version.ranks) == 2:
+                    break
+            assert version.number < 12
+            assert a.status().requests == ()
