@@ -301,7 +301,11 @@ class Rink(BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documented by its ba
         return self._is_settled()
 
     async def versions(self) -> AsyncIterator[Version]:
-        """Follow the log: the newest version, then each one as it is proclaimed, until the leave."""
+        """Follow the log: the newest version, then each one as it is proclaimed, until the leave.
+
+        The last hundred are kept. `skipped` of a version has the numbers that are missing before it:
+        an attribute, so that a loop which only needs the newest ranks goes on unchanged.
+        """
         engine = self._engine
         newest = engine.node.view.newest
         number = newest.number - 1 if newest else 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
+import attrs
+
 from rink.core import events as ev
 from rink.core.holds import Handle, Table
 from rink.core.keys import check_name
@@ -376,12 +378,18 @@ class Subscription:
 
 
 def new_versions(engine: Engine, after: int) -> list[Version]:
-    """Return the versions in the view with a number above `after`, in order.
+    """Return the versions in the view with a number above `after`, each with what it skipped.
 
-    Numbers that have gone back are of a group that began anew, in an etcd that was set back.
+    The coordinator prunes old versions, so whoever asks seldom may find a gap. A version that
+    cannot be read is left out, too, and so counts as skipped. Numbers that have gone back are of a
+    group that began anew, in an etcd that was set back.
     """
     found, newest = engine.node.view.versions, engine.node.view.newest
     if newest is not None and newest.number < after:
         after = newest.number - 1
-    entries = [found[number] for number in sorted(found) if number > after]
-    return [entry.version for entry in entries if entry.version is not None]
+    versions: list[Version] = []
+    for number in sorted(number for number in found if number > after):
+        if (version := found[number].version) is not None:
+            versions.append(attrs.evolve(version, skipped=range(after + 1, number)))
+            after = number
+    return versions

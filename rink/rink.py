@@ -148,7 +148,11 @@ class Rink(BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documented by its 
                 changes.wait(left)
 
     def versions(self) -> Iterator[Version]:
-        """Follow the log: the newest version, then each one as it is proclaimed, until the leave."""
+        """Follow the log: the newest version, then each one as it is proclaimed, until the leave.
+
+        The last hundred are kept. `skipped` of a version has the numbers that are missing before it:
+        an attribute, so that a loop which only needs the newest ranks goes on unchanged.
+        """
         engine = self._engine
         engine.refuse_own_thread("versions()")
         newest = engine.node.view.newest

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import cattrs
-from cattrs.gen import make_dict_structure_fn, override
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from rink.core import keys
 from rink.core.values import (
@@ -97,6 +97,12 @@ _converter.register_structure_hook(
         labels=override(struct_hook=_for_people(_label)),
         leads_by=override(struct_hook=_for_people(_setting)),
     ),
+)
+_converter.register_structure_hook(
+    Version, make_dict_structure_fn(Version, _converter, skipped=override(omit=True))
+)
+_converter.register_unstructure_hook(
+    Version, make_dict_unstructure_fn(Version, _converter, skipped=override(omit=True))
 )
 _converter.register_unstructure_hook(
     Share,

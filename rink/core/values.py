@@ -72,7 +72,11 @@ class Record:
 
 @attrs.frozen
 class Version:
-    """An immutable map from rank to member; `ranks[i]` is the member with rank i."""
+    """An immutable map from rank to member; `ranks[i]` is the member with rank i.
+
+    `skipped` does not lie in etcd, and is no part of what makes two versions equal. It is set by
+    `versions()` alone: the numbers that this iteration left out just before this version.
+    """
 
     number: int
     ranks: tuple[str, ...]
@@ -82,6 +86,7 @@ class Version:
     because: tuple[str, ...] = ()
     by: str = ""
     proclaimed: str = ""
+    skipped: range = attrs.field(default=range(0), eq=False)
 
 
 class Wish(enum.Enum):

@@ -217,3 +217,14 @@ def test_no_bytes_make_it_raise(value, path):
 
 def test_a_record_without_a_lease_is_nobodys():
     assert not read("members/a", codec.encode(RECORD), lease=0).can_coordinate
+
+
+def test_codec_skipped_versions_lie_in_no_version():
+    """They are what one iterator has not told; etcd knows nothing of them."""
+    version = Version(7, ("a",), "jump", skipped=range(3, 7))
+    written = codec.encode(version)
+    assert b"skipped" not in written
+    path = b"rink/g/versions/0000000000000007"
+    for value in (written, written.replace(b'"number"', b'"skipped":5,"number"')):
+        entry = codec.read(ROOT, path, value, 1, 1, 0)
+        assert (entry.version, list(entry.version.skipped)) == (version, [])

@@ -6,6 +6,10 @@ import pytest
 from faces_support import LONG_S, engine_of, owned_by, raw, records, until, within
 
 import rink
+from rink.core import codec
+from rink.core.keys import Keys
+from rink.core.values import Version
+from rink.etcd.api import Delete, Put
 from rink.testing.memory import MemoryCluster
 
 
@@ -243,6 +247,23 @@ def test_versions_are_followed_in_order_until_the_leave(world, apart):
     rest = apart(list, following)
     a.leave()
     assert rest.result(LONG_S) == []
+
+
+def test_versions_mark_those_that_were_pruned_before_they_were_told(world):
+    """Whoever rebuilds something from the log must know that part of it is missing."""
+    a = world.join("a")
+    following = a.versions()
+    first = next(following)
+    assert (first.number, list(first.skipped)) == (1, [])
+    keys, etcd = Keys.of("rink/", "g"), world.cluster.client()
+    versions = [Version(number, ("a",), "jump") for number in range(2, 19)]
+    etcd.txn((), tuple(Put(keys.version(one.number), codec.encode(one)) for one in versions))
+    etcd.txn((), (Delete(keys.version(0), keys.version(17)),))
+    until(a, lambda: len(engine_of(a).node.view.versions) == 2)
+    after, last = next(following), next(following)
+    assert (after.number, after.skipped) == (17, range(2, 17))
+    assert (last.number, list(last.skipped)) == (18, [])
+    assert last == a.version  # what was skipped is no part of a version
 
 
 def test_a_role_that_is_not_let_go_keeps_the_group_unsettled(world, apart):

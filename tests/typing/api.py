@@ -60,6 +60,8 @@ def group(one: rink.Session) -> None:
         assert_type(r.owner("leader"), str | None)
         assert_type(r.wait_settled(1.0), bool)
         assert_type(r.versions(), Iterator[rink.Version])
+        for version in r.versions():
+            assert_type(version.skipped, range)
     assert_type(r.join(), rink.Rink)
     r.leave(keep_rank=True)
 
