@@ -1,5 +1,8 @@
 """Dead records (R8): one whose lease etcd does not know, for longer than its own ttl, is removed.
 
+Before it is removed, its lease is looked up once more: etcd has to say twice, a ttl apart, that it
+knows no such lease. A record without a lease needs no look.
+
 etcd deletes a record with its lease; but leases have been lost with their keys left behind, and an
 operator may put a key by hand. Such a record would hold its rank, and its claims, for ever.
 
@@ -26,6 +29,7 @@ class Janitor:
     """When which record was looked at, and since when which lease is known to be unknown."""
 
     dead_since: dict[tuple[str, int], float] = attrs.field(factory=dict)
+    _confirmed: set[tuple[str, int]] = attrs.field(factory=set)
     _look_at: dict[tuple[str, int], float] = attrs.field(factory=dict)
 
     def suspects(
@@ -44,6 +48,7 @@ class Janitor:
         for times in (self.dead_since, self._look_at):
             for key in times.keys() - known:
                 del times[key]
+        self._confirmed &= known
         for member in suspects:
             key = (member.name, member.mod_revision)
             if now < self._look_at.setdefault(key, now if not member.lease else now + self._first):
@@ -53,12 +58,14 @@ class Janitor:
                 text = f"record members/{member.name} has no lease: it claims nothing"
                 effects.append(Report(Level.WARNING, text))
             since = self.dead_since.get(key)
-            if since is not None and now >= since + _ttl(member):
+            is_dead = since is not None and now >= since + _ttl(member)
+            if is_dead and (not member.lease or key in self._confirmed):
+                self._confirmed.discard(key)  # where the removal fails, another look comes first
                 self._look_at[key] = now + LOOK_EVERY_S
                 effects.append(RemoveRecord(member.name, member.mod_revision))
                 text = f"record members/{member.name} is removed: etcd has not known its lease "
                 effects.append(Report(Level.WARNING, f"{text}for {_ttl(member):.0f} s"))
-            elif since is not None:
+            elif since is not None and not is_dead:
                 self._look_at[key] = since + _ttl(member)
             else:
                 self._look_at[key] = now + LOOK_EVERY_S
@@ -78,6 +85,9 @@ class Janitor:
         elif key not in self.dead_since:
             self.dead_since[key] = now
             self._look_at[key] = now + _ttl(member)
+        elif now >= self.dead_since[key] + _ttl(member):
+            self._confirmed.add(key)
+            self._look_at[key] = now
 
 
 def _ttl(member: Member) -> float:

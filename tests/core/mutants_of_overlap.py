@@ -307,8 +307,8 @@ ABOUT_OVERLAP = [
     core(
         "a dead record is removed at once",
         "janitor",
-        "if since is not None and now >= since + _ttl(member):",
-        "if since is not None:",
+        "is_dead = since is not None and now >= since + _ttl(member)",
+        "is_dead = since is not None",
         "janitor",
     ),
     core(

@@ -12,6 +12,7 @@ from rink.core.view import View
 
 DEAD = 77  # a lease that etcd does not know
 RECORD = Record("old", 30)
+AGAIN = do.LookUpLease("old", 5, DEAD)
 
 
 def put_dead(world, name="old", value=None):
@@ -96,8 +97,10 @@ def test_a_removal_that_comes_too_late_compares_and_removes_nothing(world):
     put_dead(world)
     member = world.add("a")
     world.sleep(40.0)
-    world.hold("a", "requests")
+    world.hold("a", "answers")
     world.sleep(10.0)
+    world.hold("a", "requests")
+    world.let("a", "answers")
     assert member.made(do.RemoveRecord)
     world.etcd.leases.add(78)
     world.etcd.put("members/old", encode(evolve(RECORD, incarnation="new")), 78)
@@ -147,8 +150,37 @@ def test_what_is_known_of_records_that_are_gone_is_forgotten(janitor):
 def test_a_removal_that_fails_is_tried_again_a_minute_later(janitor):
     look(janitor, view(), 0.0)
     janitor.looked_up(ev.LeaseLookedUp("old", 5, False), view().members["old"], 20.0)
-    effects, wake_at = look(janitor, view(), 50.0)
+    assert look(janitor, view(), 50.0) == ([AGAIN], 110.0)
+    janitor.looked_up(ev.LeaseLookedUp("old", 5, False), view().members["old"], 51.0)
+    effects, wake_at = look(janitor, view(), 51.0)
     assert do.RemoveRecord("old", 5) in effects
-    assert wake_at == 110.0
-    assert look(janitor, view(), 60.0) == ([], 110.0)
-    assert do.RemoveRecord("old", 5) in look(janitor, view(), 110.0)[0]
+    assert wake_at == 111.0
+    assert look(janitor, view(), 60.0) == ([], 111.0)
+    assert look(janitor, view(), 111.0) == ([AGAIN], 171.0)
+    janitor.looked_up(ev.LeaseLookedUp("old", 5, False), view().members["old"], 112.0)
+    assert do.RemoveRecord("old", 5) in look(janitor, view(), 112.0)[0]
+
+
+def test_janitor_keeps_record_whose_lease_is_known_at_second_look(janitor):
+    """A server that lagged behind may have said once that it knows no such lease."""
+    look(janitor, view(), 0.0)
+    janitor.looked_up(ev.LeaseLookedUp("old", 5, False), view().members["old"], 20.0)
+    assert look(janitor, view(), 50.0)[0] == [AGAIN]
+    janitor.looked_up(ev.LeaseLookedUp("old", 5, True), view().members["old"], 51.0)
+    assert look(janitor, view(), 51.0) == ([], 110.0)
+    assert look(janitor, view(), 110.0)[0] == [AGAIN]
+
+
+def test_janitor_second_look_without_answer_is_asked_again(janitor):
+    look(janitor, view(), 0.0)
+    janitor.looked_up(ev.LeaseLookedUp("old", 5, False), view().members["old"], 20.0)
+    assert look(janitor, view(), 50.0)[0] == [AGAIN]
+    assert look(janitor, view(), 110.0)[0] == [AGAIN]
+
+
+def test_janitor_late_first_answer_is_no_second_look(janitor):
+    """Two answers within the record's ttl are one look: its member may just be joining anew."""
+    look(janitor, view(), 0.0)
+    for at in (20.0, 21.0):
+        janitor.looked_up(ev.LeaseLookedUp("old", 5, False), view().members["old"], at)
+    assert look(janitor, view(), 50.0)[0] == [AGAIN]
