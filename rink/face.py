@@ -89,7 +89,7 @@ class BaseRink(Generic[R, S]):
         self._settings = member_settings(
             name=name,
             ttl=session.ttl,
-            margin=session.margin,
+            margin=session.margin_set,
             rebalance_delay=rebalance_delay,
             initial_delay=initial_delay,
             leave_delay=leave_delay,

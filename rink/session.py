@@ -47,7 +47,7 @@ class BaseSession:
             the application's, whose channel is then used.
         ttl: seconds that etcd keeps a member which is heard of no more; 2 or more, rounded up.
         margin: seconds before the lease could end at which every role is lost; a tenth of the TTL,
-            at least 0.5, where None.
+            at least 0.5, where None. Where etcd grants a larger TTL, a tenth of that one.
         prefix: what every key begins with.
         user: etcd user, with `password`.
         password: etcd password.
@@ -78,6 +78,7 @@ class BaseSession:
         clock: Clock = SYSTEM,
     ) -> None:
         self.ttl, self.margin = check_ttl(ttl, margin)
+        self.margin_set = None if margin is None else self.margin
         self.prefix = check_prefix(prefix)
         self.clock = clock
         timeout = check_seconds("timeout", timeout)

@@ -13,6 +13,7 @@ from rink.core.codec import LONGEST_TTL_S
 from rink.core.keys import check_name
 from rink.core.node import MemberSettings
 from rink.core.ranks import Settings
+from rink.core.tenure import default_margin
 from rink.errors import ConfigError
 
 SHORTEST_TTL_S = 2
@@ -30,7 +31,7 @@ def check_ttl(ttl: float, margin: float | None) -> tuple[int, float]:
         )
     whole = math.ceil(ttl)
     if margin is None:
-        return whole, max(0.5, whole / 10)
+        return whole, default_margin(whole)
     margin = check_seconds("margin", margin)
     if margin > whole / 2:
         raise ConfigError(
@@ -95,7 +96,7 @@ def member_settings(
     *,
     name: str | None,
     ttl: int,
-    margin: float,
+    margin: float | None,
     rebalance_delay: float,
     initial_delay: float,
     leave_delay: float,

@@ -34,7 +34,7 @@ class MemberSettings:
 
     name: str
     ttl: int = 60
-    margin: float = 6.0
+    margin: float | None = None
     ranking: Settings = attrs.field(factory=Settings, validator=_ranking)
     grace: float | None = attrs.field(default=None, validator=_seconds)
     join_timeout: float | None = attrs.field(default=None, validator=_seconds)

@@ -18,18 +18,37 @@ from rink.core.events import LeaseGranted
 from rink.core.machines import LEASE, Lease, LeaseEvent, advance
 
 
+def default_margin(ttl: float) -> float:
+    """Return the margin of a lease where the user set none: a tenth of its TTL, at least 0.5 s."""
+    return max(0.5, ttl / 10)
+
+
 @attrs.define
 class Tenure:
-    """One lease at a time; all times are readings of the member's clock, in seconds."""
+    """One lease at a time; all times are readings of the member's clock, in seconds.
+
+    `margin_set` is the user's margin; where it is None, the margin goes by the TTL.
+    """
 
     ttl: int
-    margin: float
+    margin_set: float | None = attrs.field(alias="margin")
     state: Lease = Lease.NONE
     lease: int = 0
     granted_ttl: int = 0
     deadline: float = -math.inf
     failures: int = 0
     retry_at: float = -math.inf
+
+    @property
+    def margin(self) -> float:
+        """How long before the lease could end everything is given up.
+
+        etcd may grant a larger TTL than was asked for. A clock that is slow by a tenth then falls
+        behind by a tenth of that one, so the default margin is a tenth of the larger one.
+        """
+        if self.margin_set is not None:
+            return self.margin_set
+        return default_margin(max(self.ttl, self.granted_ttl))
 
     @property
     def is_alive(self) -> bool:

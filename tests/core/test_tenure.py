@@ -32,6 +32,21 @@ def test_a_shorter_lease_than_was_asked_for_gives_an_earlier_deadline():
     assert tenure.deadline == 105.0
 
 
+@pytest.mark.parametrize(
+    ("margin", "granted", "deadline"),
+    [(None, 60, 54.0), (None, 200, 180.0), (None, 10, 4.0), (6.0, 200, 194.0), (0.0, 60, 60.0)],
+)
+def test_tenure_default_margin_follows_a_larger_granted_ttl(margin, granted, deadline):
+    """A clock that is a tenth slow uses up a tenth of what etcd counts, not of what was asked."""
+    tenure = Tenure(ttl=60, margin=margin)
+    tenure.ask()
+    tenure.granted(LeaseGranted(5, granted, 0.0, "i"))
+    assert tenure.deadline == deadline
+    tenure.renewed(sent_at=10.0, now=11.0)
+    assert tenure.deadline == deadline + 10.0
+    assert tenure.deadline + tenure.margin == granted + 10.0
+
+
 def test_an_answer_that_is_overtaken_does_not_move_the_deadline_back(tenure):
     tenure.renewed(120.0, 121.0)
     tenure.renewed(110.0, 122.0)

@@ -76,6 +76,14 @@ def test_a_session_remains_for_its_ttl_less_the_margin(world):
     assert raw(member)._session.is_live
 
 
+@pytest.mark.parametrize(("margin", "remains"), [(None, 36.0), (1.0, 39.0)])
+def test_session_margin_follows_a_larger_granted_ttl(world, monkeypatch, margin, remains):
+    """As of an etcd with a long election timeout; a margin that was set stays as it is."""
+    monkeypatch.setattr("rink.testing.memory_store.MIN_TTL_S", 40)
+    member = world.join("a", session=world.session(ttl=10.0, margin=margin))
+    assert remains - 3.0 < member.session_remaining <= remains
+
+
 def test_a_name_is_made_where_none_is_given(world):
     one, two = world.make(None), world.make(None)
     assert one.name != two.name

@@ -207,7 +207,7 @@ def facts(actor: Actor) -> Facts:
 
 _PASSED_OVER = {
     "upcoming", "failures", "settings", "lost_because", "reported", "left_out",
-    "_saw_name_taken", "pruned_below", "margin", "join_timeout", "leave_timeout",
+    "_saw_name_taken", "pruned_below", "margin_set", "join_timeout", "leave_timeout",
 }  # fmt: skip
 """Derived, said only to people, constant, or how long a retry waits, which no order depends on."""
 
