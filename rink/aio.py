@@ -44,7 +44,7 @@ from rink.errors import (
     WrongThreadError,
 )
 from rink.face import REPORT_EVERY_S, BaseRink, new_versions
-from rink.in_loop import in_loop, soon_in_loop, wait_in_loop
+from rink.in_loop import asyncio_loop, in_loop, soon_in_loop, wait_in_loop
 from rink.on_role import TaskSupervisor
 from rink.roles import BaseRole, Change
 from rink.session import BaseSession
@@ -87,6 +87,7 @@ class Session(BaseSession):  # noqa: D101 - documented by its base
         within = None if timeout is None else check_seconds("timeout", timeout) / 2
         if self._is_over:
             return
+        asyncio_loop()  # before anything is closed
         engines = self._begin_close(within, ends_by=ends_by)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
@@ -95,6 +96,7 @@ class Session(BaseSession):  # noqa: D101 - documented by its base
         await asyncio.to_thread(self._end_close)
 
     async def __aenter__(self) -> Self:
+        asyncio_loop()
         return self
 
     async def __aexit__(
@@ -198,8 +200,9 @@ class Rink(BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documented by its ba
         Raises:
             EtcdError: etcd could not be reached, or refused.
             MemberNameTaken: another live member has this name, and had it for `join_timeout`.
-            UsageError: this Rink was joined before.
+            UsageError: this Rink was joined before, or no loop of asyncio runs here.
         """
+        asyncio_loop()  # before anything is opened
         self._refuse_second_join()
         try:
             engine = self._open()

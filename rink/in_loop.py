@@ -6,12 +6,38 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
+from rink.engine.callers import loop_library
 from rink.engine.signals import Signal
+from rink.errors import UsageError
+
+
+def asyncio_loop() -> asyncio.AbstractEventLoop:
+    """Return the running loop of asyncio.
+
+    Raises:
+        UsageError: there is none; the message says what runs instead, and what to write.
+    """
+    library = loop_library()
+    if library == "asyncio":
+        return asyncio.get_running_loop()
+    if not library:
+        raise UsageError(
+            "rink.aio needs asyncio, and no event loop of it runs here: await this inside "
+            "asyncio.run(), or use the blocking rink.Rink"
+        )
+    raise UsageError(
+        f"rink.aio needs asyncio, and here runs {library}: use the blocking rink.Rink in a thread "
+        "(trio.to_thread.run_sync, say), or run this part under asyncio"
+    )
 
 
 def in_loop(callback: Callable[..., object]) -> Callable[..., None]:
-    """Have something called in the running loop, from any thread; nothing once that is closed."""
-    loop = asyncio.get_running_loop()
+    """Have something called in the running loop, from any thread; nothing once that is closed.
+
+    Raises:
+        UsageError: no loop of asyncio runs here.
+    """
+    loop = asyncio_loop()
 
     def call(*args: object) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody is waiting

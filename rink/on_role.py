@@ -11,6 +11,7 @@ from typing import Any
 
 from rink.core.backoff import backoff
 from rink.errors import ClosedError, RinkError
+from rink.in_loop import asyncio_loop
 
 log = logging.getLogger("rink")
 
@@ -111,7 +112,7 @@ class TaskSupervisor(Supervisor):
     def start(self) -> None:
         """Start the task, once, in the running loop."""
         if self._task is None:
-            loop = asyncio.get_running_loop()
+            loop = asyncio_loop()
             self._task = loop.create_task(self._run(), name=f"rink-{self._name}")
 
     async def end(self) -> None:

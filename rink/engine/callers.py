@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -21,22 +22,41 @@ def caller() -> object:
         return threading.get_ident()
 
 
+def loop_library() -> str:
+    """Return which library's event loop runs the caller, such as "asyncio"; "" where none does.
+
+    sniffio comes first: trio as a guest of asyncio runs its tasks inside asyncio's loop. It is not
+    imported for this. Whoever uses trio has imported it.
+    """
+    sniffio = sys.modules.get("sniffio")
+    if sniffio is not None:
+        try:
+            return str(sniffio.current_async_library())
+        except sniffio.AsyncLibraryNotFoundError:
+            pass  # asyncio's, too, in a callback: only its tasks are found
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return ""
+    return "asyncio"
+
+
 class _Warned:
     once = False
 
 
 def warn_in_event_loop(what: str) -> None:
     """Warn once per process that a blocking call is made where an event loop runs."""
-    if _Warned.once:
-        return
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if _Warned.once or not (library := loop_library()):
         return
     _Warned.once = True
+    advice = (
+        "rink.aio has the same interface for asyncio"
+        if library == "asyncio"
+        else "make it in a thread (trio.to_thread.run_sync, say)"
+    )
     warnings.warn(
-        f"{what} blocks the running event loop (the lease is kept all the same); rink.aio has the "
-        "same interface for asyncio",
+        f"{what} blocks the running {library} loop (the lease is kept all the same); {advice}",
         RuntimeWarning,
         stacklevel=4,
     )
