@@ -340,6 +340,20 @@ FACES = [
         "        return False\n",
         ("faces/test_face_following",),
     ),
+    Mutant(
+        "a gap in the log is passed over",
+        "rink/face.py",
+        "skipped=range(after + 1, number)",
+        "skipped=range(0)",
+        ("faces/test_face_membership",),
+    ),
+    Mutant(
+        "any event loop is taken for that of asyncio",
+        "rink/in_loop.py",
+        "    library = loop_library()\n",
+        '    library = "asyncio"\n',
+        ("faces/test_other_loops",),
+    ),
 ]
 
 ENGINE = [*LEASES, *REQUESTS, *VIEW, *THREADS, *FACES]

@@ -85,6 +85,28 @@ CALLS = [
         "calls",
     ),
     etcd(
+        "an answer without a cluster id is taken for another cluster",
+        "guard",
+        "if not header.cluster_id:",
+        "if False:",
+        "guard",
+        "calls",
+    ),
+    etcd(
+        "threads that gevent has replaced are not refused",
+        "green",
+        "if threads and not (queues and _grpc_yields()):",
+        "if False:",
+        "green",
+    ),
+    etcd(
+        "threads that eventlet has replaced are not refused",
+        "green",
+        'if eventlet is not None and eventlet.is_monkey_patched("thread"):',
+        "if False:",
+        "green",
+    ),
+    etcd(
         "another cluster is taken for the same",
         "guard",
         "if cluster_id not in {0, header.cluster_id}:",

@@ -312,6 +312,27 @@ ABOUT_OVERLAP = [
         "janitor",
     ),
     core(
+        "a dead record is removed after one look at its lease",
+        "janitor",
+        "if is_dead and (not member.lease or key in self._confirmed):",
+        "if is_dead:",
+        "janitor",
+    ),
+    core(
+        "the default margin is of the TTL asked for, not of the granted one",
+        "tenure",
+        "default_margin(max(self.ttl, self.granted_ttl))",
+        "default_margin(self.ttl)",
+        "tenure",
+    ),
+    core(
+        "a custom scheme known here counts as known to all",
+        "schemes",
+        "name in listed or (name not in _custom and can_follow(name))",
+        "name in listed or can_follow(name)",
+        "schemes",
+    ),
+    core(
         "a new coordinator lowers the token base",
         "draft",
         "wishes = _Wishes(dict(current.pins) if current else {}, chronicle.token_base, room)",
