@@ -1,0 +1,200 @@
+"""etcd loses its volume, or is restored from a copy, while members are cut off from it.
+
+Its cluster id and raft term stay, and its revision is ahead of all that the members know: nothing
+but what lies in it tells that it has another history (R11).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+import shutil
+import threading
+import time
+
+import pytest
+from faults_members_support import until
+from wire import Wire
+
+import rink
+from rink.core.codec import encode
+from rink.core.keys import Keys
+from rink.core.schemes import rank_of
+from rink.core.values import Request, Wish
+from rink.engine.follower import read_group
+from rink.etcd.api import Put
+from rink.etcd.client import Client
+from rink.testing import local_etcd
+
+pytestmark = pytest.mark.waits
+
+TTL_S = 4
+MARGIN_S = 0.5
+NAMES = [f"role-{index}" for index in range(40)]
+ROLES = [next(name for name in NAMES if rank_of(name, 3) == rank) for rank in range(3)]
+ROLES += [next(name for name in NAMES[20:] if rank_of(name, 2) == rank) for rank in range(2)]
+KEYS = Keys.of("rink/", "g")
+QUICK = {"rebalance_delay": 0.0, "initial_delay": 0.2}
+
+
+class Holder(threading.Thread):
+    """Holds a role whenever it can, and notes from when to when."""
+
+    def __init__(self, member, role):
+        super().__init__(daemon=True)
+        self.member, self.role, self.held = member, role, []
+        self.start()
+
+    def run(self):
+        with contextlib.suppress(rink.ClosedError):
+            while True:
+                with self.member.await_role(self.role) as role:
+                    self.held.append([time.monotonic(), None, role.token])
+                    role.lost.wait()
+                    self.held[-1][1] = time.monotonic()
+
+
+class Setting:
+    """One etcd, and members that reach it through a wire or at once."""
+
+    def __init__(self, stack, folder):
+        self.folder, self.stack = folder, stack
+        self.node = stack.enter_context(local_etcd(fsync=False, data_dir=folder / "etcd"))
+        self.wire = Wire(self.node.endpoint)
+        stack.callback(self.wire.close)
+        self.holders, self.members = [], {}
+
+    def join(self, name, *, is_behind_wire):
+        endpoint = self.wire.endpoint if is_behind_wire else self.node.endpoint
+        session = rink.Session(endpoint, ttl=TTL_S, margin=MARGIN_S)
+        self.stack.callback(session.close, timeout=1.0)
+        member = self.members[name] = rink.Rink(session, "g", name=name, **QUICK).join()
+        self.holders += [Holder(member, role) for role in ROLES]
+        return member
+
+    def client(self):
+        return self.stack.enter_context(Client([self.node.endpoint]))
+
+    def all_held(self):
+        """Whether each role is held, as far as is known."""
+        held = {one.role for one in self.holders if one.held and one.held[-1][1] is None}
+        return held == set(ROLES)
+
+    def copy(self):
+        self.node.stop()
+        shutil.copytree(self.data, self.folder / "copy")
+        self.node.start()
+
+    @property
+    def data(self):
+        return next((self.folder / "etcd").glob("*/data"))
+
+    def replace(self, *, is_empty, is_compacted):
+        """Begin another history, whose revision is ahead of all that anybody knows."""
+        revision = self.client().range(b"k").header.revision
+        self.wire.cut()
+        self.node.stop()
+        data = self.data
+        shutil.rmtree(data)
+        if not is_empty:
+            shutil.copytree(self.folder / "copy", data)
+        self.node.start()
+        writer = self.client()
+        while writer.txn((), (Put(b"other", b""),)).header.revision < revision + 20:
+            pass
+        if is_compacted:  # as a restore with a bumped revision marks all before it
+            writer.compact(revision + 20)
+
+    def overlaps(self):
+        """(role, seconds, since when) of each time that two members held a role."""
+        found, now = [], time.monotonic()
+        for role in ROLES:
+            held = [
+                (since, until or now)
+                for one in self.holders
+                if one.role == role
+                for since, until, _ in one.held
+            ]
+            held.sort()
+            for (_, end), (begin, _) in itertools.pairwise(held):
+                if begin < end:
+                    found.append((role, end - begin, begin))
+        return found
+
+
+def copy_between_a_version_and_its_claim(setting):
+    """The coordinator goes on proclaiming while the members that are to claim hear nothing."""
+    a, b = setting.members["a"], setting.members["b"]
+    moves = next(role for role in ROLES if a.owner(role) == "a")
+    client = setting.client()
+    setting.wire.silence()
+    wish = encode(Request(Wish.PIN, role=moves, member="b"))
+    client.txn((), (Put(KEYS.request("pin"), wish),))
+    until(lambda: read_group(client, KEYS).version.pins)
+    setting.copy()
+    setting.wire.heal()
+    until(lambda: b.owner(moves) == "b" and b.can_take(moves))
+
+
+@pytest.mark.parametrize(
+    ("how", "is_early"), [("wiped", False), ("wiped", True), ("restored", False)]
+)
+def test_history_replaced_behind_cut_off_members(tmp_path, how, is_early, caplog):
+    replace_history(tmp_path, how, is_early=is_early, heal_after_s=0.5, is_compacted=False)
+    errors = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    assert any("etcd has another history" in text for text in errors), errors
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("how", ["wiped", "restored"])
+def test_history_replaced_25_times_is_never_held_twice_by_the_told(tmp_path, how):
+    """The wire is healed at any time; half of the restored etcds are compacted up to their revision."""
+    chance = random.Random(20261127)
+    overlaps = []
+    for number in range(25):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        settings = {
+            "is_early": number % 2 == 0,
+            "heal_after_s": chance.uniform(0.0, 1.5 * TTL_S),
+            "is_compacted": how == "restored" and number % 4 > 1,
+        }
+        overlaps.append(replace_history(folder, how, **settings))
+    print(f"FIGURE {how} 25 times, overlaps with a fresh member in s:", overlaps[::2])
+    assert overlaps[1::2] == [0.0] * 12
+
+
+def replace_history(folder, how, *, is_early, heal_after_s, is_compacted):
+    """Replace etcd's history behind two members; how long a role was held twice."""
+    with contextlib.ExitStack() as stack:
+        setting = Setting(stack, folder)
+        if how == "restored":
+            setting.join("z", is_behind_wire=False)
+        setting.join("a", is_behind_wire=True)
+        setting.join("b", is_behind_wire=True)
+        until(lambda: setting.members["a"].size == len(setting.members) and setting.all_held())
+        if how == "restored":
+            copy_between_a_version_and_its_claim(setting)
+            until(setting.all_held)
+        cut_at = time.monotonic()
+        setting.replace(is_empty=how == "wiped", is_compacted=is_compacted)
+        if is_early:
+            setting.join("y", is_behind_wire=False)
+        time.sleep(heal_after_s)
+        healed_at = time.monotonic()
+        if not is_early:
+            until(lambda: time.monotonic() > cut_at + TTL_S)
+            setting.join("y", is_behind_wire=False)
+        setting.wire.heal()
+        y = setting.members["y"]
+        until(lambda: y.size == len(setting.members) and y.wait_settled(0.0), 60.0)
+        until(setting.all_held, 60.0)
+        found = setting.overlaps()
+        longest = round(max((seconds for _, seconds, _ in found), default=0.0), 2)
+        print(f"FIGURE {how}, fresh {'early' if is_early else 'later'}: overlap {longest:.2f} s")
+        assert is_early or not found
+        assert longest <= TTL_S - MARGIN_S
+        assert all(begin < healed_at for _, _, begin in found), "held twice by one that was told"
+        return longest
