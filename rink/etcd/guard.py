@@ -10,7 +10,7 @@ earlier epoch (calls under way, watches, keepalive streams) fails with `EtcdClus
 begins afterwards speaks with the cluster as it now is.
 
 An answer without a cluster id tells of no cluster at all, so it is refused and teaches nothing. etcd's
-grpc-proxy gives such answers to the second of two watches of one range. Taken for another cluster,
+grpc-proxy gives such answers where a watch joins another one's stream. Taken for another cluster,
 they ended 20 sessions a second.
 """
 
@@ -25,6 +25,10 @@ from rink.errors import EtcdClusterChanged, EtcdError
 
 if TYPE_CHECKING:
     from rink.etcd.proto import rinketcd_pb2 as pb
+
+
+class NoClusterIdError(EtcdError):
+    """An answer carries no cluster id; raised to users as what it is, an EtcdError."""
 
 
 @attrs.frozen
@@ -78,10 +82,10 @@ class Guard:
         Raises:
             EtcdClusterChanged: it comes from another cluster, or from this one's past, or the
                 request was sent before such a change.
-            EtcdError: it carries no cluster id.
+            NoClusterIdError: it carries no cluster id.
         """
         if not header.cluster_id:
-            raise EtcdError(
+            raise NoClusterIdError(
                 f"answers of {endpoint} carry no cluster id, as of etcd's grpc-proxy: no history of "
                 "etcd can be told by them. Connect to the etcd servers themselves",
                 endpoints=[endpoint],

@@ -87,6 +87,12 @@ STATUS: Method[pb.StatusRequest, pb.StatusResponse] = Method(
     pb.StatusRequest.SerializeToString,
     pb.StatusResponse.FromString,
 )
+MEMBERS: Method[pb.MemberListRequest, pb.MemberListResponse] = Method(
+    "members",
+    "/etcdserverpb.Cluster/MemberList",
+    pb.MemberListRequest.SerializeToString,
+    pb.MemberListResponse.FromString,
+)
 WATCH: Method[pb.WatchRequest, pb.WatchResponse] = Method(
     "watch",
     "/etcdserverpb.Watch/Watch",

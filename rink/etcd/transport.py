@@ -18,6 +18,7 @@ import grpc
 from rink.errors import (
     ClosedError,
     EtcdAuth,
+    EtcdClusterChanged,
     EtcdError,
     EtcdTls,
     EtcdUnavailable,
@@ -25,8 +26,8 @@ from rink.errors import (
 )
 from rink.etcd.backoff import Backoff
 from rink.etcd.faults import Fault, Kind, is_about_tls, read_fault, refusal
-from rink.etcd.guard import Guard
-from rink.etcd.methods import AUTHENTICATE, RANGE, AnswerT, Method, Request
+from rink.etcd.guard import Guard, NoClusterIdError
+from rink.etcd.methods import AUTHENTICATE, MEMBERS, RANGE, AnswerT, Method, Request
 from rink.etcd.proto import rinketcd_pb2 as pb
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class Transport:
         self._counting = threading.Lock()
         # What `verify` reads: with roles and permissions not every key may be.
         self._readable = b"\0"
+        self._servers: set[str] = set()  # endpoints that are known to be no grpc-proxy
 
     def check_usable(self) -> None:
         """Refuse what cannot work.
@@ -320,17 +322,20 @@ class Transport:
     def verify(self, connection: Connection, deadline: float) -> pb.ResponseHeader | None:
         """Read through a quorum at one endpoint, to know that it can serve and is of our cluster.
 
+        The first time, it is also asked what a grpc-proxy betrays itself by.
+
         Returns:
             Its header; None where it answered but lets this user read nothing that we know of.
 
         Raises:
             NotAnsweredError: no answer.
-            EtcdError: login refused, or the cluster changed.
+            EtcdError: login refused, the cluster changed, or it is a grpc-proxy.
         """
         request = pb.RangeRequest(key=self._readable, limit=1, keys_only=True)
         want = Want("a linearizable read", revision=True, quorum=True)
+        header: pb.ResponseHeader | None = None
         try:
-            return self.ask(connection, RANGE, request, want, deadline).header
+            header = self.ask(connection, RANGE, request, want, deadline).header
         except NotAnsweredError as silence:
             silence.perhaps_applied = False
             raise
@@ -338,7 +343,28 @@ class Transport:
             if "permission denied" not in str(error):
                 raise
             self.ring.worked(connection)
-            return None
+        self._refuse_proxy(connection, deadline)
+        return header
+
+    def _refuse_proxy(self, connection: Connection, deadline: float) -> None:
+        """Refuse etcd's grpc-proxy, once for each endpoint.
+
+        Most of its answers carry the cluster's id, and nobody can foresee which watch gets one that
+        does not. But it lists the members of the cluster by itself, and this answer never does.
+        """
+        if connection.name in self._servers:
+            return
+        want = Want("the list of its members")
+        try:
+            self.ask(connection, MEMBERS, pb.MemberListRequest(), want, deadline)
+        except NotAnsweredError as silence:
+            silence.perhaps_applied = False
+            raise
+        except (EtcdClusterChanged, NoClusterIdError):
+            raise
+        except EtcdError:
+            pass  # this user may not ask it: nothing is known against the endpoint
+        self._servers.add(connection.name)
 
     def remember_readable(self, key: bytes) -> None:
         """This user may read this key; `verify` reads it."""

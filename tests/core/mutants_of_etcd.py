@@ -93,6 +93,13 @@ CALLS = [
         "calls",
     ),
     etcd(
+        "a grpc-proxy is found out only when an answer lacks the id",
+        "transport",
+        "        self._refuse_proxy(connection, deadline)\n        return header\n",
+        "        return header\n",
+        "calls",
+    ),
+    etcd(
         "threads that gevent has replaced are not refused",
         "green",
         "if threads and not (queues and _grpc_yields()):",

@@ -90,13 +90,18 @@ class ScriptedEtcd:
         "txn": ("KV/Txn", pb.TxnRequest),
         "grant": ("Lease/LeaseGrant", pb.LeaseGrantRequest),
         "time_to_live": ("Lease/LeaseTimeToLive", pb.LeaseTimeToLiveRequest),
+        "members": ("Cluster/MemberList", pb.MemberListRequest),
         "watch": ("Watch/Watch", pb.WatchRequest),
         "keepalive": ("Lease/LeaseKeepAlive", pb.LeaseKeepAliveRequest),
     }
     STREAMS = {"watch", "keepalive"}
 
     def __init__(self, **answer):
-        self.answer = {"range": lambda _: pb.RangeResponse(header=header()), **answer}
+        self.answer = {
+            "range": lambda _: pb.RangeResponse(header=header()),
+            "members": lambda _: grpc.StatusCode.UNIMPLEMENTED,
+            **answer,
+        }
         self.seen = {name: [] for name in self.PATHS}
         self.metadata = collections.defaultdict(list)
         self._changed = threading.Condition()

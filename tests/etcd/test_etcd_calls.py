@@ -128,6 +128,36 @@ def test_call_answered_without_cluster_id_is_refused_and_names_endpoint(clients)
         assert client.guard.epoch == 0
 
 
+def test_grpc_proxy_is_refused_before_a_transaction_or_a_watch(clients):
+    """Its list of members carries no cluster id, though its other answers do."""
+
+    def members(_):
+        return pb.MemberListResponse(header=pb.ResponseHeader())
+
+    with ScriptedEtcd(members=members) as etcd:
+        client, seen = clients(etcd.endpoint), Seen()
+        with pytest.raises(EtcdError, match="carry no cluster id"):
+            put(client, b"k")
+        client.watch(b"k", b"", 1, seen.deliver)
+        assert "carry no cluster id" in str(seen.wait_broken())
+        assert etcd.seen["txn"] == etcd.seen["watch"] == []
+
+
+@pytest.mark.parametrize(
+    "answer", [pb.MemberListResponse(header=header()), (grpc.StatusCode.PERMISSION_DENIED, "no")]
+)
+def test_members_are_asked_once_and_may_be_kept_from_a_user(clients, answer):
+    def txn(_):
+        return pb.TxnResponse(header=header(), succeeded=True)
+
+    with ScriptedEtcd(members=lambda _: answer, txn=txn) as etcd:
+        client = clients(etcd.endpoint)
+        for _ in range(2):
+            put(client, b"k")
+            client._transport.ring.failed(client._transport.ring.first)  # verified anew
+        assert len(etcd.seen["members"]) == 1
+
+
 def test_a_bare_token_is_sent_as_metadata(clients):
     """As call credentials it would be refused without TLS."""
     with ScriptedEtcd() as etcd:

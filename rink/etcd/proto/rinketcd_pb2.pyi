@@ -764,3 +764,30 @@ class StatusResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["db_size", b"db_size", "header", b"header", "leader", b"leader", "raft_index", b"raft_index", "raft_term", b"raft_term", "version", b"version"]) -> None: ...
 
 global___StatusResponse = StatusResponse
+
+@typing.final
+class MemberListRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___MemberListRequest = MemberListRequest
+
+@typing.final
+class MemberListResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    HEADER_FIELD_NUMBER: builtins.int
+    @property
+    def header(self) -> global___ResponseHeader: ...
+    def __init__(
+        self,
+        *,
+        header: global___ResponseHeader | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["header", b"header"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["header", b"header"]) -> None: ...
+
+global___MemberListResponse = MemberListResponse
