@@ -36,6 +36,7 @@ from rink.core.holds import Hold, Table
 from rink.core.janitor import Janitor
 from rink.core.life import Living
 from rink.core.machines import Life, Write
+from rink.core.outage import Outage
 from rink.core.outbox import Outbox
 from rink.core.placement import Placement
 from rink.core.ranks import Upcoming
@@ -62,6 +63,7 @@ class Node:
         self.writer = Writer()
         self.chronicle = Chronicle()
         self.history = History()
+        self.outage = Outage()
         self.lists_wanted = 0  # lists that were asked for before the last `ListGroup` do not count
         self.coordinator = Coordinator(settings.ranking)
         self.janitor = Janitor()
@@ -111,18 +113,26 @@ class Node:
         self._expire(now)
         return self.out.take()
 
+    def overdue(self, now: float, words: str) -> list[Effect]:
+        """Warn where no keepalive is answered; `words` says why, as far as the client knows."""
+        self.outage.overdue(self.tenure, words, now, self.out)
+        return self.out.take()
+
     def renew(self, now: float, lease: int, sent_at: float) -> tuple[list[Effect], bool]:
         """Take an answered keepalive; also whether a suspect lease has come back to life."""
         if lease != self.tenure.lease or not self.tenure.is_held:
             return [], False
         self._expire(now)  # a deadline that nobody had time to notice has passed all the same
         revived = self.tenure.renewed(sent_at, now)
+        if self.tenure.is_alive and now < self.outage.due_at(self.tenure):
+            self.outage.over(self.writer.incarnation, now, self.out)
         self.table.deadline = self.tenure.deadline
         return self.out.take(), revived
 
     def _expire(self, now: float) -> None:
         if self.tenure.passed_deadline(now):
             self.writer.must_write = True  # R7: nothing is granted before a write is answered
+            self.outage.lost(self.tenure, len(self.table.held), now, self.out)
             self._lose_all(now, "the session was not renewed before its deadline")
             self.table.gate = closed("the session is lost")
 
@@ -173,11 +183,14 @@ class Node:
             case ev.LeaseGranted():
                 self.out.do(tenure.granted(event))
                 self.writer.begin(event.lease, event.incarnation)
+                self.outage.over(event.incarnation, now, self.out)
                 self.table.deadline = tenure.deadline
             case ev.LeaseFailed():
                 tenure.ask_failed(now, self.name)
                 self._failed("asking for a lease", event.error)
             case ev.LeaseEnded(lease=lease) if lease == tenure.lease and tenure.is_known:
+                if tenure.is_held:
+                    self._say_ended(now, "etcd has ended its lease")
                 self._lose_all(now, "etcd has ended the lease")
                 if tenure.is_held:
                     self._throw_view_away()
@@ -287,10 +300,13 @@ class Node:
         """Lose everything and end the lease; a new incarnation comes after it (R6, R7)."""
         if self.tenure.is_held:
             self._lose_all(now, because)
-            text = f"member {self.name!r} lost its session: {because}"
-            self.out.report(Level.WARNING, text)
+            self._say_ended(now, because)
             self._throw_view_away()
             self.out.do(self.tenure.disown())
+
+    def _say_ended(self, now: float, because: str) -> None:
+        self.outage.begun(now)
+        self.out.report(Level.WARNING, f"member {self.name!r} lost its session: {because}")
 
     def _follow_version(self, now: float) -> None:
         """Lose what the newest version gives to others (R3), once newcomers have claimed it."""

@@ -51,6 +51,11 @@ class Tenure:
         return default_margin(max(self.ttl, self.granted_ttl))
 
     @property
+    def answered_at(self) -> float:
+        """When the last keepalive that was answered had been sent, or the lease been asked for."""
+        return self.deadline + self.margin - self.granted_ttl
+
+    @property
     def is_alive(self) -> bool:
         """Whether the lease was renewed in time, as far as the last step knows."""
         return self.state is Lease.ALIVE

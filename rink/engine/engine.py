@@ -186,6 +186,17 @@ class Engine:
         if revived or effects:
             self.post(ev.Nudged())
 
+    @property
+    def overdue_at(self) -> float:
+        """When to say that no keepalive is answered."""
+        return self.node.outage.due_at(self.node.tenure)
+
+    def overdue(self, words: str) -> None:
+        """Say that no keepalive is answered, once per outage."""
+        with self.lock:
+            effects = self.node.overdue(self.clock.now(), words)
+        self._carry_out(effects)
+
     def ended(self, lease: int) -> None:
         """Etcd does not know the lease any more."""
         self.post(ev.LeaseEnded(lease))

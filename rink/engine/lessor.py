@@ -46,6 +46,15 @@ class Tenant(Protocol):
         """Tell it that a keepalive which was sent then has been answered."""
         ...
 
+    @property
+    def overdue_at(self) -> float:
+        """When it is to be told that no keepalive is answered."""
+        ...
+
+    def overdue(self, words: str) -> None:
+        """Tell it that no keepalive is answered, and why, as far as the client knows."""
+        ...
+
     def ended(self, lease: int) -> None:
         """Tell it that etcd does not know the lease any more."""
         ...
@@ -158,6 +167,8 @@ class Lessor:
     def _look_after(self, let: _Let, now: float) -> None:
         if now >= let.tenant.deadline:
             let.tenant.expire()
+        elif now >= let.tenant.overdue_at:
+            let.tenant.overdue(self._stream.trouble if self._stream else "")
         if now < let.send_at:
             return
         if let.tenant.ticks_answered >= let.ticks_asked:

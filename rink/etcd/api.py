@@ -176,6 +176,11 @@ class Watch(Protocol):
 class KeepAlives(Protocol):
     """One keepalive stream for many leases."""
 
+    @property
+    def trouble(self) -> str:
+        """Why there is no stream now, in words for people; empty where none is known."""
+        ...
+
     def send(self, lease: int) -> None:
         """Ask for one renewal; never blocks, and says nothing where the stream is down."""
         ...

@@ -115,6 +115,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         self._heard_at: float | None = None
         self._has_answered = False  # the call now open
         self._backoff = Backoff(first=0.05, longest=0.5)
+        self.trouble = ""  # why the last call ended, until another one is answered
         self._patience = patience
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -212,6 +213,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
                 level = logging.INFO if self._backoff.is_fresh else logging.DEBUG
                 name = self._thread.name
                 _log.log(level, "%s: %s: %s; trying again", name, connection.name, error)
+                self.trouble = f"{connection.name}: {error}"
                 self._transport.ring.failed(connection)
             self._closed.wait(self._backoff.next())
 
@@ -294,6 +296,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
                 self._heard_at, self._has_answered = None, True
                 self._received(opened, answer)
                 self._backoff.reset()
+                self.trouble = ""
                 if self._closed.is_set():
                     return
                 self._heard_at = time.monotonic()

@@ -218,6 +218,11 @@ class MemoryKeepAlives(MemoryStream[KeepAliveAnswer]):
         self._waiting: dict[int, float] = {}  # lease -> when it was asked for
         super().__init__(client, deliver)
 
+    @property
+    def trouble(self) -> str:
+        """Why nothing is answered: the client is cut."""
+        return f"{self.client!r} is cut" if self.client.is_cut else ""
+
     def send(self, lease: int) -> None:
         """Renew a lease, now or once the client is healed.
 

@@ -14,7 +14,7 @@ class Tenant:
 
     def __init__(self, clock):
         self.clock = clock
-        self.deadline = float("inf")
+        self.deadline = self.overdue_at = float("inf")
         self.ticks_answered = 0
         self.answers = True
         self.heard = []
@@ -30,6 +30,9 @@ class Tenant:
     def ended(self, lease):
         self.heard.append(("ended", self.clock.now()))
 
+    def overdue(self, words):
+        self.heard.append((words, self.clock.now()))
+
     def expire(self):
         self.heard.append(("expire", self.clock.now()))
 
@@ -41,6 +44,7 @@ class Setting:
     def __init__(self):
         self.clock = VirtualClock()
         self.etcd = self.clock.cluster.client()
+        self.words = f"{self.etcd!r} is cut"
         self.lessor = Lessor(self.etcd, self.clock)
         self.lessor.start()
 
@@ -90,6 +94,16 @@ def test_a_lease_is_not_renewed_while_its_engine_does_not_answer(setting):
     hangs.ticks_answered += 1
     setting.clock.advance(0.1)
     assert hangs.times("renewed")[-1] >= 3.5
+
+
+def test_lessor_tells_when_no_keepalive_is_answered_and_why(setting):
+    tenant = setting.tenant()
+    tenant.overdue_at = setting.clock.now() + 2.0
+    setting.etcd.cut()
+    setting.clock.advance(1.9)
+    assert tenant.times(setting.words) == []
+    setting.clock.advance(1.2)
+    assert tenant.times(setting.words)
 
 
 def test_the_deadline_is_watched_though_the_engine_hangs(setting):

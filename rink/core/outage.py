@@ -1,0 +1,64 @@
+"""What a member says while its lease is not renewed: a warning, the loss, and that it is back.
+
+Nobody else would tell of it. The requests of a member that has nothing to write do not fail.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from rink.core.effects import Level
+from rink.core.outbox import Outbox
+from rink.core.tenure import Tenure
+
+OVERDUE_PARTS = 3
+"""The TTL is divided by this. A renewal is sent after a sixth of it, and then overdue for a sixth."""
+
+
+@attrs.define
+class Outage:
+    """Since when no keepalive was answered, and why; `since` is None while all is well."""
+
+    since: float | None = None
+    words: str = ""
+
+    @staticmethod
+    def due_at(tenure: Tenure) -> float:
+        """Return when a warning is due unless a keepalive is answered before."""
+        return tenure.answered_at + tenure.granted_ttl / OVERDUE_PARTS
+
+    def overdue(self, tenure: Tenure, words: str, now: float, out: Outbox) -> None:
+        """Warn once that no keepalive is answered, with the time that is left."""
+        self.words = words or self.words
+        if self.since is not None or not tenure.is_alive or now < self.due_at(tenure):
+            return
+        self.since = tenure.answered_at
+        text = (
+            f"lease {tenure.lease:x}: no keepalive answered for {now - self.since:.1f} s{self._why}"
+        )
+        left = f"every role is lost in {tenure.deadline - now:.1f} s unless etcd answers"
+        out.report(Level.WARNING, f"{text}; {left}")
+
+    def lost(self, tenure: Tenure, roles: int, now: float, out: Outbox) -> None:
+        """Say that the deadline has passed."""
+        self.since = tenure.answered_at if self.since is None else self.since
+        text = (
+            f"lease {tenure.lease:x}: no keepalive answered for {now - self.since:.1f} s{self._why}"
+        )
+        what = f"{roles:,} role{'s' * (roles != 1)}"
+        out.report(Level.ERROR, f"{text}: the session is lost, and {what}. It goes on asking etcd")
+
+    def begun(self, now: float) -> None:
+        """Count from now, where etcd itself has ended the session."""
+        self.since = now if self.since is None else self.since
+
+    def over(self, incarnation: str, now: float, out: Outbox) -> None:
+        """Say that the member is back, if it was away."""
+        if self.since is not None:
+            away = f"back after {now - self.since:.1f} s"
+            out.report(Level.INFO, f"{away} as incarnation {incarnation[:8]}")
+        self.since, self.words = None, ""
+
+    @property
+    def _why(self) -> str:
+        return f" ({self.words})" if self.words else ""

@@ -1,0 +1,77 @@
+"""What a member says while no keepalive is answered."""
+
+import pytest
+from world import role_of
+
+from rink.core import effects as do
+from rink.core import events as ev
+from rink.core.effects import Level
+
+
+def said(member, *levels):
+    reports = [one for one in member.made(do.Report) if one.level in levels]
+    return [report.text for report in reports]
+
+
+@pytest.fixture
+def cut_off(pair):
+    """b holds a role, and its keepalives are answered no more."""
+    pair.get("b", role_of(1, 2))
+    pair.members["b"].alive = False
+    return pair
+
+
+def overdue(world, words="etcd: connection refused"):
+    member = world.members["b"]
+    world._do(member, member.node.overdue(world.now, words))
+
+
+def test_outage_begun_is_warned_of_once_with_words_and_time_left(cut_off):
+    world, b = cut_off, cut_off.members["b"]
+    at = b.node.tenure.answered_at
+    world.sleep(at + 19.9 - world.now)
+    overdue(world)
+    assert said(b, Level.WARNING) == []
+    world.sleep(0.2)
+    overdue(world)
+    overdue(world)
+    assert said(b, Level.WARNING) == [
+        "lease 2: no keepalive answered for 20.1 s (etcd: connection refused); every role is lost "
+        "in 33.9 s unless etcd answers"
+    ]
+    assert b.node.out.last_error == said(b, Level.WARNING)[0]
+
+
+def test_outage_beyond_the_deadline_is_an_error_that_counts_the_roles(cut_off):
+    world, b = cut_off, cut_off.members["b"]
+    world.sleep(20.1)
+    overdue(world)
+    world.sleep(35.0)
+    [error] = said(b, Level.ERROR)
+    assert "no keepalive answered for 54" in error
+    assert "(etcd: connection refused): the session is lost, and 1 role. It goes on" in error
+
+
+@pytest.mark.parametrize("seconds", [25.0, 58.0])
+def test_outage_over_is_told_with_its_length(cut_off, seconds):
+    world, b = cut_off, cut_off.members["b"]
+    world.sleep(seconds)
+    overdue(world)
+    b.alive = True
+    world.sleep(1.0)
+    [back] = [text for text in said(b, Level.INFO) if text.startswith("back after")]
+    assert back.endswith("s as incarnation i2")
+    assert b.node.outage.since is None
+
+
+def test_session_ended_by_etcd_is_a_warning_and_then_back(pair):
+    world, b = pair, pair.members["b"]
+    world.etcd.end_lease(b.node.tenure.lease)
+    world.tell("b", ev.LeaseEnded(b.node.tenure.lease))
+    world.sleep(1.0)
+    assert said(b, Level.WARNING) == ["member 'b' lost its session: etcd has ended its lease"]
+    assert [text for text in said(b, Level.INFO) if text.startswith("back after")]
+
+
+def test_joining_is_not_told_as_being_back(pair):
+    assert said(pair.members["b"], Level.INFO) == []
