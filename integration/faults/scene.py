@@ -15,7 +15,7 @@ from table import Row
 
 from rink.core.keys import MEMBERS, VERSIONS, Keys, decode
 from rink.engine.clock import SYSTEM
-from rink.etcd.api import Delete, Put, WatchBroken, WatchEvents
+from rink.etcd.api import Delete, Put, WatchBroken, WatchEvents, WatchOpened
 from rink.etcd.client import Client
 from rink.testing.history import Event, History, Judgement
 
@@ -211,10 +211,10 @@ class Scene:
         last = everything + b"~"  # of no group
         done = threading.Event()
 
-        def deliver(message: WatchEvents | WatchBroken) -> None:
+        def deliver(message: WatchOpened | WatchEvents | WatchBroken) -> None:
             if isinstance(message, WatchBroken):
                 raise message.error
-            for event in message.events:
+            for event in message.events if isinstance(message, WatchEvents) else ():
                 if event.kv.key == last and not event.deleted:
                     self._first_revision = event.kv.mod_revision + 1
                     done.set()

@@ -9,7 +9,7 @@ from table import Row
 
 from rink.core.keys import Keys
 from rink.engine.clock import SYSTEM
-from rink.etcd.api import WatchBroken
+from rink.etcd.api import WatchBroken, WatchOpened
 from rink.etcd.client import Client
 from rink.testing.history import Event
 
@@ -159,6 +159,8 @@ def writes_since(client, group, revision):
 
     def deliver(message):
         assert not isinstance(message, WatchBroken), message.error
+        if isinstance(message, WatchOpened):
+            return
         puts = [one.kv for one in message.events if not one.deleted]
         written.extend((kv.key, kv.value) for kv in puts if kv.key.startswith(keys.root))
         if message.revision >= last:

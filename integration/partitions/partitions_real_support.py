@@ -11,7 +11,7 @@ from members import LONG_S, Worker
 
 from rink.core.keys import OffsetKeys
 from rink.engine.clock import SYSTEM
-from rink.etcd.api import WatchEvents
+from rink.etcd.api import WatchEvents, WatchOpened
 from rink.etcd.client import Client
 from rink.partitions import stored
 from rink.testing.history import History
@@ -57,6 +57,8 @@ class Work:
         self.said.append(said)
 
     def _see(self, message: Any) -> None:
+        if isinstance(message, WatchOpened):
+            return
         assert isinstance(message, WatchEvents), message
         for event in message.events:
             number = int(event.kv.key.removeprefix(self._keys.root))

@@ -35,11 +35,12 @@ def test_outage_begun_is_warned_of_once_with_words_and_time_left(cut_off):
     world.sleep(0.2)
     overdue(world)
     overdue(world)
-    assert said(b, Level.WARNING) == [
+    [warning] = said(b, Level.WARNING)
+    assert warning == (
         "lease 2: no keepalive answered for 20.1 s (etcd: connection refused); every role is lost "
         "in 33.9 s unless etcd answers"
-    ]
-    assert b.node.out.last_error == said(b, Level.WARNING)[0]
+    )
+    assert b.node.out.last_error == warning
 
 
 def test_outage_beyond_the_deadline_is_an_error_that_counts_the_roles(cut_off):
