@@ -9,7 +9,7 @@ from test_real_faces import owned_by, until
 import rink
 from rink.core.schemes import rank_of
 from rink.engine.clock import SYSTEM
-from rink.errors import EtcdCompacted
+from rink.etcd.api import WatchOpened
 from rink.etcd.client import Client
 
 pytestmark = pytest.mark.waits
@@ -178,17 +178,18 @@ def assert_same_owners(*members):
     assert all(other == first for other in others)
 
 
-def watch_errors(r, monkeypatch):
-    """A list that grows with what a member's watch delivers: each error, and None for events."""
-    errors, follower = [], r._opened._follower
-    deliver = follower._deliver
+def openings(r, monkeypatch):
+    """A list that grows each time a member's watch says that it begins anew."""
+    found, follower = [], r._opened._follower
+    hear = follower._hear
 
-    def seen(number, message):
-        errors.append(getattr(message, "error", None))
-        deliver(number, message)
+    def heard(number, message):
+        if isinstance(message, WatchOpened):
+            found.append(message)
+        hear(number, message)
 
-    monkeypatch.setattr(follower, "_deliver", seen)
-    return errors
+    monkeypatch.setattr(follower, "_hear", heard)
+    return found
 
 
 def assert_each_has_its_own(a, keeps, b, theirs):
@@ -208,7 +209,7 @@ def test_a_member_that_history_was_compacted_behind_lists_anew(
     coordinator = join("coordinator", one_node.endpoint, ttl=ttl)
     a = join("a", wire.endpoint, ttl=ttl)
     until(a, lambda: a.size == 2 and a.rank == 1)
-    broken = watch_errors(a, monkeypatch)
+    opened = openings(a, monkeypatch)
     keeps = a.await_role(owned_by_ranks(1, 1), LONG_S)
     loses = a.await_role(owned_by_ranks(1, 2), LONG_S)
     number = a.version.number
@@ -237,7 +238,7 @@ def test_a_member_that_history_was_compacted_behind_lists_anew(
         with waits.result(LONG_S) as theirs:
             assert theirs.token > loses.token
             until(a, lambda: a.version.number == behind)
-            assert any(isinstance(error, EtcdCompacted) for error in broken)
+            assert opened
             assert etcd.calls["watch"] > watches
             assert record() == before  # the lease has lived on, and with it the record
             assert_each_has_its_own(a, keeps, b, theirs)
