@@ -167,9 +167,9 @@ def test_client_certificate_rotated_on_disk_is_used_when_etcd_is_back(tmp_path, 
     """Let the old one be over by then, as with certificates that live for hours."""
     servers, ours = Files(tmp_path / "servers", "127.0.0.1"), Files(tmp_path / "ours", "app")
     ours.authority = servers.authority
-    over_at = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=2)
-    ours.issue(not_after=over_at)
     with local_etcd(fsync=False, tls=servers.server(client_cert_auth=True)) as node:
+        over_at = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=4)
+        ours.issue(not_after=over_at)
         client = clients(node.endpoint, ca=servers.ca, cert=ours.cert, key=ours.key)
         key, seen, renew = prefix.encode(), Seen(), renews(client)
         client.watch(key, b"", client.range(key).header.revision + 1, seen.deliver)
