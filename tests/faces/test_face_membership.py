@@ -202,7 +202,7 @@ def test_groups_whose_names_begin_alike_do_not_meet(world):
 
 def test_a_taken_name_is_refused_after_the_join_timeout(world):
     world.join("a")
-    other = world.make("a", join_timeout=0.2)
+    other = world.make("a", join_timeout=1.0)
     with within(5.0), pytest.raises(rink.MemberNameTaken, match="has its name") as caught:
         other.join()
     assert caught.value.member == "a"
