@@ -109,18 +109,18 @@ def _around_requests(killer: Killer) -> None:
 
 
 def _around_the_view(killer: Killer) -> None:
-    tell_list, say = Follower._tell_list, Follower._say
+    list_group, tell = Follower._list, Follower._tell
 
-    def told_list(self: Follower, number: int, event: Any) -> None:
-        killer.cross(f"before {type(event).__name__}")
-        tell_list(self, number, event)
+    def listed(self: Follower, *args: Any) -> None:
+        killer.cross("before Listed")
+        list_group(self, *args)
 
-    def said(self: Follower, number: int, event: Any) -> None:
-        killer.cross(f"before {type(event).__name__}")
-        say(self, number, event)
+    def told(self: Follower, number: int, changed: Any) -> None:
+        killer.cross(f"before {type(changed).__name__}")
+        tell(self, number, changed)
 
-    Follower._tell_list = told_list
-    Follower._say = said
+    Follower._list = listed
+    Follower._tell = told
 
 
 def _around_effects(killer: Killer) -> None:
