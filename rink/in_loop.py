@@ -26,13 +26,13 @@ def asyncio_loop() -> asyncio.AbstractEventLoop:
             "asyncio.run(), or use the blocking rink.Rink"
         )
     raise UsageError(
-        f"rink.aio needs asyncio, and here runs {library}: use the blocking rink.Rink in a thread "
+        f"rink.aio needs asyncio, but {library} runs here: use the blocking rink.Rink in a thread "
         "(trio.to_thread.run_sync, say), or run this part under asyncio"
     )
 
 
 def in_loop(callback: Callable[..., object]) -> Callable[..., None]:
-    """Have something called in the running loop, from any thread; nothing once that is closed.
+    """Wrap `callback` for calls from any thread while this loop is open.
 
     Raises:
         UsageError: no loop of asyncio runs here.

@@ -65,7 +65,7 @@ def test_rule_1_the_created_header_does_not_count_where_a_start_was_asked(node, 
 
 
 def test_watch_restarted_with_nothing_delivered_opens_anew(node, clients, prefix):
-    """What was written while the connection was down is in the list that follows."""
+    """Writes made while the connection was down are in the list that follows."""
     client, writer = clients(node.endpoint), clients(node.endpoint)
     key, seen = prefix.encode(), Seen()
     watch = client.watch(key, b"", 0, seen.deliver)

@@ -60,7 +60,7 @@ def run(code, etcd_url, prefix):
     ids=["gevent", "no-queue", "no-thread", "eventlet"],
 )
 def test_join_with_green_threads_is_refused_at_once(patch, says, etcd_url, prefix):
-    """It used to stand still for ever, in both faces."""
+    """The join used to stand still for ever, in both faces."""
     assert run(patch + JOINS, etcd_url, prefix).count(f"refused: {says}") == 2
 
 

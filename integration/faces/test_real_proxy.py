@@ -58,7 +58,7 @@ def test_join_behind_grpc_proxy_is_refused_in_words(start_proxy, prefix):
 
 
 def test_session_behind_proxy_that_hides_itself_is_not_ended(start_proxy, prefix, caplog):
-    """It asks the servers for the list of members, as it advertises no address of its own.
+    """The proxy asks the servers for the list of members: it advertises no address of its own.
 
     Then its answers to a watch that joins another's stream are refused. They were taken for
     another cluster: 20 sessions a second ended.

@@ -94,13 +94,13 @@ def _dies_of_its_leave(group: Doomed, doomed: Member) -> Member:
 
 
 def proclaims_growth(group: Doomed) -> Member:
-    """It coordinates while a third one joins."""
+    """Coordinate while a third member joins."""
     doomed, _ = group.has("doomed", "second", doomed="doomed")
     return _dies_of_a_newcomer(group, doomed)
 
 
 def proclaims_a_leave(group: Doomed) -> Member:
-    """It coordinates while a third one leaves."""
+    """Coordinate while a third member leaves."""
     doomed, _, third = group.has("doomed", "second", "third", doomed="doomed")
     group.arm(doomed)
     group.leave(third)
@@ -112,7 +112,7 @@ def proclaims_a_leave(group: Doomed) -> Member:
 
 
 def leaves(group: Doomed) -> Member:
-    """It leaves by plan; another coordinates."""
+    """Leave by plan, while another member coordinates."""
     _, doomed = group.has("first", "doomed", doomed="doomed")
     return _dies_of_its_leave(group, doomed)
 
@@ -124,7 +124,7 @@ def leaves_as_coordinator(group: Doomed) -> Member:
 
 
 def gives(group: Doomed) -> Member:
-    """It lets go of roles for a newcomer; another coordinates."""
+    """Let go of roles for a newcomer, while another member coordinates."""
     _, doomed = group.has("first", "doomed", doomed="doomed")
     return _dies_of_a_newcomer(group, doomed)
 

@@ -150,7 +150,7 @@ def test_history_replaced_behind_cut_off_members(tmp_path, how, is_early, caplog
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("how", ["wiped", "restored"])
 def test_history_replaced_25_times_is_never_held_twice_by_the_told(tmp_path, how):
-    """The wire is healed at any time; half of the restored etcds are compacted up to their revision."""
+    """Heal the wire at any time. Half of the restored etcds are compacted up to their revision."""
     chance = random.Random(20261127)
     overlaps = []
     for number in range(25):

@@ -116,7 +116,7 @@ def wrong(tmp_path):
 
 
 def test_a_wall_clock_an_hour_off_changes_no_delay_and_no_hand_over(group_of, wrong, record):
-    """It is the coordinator's, which measures all delays; and it jumps while the coordinator runs."""
+    """The coordinator measures all delays, and its wall clock jumps while it runs."""
     hours = {"ahead": 3600, "behind": -3600}
     groups = {which: group_of([f"{which}/{n}" for n in range(12)], TTL_S) for which in hours}
     with concurrent.futures.ThreadPoolExecutor(len(hours)) as pool:

@@ -1,7 +1,8 @@
 """Proclaim the next version as the coordinator, and prune old ones (R4).
 
 Deliberately absent: an election. The oldest active record coordinates, and the proclaiming
-transaction asks whether it is still there. And times: they stand in the `Chronicle`, which every member keeps.
+transaction asks whether it is still there. Times are absent too: they stand in the `Chronicle` of
+every member.
 """
 
 from __future__ import annotations

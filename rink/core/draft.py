@@ -129,9 +129,9 @@ def without_room(view: View, freed: bool = True) -> frozenset[str]:
 
 
 def unrankable(view: View) -> dict[str, str]:
-    """Return each active member that waits for a rank in vain as things are, and why.
+    """Return the active members that can get no rank now, and why.
 
-    It follows from the view alone, so that each of them, and whoever reads the group, can say so.
+    The view alone decides this, so every process that reads the group gets the same answer.
     """
     if view.version is None:
         return {}

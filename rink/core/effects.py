@@ -75,7 +75,7 @@ class ListGroup:
 
 @attrs.frozen
 class PostRequest:
-    """Put a wish into etcd under this id, as an operator does, unless it lies there already."""
+    """Post a request under this id, as operators do, unless it lies in etcd already."""
 
     id: str
     request: Request

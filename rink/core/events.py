@@ -123,12 +123,12 @@ class ProclaimFailed:
 
 @attrs.frozen
 class RequestPosted:
-    """The wish that this member had as an operator has one lies in etcd."""
+    """The request of this member was posted."""
 
 
 @attrs.frozen
 class PostFailed:
-    """Whether the wish lies in etcd is not known."""
+    """The post of a request was not answered; it may lie in etcd."""
 
     error: Exception
 

@@ -1,12 +1,12 @@
 """Which history of etcd a member believes it is in (R11).
 
 An etcd that lost its volume, or was restored from a copy, begins another history behind the same
-address. Members that are cut off meanwhile hold roles by the old one, and nothing in the new one says
-so. The guard of the client notices another cluster id, and a raft term or a revision that went back;
-but none of the three needs to. What proves another history to a member is in its own data:
+address. Members that are cut off at that time still hold roles by the old history, and etcd does
+not show it. The client's guard notices another cluster id, and a lower raft term or revision, but
+none of the three needs to differ. A member finds the proof of another history in its own data:
 
-* its own record, of the same incarnation, as of a lower revision than etcd answered once before. It
-  was written later, so that write is not in this history.
+* its own record, of the same incarnation, at a lower revision than etcd has answered before. The
+  member's later write is not in this history.
 * the newest version of its view before, written at another revision. A version is written once.
 * a newest version with a lower number than the newest one before. Numbers only rise.
 
@@ -35,7 +35,7 @@ POST_AGAIN_S = 10.0
 
 @attrs.define
 class History:
-    """What is kept of a view that is thrown away, and what another history asks for.
+    """Keep what is needed of a view that is thrown away.
 
     `number` and `mod_revision` are of the newest version, 0 where there was none; `ttl` is the largest
     of all records, in seconds; `token` is what a grant by that view had. Grants wait until
@@ -73,15 +73,15 @@ class History:
         return ""
 
     def begin_anew(self, because: str, now: float, out: Outbox) -> None:
-        """Begin another history: grant nothing while others may hold roles by the old one."""
+        """Begin another history, and stop grants for the largest TTL seen."""
         self.grants_from = max(self.grants_from, now + self.ttl)
         self.token_floor = max(self.token_floor, self.token)
         self.number = self.mod_revision = 0
-        text = f"{because}: etcd has another history, restored or without its volume. The session"
-        out.report(Level.ERROR, f"{text} ends and joins anew; nothing is granted for {self.ttl} s")
+        text = f"{because}: etcd has another history (restored, or its volume lost). The session"
+        out.report(Level.ERROR, f"{text} ends. Rink rejoins, and grants nothing for {self.ttl} s")
 
     def raise_tokens(self, view: View, writer: Writer, now: float, out: Outbox) -> None:
-        """Ask the coordinator for tokens above those of before, as long as they are lower."""
+        """Request a higher token base while new tokens would be too low."""
         if not self.token_floor or view.version is None or not writer.is_settled:
             return
         if view.version.token_base + view.revision > self.token_floor:
@@ -94,7 +94,7 @@ class History:
             out.do(PostRequest(writer.incarnation, wish))
 
     def posted(self, now: float) -> None:
-        """Take the end of a post, answered or not: it is repeated where nothing comes of it."""
+        """Schedule the next post, in case this one has no effect."""
         self.post_at = now + POST_AGAIN_S
 
     def why_closed(self, now: float) -> str:

@@ -203,13 +203,13 @@ class Node:
             case ev.HistoryChanged() if self.view.revision or tenure.is_held:
                 self._change_history(event.because, now)
             case _:
-                pass  # of a lease of the past; or each call that a change of history breaks tells it
+                pass  # about a past lease, or a change of history that was already handled
 
     def _take_answer(self, answer: Answer, now: float) -> None:
         if answer is Answer.GONE:
             self._disown(now, "its record is gone")
         elif answer is Answer.OLDER:
-            self._change_history("etcd answered with an own record from before the last one", now)
+            self._change_history("etcd returned a record older than this member's last write", now)
 
     # ── views, and the history they are of (R11) ─────────────────────────────────────────────
 
@@ -232,7 +232,7 @@ class Node:
             self.view = view
 
     def _throw_view_away(self) -> None:
-        """Believe nothing that was seen: a list is to be asked for, and comes before any grant.
+        """Throw the view away; no grant is made before a new list.
 
         The view goes with the lease, whatever ended it: where a lease is unknown to etcd, so may be
         all else that the view shows.
@@ -244,7 +244,7 @@ class Node:
             self.out.do(do.ListGroup(self.lists_wanted))
 
     def _change_history(self, because: str, now: float) -> None:
-        """End the session: what was seen is not what etcd now knows.
+        """End the session, since etcd has another history now.
 
         The lease is revoked, not forgotten: a restored etcd may hold it, with an old record that
         would keep the name.
@@ -291,7 +291,7 @@ class Node:
             self._disown(now, "its record is gone, or another's stands in its place")
         elif found and found.mod_revision < self.writer.compare:
             was, is_now = self.writer.compare, found.mod_revision
-            because = f"the own record was written at revision {was}, and is as of {is_now} now"
+            because = f"this member wrote its record at revision {was}, but etcd has it at {is_now}"
             self._change_history(because, now)
         elif found and found.mod_revision > self.writer.compare and self.writer.is_settled:
             self.writer.must_write = True  # somebody else has written it: put it right

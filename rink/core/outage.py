@@ -1,4 +1,4 @@
-"""What a member says while its lease is not renewed: a warning, the loss, and that it is back.
+"""Log an outage: a warning, the loss of the session, and the return.
 
 Nobody else would tell of it. The requests of a member that has nothing to write do not fail.
 """
@@ -12,12 +12,15 @@ from rink.core.outbox import Outbox
 from rink.core.tenure import Tenure
 
 OVERDUE_PARTS = 3
-"""The TTL is divided by this. A renewal is sent after a sixth of it, and then overdue for a sixth."""
+"""A third of the TTL: a renewal is sent after a sixth, and overdue after one sixth more."""
 
 
 @attrs.define
 class Outage:
-    """Since when no keepalive was answered, and why; `since` is None while all is well."""
+    """Note since when no keepalive was answered, and why.
+
+    `since` is None while keepalives are answered.
+    """
 
     since: float | None = None
     words: str = ""
@@ -46,7 +49,7 @@ class Outage:
             f"lease {tenure.lease:x}: no keepalive answered for {now - self.since:.1f} s{self._why}"
         )
         what = f"{roles:,} role{'s' * (roles != 1)}"
-        out.report(Level.ERROR, f"{text}: the session is lost, and {what}. It goes on asking etcd")
+        out.report(Level.ERROR, f"{text}: the session and {what} are lost; Rink keeps asking etcd")
 
     def begun(self, now: float) -> None:
         """Count from now, where etcd itself has ended the session."""

@@ -90,7 +90,7 @@ class Version:
 
 
 class Wish(enum.Enum):
-    """What an operator may ask the coordinator for."""
+    """The kinds of requests that an operator may post."""
 
     PIN = "pin"
     UNPIN = "unpin"

@@ -20,7 +20,7 @@ from rink.core.values import Member, Record
 
 
 class Answer(enum.Enum):
-    """What the answer of a transaction says of the own record."""
+    """The verdicts on the own record that a transaction's answer may give."""
 
     FINE = "it is as it should be, or the name is taken"
     GONE = "there is none"

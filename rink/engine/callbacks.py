@@ -71,7 +71,7 @@ class Callbacks:
         self._post(self._listeners.on_rank_change, rank)
 
     def coordinates(self, coordinates: bool) -> None:
-        """Tell whether this member coordinates."""
+        """Pass on whether this member coordinates."""
         self._post(self._listeners.on_coordinator_change, coordinates)
 
     def _post(self, callback: Callable[..., Any] | None, *args: Any) -> None:

@@ -20,7 +20,7 @@ from rink.etcd.api import Etcd, KeyValue, Watch, WatchBroken, WatchEvents, Watch
 log = logging.getLogger("rink")
 
 OPEN_WITHIN_S = 5.0
-"""How long a new watch may take to open. After that this is said, and it is tried anew."""
+"""How long a new watch may take to open. After that the follower reports a failure and retries."""
 
 
 def read_entry(keys: Keys, kv: KeyValue) -> Entry:
@@ -85,11 +85,11 @@ class Follower:
         self._calls.submit(lambda: self._open(number))
 
     def list_anew(self, wanted: int) -> None:
-        """Bring a new list, at once or where a start is to come soon then.
+        """List the group anew, now or with the start that is already due.
 
         Args:
-            wanted: carried by all lists from now on, so that whoever has thrown a view away can tell
-                that they were asked for afterwards.
+            wanted: the number that all later lists carry. A member that threw its view away sees by
+                it which lists were asked for afterwards.
         """
         self._wanted = wanted
         if self.wake_at is None:

@@ -48,11 +48,11 @@ class Tenant(Protocol):
 
     @property
     def overdue_at(self) -> float:
-        """When it is to be told that no keepalive is answered."""
+        """When the engine is to be told that no keepalive is answered."""
         ...
 
     def overdue(self, words: str) -> None:
-        """Tell it that no keepalive is answered, and why, as far as the client knows."""
+        """Pass on that no keepalive is answered, and why, as far as the client knows."""
         ...
 
     def ended(self, lease: int) -> None:

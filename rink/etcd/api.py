@@ -123,10 +123,10 @@ class Event:
 
 @attrs.frozen
 class WatchOpened:
-    """The range is followed from here on, in a history of etcd that may be another one.
+    """Mark that a watch begins to follow a possibly different history.
 
-    It is delivered when a watch's call is opened and nothing proves that its history is that of what
-    was delivered before: the first time, and after an interruption. A view of the range holds only
+    A watch delivers this for its first call. After an interruption it does so only if nothing shows
+    that etcd's history is still the one of the delivered events. A view of the range is valid only
     if it was listed after this (R11).
     """
 

@@ -68,22 +68,22 @@ OPTIONS: tuple[tuple[str, int], ...] = (
 
 
 LOOK_UP_S = 2.0
-"""How often gRPC looks up all the same. With support for forks it waits for that, 5 s at most."""
+"""Longest sleep of a gRPC reader. With fork support, gRPC waits 5 s at most for it to wake."""
 
 
 class _Unhurried(threading.Condition):
-    """One whose waits are long."""
+    """Wait for `LOOK_UP_S` or longer where a timeout is given."""
 
     def wait(self, timeout: float | None = None) -> bool:
         return super().wait(timeout if timeout is None else max(timeout, LOOK_UP_S))
 
 
 def unhurried(call: Any) -> Any:
-    """Have whoever waits for an answer of a stream woken by answers only.
+    """Wake the reader of a stream by answers only.
 
-    gRPC wakes them ten times a second besides, so that signal handlers may run. They run on the
-    main thread, where no stream of ours is read, and it was two fifths of what an idle member takes.
-    This reaches into gRPC. Where that looks otherwise one day nothing is changed: it polls again.
+    gRPC also wakes the reader ten times a second, so that signal handlers can run. They run on the
+    main thread, which reads no stream of Rink's. This polling was 2/5 of an idle member's CPU time.
+    This changes a private attribute of gRPC. If a later gRPC lacks it, gRPC polls as before.
     """
     condition = getattr(getattr(call, "_state", None), "condition", None)
     if type(condition) is threading.Condition:

@@ -61,7 +61,7 @@ _NEVER_SENT = ("failed to connect to all addresses", "dns resolution failed")
 # switched on after we connected. The third: users or roles changed since the token was given.
 _STALE_TOKEN = ("invalid auth token", "user name is empty", "revision of auth store is old")
 
-# Of a transaction, of a request, and of gRPC's own bound on a message, which etcd sets a little higher.
+# Limits on a transaction, on a request, and on a gRPC message (etcd sets that a little higher).
 _TOO_LARGE = ("too many operations in txn", "request is too large", "message larger than max")
 
 _AUTH = ("authentication failed", "permission denied", "authentication is not enabled")

@@ -11,7 +11,7 @@ stood still in `join()`. Tried with gevent 26.9, eventlet 0.41 and grpcio 1.85:
     gevent: threading and queue         works after gRPC's `init_gevent()`, else stands still
     eventlet: threading                 stands still; gRPC knows no eventlet
 
-Deliberately absent: an import of either library. Who has not imported it has replaced nothing.
+Deliberately absent: an import of either library. If neither is imported, nothing is replaced.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class Latest(Generic[T]):
                 self._value, self._trouble = self._read(), ""
             except ConfigError as error:
                 if str(error) != self._trouble:
-                    _log.warning("%s; what was read before is used instead", error)
+                    _log.warning("%s; the last usable PEM texts are used", error)
                 self._trouble = str(error)
             return self._value
 

@@ -322,7 +322,7 @@ class Transport:
     def verify(self, connection: Connection, deadline: float) -> pb.ResponseHeader | None:
         """Read through a quorum at one endpoint, to know that it can serve and is of our cluster.
 
-        The first time, it is also asked what a grpc-proxy betrays itself by.
+        The first check also asks for the member list, which shows whether it is a grpc-proxy.
 
         Returns:
             Its header; None where it answered but lets this user read nothing that we know of.

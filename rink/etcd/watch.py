@@ -51,7 +51,7 @@ ASK_AFTER_S = 10.2
 # Where answers are slow (see `Patience`): a view that is so late is late anyway.
 _ANSWER_WITHIN_AT_MOST_S = 12.0
 
-# So long may the last delivered events take to come again. etcd brings a watch that begins in the past
+# Time for the last delivered events to come again. etcd brings a watch that begins in the past
 # up to date ten times a second. Beyond that a new list is cheaper than a view nobody can trust.
 _PROVEN_WITHIN_S = 2.0
 
@@ -147,7 +147,7 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
         self._was_refused = False
         if answer.created:
             self._created_at = time.monotonic()
-            if self._is_proven:  # there is nothing that could be
+            if self._is_proven:  # nothing was delivered, so there is nothing to prove
                 self._tell(WatchOpened())
                 self._open.set()
         if answer.events:
@@ -204,7 +204,7 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
         self._open.set()
 
     def _forget_history(self) -> None:
-        """Prove nothing by what was delivered; a call to come begins with what happens then."""
+        """Forget the delivered events; the next call begins from now on."""
         name, delivered = self._thread.name, self._delivered
         _log.info("%s: revision %d did not come again: list anew", name, delivered)
         self._last, self._start = (), 0

@@ -158,9 +158,9 @@ class MemoryCluster:
             self.restores += 1
 
     def replace_history(self, backup: Store | None = None) -> None:
-        """Go on from a backup, or from nothing, where no header tells of it.
+        """Replace the store by a backup or an empty one, unseen in headers.
 
-        So does an etcd that lost its volume, or one restored with a bumped revision: cluster id and
+        As in an etcd that lost its volume, or was restored with a bumped revision, cluster id and
         raft term are the same, and the revision is ahead. All connections break.
         """
         with self.change():

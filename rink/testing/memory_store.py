@@ -208,7 +208,7 @@ class Store:
         return new
 
     def replaced(self, backup: Store | None, now: float) -> Store:
-        """Return what stands in this store's place under the same id, at a higher revision.
+        """Return a new store with the same cluster id and a higher revision.
 
         Args:
             backup: what was restored; None for an etcd that begins empty.

@@ -175,7 +175,7 @@ class MemoryWatch(MemoryStream[WatchMessage]):
         """Open a call behind what was delivered, if that lies in the store, else anew.
 
         Returns:
-            Whether there is still what it is to begin with.
+            False if the start revision has been compacted.
         """
         if self._last:
             delivered = self._last[0].kv.mod_revision

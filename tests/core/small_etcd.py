@@ -80,7 +80,7 @@ class Etcd:
             self.change({}, dead)
 
     def go_on_from(self, copy: Etcd | None) -> None:
-        """Have another history go on here, empty or of a copy, with the revision ahead."""
+        """Go on with another history, empty or of a copy, with the revision ahead."""
         before, other = self.revision, copy or Etcd()
         self.kvs, self.leases = dict(other.kvs), set(other.leases)
         # No change leads there: who follows has to list anew.

@@ -1,4 +1,4 @@
-"""What a coordinator knows of the past, even a new one: delays, starts, the token base (R9)."""
+"""The past, as even a new coordinator knows it: delays, starts, the token base (R9)."""
 
 from world import World
 

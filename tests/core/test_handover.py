@@ -198,7 +198,7 @@ def test_the_end_of_the_session_is_told_at_once(waiting):
 
 
 def proclaimed_by(world, name):
-    """Have a member coordinate whose own record is not written yet."""
+    """Carry the proclamation of a member whose own record is not written yet."""
     member = world.members[name]
     assert isinstance(member.to_etcd[0], do.Proclaim)
     world.carry(member, "requests")

@@ -110,7 +110,11 @@ def test_own_record_as_of_before_its_last_write_ends_the_session(pair, told_by):
         world.hold("b", "events")
         world.replace_history(copy)
         change_own_record(world, "b")
-    assert "own record" in hold.lost_because
+    words = {
+        "list": "wrote its record at revision",
+        "answer": "older than this member's last write",
+    }
+    assert words[told_by] in hold.lost_because
     assert b.made(do.RevokeLease) == [do.RevokeLease(lease)]
     assert lease not in world.etcd.leases
     assert len(errors(b)) == 1
@@ -243,7 +247,7 @@ def test_member_in_a_new_history_counts_the_wait_by_its_own_clock(world):
 
 
 def restored_behind(world, *answers):
-    """Have a member hold a role under a high token, and then find an etcd that counts from 1.
+    """Let a member hold a role under a high token, and then find an etcd that counts from 1.
 
     Its first requests to raise the token base are answered so, without being carried out.
     """

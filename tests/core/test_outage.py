@@ -1,4 +1,4 @@
-"""What a member says while no keepalive is answered."""
+"""The log of a member while no keepalive is answered."""
 
 import pytest
 from world import role_of
@@ -50,7 +50,7 @@ def test_outage_beyond_the_deadline_is_an_error_that_counts_the_roles(cut_off):
     world.sleep(35.0)
     [error] = said(b, Level.ERROR)
     assert "no keepalive answered for 54" in error
-    assert "(etcd: connection refused): the session is lost, and 1 role. It goes on" in error
+    assert "(etcd: connection refused): the session and 1 role are lost; Rink keeps" in error
 
 
 @pytest.mark.parametrize("seconds", [25.0, 58.0])

@@ -178,7 +178,7 @@ def test_every_small_history_keeps_the_invariants(settings, ranked, waiting):
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize(("ranked", "waiting"), [(3, 1), (2, 2)])
 def test_every_history_settles_and_from_every_prefix_of_it_as_well(settings, ranked, waiting):
-    """Whoever coordinates from the middle on, knowing nothing, brings the group to rest too."""
+    """A new coordinator that knows nothing of the past brings the group to rest too."""
     for group in histories(Group(settings, ranked, waiting), 2):
         whole = group.copy()
         whole.settle()

@@ -185,7 +185,7 @@ def test_follows_any_built_in_scheme_and_custom_ones_listed(listed, name, follow
 
 
 def test_follows_custom_scheme_known_here_only_if_listed():
-    """Whoever asks may know a scheme that the member does not."""
+    """The process that asks may know a scheme that the member does not."""
     assert not follows(("jump",), register(lambda _, __: 0, "known-here", 1))
 
 

@@ -1,4 +1,4 @@
-"""What the coordinator says comes next: when the ranks change by themselves, and for whom."""
+"""The next change that the coordinator announces: when, and for which member."""
 
 import datetime as dt
 

@@ -171,7 +171,7 @@ class World:
         self.run()
 
     def replace_history(self, copy: Etcd | None = None) -> None:
-        """Have etcd go on from nothing, or from a copy; every watch breaks, and must list anew."""
+        """Let etcd go on from nothing, or from a copy; every watch breaks, and must list anew."""
         self.etcd.go_on_from(copy)
         for member in self.members.values():
             member.listed = False

@@ -125,7 +125,7 @@ def test_follower_of_a_replaced_history_lists_anew(setting, has_seen):
 
 
 def test_follower_tells_no_changes_while_the_watch_is_unproven(setting):
-    """What a new history brings must not be folded into the view of the one before."""
+    """Changes of a new history must not be folded into the view of the one before."""
     setting.follower.start()
     setting.put("old")
     setting.run()
@@ -286,7 +286,7 @@ def test_what_a_watch_brings_is_not_told_once_the_next_round_has_begun(setting):
 
 
 def test_a_list_is_not_told_once_the_watch_has_opened_anew(setting):
-    """It was asked for under an earlier call, so it may be of an earlier history."""
+    """The list was asked for under an earlier call, so it may be of an earlier history."""
     setting.follower.start()
     setting.calls.make()
     setting.cluster.pump()

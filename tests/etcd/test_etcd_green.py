@@ -1,4 +1,4 @@
-"""What gevent and eventlet replace, and which of it freezes gRPC's threads or Rink's own."""
+"""The modules that gevent and eventlet replace, and which of them freeze threads."""
 
 import sys
 from types import SimpleNamespace

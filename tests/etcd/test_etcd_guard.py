@@ -74,7 +74,7 @@ def test_a_change_is_told_to_all_that_began_before_it_and_then_accepted():
 
 
 def test_guard_answer_without_cluster_id_is_refused_in_words():
-    """It teaches nothing, and ends no session: an id of 0 is not another cluster."""
+    """An id of 0 is not another cluster: it teaches nothing, and ends no session."""
     guard = learned(header(10))
     for known in (guard.known, Guard().known):
         with pytest.raises(EtcdError, match="etcd:1 carry no cluster id") as raised:

@@ -93,7 +93,7 @@ class Both:
 
 @pytest.fixture(autouse=True)
 def no_ticker(monkeypatch):
-    """Have nobody look at the streams but the test."""
+    """Leave it to the test to look at the streams."""
     monkeypatch.setattr(Streams, "_tick", lambda _: None)
 
 
@@ -125,6 +125,15 @@ def test_watch_that_is_alone_leaves_a_frozen_server_within_12_s():
     assert ASK_AFTER_S + ANSWER_WITHIN_S + 2 * TICK_S < 12.0
 
 
+def assert_left_in_time(both, stream, method, asked_at):
+    """Hold that a stream bears the silence to a question for as long as it should, and no longer."""
+    stream.tick(asked_at + ANSWER_WITHIN_S - 0.1)
+    assert both.is_open(stream)
+    assert stream.tick(asked_at + ANSWER_WITHIN_S + 0.1) == 0.0
+    both.script.is_silent = set()
+    both.etcd.wait(lambda etcd: len(etcd.metadata[method]) == 2)
+
+
 def test_keepalive_that_is_unanswered_has_the_watch_asked_at_once(both):
     both.script.is_silent = ALL
     both.keepalives.send(7)
@@ -135,11 +144,7 @@ def test_keepalive_that_is_unanswered_has_the_watch_asked_at_once(both):
     asked_at = time.monotonic()
     both.watch.tick(asked_at)
     assert both.asked == 1
-    both.watch.tick(asked_at + ANSWER_WITHIN_S - 0.1)
-    assert both.is_open(both.watch)
-    assert both.watch.tick(asked_at + ANSWER_WITHIN_S + 0.1) == 0.0
-    both.script.is_silent = set()
-    both.etcd.wait(lambda etcd: len(etcd.metadata["watch"]) == 2)
+    assert_left_in_time(both, both.watch, "watch", asked_at)
 
 
 def test_watch_that_is_unanswered_has_the_keepalives_asked_at_once(both):
@@ -149,11 +154,7 @@ def test_watch_that_is_unanswered_has_the_keepalives_asked_at_once(both):
     asked_at = time.monotonic()
     both.keepalives.tick(asked_at)
     both.etcd.wait(lambda etcd: [one.ID for one in etcd.seen["keepalive"]] == [7, 0])
-    both.keepalives.tick(asked_at + ANSWER_WITHIN_S - 0.1)
-    assert both.is_open(both.keepalives)
-    assert both.keepalives.tick(asked_at + ANSWER_WITHIN_S + 0.1) == 0.0
-    both.script.is_silent = set()
-    both.etcd.wait(lambda etcd: len(etcd.metadata["keepalive"]) == 2)
+    assert_left_in_time(both, both.keepalives, "keepalive", asked_at)
 
 
 def test_keepalives_that_answer_a_doubt_stay_and_tell_nothing(both):

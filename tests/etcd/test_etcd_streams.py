@@ -64,7 +64,7 @@ def test_a_watch_says_which_cluster_it_lost(clients):
 
 
 def test_watch_answer_without_cluster_id_breaks_the_watch_in_words(clients):
-    """As of a grpc-proxy that lets a second watch of one range share the first one's stream."""
+    """A grpc-proxy answers so where a second watch of one range shares the first one's stream."""
 
     def watch(_):
         yield pb.WatchResponse(header=header(cluster_id=0), created=True)
@@ -152,7 +152,7 @@ def event(revision, key=b"k", value=b"v", lease=7, deleted=False):
 
 @contextlib.contextmanager
 def reopened(clients, *again):
-    """Have a watch that was delivered revision 5 be opened again, and be brought `again` then."""
+    """Open a watch again that was delivered revision 5, and bring it `again` then."""
     calls = []
 
     def watch(request):
@@ -197,7 +197,7 @@ def test_watch_whose_last_events_come_again_goes_on_behind_them(clients):
     ids=["lease", "value", "kind", "key", "one less", "one more", "none"],
 )
 def test_watch_whose_last_events_differ_says_that_it_opens_anew(clients, again):
-    """It is another history: what it brings is told, behind the word that the range is to be listed."""
+    """The history is another one: the watch says that it opens anew, and brings its events."""
     with reopened(clients, *again, event(7)) as (seen, calls):
         seen.wait(lambda seen: seen.events and seen.revisions[-1] == 7)
         assert calls == [0, 5]

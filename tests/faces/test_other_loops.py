@@ -15,7 +15,7 @@ from rink import aio
 from rink.engine import callers as callers_module
 from rink.testing.memory import MemoryCluster
 
-TRIO = "rink.aio needs asyncio, and here runs trio"
+TRIO = "rink.aio needs asyncio, but trio runs here"
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_aio_under_a_loop_that_sniffio_names_is_refused(cluster, monkeypatch):
         current_async_library=lambda: "curio", AsyncLibraryNotFoundError=RuntimeError
     )
     monkeypatch.setitem(sys.modules, "sniffio", other)
-    with pytest.raises(rink.UsageError, match="here runs curio"):
+    with pytest.raises(rink.UsageError, match="curio runs here"):
         by_hand(aio.Rink(aio.Session(cluster.client()), "g").join())
 
 
@@ -83,7 +83,7 @@ def test_aio_under_asyncio_needs_no_sniffio(cluster, monkeypatch):
 
 
 def test_blocking_call_under_trio_warns_once_and_says_what_to_write(cluster, monkeypatch):
-    """As under asyncio: the loop is blocked, and the lease is kept all the same."""
+    """The loop is blocked as under asyncio, and the lease is kept all the same."""
     monkeypatch.setattr(callers_module._Warned, "once", False)
 
     async def main():

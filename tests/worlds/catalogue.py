@@ -25,7 +25,7 @@ TO_C = next(name for name in "pqrstuvw" if (rank_of(name, 2), rank_of(name, 3)) 
 """A role that goes from a, the first of two, to c, the third of three."""
 
 REPLACED = {"settings": {**AT_ONCE, "ttl": 14, "margin": 1.4}, "far_s": 5.0}
-"""After a change of history nothing is granted for a TTL: it ends in the calm, before any other alarm."""
+"""After a change of history nothing is granted for a TTL. It ends in the calm, as the first alarm."""
 
 NO_LEASE, UNKNOWN = 0, 99
 """None, and one that etcd has never granted."""

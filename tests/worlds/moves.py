@@ -7,7 +7,7 @@
 * user code lets go of what was lost, or never does; computes with a gate, and takes by it later
 * a member is killed, and its name started again; it lists anew; its record is deleted by hand, or the
   newest version; it leaves
-* etcd loses its volume, or is restored from a copy of any time before; who is fresh joins after that
+* etcd loses its volume, or is restored from a copy of any time before; fresh members join after that
 * what comes from outside: an operator's wish; where an outsider coordinates, the next version
 
 Faults are paid for out of the state's purse. Labels tell the story to people.

@@ -82,7 +82,7 @@ class Stores:
         return self._do(state, ("put", ranks), lambda etcd: etcd.change(put) and None)
 
     def wish(self, state: int, request: Request, number: int) -> tuple:
-        """Have an operator ask the coordinator for something."""
+        """Post the request of an operator."""
         put = {KEYS.request(f"wish-{number}"): (codec.encode(request), 0)}
         return self._do(state, ("wish", number), lambda etcd: etcd.change(put) and None)
 
@@ -99,7 +99,7 @@ class Stores:
         )
 
     def replace(self, state: int, copy: int | None, spec: Spec) -> tuple[int, int]:
-        """Have another history go on under the same name, its revision ahead: empty, or of a copy.
+        """Go on with another history, empty or of a copy, under the same name; its revision is ahead.
 
         Returns:
             Its state, and the first lease that is granted in it.

@@ -131,7 +131,7 @@ class Universe:
         return self._lost[request]
 
     def replace_history(self, state: State, copy: int | None) -> State:
-        """Have etcd go on with another history; every watch breaks, and must list anew.
+        """Let etcd go on with another history; every watch breaks, and must list anew.
 
         What was lost on its way to the old servers is lost. What is yet to be sent goes to the new ones.
         """
