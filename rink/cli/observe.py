@@ -14,6 +14,7 @@ import attrs
 
 from rink.core import keys as names
 from rink.core.events import Changed, Event, HistoryChanged, Listed, ListFailed
+from rink.core.foresight import seen
 from rink.core.keys import Keys
 from rink.core.view import View
 from rink.engine.calls import Calls
@@ -132,8 +133,8 @@ class _Following:
             case Listed(revision, entries):
                 self.view = View.listed(revision, entries)
                 yield from self._is(self.view)
-            case Changed(revision, changes) if self.view is not None:
-                self.view = self.view.changed(revision, changes)
+            case Changed() if self.view is not None:
+                self.view = seen(self.view, event)  # which passes over what the list has told
                 yield from self._is(self.view)
             case HistoryChanged(because):
                 self.follower.start()
@@ -143,8 +144,6 @@ class _Following:
                     raise error
                 self.follower.restart_soon()
                 yield from self._is_troubled(str(error))
-            case _:
-                pass  # a nudge only wakes
 
     def _probe(self) -> Iterator[View | Trouble]:
         if self.view is None:

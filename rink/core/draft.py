@@ -145,23 +145,22 @@ def unrankable(view: View) -> dict[str, str]:
         for member in view.by_age
         if member.name not in ranked
         and member.record is not None
-        and member.record.phase is Phase.ACTIVE
+        and member.is_active
         and not follows(member.record.schemes, scheme)
     ]
     return {**dict.fromkeys(strangers, why), **dict.fromkeys(without_room(view), no_room())}
 
 
-def own_problem(view: View, name: str) -> set[tuple[str, str]]:
-    """Return the member's key with why it is unrankable; nothing where it is not."""
+def why_unrankable(view: View, name: str) -> str:
+    """Return why a member waits for a rank in vain, or an empty string."""
     if view.version is None or name in view.version.ranks:
-        return set()  # the usual case, told without a look at all members
-    why = unrankable(view).get(name)
-    return {(f"members/{name}", f"is not ranked: {why}")} if why else set()
+        return ""  # the usual case, told without a look at all members
+    return unrankable(view).get(name, "")
 
 
 def _is_usable(member: Member, scheme: str) -> bool:
     record = member.record
-    return record is not None and record.phase is Phase.ACTIVE and follows(record.schemes, scheme)
+    return record is not None and member.is_active and follows(record.schemes, scheme)
 
 
 def _for_ranks_and_pins() -> int:
@@ -221,7 +220,7 @@ def _scheme(view: View, current: Version | None) -> str:
     active = {
         member.name: member.record
         for member in view.by_age
-        if member.record is not None and member.record.phase is Phase.ACTIVE
+        if member.record is not None and member.is_active
     }
     firsts = [record.schemes[0] for record in active.values() if record.schemes]
     if current is None or not any(follows(one.schemes, current.scheme) for one in active.values()):

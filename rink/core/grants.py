@@ -7,7 +7,6 @@ own life, lease, record and rank, of which each closes the gate for every role.
 from __future__ import annotations
 
 from rink.core import effects as do
-from rink.core.draft import unrankable
 from rink.core.effects import Effect
 from rink.core.holds import Table
 from rink.core.life import Living
@@ -26,10 +25,12 @@ def why_closed(
     view: View,
     share: Share | None,
     awaits: str,
+    unrankable: str,
 ) -> str:
     """Return which part of R2 forbids every grant, or an empty string.
 
     `awaits` says why the newest version is not followed yet: `share` is then not of that one.
+    `unrankable` says why the member waits for a rank in vain.
     """
     newest, found = view.newest, view.members.get(name)
     if not living.serves:
@@ -44,8 +45,7 @@ def why_closed(
         return awaits
     if share is None:
         text = f"version {newest.number} does not rank this member"
-        why = unrankable(view).get(name)
-        return f"{text}: {why}" if why else f"{text} yet"
+        return f"{text}: {unrankable}" if unrankable else f"{text} yet"
     if not writer.is_settled or writer.known is None:
         return "the own record is being written"
     if writer.known.shares[:1] != (share,):

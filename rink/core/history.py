@@ -38,7 +38,7 @@ class History:
     """Keep what is needed of a view that is thrown away.
 
     `number` and `mod_revision` are of the newest version, 0 where there was none; `ttl` is the largest
-    of all records, in seconds; `token` is what a grant by that view had. Grants wait until
+    of all records ever seen, in seconds; `token` is what a grant by that view had. Grants wait until
     `grants_from`, a reading of the member's clock, and until the tokens of the newest version are
     above `token_floor`, which is 0 once they are. The wish for that is posted (again) at `post_at`.
     """
@@ -58,7 +58,7 @@ class History:
         newest = view.newest
         self.number, self.mod_revision = (newest.number, newest.mod_revision) if newest else (0, 0)
         records = [member.record for member in view.members.values() if member.record is not None]
-        self.ttl = max([record.ttl for record in records], default=0)
+        self.ttl = max([self.ttl, *(record.ttl for record in records)])
         self.token = max(self.token, token_base + view.revision)
 
     def contradiction(self, view: View) -> str:

@@ -167,10 +167,7 @@ class Living:
         if number > self._version_when_leaving:  # `stagger`: another member's turn came first
             self._version_when_leaving = number
             self.leave_until = now + self.leave_timeout
-        successor = any(
-            member.name != self.name and member.record and member.record.phase is Phase.ACTIVE
-            for member in view.by_age
-        )
+        successor = any(member.name != self.name and member.is_active for member in view.by_age)
         if is_ranked and is_alive and successor and now < self.leave_until:
             out.wake(self.leave_until)
             return False

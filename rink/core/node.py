@@ -26,7 +26,7 @@ from rink.core import events as ev
 from rink.core.chronicle import Chronicle
 from rink.core.claims import Gate, Obstacles, closed
 from rink.core.coordinator import Coordinator, is_settled
-from rink.core.draft import own_problem
+from rink.core.draft import why_unrankable
 from rink.core.effects import Effect, Level
 from rink.core.events import Event
 from rink.core.foresight import Foresight, seen
@@ -79,6 +79,8 @@ class Node:
         self._look_for_grants = False
         self._gather_until = -math.inf
         self._told: set[tuple[str, str]] = set()
+        self._disproved: str | None = None  # the incarnation that has found another history
+        self._why_unrankable = ""
 
     @property
     def name(self) -> str:
@@ -111,12 +113,22 @@ class Node:
     def expire(self, now: float) -> list[Effect]:
         """Lose every role if the deadline has passed: no scheme is called, nothing else is done."""
         self._expire(now)
-        return self.out.take()
+        return self.out.take_all_but_reports()
 
-    def overdue(self, now: float, words: str) -> list[Effect]:
-        """Warn where no keepalive is answered; `words` says why, as far as the client knows."""
+    @property
+    def owes_reports(self) -> bool:
+        """Whether a step is to follow, since only the engine's thread logs."""
+        return bool(self.out.effects)
+
+    def overdue(self, now: float, words: str) -> bool:
+        """Warn where no keepalive is answered; return whether a step is to follow.
+
+        Args:
+            now: the time, in seconds.
+            words: why there is no answer, as far as the client knows.
+        """
         self.outage.overdue(self.tenure, words, now, self.out)
-        return self.out.take()
+        return self.owes_reports
 
     def renew(self, now: float, lease: int, sent_at: float) -> tuple[list[Effect], bool]:
         """Take an answered keepalive; also whether a suspect lease has come back to life."""
@@ -127,7 +139,7 @@ class Node:
         if self.tenure.is_alive and now < self.outage.due_at(self.tenure):
             self.outage.over(self.writer.incarnation, now, self.out)
         self.table.deadline = self.tenure.deadline
-        return self.out.take(), revived
+        return self.out.take_all_but_reports(), revived
 
     def _expire(self, now: float) -> None:
         if self.tenure.passed_deadline(now):
@@ -200,7 +212,7 @@ class Node:
             case ev.RevokeFailed(lease=lease) if lease == tenure.lease and tenure.is_revoking:
                 tenure.revoke_failed(now, self.name)
                 self._failed("revoking the lease", event.error)
-            case ev.HistoryChanged() if self.view.revision or tenure.is_held:
+            case ev.HistoryChanged() if not self._is_disproved():
                 self._change_history(event.because, now)
             case _:
                 pass  # about a past lease, or a change of history that was already handled
@@ -243,12 +255,17 @@ class Node:
             self.lists_wanted += 1
             self.out.do(do.ListGroup(self.lists_wanted))
 
+    def _is_disproved(self) -> bool:
+        """Whether the change was handled: each call tells it, and an old record stays for a while."""
+        return self._disproved == self.writer.incarnation and not self.tenure.is_held
+
     def _change_history(self, because: str, now: float) -> None:
         """End the session, since etcd has another history now.
 
         The lease is revoked, not forgotten: a restored etcd may hold it, with an old record that
         would keep the name.
         """
+        self._disproved = self.writer.incarnation
         self._lose_all(now, because)
         self._throw_view_away()
         self.history.begin_anew(because, now, self.out)
@@ -289,7 +306,7 @@ class Node:
         found = self.view.members.get(self.name)
         if not self.writer.is_mine(found):
             self._disown(now, "its record is gone, or another's stands in its place")
-        elif found and found.mod_revision < self.writer.compare:
+        elif found and found.mod_revision < self.writer.compare and not self._is_disproved():
             was, is_now = self.writer.compare, found.mod_revision
             because = f"this member wrote its record at revision {was}, but etcd has it at {is_now}"
             self._change_history(because, now)
@@ -353,7 +370,9 @@ class Node:
         self._noted = self.view
         self.chronicle.note(self.view, now)
         self._look_for_grants = True
-        told, self._told = self._told, {*self.view.problems, *own_problem(self.view, self.name)}
+        why = self._why_unrankable = why_unrankable(self.view, self.name)
+        own = {(f"members/{self.name}", f"is not ranked: {why}")} if why else set()
+        told, self._told = self._told, {*self.view.problems, *own}
         for key, problem in sorted(self._told - told):
             self.out.report(Level.WARNING, f"{key}: {problem}")
 
@@ -417,7 +436,14 @@ class Node:
         awaits, version = self._hand_over.because, self._followed
         token = self.chronicle.token_base + self.view.revision if version else 0
         because = self.history.why_closed(now) or grants.why_closed(
-            self.name, self.living, self.tenure, self.writer, self.view, self.share, awaits
+            self.name,
+            self.living,
+            self.tenure,
+            self.writer,
+            self.view,
+            self.share,
+            awaits,
+            self._why_unrankable,
         )
         if now < self.history.grants_from:
             self.out.wake(self.history.grants_from)

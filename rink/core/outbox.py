@@ -31,6 +31,13 @@ class Outbox:
             self.wakes.append(at)
 
     def take(self) -> list[Effect]:
-        """Hand over what is to be done."""
-        effects, self.effects = self.effects, []
+        """Return what is to be done, reports last: a log handler may block."""
+        effects = [*self.take_all_but_reports(), *self.effects]
+        self.effects = []
+        return effects
+
+    def take_all_but_reports(self) -> list[Effect]:
+        """Return what is to be done now, and leave the reports to the next step."""
+        effects: list[Effect] = [one for one in self.effects if not isinstance(one, Report)]
+        self.effects = [one for one in self.effects if isinstance(one, Report)]
         return effects

@@ -182,8 +182,9 @@ class Engine:
         """Move the deadline."""
         with self.lock:
             effects, revived = self.node.renew(self.clock.now(), lease, sent_at)
+            must_step = revived or self.node.owes_reports
         self._carry_out(effects)
-        if revived or effects:
+        if must_step or effects:
             self.post(ev.Nudged())
 
     @property
@@ -194,8 +195,9 @@ class Engine:
     def overdue(self, words: str) -> None:
         """Say that no keepalive is answered, once per outage."""
         with self.lock:
-            effects = self.node.overdue(self.clock.now(), words)
-        self._carry_out(effects)
+            must_step = self.node.overdue(self.clock.now(), words)
+        if must_step:
+            self.post(ev.Nudged())
 
     def ended(self, lease: int) -> None:
         """Etcd does not know the lease any more."""
@@ -205,8 +207,9 @@ class Engine:
         """Lose every role if the deadline has passed."""
         with self.lock:
             effects = self.node.expire(self.clock.now())
-        if effects:
-            self._carry_out(effects)
+            must_step = self.node.owes_reports
+        self._carry_out(effects)
+        if must_step or effects:
             self.post(ev.Nudged())
 
     # ── the thread ───────────────────────────────────────────────────────────────────────────

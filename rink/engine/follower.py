@@ -19,9 +19,6 @@ from rink.etcd.api import Etcd, KeyValue, Watch, WatchBroken, WatchEvents, Watch
 
 log = logging.getLogger("rink")
 
-OPEN_WITHIN_S = 5.0
-"""How long a new watch may take to open. After that the follower reports a failure and retries."""
-
 
 def read_entry(keys: Keys, kv: KeyValue) -> Entry:
     """Turn what etcd holds into an entry of the view."""
@@ -130,9 +127,10 @@ class Follower:
                 self._watch = watch
         if not is_current:
             watch.close()
-        elif not watch.wait_open(OPEN_WITHIN_S):
-            text = f"the watch of {root.decode()} has not opened within {OPEN_WITHIN_S:g} s"
-            self._report(number, EtcdUnavailable(text), "watching")
+        elif not watch.wait_open(self._etcd.timeout):
+            text = f"the watch of {root.decode()} has not opened within {self._etcd.timeout:g} s"
+            why = f" ({watch.trouble})" if watch.trouble else ""
+            self._report(number, EtcdUnavailable(text + why), "watching")
 
     def _hear(self, number: int, message: WatchOpened | WatchEvents | WatchBroken) -> None:
         match message:
@@ -174,7 +172,8 @@ class Follower:
             found = self._etcd.range(self._keys.root, self._keys.end)
             entries = tuple(read_entry(self._keys, kv) for kv in found.kvs)
         except Exception as error:  # whatever it was: a member must not go blind
-            self._report(number, error, "listing")
+            if asked == self._lists:
+                self._report(number, error, "listing")
             return
         with self._lock:
             if number != self._round or asked != self._lists:

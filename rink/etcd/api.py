@@ -164,6 +164,11 @@ class KeepAliveAnswer:
 class Watch(Protocol):
     """A running watch."""
 
+    @property
+    def trouble(self) -> str:
+        """Why no server follows the range, in words for people; empty where none is known."""
+        ...
+
     def wait_open(self, seconds: float) -> bool:
         """Wait until a server follows the range, or the watch is over; false if it takes longer."""
         ...
@@ -197,6 +202,11 @@ class Etcd(Protocol):
     endpoints tried, and raises a `rink.EtcdError` when it ends without an answer. A transaction
     that raised may still be applied, now or later.
     """
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that a call may take where it names no other."""
+        ...
 
     def range(
         self, key: bytes, range_end: bytes = b"", *, timeout: float | None = None

@@ -137,6 +137,11 @@ class Client:
         self.close()
 
     @property
+    def timeout(self) -> float:
+        """Seconds that a call may take where it names no other."""
+        return self._timeout
+
+    @property
     def guard(self) -> Known:
         """What is known of the cluster: its id, the highest raft term and revision seen."""
         self._transport.check_not_forked()

@@ -98,6 +98,11 @@ class MemoryEtcd:
         return f"<MemoryEtcd {self.name}>"
 
     @property
+    def timeout(self) -> float:
+        """As the real client's by default; no call takes any time here."""
+        return 5.0
+
+    @property
     def streams(self) -> list[AnyStream]:
         """Its open watches and keepalive streams, in the order in which they were opened."""
         with self.cluster.lock:

@@ -54,6 +54,11 @@ class MemoryStream(abc.ABC, Generic[M]):
         return f"<{type(self).__name__} of {self.client!r}, {len(self._inbox)} waiting>"
 
     @property
+    def trouble(self) -> str:
+        """Why nothing is answered: the client is cut."""
+        return f"{self.client!r} is cut" if self.client.is_cut else ""
+
+    @property
     def pending(self) -> int:
         """How many messages wait to be delivered."""
         with self._changed:
@@ -217,11 +222,6 @@ class MemoryKeepAlives(MemoryStream[KeepAliveAnswer]):
     def __init__(self, client: MemoryEtcd, deliver: Callable[[KeepAliveAnswer], None]) -> None:
         self._waiting: dict[int, float] = {}  # lease -> when it was asked for
         super().__init__(client, deliver)
-
-    @property
-    def trouble(self) -> str:
-        """Why nothing is answered: the client is cut."""
-        return f"{self.client!r} is cut" if self.client.is_cut else ""
 
     def send(self, lease: int) -> None:
         """Renew a lease, now or once the client is healed.

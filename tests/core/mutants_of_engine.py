@@ -172,8 +172,8 @@ VIEW = [
     engine(
         "the list is asked for before the watch is open",
         "follower",
-        "        elif not watch.wait_open(OPEN_WITHIN_S):\n",
-        "        elif self._begin_list(number) or not watch.wait_open(OPEN_WITHIN_S):\n",
+        "        elif not watch.wait_open(self._etcd.timeout):\n",
+        "        elif self._begin_list(number) or not watch.wait_open(self._etcd.timeout):\n",
         "engine/test_engine_follower",
     ),
     engine(
@@ -181,6 +181,13 @@ VIEW = [
         "follower",
         "if number != self._round or asked != self._lists:",
         "if number != self._round:",
+        "engine/test_engine_follower",
+    ),
+    engine(
+        "a list that fails when it counts no more is heard",
+        "follower",
+        "            if asked == self._lists:\n",
+        "            if True:\n",
         "engine/test_engine_follower",
     ),
     engine(

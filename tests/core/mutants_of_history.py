@@ -29,7 +29,7 @@ HISTORY = [
     core(
         "an own record as of an earlier revision is met with silence",
         "node",
-        "elif found and found.mod_revision < self.writer.compare:",
+        "elif found and found.mod_revision < self.writer.compare and not self._is_disproved():",
         "elif False:",
         "one_history",
     ),
@@ -64,7 +64,7 @@ HISTORY = [
     core(
         "a new history waits for the own ttl only",
         "history",
-        "self.ttl = max([record.ttl for record in records], default=0)",
+        "self.ttl = max([self.ttl, *(record.ttl for record in records)])",
         "self.ttl = min([record.ttl for record in records], default=0)",
         "one_history",
     ),
@@ -74,5 +74,26 @@ HISTORY = [
         "self.token_floor = max(self.token_floor, self.token)",
         "pass",
         "one_history",
+    ),
+    core(
+        "an older own record is found again with every list",
+        "node",
+        "self._disproved = self.writer.incarnation",
+        "pass",
+        "one_history",
+    ),
+    core(
+        "a change of history that is told after the lease ended is passed over",
+        "node",
+        "case ev.HistoryChanged() if not self._is_disproved():",
+        "case ev.HistoryChanged() if self.tenure.is_held:",
+        "one_history",
+    ),
+    core(
+        "a loss waits for the log",
+        "outbox",
+        "effects = [*self.take_all_but_reports(), *self.effects]",
+        "effects = self.effects",
+        "outage",
     ),
 ]

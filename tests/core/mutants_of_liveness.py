@@ -124,14 +124,14 @@ ABOUT_LIVENESS = [
     core(
         "whoever cannot be ranked is told yet",
         "grants",
-        'return f"{text}: {why}" if why else f"{text} yet"',
+        'return f"{text}: {unrankable}" if unrankable else f"{text} yet"',
         'return f"{text} yet"',
         "draft",
     ),
     core(
         "whoever cannot be ranked hears nothing in the log",
         "node",
-        "{*self.view.problems, *own_problem(self.view, self.name)}",
+        "{*self.view.problems, *own}",
         "set(self.view.problems)",
         "draft",
     ),

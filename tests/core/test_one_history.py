@@ -120,6 +120,23 @@ def test_own_record_as_of_before_its_last_write_ends_the_session(pair, told_by):
     assert len(errors(b)) == 1
 
 
+def test_own_record_as_of_before_is_found_once_however_long_it_stays(pair):
+    """The list may come back before the lease is revoked, which deletes that record."""
+    world, b = pair, pair.members["b"]
+    copy = world.etcd.copy()
+    change_own_record(world, "b")
+    world.replace_history(copy)
+    world.hold("b", "requests")
+    world.run()
+    assert len(errors(b)) == 1
+    assert len(b.made(do.ListGroup)) == 1
+    assert b.node.view.revision
+    world.let("b")
+    world.sleep(70.0)
+    assert len(errors(b)) == 1
+    assert world.want("b", role_of(world.ranks.index("b"), 2)).hold
+
+
 def test_own_record_as_of_a_later_write_is_put_right_as_ever(pair):
     world, b = pair, pair.members["b"]
     hold = world.get("b", ROLE_OF_B)
@@ -210,6 +227,16 @@ def test_history_told_by_the_client_more_than_once_is_one_change(pair):
     world.tell("b", ev.HistoryChanged("the term went back"))
     world.tell("b", ev.HistoryChanged("the term went back"))
     assert len(errors(b)) == 1
+
+
+def test_history_told_by_the_client_after_the_lease_ended_counts(pair):
+    """The view is gone by then, and what was kept of it may prove nothing."""
+    world, b = pair, pair.members["b"]
+    world.hold("b", "requests", "events")
+    world.tell("b", ev.LeaseEnded(b.node.tenure.lease))
+    world.tell("b", ev.HistoryChanged("the cluster id is another one"))
+    assert len(errors(b)) == 1
+    assert b.node.history.grants_from == world.now + 60.0
 
 
 # ── who has found another history ────────────────────────────────────────────────────────────
@@ -314,3 +341,7 @@ def test_largest_ttl_is_that_of_all_records_of_the_view(pair):
     world.hold("b", "requests", "answers", "events")
     world.tell("b", ev.HistoryChanged("x"))
     assert b.node.history.ttl == 900
+    world.tell("b", b_alone := evolve(world.etcd.listed(b.node.lists_wanted), entries=()))
+    assert b_alone.wanted == b.node.lists_wanted
+    world.tell("b", ev.HistoryChanged("y"))
+    assert b.node.history.ttl == 900  # it is the largest that was ever seen

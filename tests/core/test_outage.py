@@ -23,7 +23,8 @@ def cut_off(pair):
 
 def overdue(world, words="etcd: connection refused"):
     member = world.members["b"]
-    world._do(member, member.node.overdue(world.now, words))
+    if member.node.overdue(world.now, words):
+        world.step(member, [ev.Nudged()])
 
 
 def test_outage_begun_is_warned_of_once_with_words_and_time_left(cut_off):
@@ -76,3 +77,23 @@ def test_session_ended_by_etcd_is_a_warning_and_then_back(pair):
 
 def test_joining_is_not_told_as_being_back(pair):
     assert said(pair.members["b"], Level.INFO) == []
+
+
+def test_loss_is_told_before_it_is_logged(cut_off):
+    """A log handler may block. Neither the session's thread nor a loss may wait for it."""
+    world, node = cut_off, cut_off.node("b")
+    world.members["b"].lets_go = False
+    world.now += 54.5
+    effects = node.expire(world.now)
+    assert [type(effect) for effect in effects] == [do.Lose]
+    assert node.owes_reports
+    [report] = [one for one in node.step(world.now, [ev.Nudged()]) if isinstance(one, do.Report)]
+    assert report.level is Level.ERROR
+    assert not node.owes_reports
+
+
+def test_end_told_by_etcd_is_told_before_it_is_logged(pair):
+    world, node = pair, pair.node("b")
+    world.get("b", role_of(1, 2))
+    effects = [type(one) for one in node.step(world.now, [ev.LeaseEnded(node.tenure.lease)])]
+    assert effects.index(do.Lose) < effects.index(do.Report)

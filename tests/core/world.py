@@ -220,7 +220,7 @@ class World:
             return
         effects, revived = member.node.renew(member.time_at(self.now), lease, sent_at)
         self._do(member, effects)
-        if revived:
+        if revived or member.node.owes_reports:
             self.step(member, [ev.Nudged()])
 
     def hold(self, name: str, *kinds: str) -> None:

@@ -175,6 +175,26 @@ def test_follower_whose_watch_does_not_open_says_so(setting, monkeypatch):
     assert "the watch of rink/g/ has not opened within 5 s" in str(failed.error)
 
 
+def test_list_that_fails_after_the_next_has_begun_is_not_heard(setting, monkeypatch):
+    """Another list counts by then, and the watch is well."""
+    setting.follower.start()
+    setting.calls.make()
+    setting.cluster.pump()
+    [overtaken] = setting.calls.waiting
+    setting.calls.waiting.clear()
+    setting.cluster.replace_history()
+    setting.cluster.pump()
+
+    def fails(*_):
+        raise EtcdError("it took too long")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(setting.etcd, "range", fails)
+        overtaken()
+    assert setting.events == []
+    assert [type(event) for event in setting.run()] == [Listed]
+
+
 def test_a_watch_that_cannot_be_opened_for_whatever_reason_is_tried_again(setting, monkeypatch):
     def fails(*_):
         raise RuntimeError("can't start new thread")

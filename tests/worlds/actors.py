@@ -113,7 +113,7 @@ class Actor:
     def renew(self) -> list:
         """A keepalive is answered."""
         effects, revived = self.node.renew(self.now, self.node.tenure.lease, self.now)
-        self.nudged |= revived
+        self.nudged |= revived or self.node.owes_reports
         return effects
 
     def release(self, role: str) -> list:

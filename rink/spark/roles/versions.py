@@ -16,7 +16,7 @@ from rink.core import schemes
 from rink.core.keys import check_name
 from rink.core.ranks import Candidate, Settings, Situation
 from rink.core.schemes import MAX_SIZE, Scheme
-from rink.core.values import Phase, Version
+from rink.core.values import Version
 from rink.core.view import View
 from rink.errors import ConfigError, StateError
 from rink.spark.roles import hashing
@@ -69,7 +69,7 @@ class Standing:
             member.name
             for member in view.by_age
             if member.record is not None
-            and member.record.phase is Phase.ACTIVE
+            and member.is_active
             and schemes.follows(member.record.schemes, version.scheme)
         ]
         return cls(
