@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from rink.core.effects import Effect, Level, Report
+from rink.core.effects import Effect, Level, Lose, Report
 
 
 @attrs.define
@@ -31,8 +31,8 @@ class Outbox:
             self.wakes.append(at)
 
     def take(self) -> list[Effect]:
-        """Return what is to be done, reports last: a log handler may block."""
-        effects = [*self.take_all_but_reports(), *self.effects]
+        """Return what is to be done: in order, but losses first, for a log handler may block."""
+        effects = sorted(self.effects, key=lambda one: not isinstance(one, Lose))
         self.effects = []
         return effects
 

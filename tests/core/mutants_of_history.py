@@ -92,8 +92,8 @@ HISTORY = [
     core(
         "a loss waits for the log",
         "outbox",
-        "effects = [*self.take_all_but_reports(), *self.effects]",
-        "effects = self.effects",
+        "sorted(self.effects, key=lambda one: not isinstance(one, Lose))",
+        "self.effects",
         "outage",
     ),
 ]
