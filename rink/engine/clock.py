@@ -6,8 +6,8 @@ nothing else in the library sleeps or reads a clock.
 
 from __future__ import annotations
 
+import contextlib
 import queue
-import threading
 import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -24,6 +24,42 @@ DEAF_S = 1.0
 Python looks for them before it puts a thread to sleep, and when something wakes it: one that comes in
 between is not heard. So a Ctrl-C or a SIGTERM might end a wait only when its role came.
 """
+
+
+class Event:
+    """An event that one thread waits for, without a lock.
+
+    A signal handler, or a finalizer, may set it on the very thread whose wait it interrupts: the
+    lock of a `threading.Event` would be waited for there for ever.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._rings: queue.SimpleQueue[None] = queue.SimpleQueue()  # its `put` is reentrant
+
+    def is_set(self) -> bool:
+        """Return whether it is set."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Set it, and wake the thread that waits."""
+        if not self._is_set:  # one ring for a thousand calls
+            self._is_set = True
+            self._rings.put(None)
+
+    def clear(self) -> None:
+        """Reset it, for the thread that waits."""
+        self._is_set = False
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._rings.get_nowait()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for some seconds, or less where it is cleared meanwhile; return whether it is set."""
+        if not self._is_set:
+            with contextlib.suppress(queue.Empty):
+                self._rings.get(timeout=timeout)
+        return self._is_set
 
 
 class Mailbox(Protocol[T]):
@@ -57,11 +93,11 @@ class Clock(Protocol):
         """Return a new mailbox, to be read by one thread."""
         ...
 
-    def event(self) -> threading.Event:
+    def event(self) -> Event:
         """Return a new event for `wait`."""
         ...
 
-    def wait(self, event: threading.Event, timeout: float | None) -> bool:
+    def wait(self, event: Event, timeout: float | None) -> bool:
         """Wait on a user's thread for an event of this clock's; whether it was set."""
         ...
 
@@ -82,11 +118,11 @@ class SystemClock:
         """Return a mailbox on a queue whose `put` is reentrant: finalizers may post."""
         return _QueueMailbox(self)
 
-    def event(self) -> threading.Event:
-        """Return an ordinary event."""
-        return threading.Event()
+    def event(self) -> Event:
+        """Return an event that takes no lock."""
+        return Event()
 
-    def wait(self, event: threading.Event, timeout: float | None) -> bool:
+    def wait(self, event: Event, timeout: float | None) -> bool:
         """Wait for an event, and hear a signal within `DEAF_S`."""
         until = None if timeout is None else self.now() + timeout
         while True:

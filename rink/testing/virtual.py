@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
+from rink.engine.clock import Event
 from rink.session import Session
 from rink.testing.memory import MemoryCluster
 
@@ -75,7 +76,7 @@ class _Mailbox(Generic[T]):
             self.clock.changed.notify_all()
 
 
-class _Event(threading.Event):
+class _Event(Event):
     """An event whose setting the clock hears of."""
 
     def __init__(self, clock: VirtualClock) -> None:
@@ -116,11 +117,11 @@ class VirtualClock:
             self.mailboxes.add(mailbox)
         return mailbox
 
-    def event(self) -> threading.Event:
+    def event(self) -> Event:
         """Return an event that this clock can wait for."""
         return _Event(self)
 
-    def wait(self, event: threading.Event, timeout: float | None) -> bool:
+    def wait(self, event: Event, timeout: float | None) -> bool:
         """Wait for an event while time jumps whenever all others rest."""
         until = NEVER if timeout is None else self._now + timeout
         while not event.is_set() and self._now < until:
@@ -139,7 +140,7 @@ class VirtualClock:
         while self._come_to_rest() and self._pump():
             pass
 
-    def _move(self, until: float, event: threading.Event | None = None) -> None:
+    def _move(self, until: float, event: Event | None = None) -> None:
         """Bring everybody to rest, then jump to the next wake-up, at most to `until`."""
         if not self._come_to_rest(event) or self._pump():
             return
@@ -165,7 +166,7 @@ class VirtualClock:
                 mailbox.wake()
         return all(mailbox.rests for mailbox in self.mailboxes)
 
-    def _come_to_rest(self, event: threading.Event | None = None) -> bool:
+    def _come_to_rest(self, event: Event | None = None) -> bool:
         """Wait until every thread rests; false where `event` came first."""
         with self.changed:
             done = self.changed.wait_for(
