@@ -19,6 +19,7 @@ from rink.core.keys import check_name
 from rink.core.schemes import SchemeFailed, UnknownScheme, rank_of
 from rink.core.schemes import register as register_scheme
 from rink.core.values import Version
+from rink.engine.callers import caller
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import (
@@ -109,7 +110,7 @@ class Session(BaseSession):  # noqa: D101 - documented by its base
 
 
 class Lost:
-    """Whether a role has been lost: `is_set()`, `await wait(timeout)`."""
+    """Whether a handle is over: `is_set()`, `await wait(timeout)`."""
 
     __slots__ = ("_signal",)
 
@@ -117,19 +118,20 @@ class Lost:
         self._signal = signal
 
     def is_set(self) -> bool:
-        """Whether the role has been lost."""
+        """Whether the role has been lost, or the handle released."""
         return self._signal.is_set()
 
     async def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the loss, for `timeout` seconds at most; whether it has happened."""
+        """Wait for it, for `timeout` seconds at most; whether it has happened."""
         return await wait_in_loop(self._signal, timeout)
 
 
 class Role(BaseRole):
     """A held role on the asyncio face.
 
-    `async with role:` releases it at the end, and cancels the body when the role is lost; that
-    cancellation, and no other, ends at the `async with`.
+    `async with role:` releases it at the end, and cancels the body when the role is lost, or when
+    another task releases it. That cancellation, and no other, ends at the `async with`. A body that
+    releases its own role goes on.
 
     Before Python 3.13, a `TaskGroup` that fails in the body can leave its request to cancel behind,
     even if the body handles the error. If the role is lost later, the `async with` raises
@@ -140,12 +142,12 @@ class Role(BaseRole):
 
     @property
     def lost(self) -> Lost:
-        """Set when the role is lost; once lost, for ever."""
+        """Set when the role is lost, or this handle is released; it stays set."""
         return Lost(self._signal())
 
     async def __aenter__(self) -> Self:
-        self._body = _Body(self._signal())
         self._enter()
+        self._body = _Body(self._signal())
         return self
 
     async def __aexit__(
@@ -154,8 +156,9 @@ class Role(BaseRole):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
+        is_ours = self._body.end(kind)  # first: the release sets `lost`, and must cancel nobody
         self.release()
-        return self._body.end(kind)
+        return is_ours
 
 
 class _Body:
@@ -169,8 +172,13 @@ class _Body:
         self._has_cancelled = False
         self._has_ended = False
         self._signal = signal
-        self._wake = in_loop(self._cancel)
-        signal.then(self._wake)
+        self._cancel_soon = in_loop(self._cancel)
+        signal.then(self._over)
+
+    def _over(self) -> None:
+        """Have the body cancelled, unless it is the body itself that releases its role."""
+        if caller() is not self._task:
+            self._cancel_soon()
 
     def _cancel(self) -> None:
         if not self._has_ended:
@@ -180,7 +188,7 @@ class _Body:
     def end(self, kind: type[BaseException] | None) -> bool:
         """End the watch over the body; true where the exception is our own cancellation."""
         self._has_ended = True
-        self._signal.forget(self._wake)
+        self._signal.forget(self._over)
         if not self._has_cancelled:
             return False
         ours = self._task.uncancel() <= self._cancelling

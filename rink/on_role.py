@@ -28,6 +28,9 @@ ENDS = "rink: on_role(%r) ends"
 class Supervisor(abc.ABC):
     """Runs one function: waits for its role, calls it, and again after a loss or an error.
 
+    The function has a handle of its own. If it releases that, the role is kept all the same, as
+    where it returns without: it is called again with the next grant, and not in a tight loop.
+
     Args:
         rink: the face's Rink, whose `await_role` is used.
         name: the role's name.
@@ -85,9 +88,13 @@ class ThreadSupervisor(Supervisor):
         failures = 0
         try:
             while True:
-                with self._rink.await_role(self._name) as role:
-                    failures = 0 if self._call(role) else failures + 1
-                    role.lost.wait(self._pause(failures))
+                with self._rink.await_role(self._name) as kept:
+                    role = self._rink.get_role(self._name)
+                    if role is None:
+                        continue  # it was lost on the way
+                    with role:
+                        failures = 0 if self._call(role) else failures + 1
+                        kept.lost.wait(self._pause(failures))
         except ClosedError:
             pass
         except RinkError:
@@ -127,9 +134,15 @@ class TaskSupervisor(Supervisor):
         failures = 0
         try:
             while True:
-                async with self._rink.await_role(self._name) as role:
-                    failures = 0 if await self._call(role) else failures + 1
-                    await role.lost.wait(self._pause(failures))
+                async with self._rink.await_role(self._name) as kept:
+                    role = self._rink.get_role(self._name)
+                    if role is None:
+                        continue  # it was lost on the way
+                    try:
+                        failures = 0 if await self._call(role) else failures + 1
+                        await kept.lost.wait(self._pause(failures))
+                    finally:
+                        role.release()
         except ClosedError:
             pass
         except RinkError:

@@ -15,6 +15,10 @@ from rink.engine.signals import Signal
 from rink.errors import ForkedProcessError, RoleLost, UsageError
 
 
+RELEASED = "released here"
+"""The reason of a handle that was released while its role was held."""
+
+
 class BaseRole:
     """What a handle is on both faces. Safe from any thread.
 
@@ -28,7 +32,8 @@ class BaseRole:
     def __init__(self, engine: Engine, handle: Handle) -> None:
         self._engine = engine
         self._handle = handle
-        self._released = False  # is_held is False from here
+        # Why the handle was over when it was released; "" before, and is_held is False from here.
+        self._released = ""
         self._is_done = False  # nothing is left for the garbage collector to do
 
     @property
@@ -68,7 +73,7 @@ class BaseRole:
     def raise_if_lost(self) -> None:
         """Raise RoleLost unless the role is held at this very moment."""
         if not self.is_held:
-            why = "released here" if self._released else self._hold.lost_because
+            why = self._released or self._hold.lost_because
             why = why or "the session's deadline has passed"
             raise RoleLost(
                 f"role {self.name!r} (token {self.token}) is not held any more: {why}",
@@ -79,7 +84,10 @@ class BaseRole:
             )
 
     def release(self) -> None:
-        """Let go of this handle; releasing twice does nothing, and so does a forked child."""
+        """Let go of this handle; releasing twice does nothing, and so does a forked child.
+
+        Its `lost` is set first: whoever watches it stops before another holder may begin.
+        """
         engine = self._engine
         if self._is_done or engine.forked:
             return
@@ -87,36 +95,61 @@ class BaseRole:
             self._drop()
             return
         # A signal handler may raise between any two of these: what is left, __del__ has done.
-        self._released = True
+        handle = self._handle
+        hold = handle.hold
+        if not self._released:
+            self._released = RELEASED if hold is None else hold.lost_because or RELEASED
+        if handle.lost is not None:
+            handle.lost.set()
         with engine.lock:
-            must_tell = engine.table.release(self._handle)
+            must_tell = engine.table.release(handle)
         if must_tell:
             engine.nudge()
         self._is_done = True
 
     def _enter(self) -> None:
-        """Begin the body of a `with`: leaving from inside it cannot wait for its end (R10)."""
+        """Refuse a `with` on a released handle: its body would run beside the next holder.
+
+        A handle that was lost on the way in is entered: its body sees that `lost` is set.
+        """
         self._refuse_fork()
         self._engine.refuse_interrupted("with role")
+        if self._released:
+            raise UsageError(
+                f"role {self.name!r} was released before this `with`: a handle is used once, so "
+                "take the role anew with await_role() or get_role()"
+            )
         self._handle.inside = caller()
 
     def _drop(self) -> None:
         """Release by message, for finalizers and signal handlers: they may run under any lock."""
         if not self._is_done and not self._engine.forked:
-            self._released = self._is_done = True
+            self._is_done = True
+            self._end(self._handle)
             self._engine.drop(self._handle)
 
+    def _end(self, handle: Handle) -> None:
+        """Be over, before anybody is told so; the first reason stands."""
+        hold = handle.hold
+        self._released = self._released or (hold and hold.lost_because) or RELEASED
+        if handle.lost is not None:
+            handle.lost.set()
+
     def _signal(self) -> Signal:
-        """The signal that all handles of this grant share, made when it is first asked for."""
+        """Return what is set when this handle is lost or released; made when first asked for.
+
+        The signal is published before it is looked whether it is to be set. Whoever marks a loss
+        or a release does so before looking for a signal. So at least one of the two sets it.
+        """
         self._refuse_fork()
         self._engine.refuse_interrupted("role.lost")
-        hold = self._hold
+        handle = self._handle
         with self._engine.lock:
-            if hold.signal is None:
-                hold.signal = Signal(self._engine.clock)
-                if hold.lost_at is not None:  # told before, to nobody; a set one has no callbacks
-                    hold.signal.set()
-            signal: Signal = hold.signal
+            if handle.lost is None:
+                handle.lost = Signal(self._engine.clock)
+                if self._released or self._hold.lost_at is not None:
+                    handle.lost.set()  # it has no callbacks yet: nothing is called under the lock
+            signal: Signal = handle.lost
         return signal
 
     def _refuse_fork(self) -> None:
@@ -166,7 +199,10 @@ class Role(BaseRole):
 
     @property
     def lost(self) -> Signal:
-        """Set when the role is lost: `lost.wait(timeout)`, `lost.is_set()`. Once lost, for ever."""
+        """Set when the role is lost, or this handle is released; it stays set.
+
+        `lost.wait(timeout)` waits for it, `lost.is_set()` looks.
+        """
         return self._signal()
 
     def __enter__(self) -> Self:

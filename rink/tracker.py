@@ -13,7 +13,7 @@ from rink.engine.callers import caller
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import ForkedProcessError
-from rink.roles import BaseRole, Change, warn_unreleased
+from rink.roles import RELEASED, BaseRole, Change, warn_unreleased
 
 R = TypeVar("R", bound=BaseRole)
 
@@ -64,7 +64,7 @@ class Tracker(Generic[R]):
 
     def _want(self, names: Iterable[str]) -> None:
         engine = self._engine
-        handles = [Handle(name, Signal(engine.clock), self._inside) for name in names]
+        handles = [Handle(name, Signal(engine.clock), inside=self._inside) for name in names]
         for handle in handles:
             role = self._wanted[handle.role] = self._role_class(engine, handle)
             handle.signal.then(partial(self._when_granted, role, handle))
@@ -187,6 +187,8 @@ class Tracker(Generic[R]):
         role._signal().then(partial(self._when_lost, role))  # noqa: SLF001 - a friend of the handle
 
     def _when_lost(self, role: R) -> None:
+        if role._released == RELEASED:  # noqa: SLF001 - a friend of the handle
+            return  # by this tracker, which may hold its lock, or by the user: that is no change
         with self._lock:
             if self._closed:
                 return

@@ -27,13 +27,14 @@ class Handle:
     It exists before anything is counted for it, so that letting go of it undoes whatever was done,
     however little that was: a signal handler may raise between any two steps on a user's thread.
 
-    `signal` is whatever the face wants set when a wait is over, and `inside` who is in the body of
-    a `with` of it; the core only carries them. `refused` says why nobody can ever be granted the
-    role.
+    `signal` is whatever the face wants set when a wait is over, and `lost` when the role is lost
+    or this handle is released, and `inside` who is in the body of a `with` of it; the core only
+    carries them. `refused` says why nobody can ever be granted the role.
     """
 
     role: str
     signal: Any = None
+    lost: Any = None
     inside: object = None
     hold: Hold | None = None
     refused: Exception | None = None
@@ -41,10 +42,7 @@ class Handle:
 
 @attrs.define(eq=False)
 class Hold:
-    """One grant of one role, shared by all its handles in this process.
-
-    `signal` is whatever the face wants set when the role is lost; the core only carries it.
-    """
+    """One grant of one role, shared by all its handles in this process."""
 
     role: str
     token: int
@@ -55,7 +53,6 @@ class Hold:
     lost_because: str = ""
     given_up: bool = False
     reported: bool = False
-    signal: Any = None
 
 
 @attrs.define(eq=False)

@@ -394,8 +394,8 @@ class Engine:
 
     def _tell_of_loss(self, hold: Hold) -> None:
         with self.lock:
-            signal = hold.signal
-        if signal is not None:
+            signals = [handle.lost for handle in hold.handles if handle.lost is not None]
+        for signal in signals:
             signal.set()
         self.callbacks.lost(hold)
 

@@ -23,8 +23,8 @@ class Assignment(BaseAssignment[Role]):  # noqa: D101 - documented by its base
 
     @property
     def lost(self) -> Lost:
-        """Set when the partition is lost: `await lost.wait(timeout)`, `lost.is_set()`."""
-        return self._lane.role.lost
+        """Set when the partition is lost, or released: `await lost.wait(timeout)`, `lost.is_set()`."""
+        return Lost(self._lanes.lost(self._lane))
 
     async def commit(self, offset: int) -> None:
         """Commit an offset: everything before it is done, and it is where the next one begins.

@@ -76,6 +76,12 @@ class BaseAssignment(Generic[R]):
         return stored.check_offset(offset)
 
     def __enter__(self) -> Self:
+        self._lanes.refuse_fork()
+        if self._lane.is_released:
+            raise UsageError(
+                f"partition {self._lane.role.name!r} was released before this `with`: its next "
+                "assignment comes as a change"
+            )
         return self
 
     def __exit__(

@@ -28,6 +28,7 @@ from rink.core.keys import Keys, OffsetKeys
 from rink.engine.calls import Calls
 from rink.engine.clock import Mailbox
 from rink.engine.engine import Engine
+from rink.engine.signals import Signal
 from rink.errors import ForkedProcessError, RinkError
 from rink.etcd.api import Etcd
 from rink.partitions.cursor import Cursor, Place, role_of, txn
@@ -55,7 +56,9 @@ class State(enum.Enum):
 class Lane(Generic[R]):
     """One partition under one grant. Its state is changed with the lock of `Lanes`.
 
-    `committing` is whatever keeps commits of it apart: each face waits in its own way.
+    `committing` is whatever keeps commits of it apart: each face waits in its own way. `lost` is
+    made when it is first asked for. The role's own signal does not do: a lane that is released
+    unlost is followed by another under the same grant.
     """
 
     role: R
@@ -63,6 +66,7 @@ class Lane(Generic[R]):
     committing: Any
     state: State = State.TAKING
     is_released: bool = False
+    lost: Signal | None = None
     assignment: Any = None
     failures: int = 0
     retry_at: float = float("-inf")
@@ -218,10 +222,26 @@ class Lanes(Generic[R]):
         lane = self._lanes.get(role_of(self.topic.name, partition))
         return lane if lane is not None and lane.is_users else None
 
+    def lost(self, lane: Lane[R]) -> Signal:
+        """Return what is set when a lane's role is lost, or the lane is released."""
+        of_role = lane.role._signal()  # noqa: SLF001 - a friend of the handle
+        with self._lock:
+            is_new = lane.lost is None
+            signal = lane.lost = lane.lost or Signal(self._clock)
+        if is_new:
+            of_role.then(signal.set)
+        if lane.is_released:  # looked at only now: whoever releases it meanwhile sees the signal
+            signal.set()
+            of_role.forget(signal.set)
+        return signal
+
     def release(self, lane: Lane[R]) -> None:
         """Let go of a lane; twice does nothing, and so does a forked child."""
         if not lane.is_released and not self.topic.engine.forked:
             lane.is_released = True
+            if lane.lost is not None:
+                lane.lost.set()
+                lane.role._handle.lost.forget(lane.lost.set)  # noqa: SLF001 - a friend of the handle
             self._post(partial(self._released, lane))
 
     # ── the thread ───────────────────────────────────────────────────────────────────────────

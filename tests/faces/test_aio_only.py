@@ -198,8 +198,7 @@ def test_a_cancellation_from_outside_passes_through_also_where_the_role_is_lost_
                     try:
                         await asyncio.sleep(LONG_S)
                     finally:
-                        role._signal().set()  # as the engine does, at this very moment
-                        await asyncio.gather(asyncio.sleep(0), return_exceptions=True)
+                        await _lose(role)  # at this very moment
 
             task = asyncio.create_task(body())
             await inside.wait()
@@ -223,7 +222,7 @@ def test_a_timeout_around_the_body_and_one_within_it_work():
                 assert role.is_held
             async with asyncio.timeout(LONG_S):
                 async with a.await_role("x", LONG_S) as role:
-                    role._signal().set()
+                    await _lose(role)
                     await asyncio.sleep(LONG_S)
             assert asyncio.current_task().cancelling() == 0
 
@@ -256,10 +255,15 @@ def test_a_task_group_in_the_body_is_cancelled_with_it():
                 group.create_task(part())
                 group.create_task(part())
                 await asyncio.sleep(0)
-                role._signal().set()
+                await _lose(role)
             assert ended == [True, True]
 
     run(scenario)
+
+
+async def _lose(role):
+    """Set the signal as the engine does, on a thread of its own."""
+    await asyncio.to_thread(role._signal().set)
 
 
 def test_leaving_from_inside_a_roles_own_body_is_bounded():
@@ -382,6 +386,93 @@ def test_on_role_is_cancelled_when_its_role_is_lost():
             await asyncio.wait_for(began.wait(), LONG_S)
             async with member(cluster, "b"):
                 assert await asyncio.wait_for(ended.get(), LONG_S) is True
+
+    run(scenario)
+
+
+def test_body_that_releases_its_own_role_is_not_cancelled():
+    async def scenario(cluster):
+        async with member(cluster) as a:
+            reached = []
+            async with a.await_role("x", LONG_S) as role:
+                role.release()
+                assert role.lost.is_set()
+                for _ in range(3):
+                    await asyncio.sleep(0)
+                reached.append("the end of the body")
+            assert reached
+            assert asyncio.current_task().cancelling() == 0
+            await asyncio.sleep(0)
+
+    run(scenario)
+
+
+def test_body_whose_role_another_task_releases_is_cancelled():
+    async def scenario(cluster):
+        async with member(cluster) as a:
+            reached = []
+            async with a.await_role("x", LONG_S) as role:
+                asyncio.get_running_loop().call_soon(role.release)
+                await asyncio.sleep(LONG_S)
+                reached.append("the end of the body")
+            assert not reached
+            assert asyncio.current_task().cancelling() == 0
+
+    run(scenario)
+
+
+def test_end_of_a_body_does_not_cancel_the_code_after_it():
+    async def scenario(cluster):
+        async with member(cluster) as a:
+            async with a.await_role("x", LONG_S) as role:
+                helper = asyncio.create_task(role.lost.wait(LONG_S))
+                await asyncio.sleep(0)
+            assert role.lost.is_set()
+            assert await helper is True
+            assert asyncio.current_task().cancelling() == 0
+
+    run(scenario)
+
+
+def test_end_of_an_inner_body_of_one_handle_leaves_the_outer_body_alone():
+    async def scenario(cluster):
+        async with member(cluster) as a:
+            one = await a.await_role("x", LONG_S)
+            async with one, a.get_role("x") as two:
+                two.release()
+                await asyncio.sleep(0)
+                assert one.is_held
+                assert not one.lost.is_set()
+
+    run(scenario)
+
+
+def test_async_with_on_a_released_handle_is_refused():
+    async def scenario(cluster):
+        async with member(cluster) as a:
+            role = await a.await_role("x", LONG_S)
+            role.release()
+            with pytest.raises(rink.UsageError, match="'x' was released before this `with`"):
+                async with role:
+                    raise AssertionError("the body runs")
+            await asyncio.sleep(0)
+            assert asyncio.current_task().cancelling() == 0
+
+    run(scenario)
+
+
+def test_async_with_on_a_lost_handle_is_entered_with_lost_set():
+    async def scenario(cluster):
+        async with member(cluster) as a:
+            role = await a.await_role(owned_by(1, 2), LONG_S)
+            async with member(cluster, "b") as b:
+                assert await role.lost.wait(LONG_S)
+                entered = []
+                async with role:
+                    entered.append(role.lost.is_set())
+                    await asyncio.sleep(LONG_S)
+                assert entered == [True]
+                (await b.await_role(role.name, LONG_S)).release()
 
     run(scenario)
 

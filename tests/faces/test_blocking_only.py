@@ -313,3 +313,22 @@ def test_a_role_that_waits_can_be_written_out(blocking):
     role = rink.Role(engine_of(a), Handle("x"))
     assert repr(role) == "<Role 'x' waits>"
     role.release()
+
+
+def test_with_on_a_released_handle_is_refused(blocking):
+    member = blocking.join("a")
+    role = member.await_role("x", LONG_S)
+    role.release()
+    with pytest.raises(rink.UsageError, match="'x' was released before this `with`"), role:
+        raise AssertionError("the body runs")
+    assert not member.status().held
+
+
+def test_with_on_a_handle_that_is_lost_is_entered_with_lost_set(blocking):
+    a = blocking.join("a")
+    role = a.await_role(owned_by(1, 2), LONG_S)
+    b = blocking.join("b")
+    assert role.lost.wait(LONG_S)
+    with role:
+        assert role.lost.is_set()
+    b.await_role(role.name, LONG_S).release()

@@ -145,6 +145,45 @@ def test_who_gives_up_half_way_is_assigned_the_partition_again(world):
         one.commit(1, 5)
 
 
+def test_released_assignment_has_lost_set_and_the_next_one_has_not(world):
+    with world.consumer(world.join("a")) as one:
+        assigned_after(one, 4)
+        old, late = one.assigned[1], one.assigned[2]
+        lost = old.lost
+        assert not lost.is_set()
+        old.release()
+        late.release()
+        assert lost.is_set()
+        assert late.lost.is_set()
+        again = {change.partition: change.assignment for change in (
+            one.next_change(LONG_S), one.next_change(LONG_S))}  # fmt: skip
+        assert set(again) == {1, 2}
+        assert not again[1].lost.is_set()
+        lost = again[1].lost
+    assert lost.is_set()
+
+
+def test_with_on_a_released_assignment_is_refused(world):
+    with world.consumer(world.join("a")) as one:
+        assigned_after(one, 4)
+        assignment = one.assigned[1]
+        assignment.release()
+        with pytest.raises(rink.UsageError, match="released before this `with`"), assignment:
+            raise AssertionError("the body runs")
+
+
+def test_assignments_released_again_and_again_leave_nothing_behind(world):
+    with world.consumer(world.join("a")) as one:
+        assigned_after(one, 4)
+        assignment = one.assigned[1]
+        waiting = len(raw(assignment).role._signal()._callbacks)
+        for _ in range(5):
+            assert not assignment.lost.is_set()
+            assignment.release()
+            assignment = one.next_change(LONG_S).assignment
+        assert len(raw(assignment).role._signal()._callbacks) == waiting
+
+
 def test_the_end_of_the_with_lets_go_of_everything(world):
     a = world.join("a")
     with world.consumer(a) as one:

@@ -128,6 +128,19 @@ def test_what_threads_that_it_left_behind_do_is_cancelled_before_its_role_is_let
     assert held == [(f"rink-a-{done.token}", True)]
 
 
+def test_lost_of_a_job_that_has_ended_is_set_before_its_role_is_let_go(driver):
+    jobs, seen = [], []
+
+    def function(job):
+        jobs.append(job)
+        job.role.lost.then(lambda: seen.append(job.lost.is_set()))
+        return 7
+
+    assert driver.run("a", function).state is State.SUCCEEDED
+    assert jobs[0].lost.is_set()
+    assert seen == [True]
+
+
 def test_one_that_hides_its_loss_is_lost_all_the_same(driver):
     job = driver.start("a", lambda job: job.lost.wait(WAIT_S))
     job.cancel()

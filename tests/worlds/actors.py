@@ -145,10 +145,13 @@ class Actor:
 
     # ── what it looks like from outside ──────────────────────────────────────────────────────
 
-    def holds(self) -> list[Hold]:
-        """The roles that its user code works on, but for those whose claim was given up (R10)."""
-        holds = dict.fromkeys(handle.hold for handle in self.handles if handle.hold is not None)
-        return [hold for hold in holds if not hold.given_up]
+    def holds(self) -> dict[Hold, int]:
+        """The roles that its user code works on, each with the lease that it was granted under.
+
+        Those whose claim was given up are left out (R10).
+        """
+        granted = [handle for handle in self.handles if handle.hold is not None]
+        return {handle.hold: handle.lost for handle in granted if not handle.hold.given_up}
 
 
 @attrs.frozen
@@ -187,7 +190,7 @@ def facts(actor: Actor) -> Facts:
     return Facts(
         alarm_in=None if node.wake_at is None else node.wake_at - actor.now,
         nudged=actor.nudged,
-        holds=tuple(Work(hold.role, hold.token, hold.signal) for hold in holds),
+        holds=tuple(Work(hold.role, hold.token, lease) for hold, lease in holds.items()),
         to_release=tuple(sorted({hold.role for hold in holds if hold.lost_at is not None})),
         held=tuple(sorted({hold.role for hold in holds if hold.lost_at is None})),
         looked=tuple(sorted(actor.gates)),
@@ -235,8 +238,9 @@ def _walk_table(actor: Actor, out: list) -> None:
     for holds in (table.held, table.lost):
         for role in sorted(holds):
             hold = holds[role]
-            out += (role, hold.token, hold.share, len(hold.handles), hold.given_up, hold.signal)
+            out += (role, hold.token, hold.share, len(hold.handles), hold.given_up)
             out += (hold.version, hold.lost_at, hold.reported)
+            out += sorted(handle.lost for handle in hold.handles)
         out.append(len(holds))
     out += sorted((role, len(handles)) for role, handles in table.waits.items())
     out += sorted((one.role, one.hold.token if one.hold else 0) for one in actor.handles)
@@ -322,9 +326,9 @@ class Actors:
 
     def _keep(self, actor: Actor, effects: list, is_stepped: bool) -> tuple[int, tuple]:
         for handle in actor.handles:
-            if handle.hold is not None and handle.hold.signal is None:
+            if handle.hold is not None and handle.lost is None:
                 # The core only carries it: here, the lease that the role was granted under.
-                handle.hold.signal = actor.node.tenure.lease
+                handle.lost = actor.node.tenure.lease
         seen = fingerprint(actor, self.far_s)
         state = self._ids.get(seen)
         if state is None:

@@ -40,8 +40,8 @@ class Job(Generic[T]):
         role: the grant it runs under.
         token: the fencing token of the grant, for what it writes.
         spark: the session.
-        lost: set when the role is lost, or the job is cancelled: a function that computes in Python looks at it, or
-            waits on it.
+        lost: set when the role is lost, the job is cancelled, or it has ended. A function that computes in Python
+            looks at it, or waits on it; so does a thread that the function leaves behind.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Job(Generic[T]):
             threading.Thread(target=self._watch, name=name, daemon=True).start()
         except BaseException as error:  # no thread can be started, say
             self._has_returned(error)
-            self.role.release()
+            self._let_go()
             self._ended.set()
             raise
         self.role.lost.then(self.cancel)
@@ -175,7 +175,7 @@ class Job(Generic[T]):
             self._end()
         finally:
             self.role.lost.forget(self.cancel)
-            self.role.release()
+            self._let_go()
             self._ended.set()
             self._on_end()
 
@@ -196,6 +196,11 @@ class Job(Generic[T]):
                     self.id,
                 )
                 waited = 0.0
+
+    def _let_go(self) -> None:
+        """Release the role; first tell whatever the function has left behind."""
+        self.lost.set()
+        self.role.release()
 
     def _call_stop(self) -> None:
         stop, self._stop = self._stop, None

@@ -142,7 +142,7 @@ class Query:
     def _await_role(self) -> Role | None:
         """Return a grant; None now and then, to see whether this is being closed."""
         try:
-            return self._rink.await_role(self.name, timeout=_LOOKS_S).__enter__()
+            return self._rink.await_role(self.name, timeout=_LOOKS_S)
         except RoleTimeout:
             return None
 
