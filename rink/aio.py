@@ -14,12 +14,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Itera
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from rink.core.holds import Handle
+from rink.core.holds import Handle, Place
 from rink.core.keys import check_name
 from rink.core.schemes import SchemeFailed, UnknownScheme, rank_of
 from rink.core.schemes import register as register_scheme
 from rink.core.values import Version
-from rink.engine.callers import caller
+from rink.engine.callers import caller, made_at
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import (
@@ -74,22 +74,17 @@ class Session(BaseSession):  # noqa: D101 - documented by its base
         """Leave every group and close the connection; closing twice, or in a child, does nothing.
 
         Args:
-            timeout: seconds to wait at most, half of them for roles to be released. None: until
-                user code has released its roles, as `Rink.leave` waits.
+            timeout: seconds to wait at most, half of them for roles to be released. None: as long
+                as `Rink.leave` waits.
 
         Raises:
             ConfigError: the timeout cannot be used.
         """
-        await self._close(None, timeout)
-
-    async def _close(
-        self, ends_by: type[BaseException] | None, timeout: float | None = None
-    ) -> None:
         within = None if timeout is None else check_seconds("timeout", timeout) / 2
         if self._is_over:
             return
         asyncio_loop()  # before anything is closed
-        engines = self._begin_close(within, ends_by=ends_by)
+        engines = self._begin_close(within)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 for engine in engines:
@@ -106,7 +101,7 @@ class Session(BaseSession):  # noqa: D101 - documented by its base
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._close(kind)
+        await self.close()
 
 
 class Lost:
@@ -221,17 +216,21 @@ class Rink(BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documented by its ba
             raise
         return self
 
-    async def leave(self, keep_rank: bool = False) -> None:
+    async def leave(self, keep_rank: bool = False, *, wait: bool = False) -> None:
         """Hand every role over, and leave; leaving twice does nothing, and so does a forked child.
 
-        Waits until user code has released what it held (see `grace`), at most `leave_timeout`
-        where it is called from inside a role's own body. A leave that is cancelled goes on.
+        Waits until another member takes over, at most `leave_timeout`. Then `lost` is set, and it
+        waits until user code has released what it held, again at most `leave_timeout`. A role that
+        is not released by then stays claimed until the lease ends by itself, within the TTL. After
+        that only the fencing token guards it. An ERROR line names the handle. A leave that is
+        cancelled goes on.
 
         Args:
             keep_rank: be simply gone, for a planned restart under the same name within
                 `leave_delay`: the rank stays, and nothing moves.
+            wait: wait for handles as long as it takes, or as `grace` says.
         """
-        await self._end_leave(self._begin_leave(keep_rank=keep_rank))
+        await self._end_leave(self._begin_leave(keep_rank=keep_rank, wait=wait))
 
     async def _end_leave(self, engine: Engine | None) -> None:
         if engine is None:
@@ -250,7 +249,7 @@ class Rink(BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documented by its ba
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._end_leave(self._begin_leave(ends_by=kind))
+        await self.leave()
 
     # ── roles ────────────────────────────────────────────────────────────────────────────────
 
@@ -266,12 +265,12 @@ class Rink(BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documented by its ba
             ClosedError: the group was left meanwhile.
         """
         self._ready(name)
-        return AwaitedRole(self, name, timeout)
+        return AwaitedRole(self, name, timeout, made_at())
 
-    async def _acquire(self, name: str, timeout: float | None) -> Role:
+    async def _acquire(self, name: str, timeout: float | None, place: Place) -> Role:
         engine = self._engine
         signal = Signal(engine.clock)
-        handle = Handle(name, signal)
+        handle = Handle(name, signal, place)
         role = Role(engine, handle)
         try:
             if not self._begin_wait(engine, handle, timeout):
@@ -346,14 +345,16 @@ async def _changes(engine: Engine) -> AsyncIterator[asyncio.Event]:
 class AwaitedRole:
     """A role that is waited for: `await` it, or use it in `async with`."""
 
-    def __init__(self, rink: Rink, name: str, timeout: float | None) -> None:
+    def __init__(self, rink: Rink, name: str, timeout: float | None, place: Place) -> None:
         self._rink = rink
         self._name = name
         self._timeout = timeout
+        self._place = place
         self._role: Role | None = None
 
     def __await__(self) -> Generator[Any, None, Role]:
-        return self._rink._acquire(self._name, self._timeout).__await__()  # noqa: SLF001 - of one face
+        acquiring = self._rink._acquire(self._name, self._timeout, self._place)  # noqa: SLF001 - of one face
+        return acquiring.__await__()
 
     async def __aenter__(self) -> Role:
         self._role = await self

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
@@ -46,7 +48,8 @@ class BaseRink(Generic[R, S]):
         stagger: how many ranks one version may add, or take from members that leave by plan.
         join_timeout: seconds until a join that waits for its name gives up; None: as long as it
             takes. Where etcd has not answered yet, the first request that fails ends the join.
-        leave_timeout: seconds that leaving waits for another member to take over.
+        leave_timeout: seconds that leaving waits for another member to take over, and as many for
+            handles to be released once `lost` is set.
         labels: free text for people, in the record.
         on_coordinator_change: called with True when this member begins to coordinate the group,
             with False when it ceases to.
@@ -125,10 +128,14 @@ class BaseRink(Generic[R, S]):
             share, engine = gate.share, self._opened
             if rank != share.rank and name not in share.gained and engine and not engine.forked:
                 return None  # known to be another member's: the short way, a million times a second
-        engine = self._ready(name)
-        if rank is None and gate.is_anothers(name, engine.node.placement):
-            return None
-        handle = Handle(name)
+        if rank is not None:
+            engine = self._engine  # a name that has a rank has been checked
+        else:
+            engine = self._ready(name)
+            if gate.is_anothers(name, engine.node.placement):
+                return None
+        caller = sys._getframe(1)  # noqa: SLF001 - a walk through the frames would cost too much
+        handle = Handle(name, None, (caller.f_code, caller.f_lasti))
         role = self._role_class(engine, handle)
         if self._take(engine, handle):
             return role
@@ -326,15 +333,13 @@ class BaseRink(Generic[R, S]):
             member=self.name,
         )
 
-    def _begin_leave(
-        self, *, keep_rank: bool = False, ends_by: type[BaseException] | None = None
-    ) -> Engine | None:
+    def _begin_leave(self, *, keep_rank: bool = False, wait: bool = False) -> Engine | None:
         """Have the group left; the engine to wait for, None where there is nothing to wait for."""
         engine = self._opened
         if engine is None or engine.forked or engine.left.is_set():
             return None
         engine.refuse_own_thread("leave()")
-        engine.post(ev.LeaveAsked(keep_rank, engine.release_within(ends_by)))
+        engine.post(ev.LeaveAsked(keep_rank, math.inf if wait else None))
         return engine
 
     def _supervised(self, name: str) -> Callable[[F], F]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rink.core.backoff import backoff
+from rink.engine.callers import made_at
 from rink.errors import ClosedError, RinkError
 from rink.in_loop import asyncio_loop
 
@@ -41,6 +42,14 @@ class Supervisor(abc.ABC):
         self._rink = rink
         self._name = name
         self._function = function
+        self._made_at = made_at()  # of its handles: where the function was decorated
+
+    def _second(self, kept: Any) -> Any:
+        """Return the function's own handle of a role that is kept; None where it was lost since."""
+        role = self._rink.get_role(self._name)
+        for one in filter(None, (kept, role)):
+            one._handle.made_at = self._made_at  # noqa: SLF001 - a friend of the handle
+        return role
 
     @abc.abstractmethod
     def start(self) -> None:
@@ -89,9 +98,8 @@ class ThreadSupervisor(Supervisor):
         try:
             while True:
                 with self._rink.await_role(self._name) as kept:
-                    role = self._rink.get_role(self._name)
-                    if role is None:
-                        continue  # it was lost on the way
+                    if (role := self._second(kept)) is None:
+                        continue
                     with role:
                         failures = 0 if self._call(role) else failures + 1
                         kept.lost.wait(self._pause(failures))
@@ -135,9 +143,8 @@ class TaskSupervisor(Supervisor):
         try:
             while True:
                 async with self._rink.await_role(self._name) as kept:
-                    role = self._rink.get_role(self._name)
-                    if role is None:
-                        continue  # it was lost on the way
+                    if (role := self._second(kept)) is None:
+                        continue
                     try:
                         failures = 0 if await self._call(role) else failures + 1
                         await kept.lost.wait(self._pause(failures))

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 from rink.core.holds import Handle
 from rink.core.keys import check_name
 from rink.core.values import Version
-from rink.engine.callers import warn_in_event_loop
+from rink.engine.callers import made_at, warn_in_event_loop
 from rink.engine.clock import DEAF_S
 from rink.engine.engine import Engine
 from rink.engine.signals import Bell, Signal
@@ -51,18 +51,21 @@ class Rink(BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documented by its 
             raise
         return self
 
-    def leave(self, keep_rank: bool = False) -> None:
+    def leave(self, keep_rank: bool = False, *, wait: bool = False) -> None:
         """Hand every role over, and leave; leaving twice does nothing, and so does a forked child.
 
-        Blocks until user code has released what it held (see `grace`), at most `leave_timeout`
-        where it is called from inside a role's own body.
+        Blocks until another member takes over, at most `leave_timeout`. Then `lost` is set, and it
+        blocks until user code has released what it held, again at most `leave_timeout`. A role that
+        is not released by then stays claimed until the lease ends by itself, within the TTL. After
+        that only the fencing token guards it. An ERROR line names the handle.
 
         Args:
             keep_rank: be simply gone, for a planned restart under the same name within
                 `leave_delay`: the rank stays, and nothing moves.
+            wait: wait for handles as long as it takes, or as `grace` says.
         """
         warn_in_event_loop("Rink.leave()")
-        self._end_leave(self._begin_leave(keep_rank=keep_rank))
+        self._end_leave(self._begin_leave(keep_rank=keep_rank, wait=wait))
 
     def _end_leave(self, engine: Engine | None) -> None:
         if engine is None:
@@ -82,8 +85,7 @@ class Rink(BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documented by its 
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        warn_in_event_loop("Rink.leave()")
-        self._end_leave(self._begin_leave(ends_by=kind))
+        self.leave()
 
     # ── roles ────────────────────────────────────────────────────────────────────────────────
 
@@ -103,7 +105,7 @@ class Rink(BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documented by its 
         engine.refuse_own_thread("await_role()")
         warn_in_event_loop("Rink.await_role()")
         signal = Signal(engine.clock)
-        handle = Handle(name, signal)
+        handle = Handle(name, signal, made_at())
         role = Role(engine, handle)
         try:
             if not self._begin_wait(engine, handle, timeout):

@@ -9,11 +9,9 @@ from typing import Generic, NoReturn, Self, TypeVar
 import attrs
 
 from rink.core.holds import Handle, Hold
-from rink.engine.callers import caller
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import ForkedProcessError, RoleLost, UsageError
-
 
 RELEASED = "released here"
 """The reason of a handle that was released while its role was held."""
@@ -119,7 +117,6 @@ class BaseRole:
                 f"role {self.name!r} was released before this `with`: a handle is used once, so "
                 "take the role anew with await_role() or get_role()"
             )
-        self._handle.inside = caller()
 
     def _drop(self) -> None:
         """Release by message, for finalizers and signal handlers: they may run under any lock."""

@@ -151,12 +151,7 @@ class BaseSession:
             _advised.add(text)
             log.warning("rink: %s", text)
 
-    def _begin_close(
-        self,
-        release_within: float | None = None,
-        *,
-        ends_by: type[BaseException] | None = None,
-    ) -> list[Engine]:
+    def _begin_close(self, release_within: float | None = None) -> list[Engine]:
         """Have every group left; returns the engines to wait for."""
         self._refuse_interrupted()
         for engine in self._engines:
@@ -165,8 +160,7 @@ class BaseSession:
             self._closed = True
             engines = [engine for engine in self._engines if not engine.left.is_set()]
         for engine in engines:
-            within = engine.release_within(ends_by) if release_within is None else release_within
-            engine.post(ev.LeaveAsked(release_within=within))
+            engine.post(ev.LeaveAsked(release_within=release_within))
         return engines
 
     def _end_close(self) -> None:
@@ -210,23 +204,18 @@ class Session(BaseSession):  # noqa: D101 - documented by its base
         """Leave every group and close the connection; closing twice, or in a child, does nothing.
 
         Args:
-            timeout: seconds to wait at most, half of them for roles to be released. None: until
-                user code has released its roles, as `Rink.leave` waits.
+            timeout: seconds to wait at most, half of them for roles to be released. None: as long
+                as `Rink.leave` waits.
 
         Raises:
             ConfigError: the timeout cannot be used.
         """
-        if timeout is None:
-            self._close(None)
-        else:
+        if timeout is not None:
             _close_within([self], check_seconds("timeout", timeout))
-
-    def _close(self, ends_by: type[BaseException] | None) -> None:
-        if self._is_over:
-            return
-        for engine in self._begin_close(ends_by=ends_by):
-            engine.left.wait()
-        self._end_close()
+        elif not self._is_over:
+            for engine in self._begin_close():
+                engine.left.wait()
+            self._end_close()
 
     def __enter__(self) -> Self:
         return self
@@ -237,7 +226,7 @@ class Session(BaseSession):  # noqa: D101 - documented by its base
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._close(kind)
+        self.close()
 
 
 def _client(

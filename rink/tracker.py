@@ -9,7 +9,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from rink.core.holds import Handle
-from rink.engine.callers import caller
+from rink.engine.callers import made_at
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import ForkedProcessError
@@ -40,11 +40,11 @@ class Tracker(Generic[R]):
         names: list[str],
         wake: Callable[[], None],
     ) -> None:
-        self._inside = caller()  # of the body of the RoleSet's `with`
         self.held: dict[str, R] = {}
         self.is_over = False
         self._is_followed = False
         self._engine = engine
+        self._made_at = made_at()  # of every handle: the `with` of a RoleSet, mostly
         self._role_class = role_class
         self._wake = wake
         self._names = dict.fromkeys(names)
@@ -64,7 +64,7 @@ class Tracker(Generic[R]):
 
     def _want(self, names: Iterable[str]) -> None:
         engine = self._engine
-        handles = [Handle(name, Signal(engine.clock), inside=self._inside) for name in names]
+        handles = [Handle(name, Signal(engine.clock), self._made_at) for name in names]
         for handle in handles:
             role = self._wanted[handle.role] = self._role_class(engine, handle)
             handle.signal.then(partial(self._when_granted, role, handle))

@@ -87,6 +87,23 @@ def test_the_asyncio_face_on_a_real_etcd(etcd_url, prefix):
     asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
+def test_claim_of_a_leaked_handle_ends_with_the_lease(join):
+    a, b = join("a", ttl=2, leave_timeout=0.2), join("b")
+    until(a, lambda: a.size == 2)
+    assert a.wait_settled(LONG_S)
+    role = a.await_role(owned_by(0, 2), LONG_S)
+    helper = role.lost
+    a.leave()
+    left_at = time.monotonic()
+    assert helper.is_set()
+    with pytest.raises(rink.RoleTimeout, match="a: has not let go of it yet"):
+        b.await_role(role.name, 0.2)
+    with b.await_role(role.name, LONG_S) as later:
+        assert later.token > role.token
+    assert time.monotonic() - left_at > 1.0, "it was granted before the lease had run out"
+    role.release()
+
+
 def test_the_session_outlives_many_ttls(join):
     a = join("a", ttl=2)
     with a.await_role("x", LONG_S) as role:

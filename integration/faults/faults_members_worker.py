@@ -242,7 +242,7 @@ class Worker:
         """Leave, and go on answering: what is held on to can be looked at, and let go."""
 
         def leave() -> None:
-            self.member.leave()
+            self.member.leave(wait=True)  # however slow the machine is
             self.say("left the group")
 
         threading.Thread(target=leave, name="leaves").start()

@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rink.core.effects import Level
-from rink.core.holds import Hold, Table
+from rink.core.holds import Hold, Table, made_by
 from rink.core.outbox import Outbox
 from rink.core.record import some
+from rink.core.tenure import Tenure
 
 REPORT_AFTER_S = 10.0
+
+GUARDED_NAMED = 20
+"""How many roles are named that only a fencing token guards: each is to be looked for."""
 
 
 def watch(table: Table, grace: float | None, now: float, out: Outbox) -> None:
@@ -40,15 +44,43 @@ def give_up(holds: Sequence[Hold], because: str, now: float, out: Outbox) -> Non
     """Withdraw the claims of roles that user code may still be working on."""
     for hold in holds:
         hold.given_up = True
-    first, ago = holds[0], f"{_seconds_ago(holds, now):.1f} s ago"
+    claims = "its claim is" if len(holds) == 1 else "their claims are"
+    text = f"{_unreleased(holds, now)}: {claims} given up, {because}"
+    out.report(Level.ERROR, f"{text}. Now {_guards(holds)}")
+
+
+def overrun(holds: Sequence[Hold], tenure: Tenure, now: float, out: Outbox) -> None:
+    """Say that the member leaves before user code has let go; without a lease, give up its claims.
+
+    Where there is a lease it keeps the claims until it ends by itself.
+    """
+    if not tenure.is_held:
+        give_up(holds, "since the member leaves and its lease has ended", now, out)
+        return
+    claims = "its claim ends" if len(holds) == 1 else "their claims end"
+    text = f"{_unreleased(holds, now)}: the member leaves, and {claims} with the lease"
+    out.report(Level.ERROR, f"{text}, within {tenure.granted_ttl} s. Then {_guards(holds)}")
+
+
+def _unreleased(holds: Sequence[Hold], now: float) -> str:
+    ago = f"{_seconds_ago(holds, now):.1f} s ago"
     if len(holds) == 1:
-        text = f"role {first.role!r} was lost {ago} and is not released: its claim is given up, "
-        guards = f"Only fencing token {first.token} guards what it still does"
-    else:
-        text = f"{len(holds):,} roles were lost {ago} and are not released: their claims are given up, "
-        tokens = some([f"{hold.token} of {hold.role!r}" for hold in holds])
-        guards = f"Only fencing tokens guard what they still do: {tokens}"
-    out.report(Level.ERROR, f"{text}{because}. {guards}")
+        return f"role {holds[0].role!r} was lost {ago} and is not released"
+    return f"{len(holds):,} roles were lost {ago} and are not released"
+
+
+def _guards(holds: Sequence[Hold]) -> str:
+    """Say what guards roles whose claims are withdrawn, and where each handle of them was made."""
+    what = "only the fencing token guards what it still does"
+    if len(holds) > 1:
+        what = "only the fencing tokens guard what they still do"
+    return f"{what}: {some([_handles(hold) for hold in holds], most=GUARDED_NAMED)}"
+
+
+def _handles(hold: Hold) -> str:
+    places = sorted(filter(None, map(made_by, hold.handles)))
+    taken = f", taken at {' and at '.join(places)}" if places else ""
+    return f"{hold.role!r} (token {hold.token}{taken})"
 
 
 def _late(holds: Sequence[Hold], now: float) -> str:

@@ -27,7 +27,7 @@ class KeepLease:
 
 @attrs.frozen
 class DropLease:
-    """Renew this lease no more: etcd has ended it."""
+    """Renew this lease no more: etcd has ended it, or it is to run out."""
 
     lease: int
 

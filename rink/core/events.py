@@ -144,7 +144,11 @@ class LeaseLookedUp:
 
 @attrs.frozen
 class LeaveAsked:
-    """The user leaves. `release_within` bounds the wait for handles, in seconds (None: no bound)."""
+    """The user leaves.
+
+    `release_within` bounds the wait for handles, in seconds: the member's `leave_timeout` where
+    None, and infinity for no bound.
+    """
 
     keep_rank: bool = False
     release_within: float | None = None

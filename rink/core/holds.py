@@ -12,12 +12,19 @@ A new grant of a role waits until the handles of an earlier, lost grant of it ar
 
 from __future__ import annotations
 
+from types import CodeType
 from typing import Any
 
 import attrs
 
 from rink.core.claims import Gate, closed
 from rink.core.values import Share
+
+Place = tuple[CodeType, int]
+"""A place in user code: a code object, and the offset of an instruction in it.
+
+Every grant notes one, so it must cost next to nothing. The line is sought when it is asked for.
+"""
 
 
 @attrs.define(eq=False)
@@ -28,14 +35,14 @@ class Handle:
     however little that was: a signal handler may raise between any two steps on a user's thread.
 
     `signal` is whatever the face wants set when a wait is over, and `lost` when the role is lost
-    or this handle is released, and `inside` who is in the body of a `with` of it; the core only
-    carries them. `refused` says why nobody can ever be granted the role.
+    or this handle is released; the core only carries them. `made_at` is where user code asked for
+    it, for people: see `made_by`. `refused` says why nobody can ever be granted the role.
     """
 
     role: str
     signal: Any = None
+    made_at: Place | None = None
     lost: Any = None
-    inside: object = None
     hold: Hold | None = None
     refused: Exception | None = None
 
@@ -53,6 +60,15 @@ class Hold:
     lost_because: str = ""
     given_up: bool = False
     reported: bool = False
+
+
+def made_by(handle: Handle) -> str:
+    """Return the file and line that asked for a handle; "" where nobody noted them."""
+    if handle.made_at is None:
+        return ""
+    code, at = handle.made_at
+    lines = [line for start, end, line in code.co_lines() if start <= at < end]
+    return f"{code.co_filename}:{lines[0] if lines else code.co_firstlineno}"
 
 
 @attrs.define(eq=False)
@@ -159,11 +175,6 @@ class Table:
     def draining(self) -> list[Hold]:
         """Lost roles whose handles are not released and whose claim has not been given up."""
         return [hold for hold in self.lost.values() if not hold.given_up]
-
-    def is_inside(self, who: object) -> bool:
-        """Whether this one is in the body of a role that is held or drains."""
-        holds = [*self.held.values(), *self.lost.values()]
-        return any(handle.inside == who for hold in holds for handle in hold.handles)
 
     @property
     def roles(self) -> set[str]:

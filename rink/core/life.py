@@ -32,6 +32,9 @@ REPORT_EVERY_S = 10.0
 REVOKE_TRY_S = 1.0
 """How long a revocation is waited for at least, even of a lease that may be over."""
 
+LAST_WRITE_TIMEOUT_S = 1.0
+"""How long the answer to the last record is waited for before its lease is left to run out."""
+
 
 @attrs.define
 class Living:
@@ -43,8 +46,9 @@ class Living:
     state: Life = Life.JOINING
     began_at: float | None = None
     leave_until: float = math.inf
-    release_within: float | None = None
+    release_within: float = math.inf
     release_until: float = math.inf
+    run_out_at: float = math.inf
     revoke_until: float = math.inf
     keeps_rank: bool = False
     _saw_name_taken: bool = False
@@ -54,7 +58,8 @@ class Living:
     @property
     def phase(self) -> Phase:
         """The phase for the record: whoever only lets go still must not be given a rank."""
-        is_leaving = self.state in (Life.LEAVING, Life.LETTING_GO) and not self.keeps_rank
+        leaving = (Life.LEAVING, Life.LETTING_GO, Life.RUNNING_OUT)
+        is_leaving = self.state in leaving and not self.keeps_rank
         return Phase.LEAVING if is_leaving else Phase.ACTIVE
 
     @property
@@ -65,7 +70,12 @@ class Living:
     @property
     def wants_record(self) -> bool:
         """Whether a record is to be kept; claims stay until user code lets go."""
-        return self.state in (Life.JOINING, Life.ACTIVE, Life.LEAVING, Life.LETTING_GO)
+        return self.state not in (Life.REVOKING, Life.LEFT)
+
+    @property
+    def wants_share(self) -> bool:
+        """Whether the record is to claim a share; the last one claims only what is unreleased."""
+        return self.state is not Life.RUNNING_OUT
 
     @property
     def wants_lease(self) -> bool:
@@ -140,15 +150,21 @@ class Living:
     # ── leaving ──────────────────────────────────────────────────────────────────────────────
 
     def ask_to_leave(self, event: LeaveAsked, is_ranked: bool, number: int, now: float) -> bool:
-        """Begin to leave; true where every role is to be lost at once."""
-        if self.state is Life.LETTING_GO and event.release_within is not None:
-            self.release_until = min(self.release_until, now + event.release_within)
+        """Begin to leave; true where every role is to be lost at once.
+
+        A second leave may shorten the wait for handles, and never lengthens it. One that names a
+        bound of its own is more urgent than to wait for a version.
+        """
+        bound = event.release_within
+        self.release_within = min(
+            self.release_within, self.leave_timeout if bound is None else bound
+        )
+        if self.state is Life.LETTING_GO:
+            self.release_until = min(self.release_until, now + self.release_within)
         if LifeEvent.STOP not in LIFE[self.state]:
             return False
-        if event.release_within is not None:
-            self.release_within = event.release_within
         again = self.state is Life.LEAVING
-        if again and not event.keep_rank and event.release_within is None:
+        if again and not event.keep_rank and bound in (None, math.inf):
             return False  # no more urgent than the leave that is under way
         self.keeps_rank = event.keep_rank and not again
         if event.keep_rank or again or not is_ranked or self.state is Life.JOINING:
@@ -180,20 +196,37 @@ class Living:
 
     def _stop(self, event: LifeEvent, now: float) -> None:
         self._on(event)
-        if self.release_within is not None:  # counted from when user code hears of it
-            self.release_until = now + self.release_within
+        self.release_until = now + self.release_within  # counted from when user code hears of it
 
-    def let_go(self, table: Table, now: float, out: Outbox) -> None:
-        """Wait for the handles of what was lost, as long as that is bounded to."""
-        if self.state is not Life.LETTING_GO:
+    def let_go(self, table: Table, tenure: Tenure, now: float, out: Outbox) -> None:
+        """Wait for the handles of what was lost, as long as that is bounded to.
+
+        What is not released by then stays claimed where there is a lease: user code may still work
+        under it, so nothing is revoked. The record is written once more and the lease runs out.
+        """
+        if self.state not in (Life.LETTING_GO, Life.RUNNING_OUT):
             return
-        if table.draining and now >= self.release_until:
-            drains.give_up(table.draining, "the member leaves", now, out)
-        if table.draining:
-            out.wake(self.release_until if self.release_until < math.inf else None)
+        if table.draining and self.state is Life.LETTING_GO:
+            if now < self.release_until:
+                out.wake(self.release_until if self.release_until < math.inf else None)
+                return
+            drains.overrun(table.draining, tenure, now, out)
+            if tenure.is_held:
+                self._on(LifeEvent.OVERRUN)
+                self.run_out_at = now + LAST_WRITE_TIMEOUT_S
+        if not table.draining:
+            self._on(LifeEvent.RELEASED)
+            self.revoke_until = now + self.leave_timeout
+
+    def run_out(self, tenure: Tenure, is_written: bool, now: float, out: Outbox) -> None:
+        """Let the lease run out once the last record is answered, or cannot be any more."""
+        if tenure.is_alive and not is_written and now < self.run_out_at:
+            out.wake(self.run_out_at)
             return
-        self._on(LifeEvent.RELEASED)
-        self.revoke_until = now + self.leave_timeout
+        if tenure.is_held:
+            out.do(tenure.abandon())
+        self._on(LifeEvent.RUN_OUT)
+        out.do(Left())
 
     def end(self, tenure: Tenure, now: float, out: Outbox) -> None:
         """End the lease, and with it the member's life."""

@@ -10,7 +10,8 @@ Two rules about this file:
 
 How they meet: a role is granted only while the life is ACTIVE or LEAVING, the lease ALIVE and the
 record SETTLED. The life never waits on the machines below it except where it says so: JOINING waits
-for the record to be SETTLED, REVOKING for the lease to be NONE.
+for the record to be SETTLED, REVOKING for the lease to be NONE. RUNNING_OUT waits for the record to
+be SETTLED, for a second at most, and ends with the lease NONE here and alive in etcd.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Life(enum.Enum):
     ACTIVE = "active"
     LEAVING = "leaving"
     LETTING_GO = "letting go"
+    RUNNING_OUT = "running out"
     REVOKING = "revoking"
     LEFT = "left"
 
@@ -43,7 +45,9 @@ class LifeEvent(enum.Enum):
     STOP = "leave at once"
     UNRANKED = "no longer ranked, or nobody will take over"
     RELEASED = "every handle released or given up"
+    OVERRUN = "handles still held after leave_timeout"
     ENDED = "lease ended"
+    RUN_OUT = "run out"
 
 
 LIFE: Mapping[Life, Mapping[LifeEvent, Life]] = {
@@ -58,7 +62,9 @@ LIFE: Mapping[Life, Mapping[LifeEvent, Life]] = {
     # A second, more urgent leave is obeyed.
     Life.LEAVING: {LifeEvent.UNRANKED: Life.LETTING_GO, LifeEvent.STOP: Life.LETTING_GO},
     # Everything is lost; the claims stay until user code lets go, or its time is over.
-    Life.LETTING_GO: {LifeEvent.RELEASED: Life.REVOKING},
+    Life.LETTING_GO: {LifeEvent.RELEASED: Life.REVOKING, LifeEvent.OVERRUN: Life.RUNNING_OUT},
+    # The last record claims what is unreleased; nobody revokes its lease, which ends by itself.
+    Life.RUNNING_OUT: {LifeEvent.RELEASED: Life.REVOKING, LifeEvent.RUN_OUT: Life.LEFT},
     Life.REVOKING: {LifeEvent.ENDED: Life.LEFT},
     Life.LEFT: {},
 }
@@ -84,6 +90,7 @@ class LeaseEvent(enum.Enum):
     RENEWED = "keepalive answered"
     ENDED = "TTL 0"
     DISOWN = "record gone, or leaving"
+    ABANDON = "left to run out"
     REVOKED = "revocation answered"
 
 
@@ -94,12 +101,14 @@ LEASE: Mapping[Lease, Mapping[LeaseEvent, Lease]] = {
         LeaseEvent.RENEWED: Lease.ALIVE,
         LeaseEvent.DEADLINE: Lease.SUSPECT,
         LeaseEvent.ENDED: Lease.NONE,
+        LeaseEvent.ABANDON: Lease.NONE,
         LeaseEvent.DISOWN: Lease.REVOKING,
     },
     # Every role is lost; the same lease is asked for once more before a new one is taken (R7).
     Lease.SUSPECT: {
         LeaseEvent.RENEWED: Lease.ALIVE,
         LeaseEvent.ENDED: Lease.NONE,
+        LeaseEvent.ABANDON: Lease.NONE,
         LeaseEvent.DISOWN: Lease.REVOKING,
     },
     # A create whose answer was lost could still be applied under it: no new lease before the end.

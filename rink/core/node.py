@@ -286,7 +286,7 @@ class Node:
         self._note_view(now)
         self._live(now)
         drains.watch(self.table, self.settings.grace, now, self.out)
-        self.living.let_go(self.table, now, self.out)
+        self.living.let_go(self.table, self.tenure, now, self.out)
         self._keep_lease(now)
         self.history.raise_tokens(self.view, self.writer, now, self.out)
         self._write(now)
@@ -390,6 +390,9 @@ class Node:
             self._follow_version(now)  # nothing is held any more that a newcomer is to claim
 
     def _keep_lease(self, now: float) -> None:
+        if self.living.state is Life.RUNNING_OUT:
+            is_written = self.writer.is_settled and not self.writer.differs(self._desired_record())
+            self.living.run_out(self.tenure, is_written, now, self.out)
         self.living.end(self.tenure, now, self.out)
         tenure = self.tenure
         if tenure.is_none and self.living.wants_lease:
@@ -419,7 +422,8 @@ class Node:
 
     def _desired_record(self) -> Record:
         limit = self.settings.draining_limit_bytes
-        shares, draining = claims_of(self.share, self.table.draining, self.placement, limit)
+        share = self.share if self.living.wants_share else None
+        shares, draining = claims_of(share, self.table.draining, self.placement, limit)
         return Record(
             incarnation=self.writer.incarnation,
             ttl=self.tenure.granted_ttl,

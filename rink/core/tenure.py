@@ -119,6 +119,12 @@ class Tenure:
         self._succeed()
         return DropLease(self.lease)
 
+    def abandon(self) -> Effect:
+        """Renew the lease no more, and let it run out: its record still claims something."""
+        self.state = advance(LEASE, self.state, LeaseEvent.ABANDON)
+        self._succeed()
+        return DropLease(self.lease)
+
     def disown(self) -> Effect:
         """End the lease: its record is gone, or the member leaves."""
         self.state = advance(LEASE, self.state, LeaseEvent.DISOWN)

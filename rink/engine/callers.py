@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 import warnings
 from collections.abc import Callable
+from types import FrameType
+
+from rink.core.holds import Place
+
+_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")  # noqa: PTH118, PTH120
+_RUNNERS = (threading.__file__, asyncio.events.__file__)
+"""What calls the first function of a thread, and of a task."""
 
 
 def owns(lock: threading.RLock) -> Callable[[], bool]:
     """Return a function that tells whether the very thread it is called on holds the lock."""
     return lock._is_owned  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001
+
+
+def made_at() -> Place:
+    """Return where user code calls from: the first frame outside of Rink.
+
+    A thread or a task of Rink's own has none there: then its outermost frame in Rink.
+    """
+    inside: FrameType = sys._getframe(1)  # noqa: SLF001 - the cheap way, and documented
+    outside = inside.f_back
+    while outside is not None and outside.f_code.co_filename.startswith(_PACKAGE):
+        inside, outside = outside, outside.f_back
+    is_ours = outside is None or outside.f_code.co_filename in _RUNNERS
+    frame = inside if is_ours or outside is None else outside
+    return frame.f_code, frame.f_lasti
 
 
 def caller() -> object:

@@ -28,7 +28,7 @@ from rink.core.holds import Handle, Hold
 from rink.core.keys import Keys
 from rink.core.node import MemberSettings, Node
 from rink.engine.callbacks import Callbacks, Listeners
-from rink.engine.callers import caller, owns
+from rink.engine.callers import owns
 from rink.engine.calls import Calls
 from rink.engine.clock import Clock, Mailbox
 from rink.engine.follower import Follower
@@ -150,17 +150,6 @@ class Engine:
                 f"{what}: a signal handler called it in the midst of another call of group "
                 f"{self.group!r}. In a handler set an event, or raise SystemExit, and leave there"
             )
-
-    def release_within(self, ends_by: type[BaseException] | None = None) -> float | None:
-        """How long leaving may wait for handles: bounded inside a role's own body (R10).
-
-        Bounded, too, at the end of a `with` that Ctrl-C or sys.exit() ends: the traceback keeps the
-        frames that it passed through, and they may keep handles.
-        """
-        with self.lock:
-            inside = self.table.is_inside(caller())
-        ends = ends_by is not None and issubclass(ends_by, KeyboardInterrupt | SystemExit)
-        return self.node.settings.leave_timeout if inside or ends else None
 
     # ── what the session's thread uses (rink.engine.lessor.Tenant) ───────────────────────────
 

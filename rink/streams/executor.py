@@ -103,7 +103,7 @@ class Executor:
 
         Threads may be given up only after that.
         """
-        left = asyncio.create_task(self.rink.leave())
+        left = asyncio.create_task(self.rink.leave(wait=True))  # which `grace` bounds
         try:
             await asyncio.shield(left)
         except asyncio.CancelledError:

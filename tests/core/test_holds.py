@@ -144,18 +144,6 @@ def test_releasing_twice_takes_nothing_from_other_handles(table):
     assert table.held == {"x": three.hold}
 
 
-def test_who_is_inside_a_body_is_known_by_the_handles_that_are_not_released(table):
-    one, two = take(table), take(table)
-    one.inside = "thread"
-    assert table.is_inside("thread")
-    table.lose(one.hold, 5.0, "because")
-    assert table.is_inside("thread")
-    assert not table.is_inside("another")
-    table.release(one)
-    assert not table.is_inside("thread")
-    table.release(two)
-
-
 def test_a_handle_that_nothing_was_done_for_is_released_all_the_same(table):
     assert table.release(Handle("x")) is False
     assert not table.roles

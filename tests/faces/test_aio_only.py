@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import sys
 
 import pytest
 from faces_support import LONG_S, QUICK, owned_by, within
 
 import rink
 from rink import aio
+from rink.core.holds import made_by
 from rink.face import Subscription
 from rink.in_loop import in_loop, wait_in_loop
 from rink.testing.memory import MemoryCluster
@@ -457,6 +459,24 @@ def test_async_with_on_a_released_handle_is_refused():
                     raise AssertionError("the body runs")
             await asyncio.sleep(0)
             assert asyncio.current_task().cancelling() == 0
+
+    run(scenario)
+
+
+def test_place_of_an_awaited_handle_is_the_users_line():
+    async def scenario(cluster):
+        async with member(cluster) as a:
+            waiting, line = a.await_role("x", LONG_S), sys._getframe().f_lineno
+            role = await waiting
+            assert made_by(role._handle) == f"{__file__}:{line}"
+            got, line = a.get_role("x"), sys._getframe().f_lineno
+            assert made_by(got._handle) == f"{__file__}:{line}"
+            async with a.roles(["y"]) as roles:
+                line = sys._getframe().f_lineno - 1
+                await changed(a, lambda: roles.held)
+                assert made_by(roles.held["y"]._handle) == f"{__file__}:{line}"
+            role.release()
+            got.release()
 
     run(scenario)
 

@@ -3,14 +3,16 @@
 import asyncio
 import gc
 import queue
+import sys
 import threading
 import warnings
+from pathlib import Path
 
 import pytest
 from faces_support import LONG_S, engine_of, owned_by, until, within
 
 import rink
-from rink.core.holds import Handle
+from rink.core.holds import Handle, made_by
 from rink.engine import callers as callers_module
 from rink.tracker import Tracker
 
@@ -78,7 +80,7 @@ def test_leaving_from_inside_a_roles_own_body_is_bounded(blocking, caplog):
     with a.await_role(owned_by(0, 2), LONG_S) as role, within(5.0):
         a.leave()
         assert role.lost.is_set()
-    assert any("claim is given up, the member leaves" in r.getMessage() for r in caplog.records)
+    assert any("and its claim ends with the lease" in r.getMessage() for r in caplog.records)
 
 
 def test_leaving_from_inside_a_role_sets_own_with_is_bounded(blocking):
@@ -149,7 +151,7 @@ def test_a_function_that_never_ends_does_not_keep_the_leave_after_grace(blocking
 
 
 def test_leaving_from_elsewhere_waits_for_the_body(blocking, apart):
-    a, b = blocking.pair(leave_timeout=0.05)
+    a, b = blocking.pair(leave_timeout=5.0)
     with a.await_role(owned_by(0, 2), LONG_S) as role:
         leaving = apart(a.leave)
         assert role.lost.wait(LONG_S)
@@ -332,3 +334,43 @@ def test_with_on_a_handle_that_is_lost_is_entered_with_lost_set(blocking):
     with role:
         assert role.lost.is_set()
     b.await_role(role.name, LONG_S).release()
+
+
+def test_place_of_every_kind_of_handle_is_the_users_line(blocking):
+    a, began = blocking.join("a"), threading.Event()
+
+    def line():
+        return f"{__file__}:{sys._getframe(1).f_lineno}"
+
+    awaited, at_await = a.await_role("x", LONG_S), line()
+    got, at_get = a.get_role("x"), line()
+    with a.roles(["y"]) as roles:
+        at_with = f"{__file__}:{sys._getframe().f_lineno - 1}"
+        until(a, lambda: roles.held)
+        (in_set,) = roles.held.values()
+
+        @a.on_role("z")
+        def hangs(role):
+            began.set()
+            role.lost.wait(LONG_S)
+
+        at_on_role = f"{__file__}:{hangs.__code__.co_firstlineno}"
+        assert began.wait(LONG_S)
+        (kept, functions) = engine_of(a).table.held["z"].handles
+        assert made_by(awaited._handle) == at_await
+        assert made_by(got._handle) == at_get
+        assert made_by(in_set._handle) == at_with
+        assert {made_by(kept), made_by(functions)} == {at_on_role}
+    awaited.release()
+    got.release()
+
+
+def test_place_of_a_handle_taken_by_rinks_own_thread_lies_in_rink(blocking):
+    places = queue.SimpleQueue()
+    own = "def take():\n    places.put(made_at())\n"
+    code = compile(own, str(Path(rink.__file__).parent / "own.py"), "exec")
+    names = {"places": places, "made_at": callers_module.made_at}
+    exec(code, names)
+    threading.Thread(target=names["take"]).start()
+    found = Handle("x", None, places.get(timeout=LONG_S))
+    assert made_by(found).endswith("own.py:2")

@@ -219,7 +219,8 @@ def test_a_handler_may_leave_in_the_midst_of_a_wait_for_the_loss(blocking):
             answers.append("left")
 
     for step in range(0, 1000, 3):
-        member = blocking.make("a", leave_timeout=0.02).join()
+        group = f"g{step}"  # of its own: its record stays until the lease has run out
+        member = blocking.make("a", group=group, leave_timeout=0.02).join()
         before = len(answers)
         with within(LONG_S), member.await_role("x", LONG_S) as role, Interrupter(step, handler):
             role.lost.wait(0.001)

@@ -94,10 +94,11 @@ def test_who_is_cancelled_twice_gives_no_thread_up_before_the_group_was_left(rea
         async with an_executor(cluster) as executed:
             leaves, may_leave, leave = asyncio.Event(), asyncio.Event(), executed.rink.leave
 
-            async def leave_late():
+            async def leave_late(*, wait):
+                assert wait, "grace bounds it, which may be longer than leave_timeout"
                 leaves.set()
                 await may_leave.wait()
-                await leave()
+                await leave(wait=wait)
 
             monkeypatch.setattr(executed.rink, "leave", leave_late)
             running = asyncio.create_task(executed.run(asyncio.Event()))

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from rink.core.backoff import backoff
 from rink.core.keys import check_name
+from rink.engine.callers import made_at
 from rink.errors import ConfigError, RoleTimeout
 from rink.guards import Fence
 from rink.roles import Role
@@ -80,6 +81,7 @@ class Query:
         self._function = function
         self._guards = guards
         self._runner = runner
+        self._made_at = made_at()  # of its handles: where the function was decorated
         self._job: Job[Any] | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"rink-query-{name}", daemon=True)
@@ -142,9 +144,11 @@ class Query:
     def _await_role(self) -> Role | None:
         """Return a grant; None now and then, to see whether this is being closed."""
         try:
-            return self._rink.await_role(self.name, timeout=_LOOKS_S)
+            role = self._rink.await_role(self.name, timeout=_LOOKS_S)
         except RoleTimeout:
             return None
+        role._handle.made_at = self._made_at  # noqa: SLF001 - a friend of the handle
+        return role
 
     def _under_a_grant(self, job: Job[Any]) -> None:
         """Run the query until the role is lost; start it again when it fails."""

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 
 from pyspark.sql import SparkSession
 
+from rink.engine.callers import made_at
 from rink.errors import ClosedError, ConfigError, RinkError
 from rink.rink import Rink
 from rink.settings import check_count, check_seconds
@@ -80,6 +81,7 @@ class JobRunner:
         role = self._rink.get_role(job_id)
         if role is None:
             return None
+        role._handle.made_at = made_at()  # noqa: SLF001 - a friend of the handle
 
         def ended() -> None:
             if job.state is State.FAILED:

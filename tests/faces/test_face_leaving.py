@@ -1,0 +1,127 @@
+"""Leaving while a handle is not released: bounded by `leave_timeout`, and the claim stays."""
+
+import inspect
+import logging
+
+import pytest
+from faces_support import LONG_S, engine_of, owned_by, raw, records, until, within
+
+import rink
+
+
+def lease_of(member):
+    return engine_of(member).node.tenure.lease
+
+
+def errors(caplog):
+    return [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
+
+
+def leases(world):
+    return list(world.cluster.store._leases)
+
+
+def test_leave_with_a_leaked_handle_returns(world):
+    a, b = world.pair(leave_timeout=0.2)
+    role = a.await_role(owned_by(0, 2), LONG_S)
+    lease = lease_of(a)
+    with within(LONG_S):
+        a.leave()
+    assert role.lost.is_set()
+    assert not role.is_held
+    assert records(world) == {"a", "b"}
+    assert lease in leases(world)
+    with pytest.raises(rink.RoleTimeout, match="a: has not let go of it yet"):
+        b.await_role(role.name, 0.2)
+    role.release()
+
+
+def test_leave_with_a_leaked_handle_lets_go_of_all_other_roles(world):
+    a, b = world.pair(leave_timeout=0.2)
+    leaked, other = owned_by(0, 2, 2)
+    role = a.await_role(leaked, LONG_S)
+    a.await_role(other, LONG_S).release()
+    a.leave()
+    b.await_role(other, LONG_S).release()
+    (record,) = [one for one in b.members if one.name == "a"]
+    assert record.draining == (leaked,)
+    role.release()
+
+
+def test_role_of_a_leaked_handle_is_granted_when_the_lease_has_run_out(world):
+    a, b = world.pair(leave_timeout=0.1, ttl=2)
+    role = a.await_role(owned_by(0, 2), LONG_S)
+    a.leave()
+    with b.await_role(role.name, LONG_S) as new:
+        assert new.token > role.token
+    until(b, lambda: len(b.members) == 1)
+    role.release()
+
+
+def test_error_names_a_leaked_handle_and_the_line_that_took_it(world, caplog):
+    a, _ = world.pair(leave_timeout=0.1)
+    name = owned_by(0, 2)
+    got, line = raw(a).get_role(name), inspect.currentframe().f_lineno
+    a.leave()
+    (error,) = errors(caplog)
+    assert f"{name!r} (token {got.token}, taken at {__file__}:{line})" in error
+    assert error == "rink: group 'g': " + raw(a).status().last_error
+    got.release()
+
+
+def test_leave_that_waits_goes_on_until_the_handle_is_released(world, apart):
+    a, b = world.pair(leave_timeout=0.05)
+    role = a.await_role(owned_by(0, 2), LONG_S)
+    leaving = apart(a.leave, wait=True)
+    assert role.lost.wait(LONG_S)
+    with pytest.raises(rink.RoleTimeout, match="a: has not let go"):
+        b.await_role(role.name, 0.5)
+    assert not leaving.done()
+    role.release()
+    leaving.result(LONG_S)
+    assert records(world) == {"b"}
+
+
+def test_session_closed_with_a_leaked_handle_keeps_its_claim(world):
+    session = world.session()
+    a = world.make("a", session=session, leave_timeout=0.1).join()
+    role = a.await_role("x", LONG_S)
+    with within(LONG_S):
+        session.close()
+    assert records(world) == {"a"}
+    assert len(leases(world)) == 1
+    role.release()
+
+
+def test_leaked_handle_of_one_group_leaves_the_sessions_other_groups_alone(world):
+    session = world.session(ttl=2)
+    one = world.join("a", group="one", session=session, leave_timeout=0.1)
+    two = world.join("a", group="two", session=session)
+    leaked, kept = one.await_role("x", LONG_S), two.await_role("x", LONG_S)
+    one.leave()
+    watcher = world.join("b", group="one")
+    watcher.await_role("x", LONG_S).release()
+    assert kept.is_held
+    assert session.is_live
+    kept.release()
+    leaked.release()
+
+
+def test_rink_of_the_same_name_waits_for_the_leaked_lease(world):
+    a = world.join("a", leave_timeout=0.1, ttl=2)
+    role = a.await_role("x", LONG_S)
+    a.leave()
+    again = world.make("a", join_timeout=LONG_S).join()
+    with again.await_role("x", LONG_S) as new:
+        assert new.token > role.token
+    role.release()
+
+
+def test_leave_with_etcd_gone_and_a_leaked_handle_returns(world):
+    a = world.join("a", leave_timeout=0.1)
+    role = a.await_role("x", LONG_S)
+    world.etcd_of(a).cut()
+    with within(LONG_S):
+        a.leave()
+    assert role.lost.is_set()
+    role.release()
