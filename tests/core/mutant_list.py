@@ -6,6 +6,7 @@ from mutant import Mutant
 from mutants_of_engine import ENGINE
 from mutants_of_etcd import ETCD
 from mutants_of_guards import GUARDS
+from mutants_of_handles import HANDLES, LEAVING
 from mutants_of_history import HISTORY
 from mutants_of_liveness import ABOUT_LIVENESS
 from mutants_of_overlap import ABOUT_OVERLAP, NAMED_BY_THE_DESIGN
@@ -18,7 +19,9 @@ BY_HEADING: dict[str, list[Mutant]] = {
     "Others about overlap and tokens": ABOUT_OVERLAP,
     "About histories of etcd": HISTORY,
     "About liveness and stickiness": ABOUT_LIVENESS,
+    "About leaving": LEAVING,
     "Of the engine": ENGINE,
+    "Of handles": HANDLES,
     "Of the etcd client": ETCD,
     "Of partitions": PARTITIONS,
     "Of streams": STREAMS,

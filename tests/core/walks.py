@@ -11,6 +11,7 @@ order, or loses them. So user code may go on for a while after its lease has end
 
 from __future__ import annotations
 
+import math
 import random
 from collections import defaultdict, deque
 from collections.abc import Sequence
@@ -205,7 +206,8 @@ class Walk(World):
             self.carry_beat(member)
 
     def _leave(self, name, member, what) -> None:
-        self.leave(name, keep_rank=what % 3 == 0, release_within=[None, 2.0][what % 2])
+        within = [None, 2.0, math.inf][what // 3 % 3]
+        self.leave(name, keep_rank=what % 3 == 0, release_within=within)
 
     def _lose(self, name, member, what) -> None:
         if member.to_etcd:

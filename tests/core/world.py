@@ -351,15 +351,18 @@ class World:
         """Promise 1: no role is held by two members whose leases live.
 
         A hold whose lease has ended does not count, nor one whose record was deleted under it: its
-        member has the margin to stop, or hears of it with the next event.
+        member has the margin to stop, or hears of it with the next event. One of a member that has
+        left with it does: its process goes on.
         """
-        holders: dict[str, str] = {}
-        for name, member in self.members.items():
+        holders: dict[str, Member] = {}
+        gone = [member for member in self.everyone if member.left]
+        for member in (*self.members.values(), *gone):
             table = member.node.table
             for hold in [*table.held.values(), *table.draining]:
                 if self.covers(member, hold):
-                    other = holders.setdefault(hold.role, name)
-                    assert other == name, f"{hold.role} is held by {other} and {name}"
+                    other = holders.setdefault(hold.role, member)
+                    both = f"{other.node.name} and {member.node.name}"
+                    assert other is member, f"{hold.role} is held by {both}"
 
     def covers(self, member: Member, hold: Hold) -> bool:
         """Whether the record under which a hold was granted still stands in etcd."""

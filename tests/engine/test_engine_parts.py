@@ -81,6 +81,33 @@ def test_a_wait_ends_with_its_timeout():
     assert SYSTEM.wait(event, 0.0) is True
 
 
+def test_event_that_is_cleared_is_waited_for_anew():
+    event = SYSTEM.event()
+    for _ in range(3):
+        event.set()
+        event.set()
+        assert SYSTEM.wait(event, 0.0)
+        event.clear()
+        assert not event.is_set()
+        assert not SYSTEM.wait(event, 0.01)
+
+
+def test_event_wakes_the_thread_that_waits():
+    event, woken = SYSTEM.event(), queue.SimpleQueue()
+    thread = threading.Thread(target=lambda: woken.put(SYSTEM.wait(event, LONG_S)))
+    thread.start()
+    event.set()
+    assert woken.get(timeout=LONG_S) is True
+    thread.join()
+
+
+def test_event_set_a_thousand_times_keeps_one_ring():
+    event = SYSTEM.event()
+    for _ in range(1000):
+        event.set()
+    assert event._rings.qsize() == 1
+
+
 def test_the_clock_counts_suspend_and_nobody_sets_it(monkeypatch):
     """As etcd's own does: a lease goes on ending while the machine sleeps."""
     monkeypatch.setattr(time, "clock_gettime", lambda which: which)

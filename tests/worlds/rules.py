@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from states import DEAD, State
 
 from rink.core.effects import RemoveRecord
+from rink.core.machines import Life
 from rink.core.placement import Placement
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def check_state(universe: Universe, state: State) -> None:
     """No role has two holders whose leases live, and the record of each claims it.
 
     A member that lives in a history of etcd that is gone holds its roles until it has noticed. What
-    its user code works on after that counts only as far as the record in etcd still claims it.
+    its user code works on after that counts only as far as the record in etcd still claims it. Nor
+    does a member that leaves end its lease itself while its user code works under it.
     """
     holders: dict[str, str] = {}
     contents = universe.stores.contents[state.etcd]
@@ -36,6 +38,9 @@ def check_state(universe: Universe, state: State) -> None:
             continue
         process, name = universe.spec.members[index], universe.spec.names[index]
         facts, is_adrift = universe.actors[index].facts[one.state], universe.is_adrift(state, index)
+        if facts.life is Life.REVOKING and facts.holds:
+            role = facts.holds[0].role
+            raise BrokenRuleError(f"{process} revokes its lease, and works on {role}")
         for hold in facts.holds:
             is_held, stands = hold.role in facts.held, universe.covers(state, index, hold.lease)
             is_claimed = stands and _claims(contents, name, hold.role)

@@ -15,11 +15,14 @@ from rink.core.claims import Obstacles
 from rink.core.history import History
 from rink.core.holds import Table
 from rink.core.janitor import Janitor
+from rink.core.life import Living
+from rink.core.machines import Life, LifeEvent
 from rink.core.node import Node
 from rink.core.writer import Writer
 
 MOVES_ONCE = Spec("moves once", "", script=(B,))
 TWINS = Spec("twins", "", members=("a", "a'"), late_joiners=("a'",), purse={"kill": 1})
+CLINGS = next(spec for spec in BY_DEFAULT if spec.name == "a leaver clings")
 HEIRS = Spec("heirs", "", members=("a", "a'"), late_joiners=("a", "a'"), remains=(("a", NO_LEASE),))
 
 
@@ -46,6 +49,32 @@ def test_two_holders_are_seen(monkeypatch):
 def test_a_claim_that_is_withdrawn_too_early_is_seen(monkeypatch):
     monkeypatch.setattr(Table, "draining", property(lambda _: []))
     assert "its record does not claim it" in explore(MOVES_ONCE).broken
+
+
+def test_lease_revoked_under_user_code_that_clings_is_seen(monkeypatch):
+    def revoke(living, table, tenure, now, out):
+        if living.state is not Life.LETTING_GO:
+            return
+        if table.draining and now < living.release_until:
+            out.wake(living.release_until)
+        else:
+            living._on(LifeEvent.RELEASED)
+
+    monkeypatch.setattr(Living, "let_go", revoke)
+    assert "a revokes its lease, and works on " in explore(CLINGS).broken
+
+
+def test_leaver_whose_user_code_clings_is_gone_and_its_role_moves_later():
+    exploration = Exploration(Universe(CLINGS))
+    assert not exploration.go(5_000).broken
+    a, b = exploration.universe.actors
+    states = [exploration.codes.state(code) for code in exploration.came_from]
+    gone = [one for one in states if is_out(a.facts[one.members[0].state])]
+    assert {bool(b.facts[one.members[1].state].holds) for one in gone} == {False, True}
+
+
+def is_out(facts):
+    return facts.life is Life.LEFT and bool(facts.holds)
 
 
 def test_a_wait_that_does_not_end_is_seen(monkeypatch):

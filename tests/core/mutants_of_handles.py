@@ -1,0 +1,163 @@
+"""Mutants of leaving and of handles: what stays claimed, what is let go of, and who is told."""
+
+from __future__ import annotations
+
+from mutant import Mutant, core, engine
+
+LEAVING = [
+    core(
+        "a leave whose time is over revokes what is still held",
+        "life",
+        "                self._on(LifeEvent.OVERRUN)\n"
+        "                self.run_out_at = now + LAST_WRITE_TIMEOUT_S\n",
+        "                self._on(LifeEvent.RELEASED)\n"
+        "                self.revoke_until = now + self.leave_timeout\n",
+        "running_out",
+    ),
+    core(
+        "the last record claims nothing",
+        "node",
+        "        shares, draining = claims_of(share, self.table.draining, self.placement, limit)\n",
+        "        drains_ = self.table.draining if self.living.wants_share else []\n"
+        "        shares, draining = claims_of(share, drains_, self.placement, limit)\n",
+        "running_out",
+    ),
+    core(
+        "the last record keeps the share",
+        "life",
+        "        return self.state is not Life.RUNNING_OUT\n",
+        "        return True\n",
+        "running_out",
+    ),
+    core(
+        "the last record is not waited for",
+        "life",
+        "if tenure.is_alive and not is_written and now < self.run_out_at:",
+        "if False:",
+        "running_out",
+    ),
+    core(
+        "the last record is waited for for ever",
+        "life",
+        "if tenure.is_alive and not is_written and now < self.run_out_at:",
+        "if tenure.is_alive and not is_written:",
+        "running_out",
+    ),
+    core(
+        "a member that is gone goes on renewing its lease",
+        "life",
+        "            out.do(tenure.abandon())\n",
+        "            tenure.abandon()\n",
+        "running_out",
+    ),
+    core(
+        "whoever writes its last record says it is active",
+        "life",
+        "leaving = (Life.LEAVING, Life.LETTING_GO, Life.RUNNING_OUT)",
+        "leaving = (Life.LEAVING, Life.LETTING_GO)",
+        "running_out",
+    ),
+    core(
+        "handles are waited for from when the leave was asked for",
+        "life",
+        "self.release_until = now + self.release_within  # counted",
+        "self.release_until = self.leave_until  # counted",
+        "running_out",
+    ),
+    core(
+        "a second leave lengthens the wait of the first",
+        "life",
+        "            self.release_until = min(self.release_until, now + self.release_within)\n",
+        "            self.release_until = now + self.release_within\n",
+        "running_out",
+    ),
+    core(
+        "a leave that waits for ever is bounded",
+        "life",
+        "self.leave_timeout if bound is None else bound\n",
+        "min(self.leave_timeout, bound or self.leave_timeout)\n",
+        "running_out",
+    ),
+]
+
+HANDLES = [
+    Mutant(
+        "a released handle is never lost",
+        "rink/roles.py",
+        "        if handle.lost is not None:\n            handle.lost.set()\n        with engine.lock:\n",
+        "        with engine.lock:\n",
+        ("faces/test_face_lost",),
+    ),
+    Mutant(
+        "the engine hears of a release before the helpers of its handle",
+        "rink/roles.py",
+        "        if handle.lost is not None:\n            handle.lost.set()\n        with engine.lock:\n"
+        "            must_tell = engine.table.release(handle)\n",
+        "        with engine.lock:\n            must_tell = engine.table.release(handle)\n"
+        "        if handle.lost is not None:\n            handle.lost.set()\n",
+        ("faces/test_face_lost",),
+    ),
+    Mutant(
+        "a handle that is asked late does not know that it is over",
+        "rink/roles.py",
+        "if self._released or self._hold.lost_at is not None:\n                    handle",
+        "if self._hold.lost_at is not None:\n                    handle",
+        ("faces/test_face_lost",),
+    ),
+    Mutant(
+        "a release hides the loss before it",
+        "rink/roles.py",
+        "RELEASED if hold is None else hold.lost_because or RELEASED",
+        "RELEASED",
+        ("faces/test_face_lost",),
+    ),
+    Mutant(
+        "a loss hides the release before it",
+        "rink/roles.py",
+        "why = self._released or self._hold.lost_because\n",
+        "why = self._hold.lost_because or self._released\n",
+        ("faces/test_face_lost",),
+    ),
+    Mutant(
+        "a body begins under a handle that was released",
+        "rink/roles.py",
+        "        if self._released:\n            raise UsageError(",
+        "        if False:\n            raise UsageError(",
+        ("faces/test_blocking_only", "faces/test_aio_only"),
+    ),
+    Mutant(
+        "a body that releases its own role is cancelled",
+        "rink/aio.py",
+        "if caller() is not self._task:",
+        "if True:",
+        ("faces/test_aio_only",),
+    ),
+    engine(
+        "a loss sets the signal of one handle",
+        "engine",
+        "        for signal in signals:\n",
+        "        for signal in signals[:1]:\n",
+        "faces/test_face_lost",
+    ),
+    engine(
+        "a wait takes a lock that a signal handler's release needs",
+        "clock",
+        "        return Event()\n",
+        "        return __import__('threading').Event()\n",
+        "faces/test_interrupts",
+    ),
+    Mutant(
+        "a function of on_role that released its role is called again at once",
+        "rink/on_role.py",
+        "                        kept.lost.wait(self._pause(failures))\n",
+        "                        role.lost.wait(self._pause(failures))\n",
+        ("faces/test_face_lost",),
+    ),
+    Mutant(
+        "a released assignment is never lost",
+        "rink/partitions/lanes.py",
+        "                lane.lost.set()\n                lane.role",
+        "                lane.role",
+        ("partitions/test_partitions_faces",),
+    ),
+]
