@@ -93,14 +93,9 @@ class BaseRole:
             self._drop()
             return
         # A signal handler may raise between any two of these: what is left, __del__ has done.
-        handle = self._handle
-        hold = handle.hold
-        if not self._released:
-            self._released = RELEASED if hold is None else hold.lost_because or RELEASED
-        if handle.lost is not None:
-            handle.lost.set()
+        self._end()
         with engine.lock:
-            must_tell = engine.table.release(handle)
+            must_tell = engine.table.release(self._handle)
         if must_tell:
             engine.nudge()
         self._is_done = True
@@ -122,11 +117,12 @@ class BaseRole:
         """Release by message, for finalizers and signal handlers: they may run under any lock."""
         if not self._is_done and not self._engine.forked:
             self._is_done = True
-            self._end(self._handle)
+            self._end()
             self._engine.drop(self._handle)
 
-    def _end(self, handle: Handle) -> None:
-        """Be over, before anybody is told so; the first reason stands."""
+    def _end(self) -> None:
+        """Set `lost`, before the engine is told; the first reason stands."""
+        handle = self._handle
         hold = handle.hold
         self._released = self._released or (hold and hold.lost_because) or RELEASED
         if handle.lost is not None:

@@ -58,7 +58,7 @@ def status_of(node: Node, group: str, clock: Clock) -> Status:
         next_change_at=None if change_at is None else clock.wall(max(0.0, change_at - now)),
         next_change_because=upcoming.because if upcoming else "",
         session_remaining=node.tenure.deadline - now,
-        grants_resume_in=max(0.0, node.history.grants_from - now),
+        grants_resume_in=max(0.0, node.sight.history.grants_from - now),
         last_error=node.out.last_error,
         life=node.living.state.value,
     )

@@ -19,7 +19,7 @@ import attrs
 from rink.core.outbox import Outbox
 from rink.core.placement import Placement
 from rink.core.values import Member, Share, Version
-from rink.core.view import View
+from rink.core.view import View, shares_of
 
 CLAIMS_WITHIN_S = 1.0
 """How long a newcomer is waited for: half of the shortest TTL."""
@@ -29,27 +29,57 @@ GATHER_S = 0.001
 
 
 @attrs.define
-class HandOver:
-    """Until when a newcomer is waited for; `because` says so to people, empty for none."""
+class Following:
+    """Which version a member lives by, and every member's share of the newest one.
 
-    because: str = ""
+    `newest` is the newest version that can be read, and `owned` who has which share by it. `version`
+    is the one that is lived by, and `share` the member's own by that one. Where the two differ,
+    `awaits` says for whom the older one is kept, and that is given up at `until`.
+    """
+
+    newest: Version | None = None
+    owned: dict[str, Share] = attrs.field(factory=dict)
+    version: Version | None = None
+    awaits: str = ""
     until: float = math.inf
+    share: Share | None = None
 
-    def waits(self, newcomer: str, now: float, out: Outbox) -> bool:
+    def follow(
+        self,
+        view: View,
+        name: str,
+        held: Iterable[str],
+        placement: Placement,
+        now: float,
+        out: Outbox,
+    ) -> bool:
+        """Follow the newest version, once newcomers have claimed; true where it is a new one."""
+        newest, version = view.newest, view.version
+        if newest is not None and newest.version is None:
+            return False  # hold what is held, grant nothing (R4)
+        if version is not self.newest:
+            self.newest = version
+            self.owned = shares_of(version, placement.rank) if version else {}
+        if version is not self.version:
+            newcomer = _awaited(view, self.version, self.owned, held, placement)
+            if newcomer and self._waits(newcomer, now, out):
+                return False
+        self.awaits, self.until = "", math.inf
+        is_new, self.version = version is not self.version, version
+        self.share = self.owned.get(name)
+        return is_new
+
+    def _waits(self, newcomer: str, now: float, out: Outbox) -> bool:
         """Whether to wait for one now; `until` is noted as a time to look again."""
         if now >= self.until:
             return False
-        self.because = f"{newcomer}, which is new to the ranks, has not claimed its share yet"
+        self.awaits = f"{newcomer}, which is new to the ranks, has not claimed its share yet"
         self.until = min(self.until, now + CLAIMS_WITHIN_S)
         out.wake(self.until)
         return True
 
-    def over(self) -> None:
-        """The newest version is followed: nobody is waited for."""
-        self.because, self.until = "", math.inf
 
-
-def awaited(
+def _awaited(
     view: View,
     followed: Version | None,
     owned: Mapping[str, Share],

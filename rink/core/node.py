@@ -23,15 +23,12 @@ from functools import cache, partial
 from rink.core import drains, grants
 from rink.core import effects as do
 from rink.core import events as ev
-from rink.core.chronicle import Chronicle
 from rink.core.claims import Gate, Obstacles, closed
 from rink.core.coordinator import Coordinator, is_settled
-from rink.core.draft import why_unrankable
 from rink.core.effects import Effect, Level
 from rink.core.events import Event
-from rink.core.foresight import Foresight, seen
-from rink.core.handover import GATHER_S, HandOver, awaited
-from rink.core.history import History
+from rink.core.foresight import Foresight
+from rink.core.handover import GATHER_S, Following
 from rink.core.holds import Hold, Table
 from rink.core.janitor import Janitor
 from rink.core.life import Living
@@ -42,9 +39,10 @@ from rink.core.placement import Placement
 from rink.core.ranks import Upcoming
 from rink.core.record import claims_of
 from rink.core.settings import MemberSettings
+from rink.core.sight import Sight
 from rink.core.tenure import Tenure
-from rink.core.values import Record, Share, Version
-from rink.core.view import View, shares_of
+from rink.core.values import Record, Share
+from rink.core.view import View
 from rink.core.writer import Answer, Writer
 
 __all__ = ["MemberSettings", "Node"]
@@ -57,35 +55,40 @@ class Node:
         self.settings = settings
         self.placement = placement or Placement()
         self.table = Table()
-        self.view = View()
+        self.sight = Sight()
+        self.following = Following()
         self.living = Living(settings.name, settings.join_timeout, settings.leave_timeout)
         self.tenure = Tenure(settings.ttl, settings.margin)
         self.writer = Writer()
-        self.chronicle = Chronicle()
-        self.history = History()
         self.outage = Outage()
-        self.lists_wanted = 0  # lists that were asked for before the last `ListGroup` do not count
         self.coordinator = Coordinator(settings.ranking)
         self.janitor = Janitor()
-        self.share: Share | None = None
-        self.owned: dict[str, Share] = {}
         self.coordinates = False
         self.wake_at: float | None = None
         self.out = Outbox()
-        self._owned_in: Version | None = None
-        self._followed: Version | None = None
-        self._hand_over = HandOver()
-        self._noted: View | None = None
         self._look_for_grants = False
         self._gather_until = -math.inf
-        self._told: set[tuple[str, str]] = set()
         self._disproved: str | None = None  # the incarnation that has found another history
-        self._why_unrankable = ""
 
     @property
     def name(self) -> str:
         """The member's name."""
         return self.settings.name
+
+    @property
+    def view(self) -> View:
+        """What lies in etcd, as far as this member knows."""
+        return self.sight.view
+
+    @property
+    def share(self) -> Share | None:
+        """The member's share of the version that it lives by, or None."""
+        return self.following.share
+
+    @property
+    def owned(self) -> dict[str, Share]:
+        """Every member's share of the newest version that can be read."""
+        return self.following.owned
 
     @property
     def rank(self) -> int | None:
@@ -105,8 +108,8 @@ class Node:
 
     def foresee(self, events: Sequence[Event]) -> Foresight:
         """Return what stepping with these events will ask schemes; needs no lock."""
-        heard = [event for event in events if self._is_heard(event)]
-        return Foresight.of(self.view, self.share, self._owned_in, heard)
+        heard = [event for event in events if self.sight.is_heard(event)]
+        return Foresight.of(self.view, self.share, self.following.newest, heard)
 
     # ── what the session's thread brings, under the same lock ────────────────────────────────
 
@@ -159,11 +162,11 @@ class Node:
 
     def _take(self, event: Event, now: float) -> None:
         match event:
-            case ev.Listed():
-                if self._is_heard(event):
-                    self._replace_view(event, now)
+            case ev.Listed() if self.sight.is_heard(event):
+                if because := self.sight.replace(event):
+                    self._change_history(because, now)
             case ev.Changed():
-                self.view = seen(self.view, event)
+                self.sight.change(event)
             case ev.WriteAnswered():
                 self._take_answer(self.writer.answered(event), now)
             case ev.WriteFailed():
@@ -176,9 +179,9 @@ class Node:
             case ev.ListFailed():
                 self._failed("reading the group", event.error)
             case ev.RequestPosted():
-                self.history.posted(now)
+                self.sight.history.posted(now)
             case ev.PostFailed():
-                self.history.posted(now)
+                self.sight.history.posted(now)
                 self._failed("asking for a higher token base", event.error)
             case ev.LeaseLookedUp():
                 self.janitor.looked_up(event, self.view.members.get(event.name), now)
@@ -223,37 +226,11 @@ class Node:
         elif answer is Answer.OLDER:
             self._change_history("etcd returned a record older than this member's last write", now)
 
-    # ── views, and the history they are of (R11) ─────────────────────────────────────────────
-
-    def _is_heard(self, event: Event) -> bool:
-        """Whether an event counts: not a list asked for before the view was thrown away."""
-        return not isinstance(event, ev.Listed) or event.wanted >= self.lists_wanted
-
-    def _replace_view(self, listed: ev.Listed, now: float) -> None:
-        # The engine's lists follow each other, and reads are linearizable.
-        if listed.revision < self.view.revision:
-            went = f"from {self.view.revision} to {listed.revision}"
-            self._change_history(f"etcd's revision went back {went}", now)
-            return
-        self.history.keep(self.view, self.chronicle.token_base)
-        view = seen(self.view, listed)
-        because = self.history.contradiction(view)
-        if because:
-            self._change_history(because, now)
-        else:
-            self.view = view
+    # ── another history (R11) ────────────────────────────────────────────────────────────────
 
     def _throw_view_away(self) -> None:
-        """Throw the view away; no grant is made before a new list.
-
-        The view goes with the lease, whatever ended it: where a lease is unknown to etcd, so may be
-        all else that the view shows.
-        """
-        self.history.keep(self.view, self.chronicle.token_base)
-        self.view = View()
-        if self.living.wants_lease:
-            self.lists_wanted += 1
-            self.out.do(do.ListGroup(self.lists_wanted))
+        """Throw the view away with the lease, whatever ended it: no grant before a new list."""
+        self.sight.throw_view_away(self.out, lists=self.living.wants_lease)
 
     def _is_disproved(self) -> bool:
         """Whether the change was handled: each call tells it, and an old record stays for a while."""
@@ -268,11 +245,10 @@ class Node:
         self._disproved = self.writer.incarnation
         self._lose_all(now, because)
         self._throw_view_away()
-        self.history.begin_anew(because, now, self.out)
+        self.sight.begin_anew(because, now, self.out)
         if self.tenure.is_held:
             self.out.do(self.tenure.disown())
         self.coordinator = Coordinator(self.settings.ranking)
-        self.chronicle = Chronicle(token_base=self.chronicle.token_base)
 
     def _failed(self, doing: str, error: Exception) -> None:
         self.out.report(Level.WARNING, f"{doing} failed: {error}")
@@ -283,12 +259,13 @@ class Node:
         self._expire(now)
         self._check_own_record(now)
         self._follow_version(now)
-        self._note_view(now)
+        if self.sight.note(self.name, now, self.out):
+            self._look_for_grants = True
         self._live(now)
         drains.watch(self.table, self.settings.grace, now, self.out)
         self.living.let_go(self.table, self.tenure, now, self.out)
         self._keep_lease(now)
-        self.history.raise_tokens(self.view, self.writer, now, self.out)
+        self.sight.history.raise_tokens(self.view, self.writer, now, self.out)
         self._write(now)
         self._publish(now)
         self._grant(now)
@@ -327,31 +304,20 @@ class Node:
 
     def _follow_version(self, now: float) -> None:
         """Lose what the newest version gives to others (R3), once newcomers have claimed it."""
-        newest, version = self.view.newest, self.view.version
-        if newest is not None and newest.version is None:
-            return  # hold what is held, grant nothing (R4)
-        if version is not self._owned_in:
-            self._owned_in = version
-            self._own(shares_of(version, self.placement.rank) if version else {})
-        if version is self._followed:
-            self._hand_over.over()
+        before, rank = self.share, self.rank
+        follows = self.following.follow(
+            self.view, self.name, self.table.held, self.placement, now, self.out
+        )
+        if self.rank != rank:
+            self.out.do(do.RankChanged(self.rank))
+        if not follows:
             return
-        newcomer = awaited(self.view, self._followed, self.owned, self.table.held, self.placement)
-        if newcomer and self._hand_over.waits(newcomer, now, self.out):
-            return
-        self._hand_over.over()
-        self._followed = version
-        before, self.share = self.share, self.owned.get(self.name)
+        version = self.following.version
         because = f"version {version.number} gives it to another" if version else "no version"
         for hold in list(self.table.held.values()):
             if not self.placement.has(self.share, hold.role):
                 self._lose(hold, before, now, because)
                 self._gather_until = now + GATHER_S
-
-    def _own(self, owned: dict[str, Share]) -> None:
-        before, self.owned = self.rank, owned
-        if self.rank != before:
-            self.out.do(do.RankChanged(self.rank))
 
     def _lose(self, hold: Hold, share: Share | None, now: float, because: str) -> None:
         hold.share = share or hold.share  # the newest share that claimed it
@@ -363,18 +329,6 @@ class Node:
             self._lose(hold, self.share, now, because)
 
     # ── life, lease and record ───────────────────────────────────────────────────────────────
-
-    def _note_view(self, now: float) -> None:
-        if self._noted is self.view:
-            return
-        self._noted = self.view
-        self.chronicle.note(self.view, now)
-        self._look_for_grants = True
-        why = self._why_unrankable = why_unrankable(self.view, self.name)
-        own = {(f"members/{self.name}", f"is not ranked: {why}")} if why else set()
-        told, self._told = self._told, {*self.view.problems, *own}
-        for key, problem in sorted(self._told - told):
-            self.out.report(Level.WARNING, f"{key}: {problem}")
 
     def _ask_to_leave(self, event: ev.LeaveAsked, now: float) -> None:
         ranked = self.share is not None and self.tenure.is_alive and self.writer.exists
@@ -394,16 +348,7 @@ class Node:
             is_written = self.writer.is_settled and not self.writer.differs(self._desired_record())
             self.living.run_out(self.tenure, is_written, now, self.out)
         self.living.end(self.tenure, now, self.out)
-        tenure = self.tenure
-        if tenure.is_none and self.living.wants_lease:
-            if now >= tenure.retry_at:
-                self.out.do(tenure.ask())
-            else:
-                self.out.wake(tenure.retry_at)
-        elif tenure.is_revoking:
-            if now >= tenure.retry_at:
-                self.out.do(tenure.revoke())
-            self.out.wake(tenure.retry_at if tenure.retry_at < math.inf else None)
+        self.tenure.look(self.living.wants_lease, now, self.out)
 
     def _write(self, now: float) -> None:
         if not self.tenure.is_alive or not self.living.wants_record or not self.view.revision:
@@ -428,7 +373,7 @@ class Node:
             incarnation=self.writer.incarnation,
             ttl=self.tenure.granted_ttl,
             phase=self.living.phase,
-            version=self._followed.number if self._followed else 0,
+            version=self.following.version.number if self.following.version else 0,
             shares=shares,
             draining=draining,
             **self.settings.recorded,
@@ -437,9 +382,9 @@ class Node:
     # ── grants ───────────────────────────────────────────────────────────────────────────────
 
     def _publish(self, now: float) -> None:
-        awaits, version = self._hand_over.because, self._followed
-        token = self.chronicle.token_base + self.view.revision if version else 0
-        because = self.history.why_closed(now) or grants.why_closed(
+        awaits, version = self.following.awaits, self.following.version
+        token = self.sight.chronicle.token_base + self.view.revision if version else 0
+        because = self.sight.history.why_closed(now) or grants.why_closed(
             self.name,
             self.living,
             self.tenure,
@@ -447,10 +392,10 @@ class Node:
             self.view,
             self.share,
             awaits,
-            self._why_unrankable,
+            self.sight.why_unrankable,
         )
-        if now < self.history.grants_from:
-            self.out.wake(self.history.grants_from)
+        if now < self.sight.history.grants_from:
+            self.out.wake(self.sight.history.grants_from)
         share = None if because else self.share
         before = self.table.gate
         if share == before.share and because == before.closed_because and token == before.token:
@@ -484,7 +429,7 @@ class Node:
         if coordinates and me is not None:
             settled = is_settled(self.view, self.owned)
             effects, look_at = self.coordinator.coordinate(
-                me, self.view, self.chronicle, settled, now
+                me, self.view, self.sight.chronicle, settled, now
             )
             for effect in effects:
                 self.out.do(effect)

@@ -16,6 +16,7 @@ from rink.core.backoff import backoff
 from rink.core.effects import DropLease, Effect, GrantLease, KeepLease, RevokeLease
 from rink.core.events import LeaseGranted
 from rink.core.machines import LEASE, Lease, LeaseEvent, advance
+from rink.core.outbox import Outbox
 
 
 def default_margin(ttl: float) -> float:
@@ -79,6 +80,18 @@ class Tenure:
     def is_none(self) -> bool:
         """Whether there is no lease, and none is asked for."""
         return self.state is Lease.NONE
+
+    def look(self, wants_lease: bool, now: float, out: Outbox) -> None:
+        """Ask for what is due: a lease where there is none, or again for a revocation."""
+        if self.is_none and wants_lease:
+            if now >= self.retry_at:
+                out.do(self.ask())
+            else:
+                out.wake(self.retry_at)
+        elif self.is_revoking:
+            if now >= self.retry_at:
+                out.do(self.revoke())
+            out.wake(self.retry_at if self.retry_at < math.inf else None)
 
     def ask(self) -> Effect:
         """Ask for a lease."""

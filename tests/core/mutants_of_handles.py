@@ -84,17 +84,17 @@ HANDLES = [
     Mutant(
         "a released handle is never lost",
         "rink/roles.py",
-        "        if handle.lost is not None:\n            handle.lost.set()\n        with engine.lock:\n",
-        "        with engine.lock:\n",
+        "        self._end()\n        with engine.lock:\n",
+        "        self._released = RELEASED\n        with engine.lock:\n",
         ("faces/test_face_lost",),
     ),
     Mutant(
         "the engine hears of a release before the helpers of its handle",
         "rink/roles.py",
-        "        if handle.lost is not None:\n            handle.lost.set()\n        with engine.lock:\n"
-        "            must_tell = engine.table.release(handle)\n",
-        "        with engine.lock:\n            must_tell = engine.table.release(handle)\n"
-        "        if handle.lost is not None:\n            handle.lost.set()\n",
+        "        self._end()\n        with engine.lock:\n"
+        "            must_tell = engine.table.release(self._handle)\n",
+        "        with engine.lock:\n            must_tell = engine.table.release(self._handle)\n"
+        "        self._end()\n",
         ("faces/test_face_lost",),
     ),
     Mutant(
@@ -107,8 +107,8 @@ HANDLES = [
     Mutant(
         "a release hides the loss before it",
         "rink/roles.py",
-        "RELEASED if hold is None else hold.lost_because or RELEASED",
-        "RELEASED",
+        "self._released or (hold and hold.lost_because) or RELEASED",
+        "self._released or RELEASED",
         ("faces/test_face_lost",),
     ),
     Mutant(

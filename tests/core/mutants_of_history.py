@@ -21,8 +21,8 @@ HISTORY = [
     ),
     core(
         "a list asked for before the view was thrown away is believed",
-        "node",
-        "return not isinstance(event, ev.Listed) or event.wanted >= self.lists_wanted",
+        "sight",
+        "return not isinstance(event, Listed) or event.wanted >= self.lists_wanted",
         "return True",
         "one_history",
     ),

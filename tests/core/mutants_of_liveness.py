@@ -74,8 +74,8 @@ ABOUT_LIVENESS = [
         "node",
         "            self.coordinates = coordinates\n",
         "            self.coordinates = coordinates\n"
-        "            self.chronicle = Chronicle()\n"
-        "            self.chronicle.note(self.view, now)\n",
+        "            self.sight.chronicle = type(self.sight.chronicle)()\n"
+        "            self.sight.chronicle.note(self.view, now)\n",
         "chronicle",
     ),
     core(
@@ -130,7 +130,7 @@ ABOUT_LIVENESS = [
     ),
     core(
         "whoever cannot be ranked hears nothing in the log",
-        "node",
+        "sight",
         "{*self.view.problems, *own}",
         "set(self.view.problems)",
         "draft",
@@ -245,9 +245,9 @@ ABOUT_LIVENESS = [
     ),
     core(
         "a version that cannot be read begins the wait for a newcomer anew",
-        "node",
-        "            return  # hold what is held, grant nothing (R4)\n",
-        "            return self._hand_over.over()\n",
+        "handover",
+        "            return False  # hold what is held, grant nothing (R4)\n",
+        "            self.until = math.inf\n            return False\n",
         "handover",
     ),
     core(

@@ -140,7 +140,7 @@ ABOUT_OVERLAP = [
     ),
     core(
         "a list from the past is believed",
-        "node",
+        "sight",
         "if listed.revision < self.view.revision:",
         "if False:",
         "session",
@@ -247,15 +247,15 @@ ABOUT_OVERLAP = [
     core(
         "roles of the version before are granted while a newcomer is waited for",
         "node",
-        "awaits, version = self._hand_over.because, self._followed",
-        'awaits, version = "", self._followed',
+        "awaits, version = self.following.awaits, self.following.version",
+        'awaits, version = "", self.following.version',
         "handover",
     ),
     core(
         "claims are judged by a version that was deleted",
-        "node",
-        "if version is not self._owned_in:",
-        "if version not in (self._owned_in, self._followed):",
+        "handover",
+        "if version is not self.newest:",
+        "if version not in (self.newest, self.version):",
         "handover",
     ),
     core(
@@ -276,8 +276,8 @@ ABOUT_OVERLAP = [
     core(
         "tokens are version numbers",
         "node",
-        "token = self.chronicle.token_base + self.view.revision if version else 0",
-        "token = self.chronicle.token_base + version.number if version else 0",
+        "token = self.sight.chronicle.token_base + self.view.revision if version else 0",
+        "token = self.sight.chronicle.token_base + version.number if version else 0",
         "drains",
         "seed_behaviours",
     ),

@@ -51,7 +51,7 @@ def test_a_member_that_joins_an_old_group_takes_it_for_no_new_one(world):
         world.add(name, rebalance_delay=0.0)
     world.sleep(500.0)
     world.add("c")
-    assert world.node("c").chronicle.started_at is None
+    assert world.node("c").sight.chronicle.started_at is None
     world.expire(world.kill("a"))
     world.expire(world.kill("b"))
     assert world.ranks == ["c"]
@@ -66,10 +66,10 @@ def test_a_member_that_joins_an_old_group_takes_it_for_no_new_one(world):
 def test_after_its_history_changed_a_member_takes_an_old_group_for_no_new_one(pair):
     pair.sleep(300.0)
     b = pair.members["b"]
-    assert b.node.chronicle.started_at is None
+    assert b.node.sight.chronicle.started_at is None
     b.listed = False
     pair.tell("b", ev.HistoryChanged("x"))
-    assert b.node.chronicle.started_at is None
+    assert b.node.sight.chronicle.started_at is None
 
 
 def test_a_member_that_left_by_plan_before_a_version_said_so_is_not_waited_for():

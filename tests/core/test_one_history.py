@@ -56,7 +56,7 @@ def test_lease_over_grants_wait_for_a_list_asked_for_afterwards(pair, how):
 @pytest.mark.parametrize("in_one_step", [True, False])
 def test_list_asked_for_before_the_lease_ended_does_not_count(pair, in_one_step):
     world, b = pair, pair.members["b"]
-    listed = world.etcd.listed(b.node.lists_wanted)
+    listed = world.etcd.listed(b.node.sight.lists_wanted)
     lease = b.node.tenure.lease
     world.hold("b", "events")
     world.etcd.end_lease(lease)
@@ -236,7 +236,7 @@ def test_history_told_by_the_client_after_the_lease_ended_counts(pair):
     world.tell("b", ev.LeaseEnded(b.node.tenure.lease))
     world.tell("b", ev.HistoryChanged("the cluster id is another one"))
     assert len(errors(b)) == 1
-    assert b.node.history.grants_from == world.now + 60.0
+    assert b.node.sight.history.grants_from == world.now + 60.0
 
 
 # ── who has found another history ────────────────────────────────────────────────────────────
@@ -255,7 +255,7 @@ def test_member_in_a_new_history_grants_nothing_for_the_largest_ttl(world):
     assert hold.lost_at is None
     assert world.ranks == ["a"]
     assert world.get("a", ROLE_OF_B) is None
-    assert world.node("a").history.grants_from == pytest.approx(1001.0 + 30.0, abs=0.5)
+    assert world.node("a").sight.history.grants_from == pytest.approx(1001.0 + 30.0, abs=0.5)
     world.sleep(2.0)
     assert hold.lost_at is not None
     assert world.get("a", ROLE_OF_B) is None
@@ -270,7 +270,7 @@ def test_member_in_a_new_history_counts_the_wait_by_its_own_clock(world):
     assert world.get("a", "x") is None
     world.sleep(0.2)
     assert world.get("a", "x")
-    assert member.node.history.why_closed(member.time_at(world.now)) == ""
+    assert member.node.sight.history.why_closed(member.time_at(world.now)) == ""
 
 
 def restored_behind(world, *answers):
@@ -340,8 +340,8 @@ def test_largest_ttl_is_that_of_all_records_of_the_view(pair):
     world.run()
     world.hold("b", "requests", "answers", "events")
     world.tell("b", ev.HistoryChanged("x"))
-    assert b.node.history.ttl == 900
-    world.tell("b", b_alone := evolve(world.etcd.listed(b.node.lists_wanted), entries=()))
-    assert b_alone.wanted == b.node.lists_wanted
+    assert b.node.sight.history.ttl == 900
+    world.tell("b", b_alone := evolve(world.etcd.listed(b.node.sight.lists_wanted), entries=()))
+    assert b_alone.wanted == b.node.sight.lists_wanted
     world.tell("b", ev.HistoryChanged("y"))
-    assert b.node.history.ttl == 900  # it is the largest that was ever seen
+    assert b.node.sight.history.ttl == 900  # it is the largest that was ever seen

@@ -278,7 +278,7 @@ class World:
         if kind == "answers":
             event = member.from_etcd.popleft() if member.from_etcd else None
         elif not member.listed:
-            event, member.listed = self.etcd.listed(member.node.lists_wanted), True
+            event, member.listed = self.etcd.listed(member.node.sight.lists_wanted), True
             member.seen = event.revision
         elif event := self.etcd.changes_after(member.seen):
             member.seen = event.revision

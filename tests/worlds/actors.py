@@ -80,7 +80,7 @@ class Actor:
         if isinstance(event, ev.LeaseGranted):
             return attrs.evolve(event, sent_at=self.now)
         if isinstance(event, ev.Listed):
-            return attrs.evolve(event, wanted=self.node.lists_wanted)
+            return attrs.evolve(event, wanted=self.node.sight.lists_wanted)
         return event
 
     def nudge(self) -> list:
@@ -257,10 +257,17 @@ def _walk_table(actor: Actor, out: list) -> None:
 def fingerprint(actor: Actor, far_s: float) -> tuple:
     """Return what tells a state from others; of a moment to come, also whether it is far."""
     node, out = actor.node, [actor.nudged]
-    parts = (node.living, node.tenure, node.writer, node.chronicle, node.coordinator, node.janitor)
-    for part in (*parts, node._hand_over, node.owned):
+    parts = (
+        node.living,
+        node.tenure,
+        node.writer,
+        node.sight.chronicle,
+        node.coordinator,
+        node.janitor,
+    )
+    for part in (*parts, node.following):
         _walk(part, out)
-    view, history = node.view, node.history
+    view, history = node.view, node.sight.history
     out += (history.grants_from, history.token_floor, history.post_at)
     if not view.revision:  # else it is written over before anybody looks at it
         out += (history.number, history.mod_revision, history.ttl, history.token)
@@ -268,8 +275,7 @@ def fingerprint(actor: Actor, far_s: float) -> tuple:
     for entries in (view.members, view.versions, view.requests):
         out.extend(entries[key] for key in sorted(entries))
         out.append(len(entries))
-    out += (node.share, node.coordinates, node._followed)
-    out += (node._gather_until, node._look_for_grants)
+    out += (node.coordinates, node._gather_until, node._look_for_grants)
     _walk_table(actor, out)
     ahead = sorted({x for x in out if type(x) is float and actor.now < x < float("inf")})
     order = {x: (index, x - actor.now < far_s) for index, x in enumerate(ahead)}

@@ -1,0 +1,83 @@
+"""What a member sees of its group, and what it keeps of earlier views.
+
+The view is replaced only by a list; between two lists the changes of the watch are added to it. It
+goes with the lease, whatever ended it: where a lease is unknown to etcd, so may be all else that the
+view shows. What has to outlive a view lies beside it: times in the chronicle, and in the history
+whatever would show that etcd has another one (R11).
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from rink.core.chronicle import Chronicle
+from rink.core.draft import why_unrankable
+from rink.core.effects import Level, ListGroup
+from rink.core.events import Changed, Event, Listed
+from rink.core.foresight import seen
+from rink.core.history import History
+from rink.core.outbox import Outbox
+from rink.core.view import View
+
+
+@attrs.define
+class Sight:
+    """The view, and what outlives it.
+
+    Lists that were asked for before the last `ListGroup` do not count: those carry a number below
+    `lists_wanted`. `why_unrankable` says why this member can never be ranked by the view, if so.
+    """
+
+    view: View = attrs.field(factory=View)
+    chronicle: Chronicle = attrs.field(factory=Chronicle)
+    history: History = attrs.field(factory=History)
+    lists_wanted: int = 0
+    why_unrankable: str = ""
+    _noted: View | None = None
+    _told: set[tuple[str, str]] = attrs.field(factory=set)
+
+    def is_heard(self, event: Event) -> bool:
+        """Whether an event counts: not a list asked for before the view was thrown away."""
+        return not isinstance(event, Listed) or event.wanted >= self.lists_wanted
+
+    def change(self, event: Changed) -> None:
+        """Add changes to the view."""
+        self.view = seen(self.view, event)
+
+    def replace(self, listed: Listed) -> str:
+        """Replace the view by a list; where the list proves another history, return how instead."""
+        # The engine's lists follow each other, and reads are linearizable.
+        if listed.revision < self.view.revision:
+            return f"etcd's revision went back from {self.view.revision} to {listed.revision}"
+        self.history.keep(self.view, self.chronicle.token_base)
+        view = seen(self.view, listed)
+        because = self.history.contradiction(view)
+        if not because:
+            self.view = view
+        return because
+
+    def note(self, name: str, now: float, out: Outbox) -> bool:
+        """Note what is new in the view, and warn of problems once; true where the view is new."""
+        if self._noted is self.view:
+            return False
+        self._noted = self.view
+        self.chronicle.note(self.view, now)
+        why = self.why_unrankable = why_unrankable(self.view, name)
+        own = {(f"members/{name}", f"is not ranked: {why}")} if why else set()
+        told, self._told = self._told, {*self.view.problems, *own}
+        for key, problem in sorted(self._told - told):
+            out.report(Level.WARNING, f"{key}: {problem}")
+        return True
+
+    def throw_view_away(self, out: Outbox, *, lists: bool) -> None:
+        """Throw the view away; `lists`: have the group listed anew."""
+        self.history.keep(self.view, self.chronicle.token_base)
+        self.view = View()
+        if lists:
+            self.lists_wanted += 1
+            out.do(ListGroup(self.lists_wanted))
+
+    def begin_anew(self, because: str, now: float, out: Outbox) -> None:
+        """Begin another history: of what was seen in the old one, only tokens count."""
+        self.history.begin_anew(because, now, out)
+        self.chronicle = Chronicle(token_base=self.chronicle.token_base)
