@@ -205,10 +205,7 @@ class Node:
                 self._failed("asking for a lease", event.error)
             case ev.LeaseEnded(lease=lease) if lease == tenure.lease and tenure.is_known:
                 if tenure.is_held:
-                    self._say_ended(now, "etcd has ended its lease")
-                self._lose_all(now, "etcd has ended the lease")
-                if tenure.is_held:
-                    self._throw_view_away()
+                    self._lose_session(now, "etcd has ended its lease")
                 self.out.do(tenure.ended())
             case ev.LeaseRevoked(lease=lease) if lease == tenure.lease and tenure.is_revoking:
                 tenure.revoked()
@@ -293,12 +290,12 @@ class Node:
     def _disown(self, now: float, because: str) -> None:
         """Lose everything and end the lease; a new incarnation comes after it (R6, R7)."""
         if self.tenure.is_held:
-            self._lose_all(now, because)
-            self._say_ended(now, because)
-            self._throw_view_away()
+            self._lose_session(now, because)
             self.out.do(self.tenure.disown())
 
-    def _say_ended(self, now: float, because: str) -> None:
+    def _lose_session(self, now: float, because: str) -> None:
+        self._lose_all(now, because)
+        self._throw_view_away()
         self.outage.begun(now)
         self.out.report(Level.WARNING, f"member {self.name!r} lost its session: {because}")
 

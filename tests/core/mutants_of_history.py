@@ -6,17 +6,10 @@ from mutant import core
 
 HISTORY = [
     core(
-        "the view lives on when the lease has ended",
+        "the view lives on when the session is lost",
         "node",
-        "                if tenure.is_held:\n                    self._throw_view_away()\n",
-        "",
-        "one_history",
-    ),
-    core(
-        "the view lives on when the record is disowned",
-        "node",
-        "            self._throw_view_away()\n            self.out.do(self.tenure.disown())\n",
-        "            self.out.do(self.tenure.disown())\n",
+        "        self._throw_view_away()\n        self.outage.begun(now)\n",
+        "        self.outage.begun(now)\n",
         "one_history",
     ),
     core(

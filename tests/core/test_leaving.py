@@ -260,6 +260,16 @@ def test_a_lease_that_cannot_be_revoked_ends_by_itself(pair):
     assert any("could not be revoked: it ends by itself within 60 s" in t for t in b.reports)
 
 
+def test_a_lease_that_ends_before_its_revocation_ends_the_leave(pair):
+    b = pair.members["b"]
+    pair.hold("b", "requests")
+    pair.leave("b", keep_rank=True)
+    assert b.node.living.state is Life.REVOKING
+    pair.tell("b", ev.LeaseEnded(b.node.tenure.lease))
+    assert b.left
+    assert not any("lost its session" in text for text in b.reports)
+
+
 def test_a_leave_while_another_has_the_name_does_not_wait_for_a_version(pair):
     world = pair
     b = world.members["b"]
