@@ -128,6 +128,7 @@ class Coordinator:
         self.proclaiming = 0
         if event.applied:
             self.failures = 0
+            self.wishes_at_once = max(self.wishes_at_once, 1)  # one is tried behind each version
             self.answered_number, self.retry_at = event.number, now + SHOWS_WITHIN_S
         else:
             # Somebody else's came first, or the own record is gone: the view shows it soon, or

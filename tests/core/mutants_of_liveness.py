@@ -107,6 +107,13 @@ ABOUT_LIVENESS = [
         "draft",
     ),
     core(
+        "a request that etcd has refused is never tried again",
+        "coordinator",
+        "self.wishes_at_once = max(self.wishes_at_once, 1)",
+        "pass",
+        "coordinator",
+    ),
+    core(
         "a burst of requests that etcd refuses is tried as it was",
         "coordinator",
         "if isinstance(event.error, EtcdTooLarge) and self.wishes:",

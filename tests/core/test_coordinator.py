@@ -160,18 +160,21 @@ def test_coordinator_halves_a_burst_of_requests_that_etcd_refuses(pair):
 
 
 def test_coordinator_ranks_without_requests_that_etcd_never_takes(pair):
-    """Ranks do not wait, not even for a backoff; the requests do."""
+    """Ranks do not wait, not even for a backoff; one request is tried again behind each version."""
     pair.etcd.max_txn_ops = 1
     tried = len(wishes_of(pair, "a"))
     pair.hold("a", "requests")
     burst(pair, "u", 3)
     pair.add("c", rebalance_delay=0.0)
     pair.let("a")
-    assert wishes_of(pair, "a")[tried:] == [3, 1, 0]
+    assert wishes_of(pair, "a")[tried:] == [3, 1, 0, 1]
     assert pair.ranks == ["a", "b", "c"]
     pair.sleep(100.0)
-    assert len(wishes_of(pair, "a")) == tried + 3
+    assert len(wishes_of(pair, "a")) == tried + 4
     assert pair.version.pins == {}
+    pair.etcd.max_txn_ops = 128
+    pair.add("d", rebalance_delay=0.0)
+    assert len(pair.version.pins) == 3
 
 
 def test_coordinator_backs_off_where_etcd_refuses_a_bare_version(pair):
