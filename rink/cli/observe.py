@@ -137,6 +137,7 @@ class _Following:
                 self.view = seen(self.view, event)  # which passes over what the list has told
                 yield from self._is(self.view)
             case HistoryChanged(because):
+                self.follower.history_told()
                 self.follower.start()
                 yield from self._is_troubled(because)
             case ListFailed(error):

@@ -270,6 +270,8 @@ class Engine:
         if is_nudged:
             events.append(_NUDGED)
         for event in events:
+            if isinstance(event, ev.HistoryChanged):
+                self._follower.history_told()
             if isinstance(event, ev.ListFailed | ev.HistoryChanged):
                 self._follower.restart_soon()
         if self._follower.wake_at is not None and self.clock.now() >= self._follower.wake_at:

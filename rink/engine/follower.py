@@ -72,6 +72,7 @@ class Follower:
         self._is_told = False  # the last list
         self._early: list[Event] = []  # of the watch, before that
         self._wanted = 0
+        self._epoch = etcd.epoch  # of the last list, or of the last change that was told
         self._failures = 0
         self.wake_at: float | None = None
 
@@ -91,6 +92,11 @@ class Follower:
         self._wanted = wanted
         if self.wake_at is None:
             self.start()
+
+    def history_told(self) -> None:
+        """Note that a change of history was told, whoever found it."""
+        with self._lock:
+            self._epoch = self._etcd.epoch
 
     def restart_soon(self) -> None:
         """Follow from a new list on after a while: something broke."""
@@ -177,6 +183,11 @@ class Follower:
             return
         with self._lock:
             if number != self._round or asked != self._lists:
+                return
+            if self._etcd.epoch != self._epoch:
+                # Found by an answer to something else, a keepalive say. The watch that would tell it
+                # may be closed already, and this round's began afterwards.
+                self._post(HistoryChanged("another etcd cluster answers, or its past"))
                 return
             self._failures, self._is_told = 0, True
             self._post(Listed(found.header.revision, entries, wanted))

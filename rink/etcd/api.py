@@ -208,6 +208,11 @@ class Etcd(Protocol):
         """Seconds that a call may take where it names no other."""
         ...
 
+    @property
+    def epoch(self) -> int:
+        """How often the cluster was seen to be another one, or to have another history."""
+        ...
+
     def range(
         self, key: bytes, range_end: bytes = b"", *, timeout: float | None = None
     ) -> RangeResult:

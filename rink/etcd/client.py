@@ -142,6 +142,11 @@ class Client:
         return self._timeout
 
     @property
+    def epoch(self) -> int:
+        """How often the cluster was seen to be another one, or to have another history."""
+        return self._transport.guard.known.epoch
+
+    @property
     def guard(self) -> Known:
         """What is known of the cluster: its id, the highest raft term and revision seen."""
         self._transport.check_not_forked()

@@ -103,6 +103,11 @@ class MemoryEtcd:
         return 5.0
 
     @property
+    def epoch(self) -> int:
+        """How often the cluster was seen to be another one, or to have another history."""
+        return self._restores
+
+    @property
     def streams(self) -> list[AnyStream]:
         """Its open watches and keepalive streams, in the order in which they were opened."""
         with self.cluster.lock:

@@ -99,6 +99,7 @@ class Watched:
 
     town: Town
     client: object = None
+    timeout, epoch = 5.0, 0
 
     def __attrs_post_init__(self):
         self.client = self.town.cluster.client()

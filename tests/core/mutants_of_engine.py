@@ -170,6 +170,13 @@ REQUESTS = [
 
 VIEW = [
     engine(
+        "a list is believed though another answer was of another cluster",
+        "follower",
+        "if self._etcd.epoch != self._epoch:",
+        "if False:",
+        "engine/test_engine_follower",
+    ),
+    engine(
         "the list is asked for before the watch is open",
         "follower",
         "        elif not watch.wait_open(self._etcd.timeout):\n",

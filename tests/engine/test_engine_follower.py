@@ -5,7 +5,7 @@ import pytest
 from rink.core.events import Changed, HistoryChanged, Listed, ListFailed
 from rink.core.keys import Keys
 from rink.engine.follower import Follower
-from rink.errors import EtcdError
+from rink.errors import EtcdClusterChanged, EtcdError
 from rink.etcd.api import Delete, Put, WatchBroken, WatchEvents, WatchOpened
 from rink.testing.memory import MemoryCluster
 
@@ -246,6 +246,23 @@ def test_another_history_is_told_from_the_watch_and_from_the_list(setting):
     assert [type(event) for event in setting.run()] == [HistoryChanged]
     setting.follower.start()
     assert [type(event) for event in setting.run()] == [HistoryChanged]
+    setting.follower.history_told()
+    setting.follower.start()
+    assert [type(event) for event in setting.run()] == [Listed]
+
+
+def test_history_that_another_call_found_changed_is_told_by_the_list(setting):
+    """The watch would have told it, but was closed before: a lost session lists anew."""
+    backup = setting.cluster.backup()
+    setting.put()
+    setting.follower.start()
+    setting.run()
+    setting.cluster.restore_backup(backup)
+    with pytest.raises(EtcdClusterChanged):  # as a keepalive does, which tells nobody
+        setting.etcd.range(b"k")
+    setting.follower.list_anew(1)
+    assert [type(event) for event in setting.run()] == [HistoryChanged]
+    setting.follower.history_told()
     setting.follower.start()
     assert [type(event) for event in setting.run()] == [Listed]
 
