@@ -11,9 +11,9 @@ from rink.core.holds import Handle
 from rink.core.keys import check_name
 from rink.core.values import Version
 from rink.engine.callers import made_at, warn_in_event_loop
-from rink.engine.clock import DEAF_S
+from rink.engine.clock import DEAF_S, Event
 from rink.engine.engine import Engine
-from rink.engine.signals import Bell, Signal
+from rink.engine.signals import Signal
 from rink.errors import ClosedError
 from rink.face import REPORT_EVERY_S, BaseRink, Subscription, new_versions
 from rink.on_role import ThreadSupervisor
@@ -182,11 +182,11 @@ class RoleSet(BaseRoleSet[Role]):
         super().__init__()
         self._rink = rink
         self._names = names
-        self._bell = Bell()
+        self._changed = Event()
 
     def __enter__(self) -> Self:
         self._engine = self._rink._engine  # noqa: SLF001 - a part of the same face
-        self._tracker = Tracker(self._engine, Role, self._names, self._bell.ring)
+        self._tracker = Tracker(self._engine, Role, self._names, self._changed.set)
         try:
             self._tracker.start()
         except BaseException:  # Ctrl-C: nothing may go on being wanted
@@ -219,6 +219,7 @@ class RoleSet(BaseRoleSet[Role]):
             if (change := tracker.take()) is not None:
                 return change
             if is_over:
-                self._bell.ring()  # for whoever iterates on another thread
+                self._changed.set()  # for whoever iterates on another thread
                 return None
-            self._bell.wait(DEAF_S)
+            self._changed.wait(DEAF_S)
+            self._changed.clear()

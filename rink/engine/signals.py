@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import queue
 from collections.abc import Callable
 
 from rink.engine.clock import Clock
@@ -90,26 +89,6 @@ class Signal:
             raise ForkedProcessError(
                 "what is waited for belongs to the parent process; join in this process instead"
             )
-
-
-class Bell:
-    """Wakes one thread that looks for news: rung a thousand times before it looks, it wakes it once."""
-
-    def __init__(self) -> None:
-        self._rings: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._is_rung = False
-
-    def ring(self) -> None:
-        """There is news, which lies there already."""
-        if not self._is_rung:
-            self._is_rung = True
-            self._rings.put(None)
-
-    def wait(self, seconds: float) -> None:
-        """Wait until it is rung, at once if it was since the last wait; look for news after that."""
-        with contextlib.suppress(queue.Empty):
-            self._rings.get(timeout=seconds)
-        self._is_rung = False
 
 
 class Subscribers:

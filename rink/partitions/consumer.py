@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Self
 
 from rink.engine.callers import warn_in_event_loop
-from rink.engine.clock import DEAF_S
-from rink.engine.signals import Bell, Signal
+from rink.engine.clock import DEAF_S, Event
+from rink.engine.signals import Signal
 from rink.errors import EtcdClusterChanged
 from rink.partitions.face import BaseAssignment, BaseConsumer, PartitionChange
 from rink.partitions.table import PartitionRow
@@ -65,8 +65,8 @@ class PartitionedConsumer(BaseConsumer[Role, Assignment]):  # noqa: D101 - docum
         warn_in_event_loop("PartitionedConsumer()")
         topic = self._check_group()
         found = topic.etcd.range(topic.keys.root, topic.keys.end).kvs
-        self._bell = Bell()
-        self._begin(topic, found, threading.Lock, self._bell.ring)
+        self._changed = Event()
+        self._begin(topic, found, threading.Lock, self._changed.set)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -95,10 +95,11 @@ class PartitionedConsumer(BaseConsumer[Role, Assignment]):  # noqa: D101 - docum
                 return change
             left = DEAF_S if until is None else until - clock.now()
             if is_over:
-                self._bell.ring()  # for whoever waits on another thread
+                self._changed.set()  # for whoever waits on another thread
             if is_over or left <= 0:
                 return None
-            self._bell.wait(min(left, DEAF_S))
+            self._changed.wait(min(left, DEAF_S))
+            self._changed.clear()
 
     def commit(self, partition: int, offset: int) -> None:
         """Commit an offset of a partition that is assigned here, or revoked and not released yet.
