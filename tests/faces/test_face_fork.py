@@ -92,7 +92,7 @@ def test_a_child_may_join_though_it_was_forked_in_the_midst_of_a_step_of_its_par
         engine = a._opened
         with engine.lock:
             view = engine.node.view
-            engine.node.view = attrs.evolve(view, members=Slow(view.members))
+            engine.node.sight.view = attrs.evolve(view, members=Slow(view.members))
         engine.nudge()
         assert inside.wait(10)
         from rink.engine.engine import _turns
