@@ -142,7 +142,12 @@ class Role(BaseRole):
 
     async def __aenter__(self) -> Self:
         self._enter()
-        self._body = _Body(self._signal())
+        if hasattr(self, "_body"):
+            raise UsageError(
+                f"role {self.name!r}: this handle is in an `async with` already, and a handle is "
+                "used once; take another one of the role with get_role()"
+            )
+        self._body = _Body(self._signal(), self._handle)
         return self
 
     async def __aexit__(
@@ -151,7 +156,7 @@ class Role(BaseRole):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        is_ours = self._body.end(kind)  # first: the release sets `lost`, and must cancel nobody
+        is_ours = self._body.end(kind)
         self.release()
         return is_ours
 
@@ -159,7 +164,7 @@ class Role(BaseRole):
 class _Body:
     """Cancels the task that runs a role's body when the role is lost, as asyncio.timeout would."""
 
-    def __init__(self, signal: Signal) -> None:
+    def __init__(self, signal: Signal, handle: Handle) -> None:
         task = asyncio.current_task()
         assert task is not None, "async with runs in a task"
         self._task = task
@@ -167,12 +172,18 @@ class _Body:
         self._has_cancelled = False
         self._has_ended = False
         self._signal = signal
+        self._handle = handle
         self._cancel_soon = in_loop(self._cancel)
         signal.then(self._over)
 
     def _over(self) -> None:
-        """Have the body cancelled, unless it is the body itself that releases its role."""
-        if caller() is not self._task:
+        """Have the body cancelled, unless it is the body itself that releases a role it holds.
+
+        A role that was lost on the way in is told here on the body's own task.
+        """
+        hold = self._handle.hold
+        is_lost = hold is not None and hold.lost_at is not None
+        if is_lost or caller() is not self._task:
             self._cancel_soon()
 
     def _cancel(self) -> None:
@@ -350,6 +361,7 @@ class AwaitedRole:
         self._name = name
         self._timeout = timeout
         self._place = place
+        self._is_entered = False
         self._role: Role | None = None
 
     def __await__(self) -> Generator[Any, None, Role]:
@@ -357,6 +369,11 @@ class AwaitedRole:
         return acquiring.__await__()
 
     async def __aenter__(self) -> Role:
+        if self._is_entered:
+            raise UsageError(
+                f"role {self._name!r}: what await_role() returned is entered once; call it anew"
+            )
+        self._is_entered = True
         self._role = await self
         return await self._role.__aenter__()
 

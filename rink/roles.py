@@ -116,9 +116,11 @@ class BaseRole:
     def _drop(self) -> None:
         """Release by message, for finalizers and signal handlers: they may run under any lock."""
         if not self._is_done and not self._engine.forked:
-            self._is_done = True
-            self._end()
-            self._engine.drop(self._handle)
+            try:
+                self._end()
+            finally:  # a signal handler may raise in it, and no finalizer comes twice
+                self._engine.drop(self._handle)
+                self._is_done = True
 
     def _end(self) -> None:
         """Set `lost`, before the engine is told; the first reason stands."""

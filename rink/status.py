@@ -23,6 +23,7 @@ class Status(GroupStatus):
 
     `held` maps role to fencing token; `waiting_for` maps a role that somebody here waits for to who
     is in the way and why; `draining` lists roles lost here whose handles are not released;
+    `overruns` counts roles that were not released in their `grace`, or before the member was gone;
     `next_change_at` is the wall-clock time at which the coordinator changes the ranks if nothing
     happens before, None where there is none (`stagger` waits for the group to settle) and on all
     others;
@@ -36,6 +37,7 @@ class Status(GroupStatus):
     held: Mapping[str, int]
     waiting_for: Mapping[str, str]
     draining: tuple[str, ...]
+    overruns: int
     next_change_at: str | None
     next_change_because: str
     session_remaining: float
@@ -55,6 +57,7 @@ def status_of(node: Node, group: str, clock: Clock) -> Status:
         held={role: hold.token for role, hold in node.table.held.items()},
         waiting_for={role: obstacle(node, role) for role in node.table.waits},
         draining=tuple(sorted(hold.role for hold in node.table.draining)),
+        overruns=node.table.overruns,
         next_change_at=None if change_at is None else clock.wall(max(0.0, change_at - now)),
         next_change_because=upcoming.because if upcoming else "",
         session_remaining=node.tenure.deadline - now,

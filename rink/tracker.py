@@ -187,8 +187,10 @@ class Tracker(Generic[R]):
         role._signal().then(partial(self._when_lost, role))  # noqa: SLF001 - a friend of the handle
 
     def _when_lost(self, role: R) -> None:
-        if role._released == RELEASED:  # noqa: SLF001 - a friend of the handle
-            return  # by this tracker, which may hold its lock, or by the user: that is no change
+        # A release is no change. Looked at without the lock: whoever closes or drops this tracker may
+        # hold it, and the garbage collector may drop it on this very thread.
+        if self._closed or role._released == RELEASED:  # noqa: SLF001 - a friend of the handle
+            return
         with self._lock:
             if self._closed:
                 return

@@ -6,17 +6,17 @@ A member may lose ten thousand at once: whoever reads its log is told of them in
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from rink.core.effects import Level
 from rink.core.holds import Hold, Table, made_by
 from rink.core.outbox import Outbox
 from rink.core.record import some
-from rink.core.tenure import Tenure
 
 REPORT_AFTER_S = 10.0
 
 GUARDED_NAMED = 20
-"""How many roles are named that only a fencing token guards: each is to be looked for."""
+"""How many roles, and handles of each, are named that only a fencing token guards."""
 
 
 def watch(table: Table, grace: float | None, now: float, out: Outbox) -> None:
@@ -37,29 +37,26 @@ def watch(table: Table, grace: float | None, now: float, out: Outbox) -> None:
     if late:
         out.report(Level.WARNING, _late(late, now))
     if over:
-        give_up(over, f"the grace of {grace:g} s is over", now, out)
+        give_up(table, over, f"the grace of {grace:g} s is over", now, out)
 
 
-def give_up(holds: Sequence[Hold], because: str, now: float, out: Outbox) -> None:
+def give_up(table: Table, holds: Sequence[Hold], because: str, now: float, out: Outbox) -> None:
     """Withdraw the claims of roles that user code may still be working on."""
     for hold in holds:
         hold.given_up = True
+    table.overruns += len(holds)
     claims = "its claim is" if len(holds) == 1 else "their claims are"
     text = f"{_unreleased(holds, now)}: {claims} given up, {because}"
     out.report(Level.ERROR, f"{text}. Now {_guards(holds)}")
 
 
-def overrun(holds: Sequence[Hold], tenure: Tenure, now: float, out: Outbox) -> None:
-    """Say that the member leaves before user code has let go; without a lease, give up its claims.
-
-    Where there is a lease it keeps the claims until it ends by itself.
-    """
-    if not tenure.is_held:
-        give_up(holds, "since the member leaves and its lease has ended", now, out)
-        return
+def overrun(table: Table, ttl: int, now: float, out: Outbox) -> None:
+    """Say that the member leaves before user code has let go: its record claims until `ttl` is over."""
+    holds = table.draining
+    table.overruns += len(holds)
     claims = "its claim ends" if len(holds) == 1 else "their claims end"
     text = f"{_unreleased(holds, now)}: the member leaves, and {claims} with the lease"
-    out.report(Level.ERROR, f"{text}, within {tenure.granted_ttl} s. Then {_guards(holds)}")
+    out.report(Level.ERROR, f"{text}, within {ttl} s. Then {_guards(holds)}")
 
 
 def _unreleased(holds: Sequence[Hold], now: float) -> str:
@@ -74,11 +71,14 @@ def _guards(holds: Sequence[Hold]) -> str:
     what = "only the fencing token guards what it still does"
     if len(holds) > 1:
         what = "only the fencing tokens guard what they still do"
-    return f"{what}: {some([_handles(hold) for hold in holds], most=GUARDED_NAMED)}"
+    named = ", ".join(_handles(hold) for hold in holds[:GUARDED_NAMED])
+    more = len(holds) - GUARDED_NAMED
+    return f"{what}: {named} and {more:,} more" if more > 0 else f"{what}: {named}"
 
 
 def _handles(hold: Hold) -> str:
-    places = sorted(filter(None, map(made_by, hold.handles)))
+    some_handles = islice(hold.handles, GUARDED_NAMED)  # each line is sought in a code object
+    places = sorted({*map(made_by, some_handles)} - {""})
     taken = f", taken at {' and at '.join(places)}" if places else ""
     return f"{hold.role!r} (token {hold.token}{taken})"
 

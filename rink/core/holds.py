@@ -73,13 +73,17 @@ def made_by(handle: Handle) -> str:
 
 @attrs.define(eq=False)
 class Table:
-    """What this process holds, drains and waits for, and the gate for more."""
+    """What this process holds, drains and waits for, and the gate for more.
+
+    `overruns` counts roles that user code had not let go of in time: in its `grace`, or when leaving.
+    """
 
     gate: Gate = attrs.field(factory=lambda: closed("the group has not been joined yet"))
     deadline: float = float("-inf")
     held: dict[str, Hold] = attrs.field(factory=dict)
     lost: dict[str, Hold] = attrs.field(factory=dict)
     waits: dict[str, list[Handle]] = attrs.field(factory=dict)
+    overruns: int = 0
 
     def take(self, gate: Gate, handle: Handle, now: float) -> Hold | None:
         """Give a handle its role, which `gate` says is mine and free, if that still holds.

@@ -57,10 +57,13 @@ class Living:
 
     @property
     def phase(self) -> Phase:
-        """The phase for the record: whoever only lets go still must not be given a rank."""
-        leaving = (Life.LEAVING, Life.LETTING_GO, Life.RUNNING_OUT)
-        is_leaving = self.state in leaving and not self.keeps_rank
-        return Phase.LEAVING if is_leaving else Phase.ACTIVE
+        """The phase for the record: whoever only lets go still must not be given a rank.
+
+        The last record says so too where the rank was to be kept. Its name is taken until the lease
+        has ended, so nobody comes back to the rank, and the member must not seem to coordinate.
+        """
+        leaves = self.state in (Life.LEAVING, Life.LETTING_GO) and not self.keeps_rank
+        return Phase.LEAVING if leaves or self.state is Life.RUNNING_OUT else Phase.ACTIVE
 
     @property
     def serves(self) -> bool:
@@ -171,9 +174,14 @@ class Living:
             self._stop(LifeEvent.STOP, now)
             return True
         self._on(LifeEvent.LEAVE)
-        self.leave_until = now + self.leave_timeout
+        self.leave_until = now + self._version_within
         self._version_when_leaving = number
         return False
+
+    @property
+    def _version_within(self) -> float:
+        """How long a version without this member is waited for: no longer than for handles."""
+        return min(self.leave_timeout, self.release_within)
 
     def leave(self, view: View, is_ranked: bool, is_alive: bool, now: float, out: Outbox) -> bool:
         """Go on serving until nobody is to wait for; true where every role is to be lost now."""
@@ -182,7 +190,7 @@ class Living:
         number = view.newest.number if view.newest else 0
         if number > self._version_when_leaving:  # `stagger`: another member's turn came first
             self._version_when_leaving = number
-            self.leave_until = now + self.leave_timeout
+            self.leave_until = now + self._version_within
         successor = any(member.name != self.name and member.is_active for member in view.by_age)
         if is_ranked and is_alive and successor and now < self.leave_until:
             out.wake(self.leave_until)
@@ -198,10 +206,10 @@ class Living:
         self._on(event)
         self.release_until = now + self.release_within  # counted from when user code hears of it
 
-    def let_go(self, table: Table, tenure: Tenure, now: float, out: Outbox) -> None:
+    def let_go(self, table: Table, tenure: Tenure, writer: Writer, now: float, out: Outbox) -> None:
         """Wait for the handles of what was lost, as long as that is bounded to.
 
-        What is not released by then stays claimed where there is a lease: user code may still work
+        What is not released by then stays claimed where there is a record: user code may still work
         under it, so nothing is revoked. The record is written once more and the lease runs out.
         """
         if self.state not in (Life.LETTING_GO, Life.RUNNING_OUT):
@@ -210,8 +218,16 @@ class Living:
             if now < self.release_until:
                 out.wake(self.release_until if self.release_until < math.inf else None)
                 return
-            drains.overrun(table.draining, tenure, now, out)
-            if tenure.is_held:
+            if not (tenure.is_held and writer.exists):
+                drains.give_up(
+                    table,
+                    table.draining,
+                    "since the member leaves and has lost its session",
+                    now,
+                    out,
+                )
+            else:
+                drains.overrun(table, tenure.granted_ttl, now, out)
                 self._on(LifeEvent.OVERRUN)
                 self.run_out_at = now + LAST_WRITE_TIMEOUT_S
         if not table.draining:

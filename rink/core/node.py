@@ -260,7 +260,7 @@ class Node:
             self._look_for_grants = True
         self._live(now)
         drains.watch(self.table, self.settings.grace, now, self.out)
-        self.living.let_go(self.table, self.tenure, now, self.out)
+        self.living.let_go(self.table, self.tenure, self.writer, now, self.out)
         self._keep_lease(now)
         self.sight.history.raise_tokens(self.view, self.writer, now, self.out)
         self._write(now)

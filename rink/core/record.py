@@ -42,7 +42,7 @@ def describe(member: Member) -> str:
     return f"the record members/{member.name} ({which}{since}{where})"
 
 
-def some(names: Sequence[str], between: str = ", ", most: int = NAMED) -> str:
+def some(names: Sequence[str], between: str = ", ") -> str:
     """Write out a few names for a message, and count the rest."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return between.join(names[:most]) + more
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return between.join(names[:NAMED]) + more

@@ -66,6 +66,8 @@ _Message = Event | Handle | _Tick | _Stop
 
 _NUDGED = ev.Nudged()
 
+STOPPED = "the member was stopped before it had left"
+
 
 class Engine:
     """Runs one member. Everything public here may be called from any thread."""
@@ -127,7 +129,13 @@ class Engine:
         self._mailbox.put(handle)
 
     def stop(self) -> None:
-        """End the thread without leaving: the lease runs out by itself."""
+        """Lose every role and end the thread, without leaving: the lease runs out by itself.
+
+        The losses are told on the caller's thread: the engine's may hang, and nobody watches the
+        deadline once the lessor is closed.
+        """
+        if not self.left.is_set():
+            self._give_everything_up(STOPPED)
         self._mailbox.put(_Stop())
 
     def nudge(self) -> None:
@@ -262,7 +270,7 @@ class Engine:
                         self.table.release(message)
                     is_nudged = True
                 case _Stop():
-                    self._give_everything_up("the member was stopped before it had left")
+                    self._give_everything_up(STOPPED)  # what was granted since, too
                     self.left.set()
                     return
                 case _:

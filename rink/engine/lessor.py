@@ -85,7 +85,7 @@ class Lessor:
         self._leases: dict[int, _Let] = {}
         self._lock = threading.Lock()
         self._mailbox: Mailbox[bool] | None = None
-        self._stream: KeepAlives | None = None  # the thread's
+        self._stream: KeepAlives | None = None  # made by the thread
         self._closed = False
 
     def start(self) -> None:
@@ -122,9 +122,11 @@ class Lessor:
             self._mailbox.put(True)
 
     def drop(self, lease: int) -> None:
-        """Renew a lease no more."""
+        """Renew a lease no more: nothing of it is sent once this has returned."""
         with self._lock:
             self._leases.pop(lease, None)
+            if self._stream is not None:
+                self._stream.forget(lease)
 
     def close(self) -> None:
         """Renew nothing any more, and end the thread."""
@@ -183,7 +185,9 @@ class Lessor:
     def _send(self, lease: int) -> None:
         if self._stream is None:
             self._stream = self._etcd.keepalives(self._answered)
-        self._stream.send(lease)
+        with self._lock:
+            if lease in self._leases:  # it may have been dropped meanwhile
+                self._stream.send(lease)
 
 
 def _ahead(deadline: float, now: float) -> float:

@@ -190,6 +190,10 @@ class KeepAlives(Protocol):
         """Ask for one renewal; never blocks, and says nothing where the stream is down."""
         ...
 
+    def forget(self, lease: int) -> None:
+        """Ask no more for a lease whose request waits for a stream, or would have to."""
+        ...
+
     def close(self) -> None:
         """End the stream."""
         ...

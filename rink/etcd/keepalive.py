@@ -46,6 +46,10 @@ _ANSWER_WITHIN_S = 2.0
 NO_LEASE = 0
 
 
+_FORGOTTEN = -1
+"""An epoch before all others: a request of it is not sent again."""
+
+
 @attrs.frozen
 class Sent:
     """A request on its way; `sent_at` by the caller's clock, `handed_at` monotonic.
@@ -77,6 +81,14 @@ class Unanswered:
     def send(self, request: Sent) -> None:
         """It is handed to the stream now."""
         self._sent.append(request)
+
+    def forget(self, lease: int) -> None:
+        """Nothing of this lease is to be sent again; what is on the stream keeps its place."""
+        self._waiting.pop(lease, None)
+        self._sent = collections.deque(
+            attrs.evolve(sent, epoch=_FORGOTTEN) if sent.lease == lease else sent
+            for sent in self._sent
+        )
 
     def take_waiting(self, epoch: int) -> list[Sent]:
         """What waited, to be sent now; what was asked of an earlier cluster is forgotten."""
@@ -151,6 +163,11 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
                 self._unanswered.wait(request)
             else:
                 self._hand_over(self._requests, request)
+
+    def forget(self, lease: int) -> None:
+        """Send nothing more of this lease, also where its request was not answered."""
+        with self._order:
+            self._unanswered.forget(lease)
 
     def _hand_over(self, requests: Outgoing[pb.LeaseKeepAliveRequest], request: Sent) -> None:
         # In one hold of the lock: the order noted is the order sent.

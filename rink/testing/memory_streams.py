@@ -234,6 +234,14 @@ class MemoryKeepAlives(MemoryStream[KeepAliveAnswer]):
             if not self._closed:
                 self._waiting[lease] = self._cluster.now()
 
+    def forget(self, lease: int) -> None:
+        """Ask no more for this lease."""
+        with self._changed:
+            self._waiting.pop(lease, None)
+            waiting = [answer for answer in self._inbox if answer.lease != lease]
+            self._inbox.clear()
+            self._inbox.extend(waiting)
+
     def drop(self) -> None:
         """Lose the answer that would be delivered next, if one waits."""
         with self._changed:

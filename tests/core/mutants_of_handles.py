@@ -53,8 +53,8 @@ LEAVING = [
     core(
         "whoever writes its last record says it is active",
         "life",
-        "leaving = (Life.LEAVING, Life.LETTING_GO, Life.RUNNING_OUT)",
-        "leaving = (Life.LEAVING, Life.LETTING_GO)",
+        "if leaves or self.state is Life.RUNNING_OUT else",
+        "if leaves else",
         "running_out",
     ),
     core(
@@ -76,6 +76,28 @@ LEAVING = [
         "life",
         "self.leave_timeout if bound is None else bound\n",
         "min(self.leave_timeout, bound or self.leave_timeout)\n",
+        "running_out",
+    ),
+    core(
+        "whoever runs out may keep its rank, and seems to coordinate",
+        "life",
+        "return Phase.LEAVING if leaves or self.state is Life.RUNNING_OUT else Phase.ACTIVE",
+        "leaves |= self.state is Life.RUNNING_OUT and not self.keeps_rank\n"
+        "        return Phase.LEAVING if leaves else Phase.ACTIVE",
+        "running_out",
+    ),
+    core(
+        "the lease is left to run out where no record claims anything",
+        "life",
+        "if not (tenure.is_held and writer.exists):",
+        "if not tenure.is_held:",
+        "running_out",
+    ),
+    core(
+        "a leave with a bound waits for a version as long as without",
+        "life",
+        "return min(self.leave_timeout, self.release_within)",
+        "return self.leave_timeout",
         "running_out",
     ),
 ]
@@ -128,7 +150,7 @@ HANDLES = [
     Mutant(
         "a body that releases its own role is cancelled",
         "rink/aio.py",
-        "if caller() is not self._task:",
+        "if is_lost or caller() is not self._task:",
         "if True:",
         ("faces/test_aio_only",),
     ),
@@ -159,5 +181,48 @@ HANDLES = [
         "                lane.lost.set()\n                lane.role",
         "                lane.role",
         ("partitions/test_partitions_faces",),
+    ),
+    Mutant(
+        "a handle that is collected is gone before its helpers are told",
+        "rink/roles.py",
+        "            try:\n                self._end()\n            finally:  # a signal",
+        "            try:\n                self._engine.drop(self._handle)\n                self._end()\n"
+        "            finally:  # a signal",
+        ("faces/test_face_lost",),
+    ),
+    Mutant(
+        "a drop that is interrupted leaks the handle",
+        "rink/roles.py",
+        "            try:\n                self._end()\n            finally:  # a signal",
+        "            self._is_done = True\n            if self._end() is None:  # a signal",
+        ("faces/test_face_lost",),
+    ),
+    Mutant(
+        "a role set that is dropped amid a loss waits for itself",
+        "rink/tracker.py",
+        "if self._closed or role._released == RELEASED:",
+        "if role._released == RELEASED:",
+        ("faces/test_face_lost",),
+    ),
+    Mutant(
+        "a body that was lost on the way in is not cancelled",
+        "rink/aio.py",
+        "if is_lost or caller() is not self._task:",
+        "if caller() is not self._task:",
+        ("faces/test_aio_only",),
+    ),
+    Mutant(
+        "a handle may be in two bodies",
+        "rink/aio.py",
+        '        if hasattr(self, "_body"):\n',
+        "        if False:\n",
+        ("faces/test_aio_only",),
+    ),
+    engine(
+        "a session that closes leaves the losses to a thread that hangs",
+        "engine",
+        "            self._give_everything_up(STOPPED)\n        self._mailbox",
+        "            pass\n        self._mailbox",
+        "engine/test_engine_faults",
     ),
 ]

@@ -51,8 +51,8 @@ ABOUT_LIVENESS = [
     core(
         "whoever only lets go says it is active",
         "life",
-        "leaving = (Life.LEAVING, Life.LETTING_GO, Life.RUNNING_OUT)",
-        "leaving = (Life.LEAVING, Life.RUNNING_OUT)",
+        "self.state in (Life.LEAVING, Life.LETTING_GO) and not",
+        "self.state is Life.LEAVING and not",
         "leaving",
     ),
     core(

@@ -185,7 +185,7 @@ def test_the_wait_for_handles_is_counted_from_the_loss(pair):
     hold = world.get("b", role_of(1, 2))
     world.hold("a", *KINDS)
     world.leave("b", release_within=5.0)
-    world.sleep(8.0)
+    world.sleep(4.0)
     world.let("a")
     world.sleep(4.0)
     assert hold.lost_at is not None

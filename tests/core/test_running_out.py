@@ -8,10 +8,11 @@ from world import KINDS, ROLES, role_of
 
 from rink.core import effects as do
 from rink.core import events as ev
+from rink.core.codec import encode
 from rink.core.effects import Level
 from rink.core.holds import Handle, made_by
 from rink.core.machines import Life, Write
-from rink.core.values import Phase
+from rink.core.values import Phase, Record
 
 
 def clings(world, count=1):
@@ -211,17 +212,72 @@ def test_leaver_without_a_lease_is_gone_at_once_and_says_so(pair):
     pair.sleep(9.5)
     assert b.left
     (error,) = errors(b)
-    assert "its claim is given up, since the member leaves and its lease has ended. Now" in error
+    assert "its claim is given up, since the member leaves and has lost its session. Now" in error
 
 
-def test_leaver_that_keeps_its_rank_claims_only_what_clings(pair):
+def test_leaver_that_was_to_keep_its_rank_and_clings_loses_it(pair):
+    """Its name is taken until the lease has ended, so nobody could come back to the rank."""
     b, (hold,) = pair.members["b"], clings(pair)
     pair.leave("b", keep_rank=True)
     pair.sleep(11.0)
     assert b.left
     record = pair.record("b")
-    assert (record.phase, record.shares, record.draining) == (Phase.ACTIVE, (), (hold.role,))
-    assert pair.ranks == ["a", "b"]
+    assert (record.phase, record.shares, record.draining) == (Phase.LEAVING, (), (hold.role,))
+    assert pair.ranks == ["a"]
+
+
+def test_coordinator_that_keeps_its_rank_and_clings_stalls_nobody(pair):
+    a = pair.members["a"]
+    a.lets_go = False
+    pair.get("a", role_of(0, 2))
+    pair.leave("a", keep_rank=True)
+    pair.sleep(11.0)
+    assert a.left
+    pair.add("c", rebalance_delay=0.0)
+    assert pair.node("b").coordinates
+    assert "c" in pair.ranks
+
+
+def test_leaver_without_a_record_gives_its_claims_up(pair):
+    """Another has the name: there is no lease whose end the claims could wait for."""
+    b = pair.members["b"]
+    clings(pair)
+    pair.etcd.end_lease(b.node.tenure.lease)
+    pair.etcd.leases.add(77)
+    pair.etcd.put("members/b", encode(Record("other", 60)), 77)
+    pair.run()
+    pair.sleep(0.5)
+    assert b.node.writer.state is Write.TAKEN
+    pair.leave("b")
+    pair.sleep(11.0)
+    assert b.left
+    assert (
+        "given up, since the member leaves and has lost its session. Now only the" in errors(b)[-1]
+    )
+
+
+def test_overruns_are_counted_and_the_first_twenty_are_named(pair):
+    b, count = pair.members["b"], 0
+    b.lets_go = False
+    for n in range(100):
+        count += pair.get("b", f"role {n}") is not None
+    pair.leave("b")
+    pair.sleep(11.0)
+    assert b.node.table.overruns == count
+    assert errors(b)[-1].count("token ") == 20
+    assert errors(b)[-1].endswith(f" and {count - 20} more")
+
+
+def test_leave_with_a_bound_waits_no_longer_for_a_version(pair):
+    """Half of the timeout of close() is left for the handles."""
+    b, (hold,) = pair.members["b"], clings(pair)
+    pair.hold("a", *KINDS)
+    pair.leave("b", release_within=1.0)
+    pair.sleep(1.1)
+    assert hold.lost_at is not None
+    assert not b.left
+    pair.sleep(1.1)
+    assert b.left
 
 
 def test_names_that_are_too_long_leave_their_old_share_behind(world):

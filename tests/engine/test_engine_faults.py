@@ -3,6 +3,8 @@
 On virtual time: the engines and their threads are real, and a minute takes milliseconds.
 """
 
+import threading
+
 import pytest
 
 import rink
@@ -282,6 +284,27 @@ def test_a_leave_without_etcd_ends_with_the_lease_if_not_before(time):
     at = time.now()
     a.leave()
     assert time.now() - at <= TTL + 1.0
+
+
+def test_stop_tells_the_losses_though_the_engine_hangs(time, monkeypatch):
+    """Nobody watches the deadline any more, and the lease runs out."""
+    a = join(time)
+    role = a.await_role("x", TTL)
+    engine, lost = a._opened, role.lost
+    hangs, goes_on, foresee = threading.Event(), threading.Event(), engine.node.foresee
+
+    def hang(events):
+        hangs.set()
+        goes_on.wait()
+        return foresee(events)
+
+    monkeypatch.setattr(engine.node, "foresee", hang)
+    engine.nudge()
+    assert hangs.wait(10)
+    engine.stop()
+    assert lost.is_set()
+    goes_on.set()
+    role.release()
 
 
 def test_an_etcd_restored_from_a_backup_ends_the_session_which_joins_anew(time):

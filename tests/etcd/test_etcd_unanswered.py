@@ -39,6 +39,17 @@ def test_what_waits_is_one_request_per_lease_the_latest():
     assert requests.take_waiting(0) == []
 
 
+def test_what_is_forgotten_is_not_sent_again():
+    requests = Unanswered()
+    requests.wait(asked(1, 9.0))
+    for lease in (1, 2, 1):
+        requests.send(asked(lease, 10.0))
+    requests.forget(1)
+    assert requests.answered(1) is not None  # what is on the stream keeps its place
+    requests.drop_sent()
+    assert times(requests.take_waiting(0)) == [(2, 10.0)]
+
+
 def test_a_broken_stream_leaves_its_requests_waiting_with_their_own_time():
     requests = Unanswered()
     requests.send(asked(1, 10.0))

@@ -490,9 +490,30 @@ def test_async_with_on_a_lost_handle_is_entered_with_lost_set():
                 entered = []
                 async with role:
                     entered.append(role.lost.is_set())
-                    await asyncio.sleep(LONG_S)
+                    await asyncio.Event().wait()  # for ever, but for the cancellation
                 assert entered == [True]
                 (await b.await_role(role.name, LONG_S)).release()
+
+    run(scenario)
+
+
+def test_second_async_with_of_one_handle_is_refused():
+    """The end of one body would release the role under the other."""
+
+    async def scenario(cluster):
+        async with member(cluster) as a:
+            role = await a.await_role("x", LONG_S)
+            async with role:
+                with pytest.raises(rink.UsageError, match="in an `async with` already"):
+                    async with role:
+                        pass
+                assert role.is_held
+            waiting = a.await_role("x", LONG_S)
+            async with waiting as role:
+                with pytest.raises(rink.UsageError, match="entered once"):
+                    async with waiting:
+                        pass
+                assert role.is_held
 
     run(scenario)
 

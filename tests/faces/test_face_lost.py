@@ -1,5 +1,6 @@
 """`lost` is each handle's own: set by a loss, by its release, and by the garbage collector."""
 
+import contextlib
 import gc
 import queue
 import threading
@@ -45,6 +46,31 @@ def test_lost_of_a_collected_handle_is_set(world, monkeypatch):
     del role
     gc.collect()
     assert lost.is_set()
+    until(member, lambda: not member.status().held)
+
+
+def test_lost_of_a_collected_handle_is_set_before_the_engine_is_told(world):
+    member = world.join("a")
+    role = raw(member.await_role("x", LONG_S))
+    engine, order = engine_of(member), []
+    role._signal().then(lambda: order.append("lost"))
+    tell = engine.drop
+    engine.drop = lambda handle: (order.append("told"), tell(handle))
+    role._drop()
+    assert order == ["lost", "told"]
+
+
+def test_drop_that_a_signal_handler_interrupts_releases_all_the_same(world):
+    """No finalizer comes twice."""
+    member = world.join("a")
+    role = raw(member.await_role("x", LONG_S))
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    role._signal().then(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        role._drop()
     until(member, lambda: not member.status().held)
 
 
@@ -182,3 +208,23 @@ def test_helper_of_an_on_role_function_that_returned_sees_the_loss(world):
     b = world.join("b")
     assert ended.get(timeout=LONG_S) is True
     b.await_role(role.name, LONG_S).release()
+
+
+def test_role_set_dropped_amid_a_loss_takes_no_lock(world, monkeypatch):
+    """The garbage collector may drop it on the thread that holds the lock for that loss."""
+    monkeypatch.setattr(roles_module._Warned, "once", True)
+    member, taken = world.join("a"), []
+
+    class Noted(contextlib.nullcontext):
+        def __enter__(self):
+            taken.append(self)
+
+    roles = member.roles(["x"])
+    roles.__enter__()
+    tracker = raw(roles)._tracker
+    until(member, lambda: tracker.held)
+    tracker.held["x"]._hold.lost_because = "version 9 gives it to another"
+    monkeypatch.setattr(tracker, "_lock", Noted())
+    tracker.drop()
+    assert not taken
+    until(member, lambda: not member.status().held)
