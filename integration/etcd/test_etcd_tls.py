@@ -4,40 +4,13 @@ import datetime as dt
 import time
 
 import pytest
-import trustme
 from etcd_support import Seen, put, put_until_done
+from pems import Files
 
 from rink.errors import ConfigError, EtcdTls, EtcdUnavailable
-from rink.testing import TlsFiles, local_etcd
+from rink.testing import local_etcd
 
 pytestmark = pytest.mark.waits
-
-
-class Files:
-    """A CA, and certificates signed by it, as PEM files."""
-
-    def __init__(self, folder, *names):
-        folder.mkdir()
-        self.names = names
-        self.ca = folder / "ca.pem"
-        self.cert, self.key = folder / "cert.pem", folder / "key.pem"
-        self.authority = self.renew_authority()
-        self.issue()
-
-    def renew_authority(self):
-        """Replace the CA's file; certificates that it signed before are worth nothing."""
-        self.authority = trustme.CA()
-        self.ca.write_bytes(self.authority.cert_pem.bytes())
-        return self.authority
-
-    def issue(self, **settings):
-        """Replace certificate and key."""
-        issued = self.authority.issue_cert(*self.names, **settings)
-        self.key.write_bytes(issued.private_key_pem.bytes())
-        self.cert.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
-
-    def server(self, *, client_cert_auth=False):
-        return TlsFiles(self.ca, self.cert, self.key, client_cert_auth=client_cert_auth)
 
 
 @pytest.fixture(scope="module")

@@ -75,6 +75,16 @@ class _Let:
     ticks_asked: int
     is_troubled: bool = False
 
+    @property
+    def is_engine_alive(self) -> bool:
+        """Whether the engine has answered since the last renewal."""
+        return self.tenant.ticks_answered >= self.ticks_asked
+
+    def wakes(self, now: float) -> list[float]:
+        """Return when to look after it again; what has passed is nothing to wake for."""
+        ahead = [at for at in (self.tenant.deadline, self.tenant.overdue_at) if at > now]
+        return [self.send_at, *ahead]
+
 
 class Lessor:
     """Keep the leases of a session alive. Usable from any thread."""
@@ -160,7 +170,7 @@ class Lessor:
                         text = "lease %x: renewal failed, retrying every %g s"
                         log.exception(text, let.lease, RECHECK_S)
                     let.is_troubled = True
-            wakes = [min(let.send_at, _ahead(let.tenant.deadline, now)) for let in leases]
+            wakes = [at for let in leases for at in let.wakes(now)]
             until = min([now + LONGEST_WAIT_S, *wakes])
         if self._stream is not None:
             self._stream.close()
@@ -170,10 +180,10 @@ class Lessor:
         if now >= let.tenant.deadline:
             let.tenant.expire()
         elif now >= let.tenant.overdue_at:
-            let.tenant.overdue(self._stream.trouble if self._stream else "")
+            let.tenant.overdue(self._why(let))
         if now < let.send_at:
             return
-        if let.tenant.ticks_answered >= let.ticks_asked:
+        if let.is_engine_alive:
             self._send(let.lease)
             let.is_troubled = False
             let.ticks_asked = let.tenant.ticks_answered + 1
@@ -182,14 +192,17 @@ class Lessor:
         else:
             let.send_at = now + RECHECK_S
 
+    def _why(self, let: _Let) -> str:
+        """Return why no keepalive is answered, as far as this process knows."""
+        if self._stream is not None and self._stream.trouble:
+            return self._stream.trouble
+        if not let.is_engine_alive:
+            return "this member's engine does not answer, so its lease is not renewed"
+        return "etcd is silent"
+
     def _send(self, lease: int) -> None:
         if self._stream is None:
             self._stream = self._etcd.keepalives(self._answered)
         with self._lock:
             if lease in self._leases:  # it may have been dropped meanwhile
                 self._stream.send(lease)
-
-
-def _ahead(deadline: float, now: float) -> float:
-    """A deadline that has passed is nothing to wake for."""
-    return deadline if deadline > now else float("inf")

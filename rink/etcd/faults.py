@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from typing import cast
 
 import attrs
@@ -26,7 +27,7 @@ class Fault:
     Attributes:
         kind: what follows from it.
         code: gRPC's status code.
-        words: what gRPC or etcd said.
+        words: what gRPC or etcd said, or in our words what it means.
         never_sent: it is certain that no server saw the request.
     """
 
@@ -61,6 +62,24 @@ _NEVER_SENT = ("failed to connect to all addresses", "dns resolution failed")
 # switched on after we connected. The third: users or roles changed since the token was given.
 _STALE_TOKEN = ("invalid auth token", "user name is empty", "revision of auth store is old")
 
+_CERTIFICATE = (
+    "the server's certificate was refused: {why} "
+    "(check ca=, and that the certificate names this host)"
+)
+_OUR_CERTIFICATE = "the server refused our client certificate: {why} (check cert= and key=)"
+
+# What gRPC and etcd say, as a pattern, and what it means. The first that fits is taken.
+_MEANINGS = [
+    (re.compile(pattern, re.IGNORECASE), meaning)
+    for pattern, meaning in (
+        (r"wrong_version_number", "the server does not speak TLS (use http://)"),
+        (r"certificate_verify_failed: (?P<why>.+?)(: ok)?$", _CERTIFICATE),
+        (r"alert_(?P<why>bad_certificate|unknown_ca|certificate_\w+)", _OUR_CERTIFICATE),
+        (r"ipv[46]:(?P<why>[^ ]+): .*connection refused", "connection refused by {why}"),
+        (r"etcdserver: no leader", "etcd has no leader: are most of its nodes up?"),
+    )
+]
+
 # Limits on a transaction, on a request, and on a gRPC message (etcd sets that a little higher).
 _TOO_LARGE = ("too many operations in txn", "request is too large", "message larger than max")
 
@@ -87,15 +106,25 @@ def read_fault(error: grpc.RpcError, *, has_user: bool) -> Fault:
     return Fault(
         kind,
         code,
-        words or code.name,
+        _meaning(words) or code.name,
         never_sent=any(text in lower for text in _NEVER_SENT),
     )
 
 
+def _meaning(words: str) -> str:
+    """Return what these words mean, or the words themselves."""
+    for pattern, meaning in _MEANINGS:
+        if found := pattern.search(words):
+            why = found.groupdict().get("why", "")
+            is_an_alert = meaning is _OUR_CERTIFICATE  # such as BAD_CERTIFICATE
+            return meaning.format(why=why.replace("_", " ").lower() if is_an_alert else why)
+    return words
+
+
 def is_about_tls(words: str) -> bool:
-    """These words of gRPC's tell of a connection that failed in the TLS handshake."""
+    """Return whether these words tell of a connection that failed in the TLS handshake."""
     lower = words.lower()
-    return any(text in lower for text in ("handshake", "ssl_error", "certificate"))
+    return any(text in lower for text in ("handshake", "ssl_error", "certificate", "speak tls"))
 
 
 def refusal(code: grpc.StatusCode, words: str, doing: str, where: str) -> EtcdError:

@@ -115,7 +115,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         self._heard_at: float | None = None
         self._has_answered = False  # the call now open
         self._backoff = Backoff(first=0.05, longest=0.5)
-        self.trouble = ""  # why the last call ended, until another one is answered
+        self._troubles: dict[str, str] = {}  # the last of each endpoint, until a call is answered
         self._patience = patience
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -142,6 +142,12 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         """Wait until its thread has ended."""
         if threading.current_thread() is not self._thread:
             self._thread.join(seconds)
+
+    @property
+    def trouble(self) -> str:
+        """Return why calls ended, for each endpoint; empty once another call is answered."""
+        troubles = list(self._troubles.items())
+        return "; ".join(why if name in why else f"{name}: {why}" for name, why in troubles)
 
     @property
     def is_done(self) -> bool:
@@ -213,7 +219,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
                 level = logging.INFO if self._backoff.is_fresh else logging.DEBUG
                 name = self._thread.name
                 _log.log(level, "%s: %s: %s; trying again", name, connection.name, error)
-                self.trouble = f"{connection.name}: {error}"
+                self._troubles[connection.name] = str(error)
                 self._transport.ring.failed(connection)
             self._closed.wait(self._backoff.next())
 
@@ -296,7 +302,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
                 self._heard_at, self._has_answered = None, True
                 self._received(opened, answer)
                 self._backoff.reset()
-                self.trouble = ""
+                self._troubles.clear()
                 if self._closed.is_set():
                     return
                 self._heard_at = time.monotonic()
@@ -310,7 +316,10 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
             error.__traceback__ = None
             if not self._closed.is_set():  # else it was cancelled, and the channel is well
                 opened.connection.failed(opened.channel, is_silent=fault.is_timeout)
-            raise BrokenError(fault.words) from error
+            # Only we end a call of a stream: the ticker, where it finds the server silent.
+            raise BrokenError(
+                "the server is silent" if fault.is_timeout else fault.words
+            ) from error
 
     def tick(self, now: float) -> float:
         """Called by the ticker: cancel the call if its server is silent.

@@ -221,7 +221,7 @@ class Transport:
         advice = (
             "It may still be applied, now or later."
             if perhaps
-            else "Does etcd run there, and has it a quorum?"
+            else "Is etcd running there, and does it have a quorum?"
         )
         return EtcdUnavailable(
             f"etcd did not answer {want.doing} within {took:.1f} s ({_list(said)}). {advice}",
@@ -285,7 +285,7 @@ class Transport:
             connection.failed(channel, is_silent=fault.is_timeout)
             words = fault.words
             if fault.is_timeout:
-                words = f"no answer within {seconds:.1f} s"
+                words = f"no answer within {round(seconds, 2):g} s"
             return NotAnsweredError(words, perhaps_applied=not fault.never_sent)
         return refusal(fault.code, fault.words, want.doing, connection.name)
 

@@ -9,6 +9,7 @@ from mutants_of_guards import GUARDS
 from mutants_of_handles import HANDLES, LEAVING
 from mutants_of_history import HISTORY
 from mutants_of_liveness import ABOUT_LIVENESS
+from mutants_of_outages import OUTAGES
 from mutants_of_overlap import ABOUT_OVERLAP, NAMED_BY_THE_DESIGN
 from mutants_of_partitions import PARTITIONS
 from mutants_of_spark import SPARK
@@ -18,6 +19,7 @@ BY_HEADING: dict[str, list[Mutant]] = {
     "The weakenings that the design names": NAMED_BY_THE_DESIGN,
     "Others about overlap and tokens": ABOUT_OVERLAP,
     "About histories of etcd": HISTORY,
+    "About outages": OUTAGES,
     "About liveness and stickiness": ABOUT_LIVENESS,
     "About leaving": LEAVING,
     "Of the engine": ENGINE,

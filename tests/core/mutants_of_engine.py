@@ -8,8 +8,8 @@ LEASES = [
     engine(
         "a lease is renewed although its engine does not answer",
         "lessor",
-        "if let.tenant.ticks_answered >= let.ticks_asked:",
-        "if True:",
+        "return self.tenant.ticks_answered >= self.ticks_asked",
+        "return True",
         "engine/test_engine_lessor",
     ),
     engine(

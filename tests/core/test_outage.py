@@ -66,6 +66,18 @@ def test_outage_over_is_told_with_its_length(cut_off, seconds):
     assert b.node.outage.since is None
 
 
+def test_outage_that_follows_another_one_is_told_as_well(cut_off):
+    world, b = cut_off, cut_off.members["b"]
+    for _ in range(2):
+        b.alive = False
+        world.sleep(25.0)
+        overdue(world)
+        b.alive = True
+        world.sleep(12.0)
+    assert len(said(b, Level.WARNING)) == 2
+    assert len([text for text in said(b, Level.INFO) if text.startswith("back after")]) == 2
+
+
 def test_session_ended_by_etcd_is_a_warning_and_then_back(pair):
     world, b = pair, pair.members["b"]
     world.etcd.end_lease(b.node.tenure.lease)

@@ -106,6 +106,31 @@ def test_lessor_tells_when_no_keepalive_is_answered_and_why(setting):
     assert tenant.times(setting.words)
 
 
+def test_lessor_tells_it_at_that_moment_not_at_the_next_renewal(setting):
+    tenant = setting.tenant(ttl=60)
+    tenant.overdue_at = setting.clock.now() + 2.345
+    setting.clock.advance(2.5)
+    assert tenant.times("etcd is silent")[0] == 2.345
+
+
+def test_lessor_says_where_the_engine_is_what_does_not_answer(setting):
+    tenant = setting.tenant()
+    tenant.answers = False
+    tenant.overdue_at = setting.clock.now() + 2.0
+    setting.clock.advance(2.5)
+    words = "this member's engine does not answer, so its lease is not renewed"
+    assert tenant.times(words)[0] == 2.0
+
+
+def test_lessor_names_the_trouble_with_etcd_before_a_busy_engine(setting):
+    tenant = setting.tenant()
+    setting.etcd.cut()
+    tenant.answers = False
+    tenant.overdue_at = setting.clock.now() + 2.0
+    setting.clock.advance(2.5)
+    assert tenant.times(setting.words)[0] == 2.0
+
+
 def test_the_deadline_is_watched_though_the_engine_hangs(setting):
     tenant = setting.tenant()
     tenant.answers = False

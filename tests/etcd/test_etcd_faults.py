@@ -64,6 +64,50 @@ def test_only_what_gave_no_call_to_a_connection_is_known_as_never_sent(words, ne
     assert read_fault(Said(Code.UNAVAILABLE, words), has_user=False).never_sent is never_sent
 
 
+UNREACHED = "failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.1:2379: "
+HANDSHAKE = (
+    "Tls handshake failed (TSI_PROTOCOL_FAILURE): SSL_ERROR_SSL: error:1000007d:SSL routines:"
+)
+REFUSED = "Failed to connect to remote host: Connection refused"
+UNTRUSTED = "OPENSSL_internal:CERTIFICATE_VERIFY_FAILED: unable to get local issuer certificate: OK"
+
+
+@pytest.mark.parametrize(
+    ("details", "words"),
+    [
+        (UNREACHED + REFUSED, "connection refused by 10.0.0.1:2379"),
+        (UNREACHED.replace("ipv4:10.0.0.1", "ipv6:%5B::1%5D") + REFUSED, "connection refused"),
+        (
+            UNREACHED + HANDSHAKE + UNTRUSTED,
+            "the server's certificate was refused: unable to get local issuer certificate (check ca=",
+        ),
+        (
+            UNREACHED + HANDSHAKE + "OPENSSL_internal:SSLV3_ALERT_BAD_CERTIFICATE: OK",
+            "the server refused our client certificate: bad certificate (check cert= and key=)",
+        ),
+        (
+            UNREACHED + HANDSHAKE + "OPENSSL_internal:TLSV1_ALERT_UNKNOWN_CA: OK",
+            "the server refused our client certificate: unknown ca (check cert= and key=)",
+        ),
+        (
+            UNREACHED + HANDSHAKE + "OPENSSL_internal:TLSV1_ALERT_CERTIFICATE_REQUIRED: OK",
+            "the server refused our client certificate: certificate required (check cert= and key=)",
+        ),
+        (
+            UNREACHED + HANDSHAKE + "OPENSSL_internal:WRONG_VERSION_NUMBER: Invalid certificate",
+            "the server does not speak TLS (use http://)",
+        ),
+        ("etcdserver: no leader", "etcd has no leader: are most of its nodes up?"),
+        ("Stream removed (Socket closed)", "Stream removed (Socket closed)"),
+        ("", "UNAVAILABLE"),
+    ],
+)
+def test_words_of_a_fault_say_what_to_look_at(details, words):
+    fault = read_fault(Said(Code.UNAVAILABLE, details), has_user=False)
+    assert fault.words.startswith(words)
+    assert is_about_tls(fault.words) is (HANDSHAKE in details)
+
+
 def test_a_failed_handshake_is_known_by_its_words():
     assert is_about_tls("failed to connect to all addresses; last error: Ssl handshake failed")
     assert not is_about_tls("failed to connect to all addresses; last error: Connection refused")

@@ -6,6 +6,7 @@ import queue
 import threading
 import types
 
+import grpc
 import pytest
 from etcd_scripted import PATIENCE_S, ScriptedEtcd, Seen, header
 
@@ -13,6 +14,7 @@ from rink.errors import EtcdClusterChanged, EtcdCompacted
 from rink.etcd import channels, connections, watch
 from rink.etcd.patience import Patience
 from rink.etcd.proto import rinketcd_pb2 as pb
+from rink.testing.servers_start import free_ports
 
 
 def test_rule_2_progress_answers_are_signs_of_life_only(clients):
@@ -304,6 +306,47 @@ def test_silence_is_borne_for_a_small_part_of_the_ttl_only(clients):
         seen.wait(lambda s: len(s.items) == 2)
         assert len(second.seen["keepalive"]) == 1
         assert seen.at[1] - seen.at[0] < 3 * 5 / 6  # 1.3 s on a quiet machine, 4.5 s at 2 s each
+        client.close()
+
+
+def test_trouble_of_a_stream_names_each_endpoint_until_one_answers(clients):
+    """One endpoint is silent at first, and nobody listens on the other one."""
+    troubles = []
+
+    def answers_the_second(request):
+        troubles.append(stream.trouble)
+        if len(troubles) == 2:
+            yield pb.LeaseKeepAliveResponse(header=header(), ID=request.ID, TTL=3)
+
+    with ScriptedEtcd(keepalive=answers_the_second) as etcd:
+        nobody = f"http://127.0.0.1:{free_ports(1)[0]}"
+        client, seen = clients(etcd.endpoint, nobody), Seen()
+        stream = client.keepalives(seen.deliver)
+        stream._patience.seconds = 0.25
+        stream.send(7)
+        seen.wait(lambda s: s.items)
+        assert troubles[0] == ""
+        silent, refused = troubles[1].split("; ")
+        assert silent == f"{etcd.endpoint}: the server is silent"
+        assert refused.startswith(f"{nobody}: connection refused by 127.0.0.1:")
+        client.close()
+        assert stream.trouble == ""
+
+
+def test_trouble_of_a_stream_names_an_endpoint_that_refuses_once(clients):
+    asked = queue.Queue()
+
+    def refuses(request):
+        asked.put(request)
+        return grpc.StatusCode.UNAUTHENTICATED, "etcdserver: authentication failed"
+
+    with ScriptedEtcd(range=refuses) as etcd:
+        client = clients(etcd.endpoint)
+        stream = client.keepalives(Seen().deliver)
+        for _ in range(2):
+            asked.get(timeout=PATIENCE_S)
+        assert stream.trouble.startswith(f"etcd at {etcd.endpoint} refused a linearizable read")
+        assert stream.trouble.count(etcd.endpoint) == 1
         client.close()
 
 

@@ -1,0 +1,78 @@
+"""Mutants that are silent about an outage, or say too much of it."""
+
+from __future__ import annotations
+
+from mutant import core, engine, etcd
+
+OUTAGES = [
+    core(
+        "an outage is not warned of",
+        "outage",
+        'out.report(Level.WARNING, f"{text}; {left}")',
+        "pass",
+        "outage",
+    ),
+    core(
+        "an outage is warned of again and again",
+        "outage",
+        "if self.since is not None or not tenure.is_alive",
+        "if not tenure.is_alive",
+        "outage",
+    ),
+    core(
+        "a lost session is not logged as an error",
+        "outage",
+        'out.report(Level.ERROR, f"{text}: the session',
+        'str(f"{text}: the session',
+        "outage",
+    ),
+    core(
+        "a member that is back does not say so",
+        "outage",
+        'out.report(Level.INFO, f"{away} as incarnation {incarnation[:8]}")',
+        "pass",
+        "outage",
+    ),
+    core(
+        "only the first outage is told of",
+        "outage",
+        'self.since, self.words = None, ""',
+        'self.words = ""',
+        "outage",
+    ),
+    engine(
+        "an outage is told of at the next renewal",
+        "lessor",
+        "(self.tenant.deadline, self.tenant.overdue_at)",
+        "(self.tenant.deadline,)",
+        "engine/test_engine_lessor",
+    ),
+    engine(
+        "an outage is told of without a reason",
+        "lessor",
+        "let.tenant.overdue(self._why(let))",
+        'let.tenant.overdue("")',
+        "engine/test_engine_lessor",
+    ),
+    etcd(
+        "the reason of an outage names the endpoint asked last",
+        "stream",
+        "self._troubles[connection.name] = str(error)",
+        "self._troubles = {connection.name: str(error)}",
+        "streams",
+    ),
+    etcd(
+        "the reason of an outage that is over is told of the next one",
+        "stream",
+        "self._troubles.clear()",
+        "pass",
+        "streams",
+    ),
+    etcd(
+        "the reason of an outage is told in gRPC's words",
+        "faults",
+        "_meaning(words) or code.name",
+        "words or code.name",
+        "faults",
+    ),
+]
