@@ -12,6 +12,7 @@ from rink.core import codec
 from rink.core.keys import Keys
 from rink.core.schemes import rank_of
 from rink.core.values import Request, Wish
+from rink.engine.lessor import RENEWALS_PER_TTL
 from rink.etcd.api import Put
 from rink.testing.memory import MemoryEtcd
 from rink.testing.virtual import virtual_time
@@ -50,6 +51,33 @@ def owned_by_ranks(rank_by_size):
     """A role that has each of these ranks, by the number of ranks."""
     names = (f"r{i}" for i in range(999))
     return next(n for n in names if all(rank_of(n, s) == r for s, r in rank_by_size.items()))
+
+
+def bears(outage, **settings):
+    """Cut a member off just before a renewal, for so many seconds; return whether it lost nothing."""
+    with virtual_time() as time:
+        session = time.session(**settings)
+        member = rink.Rink(session, "g", name="a", **DELAYS).join()
+        with member.await_role("x") as role:
+            time.advance(2 * session.ttl)
+            least = session.ttl - session.margin - session.ttl / RENEWALS_PER_TTL
+            time.advance(member.session_remaining - least - 0.001)
+            session.etcd.cut()
+            time.advance(outage)
+            session.etcd.heal()
+            time.advance(session.ttl)
+            return role.is_held and not role.lost.is_set()
+
+
+@pytest.mark.parametrize(("ttl", "longest"), [(10, 7.333), (20, 14.666), (60, 44.0)])
+def test_outage_at_the_worst_phase_loses_nothing_for_so_long(ttl, longest):
+    """The table in docs/tuning.md takes a second off for reconnecting, which takes no time here."""
+    assert bears(longest - 0.01, ttl=ttl)
+    assert not bears(longest + 0.01, ttl=ttl)
+
+
+def test_default_ttl_bears_an_outage_of_12_s_and_a_second_to_reconnect():
+    assert bears(12.0 + 1.0)
 
 
 def at_record_writes(member, fault, times=999):
