@@ -66,7 +66,7 @@ class BaseSession:
         self,
         endpoints: Any = None,
         *,
-        ttl: float = 60.0,
+        ttl: float = 20.0,
         margin: float | None = None,
         prefix: str = "rink/",
         user: str | None = None,

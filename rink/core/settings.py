@@ -33,7 +33,7 @@ class MemberSettings:
     """
 
     name: str
-    ttl: int = 60
+    ttl: int
     margin: float | None = None
     ranking: Settings = attrs.field(factory=Settings, validator=_ranking)
     grace: float | None = attrs.field(default=None, validator=_seconds)

@@ -132,7 +132,7 @@ def test_a_failure_after_the_join_is_no_failed_join(pair):
 )
 def test_settings_that_no_record_or_clock_can_carry_are_refused(bad):
     with pytest.raises(ConfigError, match=r"not -?(inf|nan|1|0)"):
-        MemberSettings("a", **bad)
+        MemberSettings("a", 60, **bad)
 
 
 # ── etcd fails while a name is waited for ────────────────────────────────────────────────────

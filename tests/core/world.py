@@ -106,7 +106,8 @@ class World:
         """Start a member; it joins with the next `run`."""
         ranking = {k: settings.pop(k) for k in list(settings) if hasattr(Settings(), k)}
         clock = settings.pop("clock", (0.0, 1.0))
-        node = Node(MemberSettings(name, ranking=Settings(**ranking), **settings))
+        given = {"ttl": 60, **settings}
+        node = Node(MemberSettings(name, ranking=Settings(**ranking), **given))
         member = self.members[name] = Member(node, held=set(held), clock=clock)
         self.everyone.append(member)
         self.step(member, [])
