@@ -104,8 +104,9 @@ def test_loss_is_told_before_it_is_logged(cut_off):
     assert not node.owes_reports
 
 
-def test_end_told_by_etcd_is_told_before_it_is_logged(pair):
+def test_loss_is_told_before_anything_of_its_step_is_logged(pair):
     world, node = pair, pair.node("b")
     world.get("b", role_of(1, 2))
-    effects = [type(one) for one in node.step(world.now, [ev.LeaseEnded(node.tenure.lease)])]
+    events = [ev.ListFailed(RuntimeError("no answer")), ev.LeaseEnded(node.tenure.lease)]
+    effects = [type(one) for one in node.step(world.now, events)]
     assert effects.index(do.Lose) < effects.index(do.Report)
