@@ -20,6 +20,7 @@ from states import DEAD, One, State, with_one, without
 from universe import Universe
 
 from rink.core.machines import Life
+from rink.core.values import Phase
 
 PATIENCE = 500
 """How many moves a world without faults may take to settle."""
@@ -124,7 +125,7 @@ class Calm:
             rest = with_one(state, index, one._replace(requests=one.requests[1:]))
             served, answer = universe.serve(rest, index, request)
             return universe.answer(served, index, answer)
-        if one.state == DEAD:
+        if universe.is_out(state, index):
             return None
         if one.answers:
             rest = with_one(state, index, one._replace(answers=without(one.answers, 0)))
@@ -134,9 +135,10 @@ class Calm:
         return universe.see(state, index, len(one.changes)) if one.changes else None
 
     def _own_move(self, state: State, index: int, one: One) -> State | None:
-        if one.state == DEAD:
+        universe = self._universe
+        if universe.is_out(state, index):
             return None
-        universe, facts = self._universe, self._universe.actors[index].facts[one.state]
+        facts = universe.actors[index].facts[one.state]
         leases = universe.stores.contents[state.etcd].leases
         if facts.is_known and facts.lease not in leases:
             return universe.told(state, index)
@@ -149,19 +151,27 @@ class Calm:
         return universe.act(state, index, "nudge") if facts.nudged else None
 
     def _end_orphan(self, state: State) -> State | None:
+        """Have etcd end a lease that nobody renews.
+
+        That of a member that was leaving ends only once the others are ranked: its record bars nobody
+        from coordinating.
+        """
         universe = self._universe
         contents = universe.stores.contents[state.etcd]
         for name, found in contents.records.items():
-            if name in universe.spec.names and universe.is_orphan(state, name, found.lease):
-                done = universe.stores.end_lease(state.etcd, found.lease)
-                return universe.changed(state, done)[0]
+            if name not in universe.spec.names or not universe.is_orphan(state, name, found.lease):
+                continue
+            if found.record.phase is Phase.LEAVING and self._unranked(state):
+                continue
+            done = universe.stores.end_lease(state.etcd, found.lease)
+            return universe.changed(state, done)[0]
         return None
 
     def _pass_time(self, state: State) -> State | None:
         if not self._why_not(state):
             return None
         universe, alarms = self._universe, []
-        living = [index for index, one in enumerate(state.members) if one.state != DEAD]
+        living = [at for at in range(len(state.members)) if not universe.is_out(state, at)]
         for index in living:
             alarm_in = universe.actors[index].facts[state.members[index].state].alarm_in
             if alarm_in is not None:
@@ -174,14 +184,14 @@ class Calm:
 
     def _why_not(self, state: State) -> str:
         """Return what has not come to rest yet, or an empty string."""
-        universe, serving = self._universe, []
+        universe = self._universe
         contents = universe.stores.contents[state.etcd]
         for index, one in enumerate(state.members):
             name = universe.spec.names[index]
-            if one.state == DEAD:
+            if universe.is_out(state, index):
                 continue
             facts = universe.actors[index].facts[one.state]
-            if facts.life is Life.LEFT or self._has_a_twin(state, index, facts):
+            if self._has_a_twin(state, index, facts):
                 continue
             if facts.life is not Life.ACTIVE:
                 return f"{name} is {facts.life.value}"
@@ -189,19 +199,37 @@ class Calm:
                 return f"{name} has no record"
             if not facts.is_settled:
                 return f"{name} sees no settled group"
-            serving.append(name)
             for role in facts.waits:
                 if universe.owner(state, role) == name:
                     return f"{name} waits for {role}, which it owns"
+        serving = self._serving(state)
         dead = [n for n, found in contents.records.items() if found.lease not in contents.leases]
         if serving and dead:
             return f"nobody keeps the records of {dead}, and nobody removes them"
-        if universe.spec.has_outsider or not serving:
+        if unranked := self._unranked(state):
+            return unranked
+        has_wishes = serving and contents.wishes and not universe.spec.has_outsider
+        return f"{contents.wishes} wishes are not answered" if has_wishes else ""
+
+    def _serving(self, state: State) -> list[str]:
+        """Return the names of the active members that have a record."""
+        universe, serving = self._universe, []
+        for index, one in enumerate(state.members):
+            if one.state == DEAD:
+                continue
+            facts = universe.actors[index].facts[one.state]
+            if facts.life is Life.ACTIVE and universe.covers(state, index, facts.lease):
+                serving.append(universe.spec.names[index])
+        return sorted(serving)
+
+    def _unranked(self, state: State) -> str:
+        """Return how the ranks differ from who serves, or an empty string."""
+        serving = self._serving(state)
+        version = self._universe.stores.contents[state.etcd].version
+        ranked = sorted(version.ranks) if version else []
+        if self._universe.spec.has_outsider or not serving or ranked == serving:
             return ""
-        ranked = sorted(contents.version.ranks) if contents.version else []
-        if ranked != sorted(serving):
-            return f"{serving} are there, and {ranked} are ranked"
-        return f"{contents.wishes} wishes are not answered" if contents.wishes else ""
+        return f"{serving} are there, and {ranked} are ranked"
 
     def _has_a_twin(self, state: State, index: int, facts: Facts) -> bool:
         """Whether a member waits, as it should, since another living process has its name (R8)."""

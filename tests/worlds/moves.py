@@ -31,10 +31,10 @@ LEAVE = ev.LeaveAsked()
 
 def moves(universe: Universe, state: State) -> Moves:
     """Yield everything that may happen next, and the state that it leads to."""
-    for index, one in enumerate(state.members):
+    for index in range(len(state.members)):
         if state.first_lease and universe.spec.members[index] in universe.spec.cut_off:
             continue  # but for its deadline: `_histories`
-        if one.state != DEAD:
+        if not universe.is_out(state, index):
             yield from _messages(universe, state, index)
             yield from _own_moves(universe, state, index)
         yield from _requests(universe, state, index)
@@ -44,7 +44,7 @@ def moves(universe: Universe, state: State) -> Moves:
     yield from _leases_and_records(universe, state)
     yield from _histories(universe, state)
     spec = universe.spec
-    if state.script < len(spec.script) and (state.first_lease or not spec.waits):
+    if state.script < len(spec.script):
         yield _from_outside(universe, state, spec.script[state.script])
 
 

@@ -36,7 +36,7 @@ class Spec:
     etcd may lose its history: it goes on from nothing ("wipe"), or from a copy of what lay in it at
     any time before ("restore"), under the same name and with its revision ahead. Those that are `fresh`
     are started after that, once nobody holds a role by the old history any more. Nothing reaches who is
-    `cut_off` from then on, but for its own deadline. A script may `wait` for it.
+    `cut_off` from then on, but for its own deadline. In an emptied etcd, the outsider's first version has the ranks `anew`.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Spec:
     far_s: float = FAR_S
     fresh: tuple[str, ...] = ()
     cut_off: tuple[str, ...] = ()
-    waits: bool = False
+    anew: tuple[str, ...] = ()
 
     @cached_property
     def names(self) -> tuple[str, ...]:

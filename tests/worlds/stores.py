@@ -61,7 +61,7 @@ class Stores:
         for name, lease in spec.remains:
             record = Record(f"remains of {name}", REMAINS_TTL, draining=("x",))
             etcd.change({KEYS.member(name): (codec.encode(record), lease)})
-        _add_outsider(etcd, spec)
+        _add_outsider(etcd, spec, spec.begin)
         return self._keep(etcd)
 
     def serve(self, state: int, name: str, number: int, effect: Any) -> tuple:
@@ -109,7 +109,7 @@ class Stores:
         if copy is not None:
             etcd.kvs, etcd.leases = dict(self._states[copy].kvs), set(self._states[copy].leases)
         else:
-            _add_outsider(etcd, spec)
+            _add_outsider(etcd, spec, spec.anew or spec.begin)
         etcd.revision += 1
         return self._keep(etcd), etcd.next_lease
 
@@ -147,13 +147,13 @@ class Stores:
         return state
 
 
-def _add_outsider(etcd: Etcd, spec: Spec) -> None:
+def _add_outsider(etcd: Etcd, spec: Spec, ranks: tuple[str, ...]) -> None:
     """Add the member that coordinates and no more, with its first version."""
     if spec.has_outsider:
         lease, etcd.next_lease = etcd.next_lease, etcd.next_lease + 1
         etcd.leases.add(lease)
         etcd.change({KEYS.member(OUTSIDE): (codec.encode(Record("of-z", REMAINS_TTL)), lease)})
-        etcd.change(_version(1, spec.begin))
+        etcd.change(_version(1, ranks))
 
 
 def _version(number: int, ranks: tuple[str, ...]) -> dict[bytes, tuple[bytes, int]]:

@@ -18,11 +18,15 @@ from rink.core.janitor import Janitor
 from rink.core.life import Living
 from rink.core.machines import Life, LifeEvent
 from rink.core.node import Node
+from rink.core.view import View
 from rink.core.writer import Writer
 
 MOVES_ONCE = Spec("moves once", "", script=(B,))
 TWINS = Spec("twins", "", members=("a", "a'"), late_joiners=("a'",), purse={"kill": 1})
-CLINGS = next(spec for spec in BY_DEFAULT if spec.name == "a leaver clings")
+BY_NAME = {spec.name: spec for spec in BY_DEFAULT}
+CLINGS = BY_NAME["a leaver clings"]
+OLDEST_CLINGS = BY_NAME["the oldest clings, and another joins"]
+OLDEST_OF_THREE = BY_NAME["the oldest of three clings"]
 HEIRS = Spec("heirs", "", members=("a", "a'"), late_joiners=("a", "a'"), remains=(("a", NO_LEASE),))
 
 
@@ -73,6 +77,30 @@ def test_leaver_whose_user_code_clings_is_gone_and_its_role_moves_later():
     assert {bool(b.facts[one.members[1].state].holds) for one in gone} == {False, True}
 
 
+@pytest.mark.parametrize(
+    "spec", [CLINGS, OLDEST_CLINGS, OLDEST_OF_THREE], ids=lambda spec: spec.name
+)
+def test_leaver_that_coordinates_while_others_are_active_is_seen(spec, monkeypatch):
+    """It steps no more when it has left, and its record stays for a TTL."""
+    oldest = property(lambda view: next((m for m in view.by_age if m.can_coordinate), None))
+    monkeypatch.setattr(View, "coordinator", oldest)
+    assert "a wait does not end" in explore(spec).broken
+
+
+def test_member_that_joins_after_the_oldest_clings_is_ranked():
+    """The next oldest one coordinates, while the record of the oldest is there."""
+    exploration = Exploration(Universe(OLDEST_OF_THREE))
+    assert not exploration.go(30_000).broken
+    universe = exploration.universe
+    states = [exploration.codes.state(code) for code in exploration.came_from]
+    contents = [universe.stores.contents[one.etcd] for one in states if clings_out(universe, one)]
+    assert any("c" in one.version.ranks and "a" in one.records for one in contents)
+
+
+def clings_out(universe, state):
+    return is_out(universe.actors[0].facts[state.members[0].state])
+
+
 def is_out(facts):
     return facts.life is Life.LEFT and bool(facts.holds)
 
@@ -114,7 +142,7 @@ def test_a_token_that_does_not_rise_is_seen(monkeypatch):
     assert "token 7 of b after 7" in explore(MOVES_ONCE).broken
 
 
-WIPED = next(spec for spec in BY_DEFAULT if spec.name == "etcd loses its volume")
+WIPED = BY_NAME["etcd loses its volume"]
 
 
 def test_grants_in_a_new_history_at_once_are_seen(monkeypatch):

@@ -17,6 +17,7 @@ from stores import Stores
 
 from rink.core import effects as do
 from rink.core import events as ev
+from rink.core.machines import Life
 from rink.core.view import owner_of
 
 
@@ -74,6 +75,8 @@ class Universe:
             if any(type(effect) is do.ListGroup for effect in effects):
                 changes = None  # what is on its way is of the view that was thrown away
         after = with_one(state, index, One(number, changes, requests, one.answers))
+        if self.is_out(after, index):
+            after = with_one(state, index, One(number, None, requests, ()))
         return self._note_grants(state, after, index)
 
     def _numbered(self, effects: tuple) -> tuple[int, ...]:
@@ -119,7 +122,7 @@ class Universe:
     def answer(self, state: State, index: int, answer: Any) -> State:
         """Have an answer be on its way to a member, if there is one, and one to hear it."""
         one = state.members[index]
-        if answer is None or one.state == DEAD:
+        if answer is None or self.is_out(state, index):
             return state
         answers = (*one.answers, self.number(answer))
         return with_one(state, index, one._replace(answers=answers))
@@ -160,6 +163,14 @@ class Universe:
 
     # ── what is so in a state ────────────────────────────────────────────────────────────────
 
+    def is_out(self, state: State, index: int) -> bool:
+        """Whether a member is dead or has left: nothing reaches it, and it steps no more.
+
+        What its user code has not let go of by then it works on.
+        """
+        number = state.members[index].state
+        return number == DEAD or self.actors[index].facts[number].life is Life.LEFT
+
     def covers(self, state: State, index: int, lease: int) -> bool:
         """Whether the record under which something was granted still stands.
 
@@ -181,10 +192,14 @@ class Universe:
         return found is None or found.lease != facts.lease or found.mod < facts.wrote_at
 
     def is_anybody_adrift(self, state: State) -> bool:
-        """Whether a role may still be held by a history that is gone."""
+        """Whether a role may still be held, or granted, by a history that is gone.
+
+        An answer of the old etcd may reach a member late, so who holds nothing counts as well, until
+        its deadline.
+        """
         return any(
             one.state != DEAD
-            and self.actors[index].facts[one.state].held
+            and self.actors[index].facts[one.state].is_alive
             and self.is_adrift(state, index)
             for index, one in enumerate(state.members)
         )
