@@ -56,7 +56,7 @@ def test_a_claim_that_is_withdrawn_too_early_is_seen(monkeypatch):
 
 
 def test_lease_revoked_under_user_code_that_clings_is_seen(monkeypatch):
-    def revoke(living, table, tenure, now, out):
+    def revoke(living, table, tenure, writer, now, out):
         if living.state is not Life.LETTING_GO:
             return
         if table.draining and now < living.release_until:
