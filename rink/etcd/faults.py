@@ -77,6 +77,10 @@ _MEANINGS = [
         (r"alert_(?P<why>bad_certificate|unknown_ca|certificate_\w+)", _OUR_CERTIFICATE),
         (r"ipv[46]:(?P<why>[^ ]+): .*connection refused", "connection refused by {why}"),
         (r"etcdserver: no leader", "etcd has no leader: are most of its nodes up?"),
+        (
+            r"etcdserver: request timed out|context deadline exceeded",
+            "etcd could not answer in time: are most of its nodes up?",
+        ),
     )
 ]
 

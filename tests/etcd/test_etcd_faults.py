@@ -98,6 +98,8 @@ UNTRUSTED = "OPENSSL_internal:CERTIFICATE_VERIFY_FAILED: unable to get local iss
             "the server does not speak TLS (use http://)",
         ),
         ("etcdserver: no leader", "etcd has no leader: are most of its nodes up?"),
+        ("etcdserver: request timed out", "etcd could not answer in time: are most"),
+        ("context deadline exceeded", "etcd could not answer in time: are most"),
         ("Stream removed (Socket closed)", "Stream removed (Socket closed)"),
         ("", "UNAVAILABLE"),
     ],
