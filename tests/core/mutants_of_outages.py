@@ -6,6 +6,13 @@ from mutant import core, engine, etcd
 
 OUTAGES = [
     core(
+        "a late answer of an early request ends an outage",
+        "node",
+        "if self.tenure.is_alive and now < self.outage.due_at(self.tenure):",
+        "if self.tenure.is_alive:",
+        "outage",
+    ),
+    core(
         "an outage is not warned of",
         "outage",
         'out.report(Level.WARNING, f"{text}; {left}")',

@@ -66,6 +66,18 @@ def test_outage_over_is_told_with_its_length(cut_off, seconds):
     assert b.node.outage.since is None
 
 
+def test_late_answer_of_an_early_request_ends_no_outage(cut_off):
+    """It moves the deadline a little, and the next answer is overdue all the same."""
+    world, b = cut_off, cut_off.members["b"]
+    at = b.node.tenure.answered_at
+    world.sleep(at + 35.0 - world.now)
+    overdue(world)
+    assert b.node.renew(world.now, b.node.tenure.lease, at + 10.0) == ([], False)
+    assert b.node.outage.since == at
+    world.step(b, [ev.Nudged()])
+    assert not [text for text in said(b, Level.INFO) if text.startswith("back after")]
+
+
 def test_outage_that_follows_another_one_is_told_as_well(cut_off):
     world, b = cut_off, cut_off.members["b"]
     for _ in range(2):
