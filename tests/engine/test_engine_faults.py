@@ -314,6 +314,16 @@ def test_a_leave_without_etcd_ends_with_the_lease_if_not_before(time):
     assert time.now() - at <= TTL + 1.0
 
 
+def test_member_whose_watch_breaks_lists_anew(time):
+    a = join(time)
+    a._opened._follower._watch._failed(rink.EtcdError("it cannot go on"))
+    time.advance(1.0)
+    b = join(time, "b")
+    time.advance(1.0)
+    assert a.size == 2
+    b.leave()
+
+
 def test_stop_tells_the_losses_though_the_engine_hangs(time, monkeypatch):
     """Nobody watches the deadline any more, and the lease runs out."""
     a = join(time)
