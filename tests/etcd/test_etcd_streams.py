@@ -39,8 +39,9 @@ def test_rule_2_progress_answers_are_signs_of_life_only(clients):
     assert seen.revisions == [5]
 
 
-def test_a_watch_says_which_cluster_it_lost(clients):
+def test_a_watch_says_which_cluster_it_lost(clients, monkeypatch):
     """A node of another cluster behind the same endpoint ends the watch, and every other one."""
+    monkeypatch.setattr("rink.etcd.watch.ASK_AFTER_S", 0.5)
     cluster_id = [1]
 
     def watch(request):
@@ -54,9 +55,11 @@ def test_a_watch_says_which_cluster_it_lost(clients):
 
     with ScriptedEtcd(watch=watch, range=ranged) as etcd:
         client, seen, other = clients(etcd.endpoint), Seen(), Seen()
-        client.watch(b"k", b"", 1, seen.deliver)
-        client.watch(b"l", b"", 1, other.deliver)
-        etcd.wait(lambda etcd: len(etcd.seen["watch"]) >= 2)
+        watches = [
+            client.watch(b"k", b"", 1, seen.deliver),
+            client.watch(b"l", b"", 1, other.deliver),
+        ]
+        assert all(watch.wait_open(PATIENCE_S) for watch in watches)
         cluster_id[0] = 2
         assert isinstance(seen.wait_broken(), EtcdClusterChanged)
         assert isinstance(other.wait_broken(), EtcdClusterChanged)
