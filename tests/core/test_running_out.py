@@ -21,6 +21,16 @@ def clings(world, count=1):
     return [world.get("b", role_of(1, 2, skip)) for skip in range(count)]
 
 
+def runs_out(world, kind="requests"):
+    """Have `b` leave and write its last record, of which requests or answers are held."""
+    world.hold("a", *KINDS)
+    world.leave("b")
+    world.sleep(15.0)
+    world.hold("b", kind)
+    world.sleep(5.5)
+    assert world.members["b"].node.living.state is Life.RUNNING_OUT
+
+
 def errors(member):
     return [one.text for one in member.made(do.Report) if one.level is Level.ERROR]
 
@@ -133,12 +143,7 @@ def test_leave_that_waits_for_ever_does_not_loosen_the_first(pair):
 def test_last_write_is_waited_for_one_second(pair, kind):
     b = pair.members["b"]
     clings(pair)
-    pair.hold("a", *KINDS)
-    pair.leave("b")
-    pair.sleep(15.0)
-    pair.hold("b", kind)
-    pair.sleep(5.5)
-    assert b.node.living.state is Life.RUNNING_OUT
+    runs_out(pair, kind)
     assert b.node.writer.state is Write.SENT
     pair.sleep(0.6)
     assert b.left
@@ -147,12 +152,7 @@ def test_last_write_is_waited_for_one_second(pair, kind):
 
 def test_last_handle_released_within_that_second_ends_the_lease(pair):
     b, (hold,) = pair.members["b"], clings(pair)
-    pair.hold("a", *KINDS)
-    pair.leave("b")
-    pair.sleep(15.0)
-    pair.hold("b", "requests")
-    pair.sleep(5.5)
-    assert b.node.living.state is Life.RUNNING_OUT
+    runs_out(pair)
     pair.release("b", hold)
     pair.let("b")
     assert b.left
@@ -162,11 +162,7 @@ def test_last_handle_released_within_that_second_ends_the_lease(pair):
 def test_lease_lost_within_that_second_ends_the_leave(pair):
     b = pair.members["b"]
     clings(pair)
-    pair.hold("a", *KINDS)
-    pair.leave("b")
-    pair.sleep(15.0)
-    pair.hold("b", "requests")
-    pair.sleep(5.5)
+    runs_out(pair)
     pair.etcd.end_lease(b.node.tenure.lease)
     pair.tell("b", ev.LeaseEnded(b.node.tenure.lease))
     assert b.left

@@ -237,12 +237,17 @@ def test_a_watch_that_breaks_says_so(setting):
     assert isinstance(setting.run()[0], ListFailed)
 
 
-def test_another_history_is_told_from_the_watch_and_from_the_list(setting):
+def restore_under(setting):
+    """Have etcd restored from a backup under a follower that is up to date."""
     backup = setting.cluster.backup()
     setting.put()
     setting.follower.start()
     setting.run()
     setting.cluster.restore_backup(backup)
+
+
+def test_another_history_is_told_from_the_watch_and_from_the_list(setting):
+    restore_under(setting)
     assert [type(event) for event in setting.run()] == [HistoryChanged]
     setting.follower.start()
     assert [type(event) for event in setting.run()] == [HistoryChanged]
@@ -253,11 +258,7 @@ def test_another_history_is_told_from_the_watch_and_from_the_list(setting):
 
 def test_history_that_another_call_found_changed_is_told_by_the_list(setting):
     """The watch would have told it, but was closed before: a lost session lists anew."""
-    backup = setting.cluster.backup()
-    setting.put()
-    setting.follower.start()
-    setting.run()
-    setting.cluster.restore_backup(backup)
+    restore_under(setting)
     with pytest.raises(EtcdClusterChanged):  # as a keepalive does, which tells nobody
         setting.etcd.range(b"k")
     setting.follower.list_anew(1)
