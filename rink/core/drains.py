@@ -44,19 +44,22 @@ def give_up(table: Table, holds: Sequence[Hold], because: str, now: float, out: 
     """Withdraw the claims of roles that user code may still be working on."""
     for hold in holds:
         hold.given_up = True
-    table.overruns += len(holds)
     claims = "its claim is" if len(holds) == 1 else "their claims are"
-    text = f"{_unreleased(holds, now)}: {claims} given up, {because}"
-    out.report(Level.ERROR, f"{text}. Now {_guards(holds)}")
+    _count(table, holds, f"{claims} given up, {because}. Now", now, out)
 
 
 def overrun(table: Table, ttl: int, now: float, out: Outbox) -> None:
     """Say that the member leaves before user code has let go: its record claims until `ttl` is over."""
     holds = table.draining
-    table.overruns += len(holds)
     claims = "its claim ends" if len(holds) == 1 else "their claims end"
-    text = f"{_unreleased(holds, now)}: the member leaves, and {claims} with the lease"
-    out.report(Level.ERROR, f"{text}, within {ttl} s. Then {_guards(holds)}")
+    follows = f"the member leaves, and {claims} with the lease, within {ttl} s. Then"
+    _count(table, holds, follows, now, out)
+
+
+def _count(table: Table, holds: Sequence[Hold], follows: str, now: float, out: Outbox) -> None:
+    """Count the roles that only a token guards, and log an error that names their handles."""
+    table.overruns += len(holds)
+    out.report(Level.ERROR, f"{_unreleased(holds, now)}: {follows} {_guards(holds)}")
 
 
 def _unreleased(holds: Sequence[Hold], now: float) -> str:
