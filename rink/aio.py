@@ -71,7 +71,9 @@ class Session(BaseSession):  # noqa: D101 - documented by its base
     __doc__ = BaseSession.__doc__
 
     async def close(self, timeout: float | None = None) -> None:
-        """Leave every group and close the connection; closing twice, or in a child, does nothing.
+        """Leave every group and close the connection.
+
+        Closing twice does nothing, and so does closing in a forked child.
 
         Args:
             timeout: seconds to wait at most, half of them for roles to be released. None: as long
@@ -113,7 +115,7 @@ class Lost:
         self._signal = signal
 
     def is_set(self) -> bool:
-        """Whether the role has been lost, or the handle released."""
+        """Return whether the role is lost, or the handle released."""
         return self._signal.is_set()
 
     async def wait(self, timeout: float | None = None) -> bool:
@@ -177,9 +179,10 @@ class _Body:
         signal.then(self._over)
 
     def _over(self) -> None:
-        """Have the body cancelled, unless it is the body itself that releases a role it holds.
+        """Cancel the body.
 
-        A role that was lost on the way in is told here on the body's own task.
+        The body is not cancelled where it released the role itself. A role that was lost on the way
+        in is told here on the body's own task.
         """
         hold = self._handle.hold
         is_lost = hold is not None and hold.lost_at is not None
@@ -192,7 +195,10 @@ class _Body:
             self._task.cancel("the role was lost")
 
     def end(self, kind: type[BaseException] | None) -> bool:
-        """End the watch over the body; true where the exception is our own cancellation."""
+        """End the watch over the body.
+
+        Return True where the exception is our own cancellation.
+        """
         self._has_ended = True
         self._signal.forget(self._over)
         if not self._has_cancelled:
@@ -209,7 +215,9 @@ class Rink(BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documented by its ba
     # ── join and leave ───────────────────────────────────────────────────────────────────────
 
     async def join(self) -> Self:
-        """Join the group; returns once the record exists and the view is loaded (not: ranked).
+        """Join the group.
+
+        Returns once the record exists and the view is loaded. The member may not be ranked yet.
 
         Raises:
             EtcdError: etcd could not be reached, or refused.
@@ -228,13 +236,13 @@ class Rink(BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documented by its ba
         return self
 
     async def leave(self, keep_rank: bool = False, *, wait: bool = False) -> None:
-        """Hand every role over, and leave; leaving twice does nothing, and so does a forked child.
+        """Hand every role over, and leave the group.
 
         Waits until another member takes over, at most `leave_timeout`. Then `lost` is set, and it
         waits until user code has released what it held, again at most `leave_timeout`. A role that
         is not released by then stays claimed until the lease ends by itself, within the TTL. After
         that only the fencing token guards it. An ERROR line names the handle. A leave that is
-        cancelled goes on.
+        cancelled goes on. Leaving twice does nothing, and so does leaving in a forked child.
 
         Args:
             keep_rank: be simply gone, for a planned restart under the same name within
@@ -265,7 +273,9 @@ class Rink(BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documented by its ba
     # ── roles ────────────────────────────────────────────────────────────────────────────────
 
     def await_role(self, name: str, timeout: float | None = None) -> AwaitedRole:
-        """Wait until the role is mine: `await` gives it, `async with` also runs a body under it.
+        """Wait until the role is mine.
+
+        `await` returns the role. `async with` also runs a body under it.
 
         Args:
             name: any non-empty string.
@@ -293,11 +303,11 @@ class Rink(BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documented by its ba
         return role
 
     def roles(self, names: Iterable[str]) -> RoleSet:
-        """Return an async context manager that holds whichever of the roles are mine."""
+        """Return an async context manager that holds whichever roles are mine."""
         return RoleSet(self, [check_name("role", name) for name in names])
 
     def on_role(self, name: str) -> Callable[[F], F]:
-        """Run the decorated coroutine function in a task of its own whenever the role is held.
+        """Run the coroutine function in its own task while the role is held.
 
         It is called with the `Role`, and cancelled when that is lost. It runs again after a loss,
         and after an error, with backoff. If it returns while the role is held, the role is kept,
@@ -308,7 +318,9 @@ class Rink(BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documented by its ba
     # ── the group ────────────────────────────────────────────────────────────────────────────
 
     async def wait_settled(self, timeout: float | None = None) -> bool:
-        """Wait until every live member lives by the newest version and nothing drains.
+        """Wait until the group is settled.
+
+        It is settled when every live member lives by the newest version and nothing drains.
 
         Returns:
             Whether it is so; False when `timeout` seconds are over, or the group was left.
@@ -322,10 +334,11 @@ class Rink(BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documented by its ba
         return self._is_settled()
 
     async def versions(self) -> AsyncIterator[Version]:
-        """Follow the log: the newest version, then each one as it is proclaimed, until the leave.
+        """Yield the newest version, then each one as it is proclaimed.
 
-        The last hundred are kept. `skipped` of a version has the numbers that are missing before it:
-        an attribute, so that a loop which only needs the newest ranks goes on unchanged.
+        The iteration ends when the group is left. The last hundred versions are kept. A version's
+        `skipped` has the numbers that are missing before it. It is an attribute, so a loop that
+        only needs the newest ranks goes on unchanged.
         """
         engine = self._engine
         newest = engine.node.view.newest
@@ -343,7 +356,7 @@ class Rink(BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documented by its ba
 
 @contextlib.asynccontextmanager
 async def _changes(engine: Engine) -> AsyncIterator[asyncio.Event]:
-    """An event that is set after each step of the engine which changed something."""
+    """Yield an event that is set after each step that changed something."""
     changed = asyncio.Event()
     wake = in_loop(changed.set)
     engine.stepped.add(wake)

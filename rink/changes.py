@@ -34,7 +34,7 @@ class Changed:
 
     @property
     def moves(self) -> tuple[Move, ...]:
-        """Ranks, then pins."""
+        """Return the moves of ranks, then those of pins."""
         return self.ranks + self.pins
 
 

@@ -143,7 +143,10 @@ class BaseRink(Generic[R, S]):
         return None
 
     def can_take(self, name: str) -> bool:
-        """Whether `get_role` would grant the role now; makes no handle."""
+        """Return whether `get_role` would grant the role now.
+
+        It makes no handle.
+        """
         engine, gate = self._ready(name), self._table.gate
         held = name in self._table.held or (
             gate.is_mine(name, engine.node.placement)
@@ -153,16 +156,20 @@ class BaseRink(Generic[R, S]):
         return held and engine.clock.now() < self._table.deadline
 
     def owner(self, name: str) -> str | None:
-        """Return the member that owns the role in the newest version; None where nobody is ranked.
+        """Return the member that owns the role in the newest version.
 
-        Its owner may not hold it yet: an earlier holder may still be letting go.
+        None where nobody is ranked. Its owner may not hold it yet: an earlier holder may still be
+        letting go.
         """
         engine = self._ready(name)
         version = engine.node.view.version
         return None if version is None else owner_of(version, name, engine.node.placement.rank)
 
     def _take(self, engine: Engine, handle: Handle, *, is_awaited: bool = False) -> bool:
-        """R2 on the caller's thread: compute outside the lock, then check and register under it."""
+        """Take a role on the caller's thread (R2).
+
+        Compute outside the lock, then check and register under it.
+        """
         name, table, placement = handle.role, engine.table, engine.node.placement
         while True:
             gate = table.gate
@@ -189,7 +196,10 @@ class BaseRink(Generic[R, S]):
 
     @property
     def _engine(self) -> Engine:
-        """The engine of a joined group, or the error that says why there is none."""
+        """Return the engine of a joined group.
+
+        Raises the error that says why there is none.
+        """
         engine = self._opened
         if engine is None:
             raise UsageError(f"group {self.group!r} has not been joined: use `with` or join()")
@@ -208,7 +218,10 @@ class BaseRink(Generic[R, S]):
         return ClosedError(f"{text}: its engine failed: {failure!r}" if failure else text)
 
     def _ended(self) -> ClosedError | None:
-        """The error of a group that has been left, or whose engine failed; None where it goes on."""
+        """Return the error of a group that was left, or whose engine failed.
+
+        None where it goes on.
+        """
         engine = self._opened
         return self._closed() if engine is not None and engine.left.is_set() else None
 
@@ -216,38 +229,41 @@ class BaseRink(Generic[R, S]):
 
     @property
     def name(self) -> str:
-        """This member's name."""
+        """Return this member's name."""
         return self._settings.name
 
     @property
     def rank(self) -> int | None:
-        """This member's rank in the newest version, or None."""
+        """Return this member's rank in the newest version, or None."""
         return self._engine.node.rank
 
     @property
     def size(self) -> int:
-        """How many members the newest version ranks."""
+        """Return how many members the newest version ranks."""
         version = self.version
         return len(version.ranks) if version else 0
 
     @property
     def version(self) -> Version | None:
-        """The newest version, or None where there is none that can be read."""
+        """Return the newest version, or None where none can be read."""
         return self._engine.node.view.version
 
     @property
     def is_coordinator(self) -> bool:
-        """Whether this member coordinates the group."""
+        """Return whether this member coordinates the group."""
         return self._engine.node.coordinates
 
     @property
     def members(self) -> tuple[MemberStatus, ...]:
-        """Every live member, oldest first."""
+        """Return every live member, oldest first."""
         return self.status().members
 
     @property
     def session_remaining(self) -> float:
-        """Seconds until every role is lost if nothing is answered before; negative once passed."""
+        """Return the seconds until every role is lost if nothing is answered.
+
+        It is negative once that has passed.
+        """
         return self._engine.deadline - self._session.clock.now()
 
     def status(self) -> Status:
@@ -283,9 +299,10 @@ class BaseRink(Generic[R, S]):
             supervisor.start()
 
     def _is_settled(self) -> bool:
-        """Whether the group is settled and, where this member is ranked, it may take its roles.
+        """Return whether the group is settled and this member may take roles.
 
-        The watch may show the own record before the transaction that wrote it is answered.
+        A member that is not ranked has none to take. The watch may show the own record before the
+        transaction that wrote it is answered.
         """
         engine = self._engine
         with engine.lock:
@@ -293,7 +310,7 @@ class BaseRink(Generic[R, S]):
             return engine.node.is_settled and is_open and not engine.left.is_set()
 
     def _still_leaving(self) -> str:
-        """Say what a leave that takes long is waiting for."""
+        """Return what a leave that takes long is waiting for."""
         engine = self._engine
         with engine.lock:
             drains = sorted(hold.role for hold in self._table.draining)
@@ -302,7 +319,10 @@ class BaseRink(Generic[R, S]):
         return f"{self.name!r} still leaves group {self.group!r}; it waits for {what}"
 
     def _begin_wait(self, engine: Engine, handle: Handle, timeout: float | None) -> bool:
-        """Take the role if it is mine and free, else have the handle wait; whether it was taken."""
+        """Take the role if it is mine and free, else make the handle wait.
+
+        Return whether it was taken.
+        """
         if timeout is not None:
             check_seconds("timeout", timeout)
         if self._take(engine, handle, is_awaited=True):
@@ -334,7 +354,10 @@ class BaseRink(Generic[R, S]):
         )
 
     def _begin_leave(self, *, keep_rank: bool = False, wait: bool = False) -> Engine | None:
-        """Have the group left; the engine to wait for, None where there is nothing to wait for."""
+        """Begin to leave the group, and return the engine to wait for.
+
+        None where there is nothing to wait for.
+        """
         engine = self._opened
         if engine is None or engine.forked or engine.left.is_set():
             return None
@@ -343,7 +366,7 @@ class BaseRink(Generic[R, S]):
         return engine
 
     def _supervised(self, name: str) -> Callable[[F], F]:
-        """What both faces' `on_role` do."""
+        """Return the decorator of both faces' `on_role`."""
         check_name("role", name)
 
         def decorate(function: F) -> F:
@@ -383,7 +406,7 @@ class Subscription:
 
 
 def new_versions(engine: Engine, after: int) -> list[Version]:
-    """Return the versions in the view with a number above `after`, each with what it skipped.
+    """Return the versions above `after`, each with what it skipped.
 
     The coordinator prunes old versions, so whoever asks seldom may find a gap. A version that
     cannot be read is left out, too, and so counts as skipped. Numbers that have gone back are of a

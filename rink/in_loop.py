@@ -47,7 +47,10 @@ def in_loop(callback: Callable[..., object]) -> Callable[..., None]:
 
 
 def soon_in_loop(callback: Callable[[], object]) -> Callable[[], None]:
-    """As `in_loop`, for what thousands of calls ask for: one call by the loop answers all so far."""
+    """Return a function like `in_loop`'s, for thousands of calls.
+
+    One call by the loop answers all calls so far.
+    """
     is_woken = False
 
     def carry() -> None:

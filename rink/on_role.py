@@ -45,7 +45,10 @@ class Supervisor(abc.ABC):
         self._made_at = made_at()  # of its handles: where the function was decorated
 
     def _second(self, kept: Any) -> Any:
-        """Return the function's own handle of a role that is kept; None where it was lost since."""
+        """Return the function's own handle of a role that is kept.
+
+        None where the role was lost since.
+        """
         role = self._rink.get_role(self._name)
         for one in filter(None, (kept, role)):
             one._handle.made_at = self._made_at  # noqa: SLF001 - a friend of the handle
@@ -53,10 +56,16 @@ class Supervisor(abc.ABC):
 
     @abc.abstractmethod
     def start(self) -> None:
-        """Start, once: a function may be decorated while the group is being joined."""
+        """Start once.
+
+        A function may be decorated while the group is being joined.
+        """
 
     def _pause(self, failures: int) -> float | None:
-        """Seconds to wait after so many failures in a row; None, until the loss, after 0."""
+        """Return the pause in seconds after so many failures in a row.
+
+        After 0 failures it is None: until the loss.
+        """
         if not failures:
             return None
         return backoff(failures, f"{self._rink.name}/{self._name}", LONGEST_PAUSE_S)
@@ -83,11 +92,14 @@ class ThreadSupervisor(Supervisor):
                 self._thread = thread
 
     def is_here(self) -> bool:
-        """Whether this very thread is the function's."""
+        """Return whether the caller's thread is the function's."""
         return threading.current_thread() is self._thread
 
     def join(self) -> None:
-        """Wait for the end; every role has been released or given up, so it comes or it does not."""
+        """Wait for the thread to end, within a bound.
+
+        Every role has been released or given up, so it ends soon or not at all.
+        """
         if self._thread is not None:
             self._thread.join(JOIN_S)
             if self._thread.is_alive():
@@ -131,7 +143,10 @@ class TaskSupervisor(Supervisor):
             self._task = loop.create_task(self._run(), name=f"rink-{self._name}")
 
     async def end(self) -> None:
-        """Wait for the end; every role has been released or given up, so it comes or it does not."""
+        """Wait for the end.
+
+        Every role has been released or given up, so it ends soon or not at all.
+        """
         if self._task is None or self._task is asyncio.current_task():
             return
         _, running = await asyncio.wait({self._task}, timeout=JOIN_S)

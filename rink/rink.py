@@ -33,7 +33,9 @@ class Rink(BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documented by its 
     # ── join and leave ───────────────────────────────────────────────────────────────────────
 
     def join(self) -> Self:
-        """Join the group; returns once the record exists and the view is loaded (not: ranked).
+        """Join the group.
+
+        Returns once the record exists and the view is loaded. The member may not be ranked yet.
 
         Raises:
             EtcdError: etcd could not be reached, or refused.
@@ -52,12 +54,13 @@ class Rink(BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documented by its 
         return self
 
     def leave(self, keep_rank: bool = False, *, wait: bool = False) -> None:
-        """Hand every role over, and leave; leaving twice does nothing, and so does a forked child.
+        """Hand every role over, and leave the group.
 
         Blocks until another member takes over, at most `leave_timeout`. Then `lost` is set, and it
         blocks until user code has released what it held, again at most `leave_timeout`. A role that
         is not released by then stays claimed until the lease ends by itself, within the TTL. After
-        that only the fencing token guards it. An ERROR line names the handle.
+        that only the fencing token guards it. An ERROR line names the handle. Leaving twice does
+        nothing, and so does leaving in a forked child.
 
         Args:
             keep_rank: be simply gone, for a planned restart under the same name within
@@ -117,11 +120,14 @@ class Rink(BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documented by its 
         return role
 
     def roles(self, names: Iterable[str]) -> RoleSet:
-        """Return a context manager that holds whichever of the roles are mine, as that changes."""
+        """Return a context manager that holds whichever roles are mine.
+
+        The held roles change as the ranks do.
+        """
         return RoleSet(self, [check_name("role", name) for name in names])
 
     def on_role(self, name: str) -> Callable[[F], F]:
-        """Run the decorated function on a thread of its own whenever the role is held.
+        """Run the decorated function on its own thread while the role is held.
 
         It is called with the `Role` and must return soon after `role.lost`. It runs again after a
         loss, and after an error, with backoff. If it returns while the role is held, the role is
@@ -132,7 +138,9 @@ class Rink(BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documented by its 
     # ── the group ────────────────────────────────────────────────────────────────────────────
 
     def wait_settled(self, timeout: float | None = None) -> bool:
-        """Wait until every live member lives by the newest version and nothing drains.
+        """Wait until the group is settled.
+
+        It is settled when every live member lives by the newest version and nothing drains.
 
         Returns:
             Whether it is so; False when `timeout` seconds are over, or the group was left.
@@ -150,10 +158,11 @@ class Rink(BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documented by its 
                 changes.wait(left)
 
     def versions(self) -> Iterator[Version]:
-        """Follow the log: the newest version, then each one as it is proclaimed, until the leave.
+        """Yield the newest version, then each one as it is proclaimed.
 
-        The last hundred are kept. `skipped` of a version has the numbers that are missing before it:
-        an attribute, so that a loop which only needs the newest ranks goes on unchanged.
+        The iteration ends when the group is left. The last hundred versions are kept. A version's
+        `skipped` has the numbers that are missing before it. It is an attribute, so a loop that
+        only needs the newest ranks goes on unchanged.
         """
         engine = self._engine
         engine.refuse_own_thread("versions()")

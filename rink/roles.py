@@ -36,7 +36,7 @@ class BaseRole:
 
     @property
     def name(self) -> str:
-        """The role's name."""
+        """Return the role's name."""
         return self._handle.role
 
     @property
@@ -47,22 +47,28 @@ class BaseRole:
 
     @property
     def token(self) -> int:
-        """The fencing token: greater than that of every earlier holder of this role."""
+        """Return the fencing token.
+
+        It is greater than that of every earlier holder of this role.
+        """
         return self._hold.token
 
     @property
     def rank(self) -> int:
-        """The rank that the role was granted under."""
+        """Return the rank that the role was granted under."""
         return self._hold.share.rank
 
     @property
     def version_number(self) -> int:
-        """The number of the version that the role was granted under."""
+        """Return the number of the version that the role was granted under."""
         return self._hold.version
 
     @property
     def is_held(self) -> bool:
-        """Whether the role is held at this very moment; the deadline is checked now."""
+        """Return whether the role is held now.
+
+        The deadline is checked at this moment.
+        """
         self._refuse_fork()
         if self._released or self._hold.lost_at is not None:
             return False
@@ -82,9 +88,10 @@ class BaseRole:
             )
 
     def release(self) -> None:
-        """Let go of this handle; releasing twice does nothing, and so does a forked child.
+        """Release this handle.
 
-        Its `lost` is set first: whoever watches it stops before another holder may begin.
+        Its `lost` is set first, so code that watches it stops before another holder may begin.
+        Releasing twice does nothing, and so does releasing in a forked child.
         """
         engine = self._engine
         if self._is_done or engine.forked:
@@ -101,9 +108,10 @@ class BaseRole:
         self._is_done = True
 
     def _enter(self) -> None:
-        """Refuse a `with` on a released handle: its body would run beside the next holder.
+        """Refuse a `with` on a released handle.
 
-        A handle that was lost on the way in is entered: its body sees that `lost` is set.
+        Its body would run beside the next holder. A handle that was lost on the way in is entered:
+        its body sees that `lost` is set.
         """
         self._refuse_fork()
         self._engine.refuse_interrupted("with role")
@@ -114,7 +122,10 @@ class BaseRole:
             )
 
     def _drop(self) -> None:
-        """Release by message, for finalizers and signal handlers: they may run under any lock."""
+        """Release by message, for finalizers and signal handlers.
+
+        They may run under any lock.
+        """
         if not self._is_done and not self._engine.forked:
             try:
                 self._end()
@@ -131,10 +142,11 @@ class BaseRole:
             handle.lost.set()
 
     def _signal(self) -> Signal:
-        """Return what is set when this handle is lost or released; made when first asked for.
+        """Return the signal that is set when this handle is lost or released.
 
-        The signal is published before it is looked whether it is to be set. Whoever marks a loss
-        or a release does so before looking for a signal. So at least one of the two sets it.
+        It is made when first asked for. The signal is published before this call looks whether to
+        set it. Code that marks a loss or a release does so before it looks for a signal. So at
+        least one of the two sets it.
         """
         self._refuse_fork()
         self._engine.refuse_interrupted("role.lost")
@@ -225,5 +237,5 @@ class Change(Generic[R_co]):
 
     @property
     def lost(self) -> bool:
-        """Whether the role was lost."""
+        """Return whether the role was lost."""
         return not self.gained

@@ -150,7 +150,10 @@ def seen(view: View, group: str, owned: dict[str, Share] | None = None) -> Group
 
 
 def owned_in(view: View) -> dict[str, Share]:
-    """Return each ranked member's share of the newest version, by the schemes known here."""
+    """Return each ranked member's share of the newest version.
+
+    The shares are computed by the schemes known here.
+    """
     return shares_of(view.version, Placement().rank) if view.version else {}
 
 
@@ -188,9 +191,10 @@ def _member(member: Member, rank: int | None, no_rank_because: str) -> MemberSta
 
 
 def settled(view: View, owned: dict[str, Share]) -> bool | None:
-    """Whether every live member lives by the newest version; None where that cannot be told.
+    """Return whether every live member lives by the newest version.
 
-    A group without members is not settled: to a script that waits for it, nobody is no answer.
+    None where that cannot be told. A group without members is not settled: to a script that waits
+    for it, nobody is no answer.
     """
     if view.version is None or not view.by_age:
         return False
@@ -200,7 +204,7 @@ def settled(view: View, owned: dict[str, Share]) -> bool | None:
 
 
 def in_the_way(view: View, owned: dict[str, Share]) -> tuple[InTheWay, ...]:
-    """Return every live member that keeps the group from being settled, oldest first."""
+    """Return the live members that keep the group unsettled, oldest first."""
     version = view.version
     if version is None:
         return ()
@@ -242,7 +246,10 @@ def _still_claims(old: Share, share: Share | None) -> str:
 
 
 def problems_of(view: View) -> tuple[tuple[str, str], ...]:
-    """Return every key that is unreadable, clutter, or a record without a lease."""
+    """Return every key that is unreadable, clutter, or has no lease.
+
+    Only a record needs a lease.
+    """
     unbound = [
         (f"members/{member.name}", "has no lease: it claims nothing and cannot coordinate")
         for member in view.members.values()
@@ -252,7 +259,7 @@ def problems_of(view: View) -> tuple[tuple[str, str], ...]:
 
 
 def wish_text(request: Request) -> str:
-    """Say what an operator asked for."""
+    """Return what an operator asked for, in words."""
     match request.wish:
         case Wish.PIN:
             return f"pin {request.role} to {request.member}"
@@ -263,7 +270,7 @@ def wish_text(request: Request) -> str:
 
 
 def _differences(members: tuple[MemberStatus, ...]) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Return the settings that are not the same everywhere: value -> members, commonest first."""
+    """Return the settings that differ: value -> members, commonest first."""
     found: dict[str, dict[str, tuple[str, ...]]] = {}
     coordinating = {setting: None for member in members for setting in member.leads_by}
     for setting in ("ttl", "rebalance_delay", "schemes", *coordinating):

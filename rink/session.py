@@ -95,7 +95,10 @@ class BaseSession:
 
     @property
     def is_live(self) -> bool:
-        """Whether every joined group's deadline lies ahead (true where none is joined)."""
+        """Return whether every joined group's deadline lies ahead.
+
+        Return True where none is joined.
+        """
         self._refuse_fork()
         now = self.clock.now()
         joined = [one for one in self._engines if one.failure or not one.left.is_set()]
@@ -118,7 +121,10 @@ class BaseSession:
         )
 
     def start_engine(self, engine: Engine) -> None:
-        """Start an engine; closing the session will leave its group. For the faces."""
+        """Start an engine.
+
+        Closing the session will leave its group. The faces call this.
+        """
         try:
             self._add(engine)
             self._lessor.start()
@@ -139,7 +145,10 @@ class BaseSession:
             _joined.add(self)
 
     def _look_at_version(self) -> None:
-        """Warn, once per process and version, of an etcd that can break a promise of Rink's."""
+        """Warn of an etcd that can break a promise of Rink's.
+
+        The warning comes once per process and version.
+        """
         if not isinstance(self.etcd, Client):
             return
         try:
@@ -152,7 +161,7 @@ class BaseSession:
             log.warning("rink: %s", text)
 
     def _begin_close(self, release_within: float | None = None) -> list[Engine]:
-        """Have every group left; returns the engines to wait for."""
+        """Begin to leave every group, and return the engines to wait for."""
         self._refuse_interrupted()
         for engine in self._engines:
             engine.refuse_own_thread("close()")
@@ -175,7 +184,10 @@ class BaseSession:
 
     @property
     def _is_over(self) -> bool:
-        """Whether there is nothing to close: it has been, or is the parent process's."""
+        """Return whether there is nothing to close.
+
+        The session was closed, or is the parent process's.
+        """
         return os.getpid() != self._pid or self._is_ended
 
     def _refuse_interrupted(self) -> None:
@@ -201,7 +213,9 @@ class Session(BaseSession):  # noqa: D101 - documented by its base
     __doc__ = BaseSession.__doc__
 
     def close(self, timeout: float | None = None) -> None:
-        """Leave every group and close the connection; closing twice, or in a child, does nothing.
+        """Leave every group and close the connection.
+
+        Closing twice does nothing, and so does closing in a forked child.
 
         Args:
             timeout: seconds to wait at most, half of them for roles to be released. None: as long
@@ -263,7 +277,10 @@ _joined: set[BaseSession] = set()
 
 
 def _close_within(sessions: list[BaseSession], seconds: float) -> None:
-    """Close several sessions within a time that they share, whatever holds them up."""
+    """Close several sessions within a time that they share.
+
+    The time holds whatever holds them up.
+    """
     sessions = [session for session in sessions if not session._is_over]  # noqa: SLF001
     leaving = [(one, one.clock.now() + seconds, one._begin_close(seconds / 2)) for one in sessions]  # noqa: SLF001
     for session, until, engines in leaving:

@@ -21,7 +21,10 @@ LABELS_LIMIT_BYTES = 16_384
 
 
 def check_ttl(ttl: float, margin: float | None) -> tuple[int, float]:
-    """Return the TTL in whole seconds and the margin in seconds, or raise a ConfigError."""
+    """Return the whole TTL and the margin, or raise a ConfigError.
+
+    Both are in seconds.
+    """
     ttl = check_seconds("ttl", ttl)
     if ttl < SHORTEST_TTL_S:
         raise ConfigError(f"ttl={ttl:g} s is too short: etcd grants no lease below 2 s")
@@ -64,7 +67,10 @@ def check_count(what: str, value: object, *, least: int = 1, most: int | None = 
 
 
 def check_endpoints(endpoints: object) -> list[str]:
-    """Return a list of endpoints: those given, else `RINK_ETCD`, else etcd on this machine."""
+    """Return a list of endpoints.
+
+    These are those given, else `RINK_ETCD`, else etcd on this machine.
+    """
     if endpoints is None:
         endpoints = os.environ.get("RINK_ETCD") or "http://127.0.0.1:2379"
     if isinstance(endpoints, str):
@@ -88,7 +94,10 @@ def check_prefix(prefix: object) -> str:
 
 
 def default_name() -> str:
-    """Return a member name that no other process has: host name, pid and four hex digits."""
+    """Return a member name that no other process has.
+
+    It has the host name, the pid and four hex digits.
+    """
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
 
 

@@ -32,7 +32,7 @@ class Standby:
 
 
 def standbys(status: GroupStatus, roles: Iterable[str]) -> dict[str, Standby]:
-    """Return each role's owner and standby, in the order in which the roles were given.
+    """Return each role's owner and standby, in the order of the roles.
 
     Where nobody waits for a rank, the group's `leave_delay` passes before the standby has the role;
     it is taken as over here. So is `stagger`, which never keeps back the roles of the dead.
@@ -53,7 +53,10 @@ def standbys(status: GroupStatus, roles: Iterable[str]) -> dict[str, Standby]:
 
 
 def _without(status: GroupStatus, gone: str) -> Version:
-    """Return the version that would follow if one member were gone; its delays are over."""
+    """Return the version that would follow if one member were gone.
+
+    Its delays are over.
+    """
     members = [
         _candidate(member, age, status.scheme)
         for age, member in enumerate(status.members)  # oldest first

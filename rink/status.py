@@ -68,7 +68,10 @@ def status_of(node: Node, group: str, clock: Clock) -> Status:
 
 
 def obstacle(node: Node, role: str) -> str:
-    """Say why a role is not held here now: who owns it, or who is in the way and why."""
+    """Return why a role is not held here now.
+
+    It says who owns it, or who is in the way and why.
+    """
     gate = node.table.gate
     if gate.closed_because:
         return gate.closed_because

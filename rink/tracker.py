@@ -56,7 +56,7 @@ class Tracker(Generic[R]):
         self._closed = False
 
     def start(self) -> None:
-        """Want every role."""
+        """Ask for every role."""
         with self._lock:
             self._want(self._names)
         self._engine.nudge()
@@ -73,9 +73,10 @@ class Tracker(Generic[R]):
                 engine.table.want(handle)
 
     def follow(self, iterates: bool) -> None:
-        """Say whether somebody is told of each loss and calls `done`; if not, losses are released.
+        """Set whether a consumer is told of each loss and calls `done`.
 
-        That somebody stops, by a `break` or an error, must not leave a lost role unreleased.
+        If not, losses are released. That somebody stops, by a `break` or an error, must not leave a
+        lost role unreleased.
         """
         if self._engine.forked:
             return
@@ -88,7 +89,7 @@ class Tracker(Generic[R]):
             self.done(role)
 
     def take(self) -> Change[R] | None:
-        """Return what is to be told next, oldest first; None where there is nothing now.
+        """Return the next change to deliver, oldest first, or None.
 
         Without the lock: a signal handler may leave the group in the midst of it, and that waits for
         the engine, which takes the lock to tell of a loss.
@@ -100,9 +101,10 @@ class Tracker(Generic[R]):
         return Change(role, gained)
 
     def _forget_untold(self, role: R) -> bool:
-        """Tell neither of a grant that nobody has heard of nor of its loss; whether there was one.
+        """Drop an undelivered grant together with its loss.
 
-        The role is released at once and another member's soon: nobody may begin to work under it.
+        Return whether one was dropped. The role is released at once and another member's soon:
+        nobody may begin to work under it.
         """
         if self._untold.pop((role, True), self) is self:
             return False
@@ -110,7 +112,7 @@ class Tracker(Generic[R]):
         return True
 
     def _forget_grants(self) -> None:
-        """As `_forget_untold`, for all roles at the end."""
+        """Drop undelivered grants of all roles at the end, with their losses."""
         untold = list(iter(self.take, None))
         forgotten = {change.role for change in untold if change.gained}
         for change in untold:
@@ -118,7 +120,10 @@ class Tracker(Generic[R]):
                 self._untold[change.role, change.gained] = None
 
     def done(self, role: BaseRole) -> None:
-        """Release a lost role, and want it again; nothing where that has been done before."""
+        """Release a lost role, and ask for it again.
+
+        It does nothing where that has been done before.
+        """
         with self._lock:
             if self._closed or self._lost.get(role.name) is not role:
                 return
@@ -130,7 +135,10 @@ class Tracker(Generic[R]):
         self._engine.nudge()
 
     def close(self) -> None:
-        """Want nothing any more, and release everything; nothing in a forked child."""
+        """Release everything, and ask for nothing any more.
+
+        In a forked child it does nothing.
+        """
         if self._engine.forked:
             return
         try:
@@ -145,10 +153,10 @@ class Tracker(Generic[R]):
             self._end()
 
     def drop(self) -> None:
-        """As `close`, from a finalizer, for what is not closed: by message, nothing is locked.
+        """Close an unclosed tracker from a finalizer.
 
-        So the engine's thread may be in the midst of moving a role from one dict to the next: it
-        looks at `_closed` once more after that.
+        It works by message, and locks nothing. So the engine's thread may be in the midst of moving
+        a role from one dict to the next: it looks at `_closed` once more after that.
         """
         if self._engine.forked:
             return
@@ -216,7 +224,7 @@ class BaseRoleSet(Generic[R]):
 
     @property
     def held(self) -> Mapping[str, R]:
-        """The roles held now, by name."""
+        """Return the roles held now, by name."""
         self._refuse_fork()
         return dict(self._tracker.held) if self._tracker else {}
 

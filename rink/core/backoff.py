@@ -9,10 +9,11 @@ LONGEST_S = 2.0
 
 
 def backoff(failures: int, who: str, longest_s: float = LONGEST_S) -> float:
-    """Return seconds to wait after so many failures in a row (1 or more), at most `longest_s`.
+    """Return the pause in seconds after so many failures in a row.
 
-    Members of a group must not retry in step, and a pure core draws no lots: the jitter, half of
-    the delay, is taken from a hash of who waits.
+    `failures` is 1 or more, and the pause at most `longest_s`. Members of a group must not retry in
+    step, and a pure core draws no lots: the jitter, half of the delay, is taken from a hash of who
+    waits.
     """
     delay = min(longest_s, FIRST_S * 2.0 ** min(failures - 1, 16))
     return delay * (0.5 + (fnv1a64(f"{who}/{failures}") % 1024) / 2048)

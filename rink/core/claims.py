@@ -84,11 +84,17 @@ class Gate:
 
     @property
     def obstacles(self) -> Obstacles:
-        """The claims of others. Of most gates nobody asks for them, so they are not sought before."""
+        """Return the claims of others.
+
+        They are computed on demand, since most gates are never asked for them.
+        """
         return self.find_obstacles()
 
     def is_mine(self, role: str, placement: Placement) -> bool:
-        """Whether the role lies in the share; the scheme may be called: hold no lock."""
+        """Return whether the role lies in the share.
+
+        The scheme may be called: hold no lock.
+        """
         share = self.share
         if share is None:
             return False
@@ -98,7 +104,10 @@ class Gate:
         return share.has(role, rank)
 
     def is_anothers(self, role: str, placement: Placement) -> bool:
-        """Whether the role lies in another's share; false, too, where no scheme can say. As above."""
+        """Return whether the role lies in another member's share.
+
+        Return False, too, where no scheme can say. The scheme may be called: hold no lock.
+        """
         share = self.share
         if share is None:
             return False
@@ -106,7 +115,7 @@ class Gate:
         return rank is not None and not share.has(role, rank)
 
     def obstacle(self, role: str, placement: Placement) -> str:
-        """Return why a role of the share cannot be granted now, or an empty string."""
+        """Return why a role of the share cannot be granted now, or ""."""
         return self.closed_because or self.obstacles.to(role, placement)
 
 

@@ -41,7 +41,10 @@ T = TypeVar("T", Record, Version, Request)
 
 
 def _strict(value: Any, kind: type) -> Any:
-    """Take JSON's own types only: cattrs would turn 1 into "1" and a string into a tuple."""
+    """Return the value, or raise where it is not of JSON's own type.
+
+    cattrs would turn 1 into "1" and a string into a tuple.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else kind):
         raise TypeError(f"{value!r} is not a {kind.__name__}")
     if isinstance(value, str):
@@ -66,7 +69,10 @@ def _setting(value: Any) -> float | None:
 
 
 def _for_people(known: Callable[[Any], Any]) -> Callable[[Any, Any], dict[str, Any]]:
-    """Return how to read a mapping of names that only people look at: what is odd is left out."""
+    """Return how to read a mapping of names that only people look at.
+
+    Odd entries are left out.
+    """
 
     def structure(value: Any, _: Any) -> dict[str, Any]:
         found = {}

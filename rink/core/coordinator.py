@@ -36,7 +36,10 @@ Trying again is harmless, since the transaction asks for all that matters.
 
 
 def is_settled(view: View, owned: dict[str, Share]) -> bool:
-    """Whether every live record's one share is that of the newest version, and nothing drains."""
+    """Return whether the group is settled.
+
+    It is if each live record has one share, that of the newest version, and nothing drains.
+    """
     for member in view.by_age:
         if member.record is None or member.record.draining:
             return False
@@ -72,7 +75,10 @@ class Coordinator:
     def coordinate(
         self, me: Member, view: View, chronicle: Chronicle, settled: bool, now: float
     ) -> tuple[list[Effect], float | None]:
-        """Return what to proclaim and prune now, and when to look again; sets `upcoming`."""
+        """Return what to proclaim and prune now, and when to look again.
+
+        This sets `upcoming`.
+        """
         self.upcoming = None
         if view.newest is not None and view.newest.version is None:
             return [], None  # a later Rink's version: hold what is held, decide nothing
@@ -163,7 +169,10 @@ class Coordinator:
 
 
 def _kept(newest_first: list[Proclaimed]) -> int:
-    """How many versions to keep: 100, fewer above 1 MB together, never fewer than two."""
+    """Return how many versions to keep.
+
+    It is 100, fewer above 1 MB together, never fewer than two.
+    """
     total = 0
     for kept, entry in enumerate(newest_first):
         total += entry.bytes

@@ -103,11 +103,11 @@ def _draft(
 
 
 def without_room(view: View, freed: bool = True) -> frozenset[str]:
-    """Return who waits and cannot be ranked, as the version would grow too large (R4).
+    """Return who waits and cannot be ranked for want of room (R4).
 
-    It follows from the view alone, so that each of them can say so itself. A rank whose member is
-    gone makes room, if `freed`; one whose member leaves may have to be served on for a while
-    (`stagger`). Whoever could not be ranked anyway takes no room.
+    The version would grow too large. It follows from the view alone, so that each of them can say
+    so itself. A rank whose member is gone makes room, if `freed`; one whose member leaves may have
+    to be served on for a while (`stagger`). Whoever could not be ranked anyway takes no room.
     """
     live = {member.name for member in view.by_age}
     ranks, pins = (view.version.ranks, view.version.pins) if view.version else ((), {})
@@ -176,7 +176,7 @@ def no_room() -> str:
 
 
 def _shortened(because: tuple[str, ...]) -> tuple[str, ...]:
-    """Leave out the causes that would make a version of many members twice as large."""
+    """Leave out the causes that would make a large version twice as large."""
     total = 0
     for index, cause in enumerate(because):
         total += len(cause.encode())
@@ -246,7 +246,10 @@ class _Wishes:
     answered: list[str] = attrs.field(factory=list)
 
     def grant(self, view: View, at_once: int) -> None:
-        """Carry out the requests that can be read, oldest first; what is left comes next."""
+        """Carry out the requests that can be read, oldest first.
+
+        Those that are left come with the next version.
+        """
         oldest = sorted(view.requests.values(), key=lambda asked: (asked.mod_revision, asked.id))
         wishes = [(asked.id, asked.request) for asked in oldest if asked.request is not None]
         self.bytes = _bytes_of(self.pins) if wishes else 0
@@ -284,5 +287,5 @@ def _bytes_of(value: object) -> int:
 
 
 def _bytes_of_one(name: str) -> int:
-    """How many bytes a name takes among others: with what divides it from the next."""
+    """Return the bytes that a name takes among others, with its separator."""
     return _bytes_of(name) + len(",")

@@ -20,7 +20,10 @@ GUARDED_NAMED = 20
 
 
 def watch(table: Table, grace: float | None, now: float, out: Outbox) -> None:
-    """Report the holders that do not let go, once; give up their claims when `grace` is over."""
+    """Report the holders that do not let go, once each.
+
+    Their claims are given up when `grace` is over.
+    """
     late, over = list[Hold](), list[Hold]()
     for hold in table.draining:
         assert hold.lost_at is not None
@@ -49,7 +52,10 @@ def give_up(table: Table, holds: Sequence[Hold], because: str, now: float, out: 
 
 
 def overrun(table: Table, ttl: int, now: float, out: Outbox) -> None:
-    """Say that the member leaves before user code has let go: its record claims until `ttl` is over."""
+    """Report that the member leaves before user code has let go.
+
+    Its record claims the roles until the lease runs out, within `ttl` seconds.
+    """
     holds = table.draining
     claims = "its claim ends" if len(holds) == 1 else "their claims end"
     follows = f"the member leaves, and {claims} with the lease, within {ttl} s. Then"
@@ -70,7 +76,10 @@ def _unreleased(holds: Sequence[Hold], now: float) -> str:
 
 
 def _guards(holds: Sequence[Hold]) -> str:
-    """Say what guards roles whose claims are withdrawn, and where each handle of them was made."""
+    """Return what guards roles whose claims are withdrawn.
+
+    It also says where each handle of them was made.
+    """
     what = "only the fencing token guards what it still does"
     if len(holds) > 1:
         what = "only the fencing tokens guard what they still do"
@@ -97,5 +106,5 @@ def _late(holds: Sequence[Hold], now: float) -> str:
 
 
 def _seconds_ago(holds: Sequence[Hold], now: float) -> float:
-    """Since when at least one of them is lost."""
+    """Return the seconds since the first of the roles was lost."""
     return max(now - hold.lost_at for hold in holds if hold.lost_at is not None)

@@ -44,7 +44,10 @@ class Foresight:
     def of(
         cls, view: View, share: Share | None, placed: Version | None, events: Sequence[Event]
     ) -> Foresight:
-        """Foresee a step, by the view and the share it begins with, and the version placed last."""
+        """Foresee a step, from the view and share that it begins with.
+
+        The version that was placed last counts too.
+        """
         for event in events:
             view = seen(view, event)
         records = [member.record for member in view.members.values() if member.record is not None]

@@ -56,7 +56,10 @@ def why_closed(
 
 
 def grant(table: Table, placement: Placement, now: float) -> list[Effect]:
-    """Give every role that is waited for and free, and refuse those that no scheme can place."""
+    """Grant every role that is waited for and free.
+
+    Waits for a role that no scheme can place are refused.
+    """
     gate, effects = table.gate, list[Effect]()
     assert gate.share is not None, "a gate without a share lets nothing through"
     for role in list(table.waits):

@@ -53,7 +53,10 @@ class Following:
         now: float,
         out: Outbox,
     ) -> bool:
-        """Follow the newest version, once newcomers have claimed; true where it is a new one."""
+        """Follow the newest version, once newcomers have claimed their roles.
+
+        Return True where this is a new version.
+        """
         newest, version = view.newest, view.version
         if newest is not None and newest.version is None:
             return False  # hold what is held, grant nothing (R4)
@@ -70,7 +73,10 @@ class Following:
         return is_new
 
     def _waits(self, newcomer: str, now: float, out: Outbox) -> bool:
-        """Whether to wait for one now; `until` is noted as a time to look again."""
+        """Return whether to wait for a newcomer now.
+
+        `until` is noted as a time to look again.
+        """
         if now >= self.until:
             return False
         self.awaits = f"{newcomer}, which is new to the ranks, has not claimed its share yet"
@@ -86,7 +92,9 @@ def _awaited(
     held: Iterable[str],
     placement: Placement,
 ) -> str:
-    """Return a newcomer that is to have what is held here and has not claimed it, or an empty string.
+    """Return a newcomer that has not claimed a role held here, or "".
+
+    The newest version gives it that role.
 
     Args:
         view: what lies in etcd.

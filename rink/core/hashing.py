@@ -16,7 +16,7 @@ _TWO_TO_31 = 2147483648.0
 
 
 def fnv1a64(name: str) -> int:
-    """The FNV-1a hash, 64 bits wide, of a name's UTF-8 bytes.
+    """Return the 64-bit FNV-1a hash of a name's UTF-8 bytes.
 
     Source: Fowler, Noll, Vo; Go's `hash/fnv.New64a`.
 
@@ -38,9 +38,10 @@ def fnv1a64(name: str) -> int:
 
 
 def jump_hash(key: int, size: int) -> int:
-    """The Lamping-Veach jump consistent hash: one of `size` buckets for a 64-bit key.
+    """Return the bucket of a 64-bit key by Lamping-Veach jump hash.
 
-    With one bucket more, 1 / (size + 1) of the keys move, all of them into the new bucket.
+    It is one of `size` buckets. With one bucket more, 1 / (size + 1) of the keys move, all of them
+    into the new bucket.
 
     Source: "A Fast, Minimal Memory, Consistent Hash Algorithm" (Lamping, Veach; 2014), in the
     arithmetic of Go's `github.com/dgryski/go-jump`: the quotient is taken first, in 64-bit

@@ -63,7 +63,7 @@ class Hold:
 
 
 def made_by(handle: Handle) -> str:
-    """Return the file and line that asked for a handle; "" where nobody noted them."""
+    """Return the file and line that asked for a handle, or "" if unknown."""
     if handle.made_at is None:
         return ""
     code, at = handle.made_at
@@ -86,10 +86,11 @@ class Table:
     overruns: int = 0
 
     def take(self, gate: Gate, handle: Handle, now: float) -> Hold | None:
-        """Give a handle its role, which `gate` says is mine and free, if that still holds.
+        """Give a handle its role if the role is still mine and free.
 
-        The checks of R2 that are left for the lock: the gate is the published one, the clock is
-        before the deadline, and no handle of an earlier, lost grant is unreleased.
+        `gate` said so before. The checks of R2 that are left for the lock: the gate is the
+        published one, the clock is before the deadline, and no handle of an earlier, lost grant is
+        unreleased.
         """
         role = handle.role
         if role in self.held:
@@ -116,7 +117,9 @@ class Table:
         return hold
 
     def release(self, handle: Handle) -> bool:
-        """Let go of a handle, whether it waits, has a hold or has neither; twice does nothing.
+        """Release a handle.
+
+        The handle may wait, have a hold, or have neither. Releasing twice does nothing.
 
         Returns:
             Whether the engine must hear of it: no handle is left, and the role was lost, or the gate
@@ -151,7 +154,7 @@ class Table:
         hold.lost_because = because
 
     def want(self, handle: Handle) -> None:
-        """Have a handle wait for its role."""
+        """Add a handle to those that wait for its role."""
         waiting = self.waits.get(handle.role)
         if waiting is None:
             self.waits[handle.role] = [handle]
@@ -177,10 +180,13 @@ class Table:
 
     @property
     def draining(self) -> list[Hold]:
-        """Lost roles whose handles are not released and whose claim has not been given up."""
+        """Return the lost roles that still have handles and a claim.
+
+        Some handle of them is not released, and their claim has not been given up.
+        """
         return [hold for hold in self.lost.values() if not hold.given_up]
 
     @property
     def roles(self) -> set[str]:
-        """Every role that a step may have to place."""
+        """Return every role that a step may have to place."""
         return self.held.keys() | self.lost.keys() | self.waits.keys()

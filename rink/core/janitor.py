@@ -74,7 +74,10 @@ class Janitor:
 
     @property
     def _first(self) -> float:
-        """A record that has just been seen is looked at after a while: most are alive."""
+        """Return the delay before a new record is first looked at.
+
+        Most records are of live members.
+        """
         return LOOK_EVERY_S / 4
 
     def looked_up(self, event: LeaseLookedUp, member: Member | None, now: float) -> None:

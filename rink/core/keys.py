@@ -25,7 +25,7 @@ OFFSETS = ":offsets"
 
 
 def check_name(what: str, name: object) -> str:
-    """Return the name, or raise a ConfigError that says what was wrong with it.
+    """Return the name, or raise a ConfigError that says what is wrong.
 
     Args:
         what: what the name is of, for the message: "group", "member" or "role".
@@ -50,14 +50,17 @@ def check_name(what: str, name: object) -> str:
 
 
 def encode(name: str) -> str:
-    """Percent-encode a name so that it is one path segment: no `/`, and never `.` or `..`."""
+    """Percent-encode a name so that it is one path segment.
+
+    The segment contains no `/`, and is never `.` or `..`.
+    """
     return (
         quote(name, safe="").replace(".", "%2E") if name.strip(".") == "" else quote(name, safe="")
     )
 
 
 def decode(segment: str) -> str | None:
-    """Return the name behind a segment, or None where no name is encoded that way."""
+    """Return the name behind a segment, or None if it encodes no name."""
     name = unquote(segment, errors="surrogateescape")
     try:
         return name if name and encode(name) == segment else None
@@ -78,7 +81,10 @@ class Keys:
 
     @property
     def end(self) -> bytes:
-        """The end of the group's range: `root` ends in `/`, and `0` follows it."""
+        """Return the end of the group's range.
+
+        `root` ends in `/`, and `0` follows it.
+        """
         return self.root[:-1] + b"0"
 
     def member(self, name: str) -> bytes:
@@ -110,7 +116,7 @@ class OffsetKeys:
 
     @property
     def end(self) -> bytes:
-        """The end of the topic's range, as of a group's."""
+        """Return the end of the topic's range, as of a group's."""
         return self.root[:-1] + b"0"
 
     def partition(self, number: int) -> bytes:
@@ -119,5 +125,5 @@ class OffsetKeys:
 
 
 def is_of_offsets(segment: str) -> bool:
-    """Whether what follows the prefix is where a group's offsets lie."""
+    """Return whether the key's rest is where a group's offsets lie."""
     return segment.endswith(OFFSETS) and decode(segment.removesuffix(OFFSETS)) is not None

@@ -57,37 +57,44 @@ class Living:
 
     @property
     def phase(self) -> Phase:
-        """The phase for the record: whoever only lets go still must not be given a rank.
+        """Return the phase for the record.
 
-        The last record says so too where the rank was to be kept. Its name is taken until the lease
-        has ended, so nobody comes back to the rank, and the member must not seem to coordinate.
+        A member that only lets go must not be given a rank. The last record says so too where the rank
+        was to be kept. Its name is taken until the lease has ended, so nobody comes back to the
+        rank, and the member must not seem to coordinate.
         """
         leaves = self.state in (Life.LEAVING, Life.LETTING_GO) and not self.keeps_rank
         return Phase.LEAVING if leaves or self.state is Life.RUNNING_OUT else Phase.ACTIVE
 
     @property
     def serves(self) -> bool:
-        """Whether roles may be granted and held."""
+        """Return whether roles may be granted and held."""
         return self.state in (Life.ACTIVE, Life.LEAVING)
 
     @property
     def wants_record(self) -> bool:
-        """Whether a record is to be kept; claims stay until user code lets go."""
+        """Return whether to keep a record.
+
+        The claims stay until user code lets go.
+        """
         return self.state not in (Life.REVOKING, Life.LEFT)
 
     @property
     def wants_share(self) -> bool:
-        """Whether the record is to claim a share; the last one claims only what is unreleased."""
+        """Return whether the record is to claim a share.
+
+        The last record claims only the roles that are not released.
+        """
         return self.state is not Life.RUNNING_OUT
 
     @property
     def wants_lease(self) -> bool:
-        """Whether a new lease is to be taken where there is none."""
+        """Return whether to take a new lease where there is none."""
         return self.state in (Life.JOINING, Life.ACTIVE)
 
     @property
     def is_ending(self) -> bool:
-        """Whether no role will be granted any more."""
+        """Return whether no role will be granted any more."""
         return not (self.serves or self.wants_lease)
 
     def _on(self, event: LifeEvent) -> None:
@@ -96,7 +103,10 @@ class Living:
     # ── joining ──────────────────────────────────────────────────────────────────────────────
 
     def join(self, writer: Writer, view: View, now: float, out: Outbox) -> None:
-        """Join once the record exists and is in the view; wait for a name that is taken (R8)."""
+        """Join once the record exists and is in the view.
+
+        Where the name is taken, wait for it (R8).
+        """
         if self.began_at is None:
             self.began_at = now
         self._wait_for_name(writer, view, now, out)
@@ -140,7 +150,7 @@ class Living:
         return JoinError(text, member=self.name)
 
     def request_failed(self, error: Exception, writer: Writer, out: Outbox) -> None:
-        """Give the join up, unless etcd has been there: the name has been seen taken."""
+        """Give up the join, unless etcd has answered that the name is taken."""
         if not self._saw_name_taken and writer.taken_by is None:
             self.fail(error, out)
 
@@ -180,11 +190,17 @@ class Living:
 
     @property
     def _version_within(self) -> float:
-        """How long a version without this member is waited for: no longer than for handles."""
+        """Return how long to wait for a version without this member.
+
+        It is never longer than the wait for handles.
+        """
         return min(self.leave_timeout, self.release_within)
 
     def leave(self, view: View, is_ranked: bool, is_alive: bool, now: float, out: Outbox) -> bool:
-        """Go on serving until nobody is to wait for; true where every role is to be lost now."""
+        """Serve on until nobody is to be waited for.
+
+        Return True where every role is to be lost now.
+        """
         if self.state is not Life.LEAVING:
             return False
         number = view.newest.number if view.newest else 0
@@ -235,7 +251,10 @@ class Living:
             self.revoke_until = now + self.leave_timeout
 
     def run_out(self, tenure: Tenure, is_written: bool, now: float, out: Outbox) -> None:
-        """Let the lease run out once the last record is answered, or cannot be any more."""
+        """Let the lease run out once the last record is answered.
+
+        If it cannot be answered any more, the lease runs out too.
+        """
         if tenure.is_alive and not is_written and now < self.run_out_at:
             out.wake(self.run_out_at)
             return

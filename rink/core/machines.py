@@ -153,7 +153,10 @@ WRITE: Mapping[Write, Mapping[WriteEvent, Write]] = {
 
 
 def advance(table: Mapping[S, Mapping[E, S]], state: S, event: E) -> S:
-    """Return the state that follows, or raise LookupError: the table knows no such transition."""
+    """Return the next state.
+
+    Raises LookupError if the table has no such transition.
+    """
     try:
         return table[state][event]
     except KeyError:

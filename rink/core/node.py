@@ -72,38 +72,41 @@ class Node:
 
     @property
     def name(self) -> str:
-        """The member's name."""
+        """Return the member's name."""
         return self.settings.name
 
     @property
     def view(self) -> View:
-        """What lies in etcd, as far as this member knows."""
+        """Return the view: what lies in etcd, as far as this member knows."""
         return self.sight.view
 
     @property
     def share(self) -> Share | None:
-        """The member's share of the version that it lives by, or None."""
+        """Return the member's share of the version that it follows, or None."""
         return self.following.share
 
     @property
     def owned(self) -> dict[str, Share]:
-        """Every member's share of the newest version that can be read."""
+        """Return each member's share of the newest version that can be read."""
         return self.following.owned
 
     @property
     def rank(self) -> int | None:
-        """The member's rank in the newest version that can be read, or None."""
+        """Return the member's rank in the newest readable version, or None."""
         share = self.owned.get(self.name)
         return share.rank if share else None
 
     @property
     def is_settled(self) -> bool:
-        """Whether the group is settled, in this member's view."""
+        """Return whether the group is settled, in this member's view."""
         return self.view.version is not None and is_settled(self.view, self.owned)
 
     @property
     def upcoming(self) -> Upcoming | None:
-        """The next change of the ranks if nothing happens before; only the coordinator knows."""
+        """Return the next change of the ranks if nothing happens before.
+
+        Only the coordinator knows it.
+        """
         return self.coordinator.upcoming if self.coordinates else None
 
     def foresee(self, events: Sequence[Event]) -> Foresight:
@@ -114,13 +117,19 @@ class Node:
     # ── what the session's thread brings, under the same lock ────────────────────────────────
 
     def expire(self, now: float) -> list[Effect]:
-        """Lose every role if the deadline has passed: no scheme is called, nothing else is done."""
+        """Lose every role if the deadline has passed.
+
+        No scheme is called, and nothing else is done.
+        """
         self._expire(now)
         return self.out.take_all_but_reports()
 
     @property
     def owes_reports(self) -> bool:
-        """Whether a step is to follow, since only the engine's thread logs."""
+        """Return whether a step must follow to log what is pending.
+
+        Only the engine's thread logs.
+        """
         return bool(self.out.effects)
 
     def overdue(self, now: float, words: str) -> bool:
@@ -134,7 +143,10 @@ class Node:
         return self.owes_reports
 
     def renew(self, now: float, lease: int, sent_at: float) -> tuple[list[Effect], bool]:
-        """Take an answered keepalive; also whether a suspect lease has come back to life."""
+        """Take an answered keepalive.
+
+        The second value is True if a suspect lease has come back to life.
+        """
         if lease != self.tenure.lease or not self.tenure.is_held:
             return [], False
         self._expire(now)  # a deadline that nobody had time to notice has passed all the same
@@ -226,11 +238,17 @@ class Node:
     # ── another history (R11) ────────────────────────────────────────────────────────────────
 
     def _throw_view_away(self) -> None:
-        """Throw the view away with the lease, whatever ended it: no grant before a new list."""
+        """Throw the view away when the lease is over, whatever ended it.
+
+        Nothing is granted before a new list.
+        """
         self.sight.throw_view_away(self.out, lists=self.living.wants_lease)
 
     def _is_disproved(self) -> bool:
-        """Whether the change was handled: each call tells it, and an old record stays for a while."""
+        """Return whether the change of history was handled for this lease.
+
+        Each call reports the change, and an old record stays for a while.
+        """
         return self._disproved == self.writer.incarnation and not self.tenure.is_held
 
     def _change_history(self, because: str, now: float) -> None:
@@ -288,7 +306,10 @@ class Node:
             self.writer.must_write = True  # somebody else has written it: put it right
 
     def _disown(self, now: float, because: str) -> None:
-        """Lose everything and end the lease; a new incarnation comes after it (R6, R7)."""
+        """Lose everything and end the lease.
+
+        A new incarnation comes after it (R6, R7).
+        """
         if self.tenure.is_held:
             self._lose_session(now, because)
             self.out.do(self.tenure.disown())
@@ -300,7 +321,10 @@ class Node:
         self.out.report(Level.WARNING, f"member {self.name!r} lost its session: {because}")
 
     def _follow_version(self, now: float) -> None:
-        """Lose what the newest version gives to others (R3), once newcomers have claimed it."""
+        """Lose what the newest version gives to others (R3).
+
+        Newcomers must have claimed it first.
+        """
         before, rank = self.share, self.rank
         follows = self.following.follow(
             self.view, self.name, self.table.held, self.placement, now, self.out

@@ -16,22 +16,28 @@ class Outbox:
     last_error: str = ""
 
     def do(self, effect: Effect) -> None:
-        """Have something done; warnings and errors among it are remembered."""
+        """Append an effect.
+
+        Warnings and errors among the effects are remembered.
+        """
         if isinstance(effect, Report) and effect.level is not Level.INFO:
             self.last_error = effect.text
         self.effects.append(effect)
 
     def report(self, level: Level, text: str) -> None:
-        """Have something logged."""
+        """Append a log line."""
         self.do(Report(level, text))
 
     def wake(self, at: float | None) -> None:
-        """Have the member step again at a time, if nothing happens before."""
+        """Schedule a step at a time, if nothing happens before."""
         if at is not None:
             self.wakes.append(at)
 
     def take(self) -> list[Effect]:
-        """Return what is to be done: in order, but losses first, for a log handler may block."""
+        """Return the effects in order, but losses first.
+
+        A log handler may block, and would hold up the losses behind it.
+        """
         effects = sorted(self.effects, key=lambda one: not isinstance(one, Lose))
         self.effects = []
         return effects

@@ -33,7 +33,7 @@ class Placement:
         """The last failure of each scheme that has failed."""
 
     def can_follow(self, scheme: str) -> bool:
-        """Whether the scheme is known here."""
+        """Return whether the scheme is known here."""
         return schemes.can_follow(scheme)
 
     def ranks(self, scheme: str, size: int) -> dict[str, int | None]:
@@ -41,9 +41,10 @@ class Placement:
         return self._ranks.setdefault((scheme, size), {})
 
     def rank(self, role: str, scheme: str, size: int, *, bounded: bool = True) -> int | None:
-        """Return the role's rank; None where size is 0, or the scheme unknown here, or failing.
+        """Return the role's rank, or None.
 
-        Unless `bounded`, it is remembered in any case: for roles that a step will ask for.
+        None: size is 0, or the scheme is unknown here or fails. Unless `bounded`, it is remembered
+        in any case: for roles that a step will ask for.
         """
         ranks = self.ranks(scheme, size)
         rank = ranks.get(role, _UNKNOWN)
@@ -61,18 +62,24 @@ class Placement:
         return rank
 
     def has(self, share: Share | None, role: str) -> bool:
-        """Whether a share has the role."""
+        """Return whether a share has the role."""
         return share is not None and share.has(role, self.rank(role, share.scheme, share.size))
 
     def failure(self, role: str, scheme: str, size: int) -> SchemeFailed | None:
-        """Return why a scheme gave the role no rank, where it was asked and gave none."""
+        """Return why a scheme gave the role no rank.
+
+        None where it was not asked, or gave one.
+        """
         failed = self.failed.get(scheme)
         if failed is None or self.ranks(scheme, size).get(role, 0) is not None:
             return None
         return failed
 
     def trim(self, roles: set[str]) -> None:
-        """Begin each memory that is full anew, with these roles; for the engine, between steps."""
+        """Begin each full memory anew, with these roles.
+
+        The engine calls this between steps.
+        """
         for ranks in tuple(self._ranks.values()):
             if len(ranks) >= REMEMBERED:
                 kept = {role: ranks[role] for role in roles if role in ranks}
@@ -80,7 +87,7 @@ class Placement:
                 ranks.update(kept)
 
     def forget_all_but(self, pairs: frozenset[tuple[str, int]]) -> None:
-        """Drop what is remembered of sizes and schemes that no share names any more."""
+        """Forget the sizes and schemes that no share names any more."""
         for pair in tuple(self._ranks):  # other threads may add to it
             if pair not in pairs:
                 self._ranks.pop(pair, None)

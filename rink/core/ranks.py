@@ -37,7 +37,7 @@ class Candidate:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it may be given a rank."""
+        """Return whether the member may be given a rank."""
         return self.can_follow and not self.leaving
 
 
@@ -89,7 +89,7 @@ class Plan:
 
     @property
     def wake_at(self) -> float | None:
-        """When to plan again if nothing happens before; None: never."""
+        """Return when to plan again if nothing happens before; None: never."""
         return self.upcoming.at if self.upcoming else None
 
 
@@ -98,7 +98,10 @@ STARTED = "started"
 
 
 def plan(situation: Situation, now: float, settings: Settings) -> Plan:
-    """Return the next ranks; equal to today's, and without causes, where nothing is to be done."""
+    """Return the next ranks.
+
+    They equal today's, and have no causes, where nothing is to be done.
+    """
     live = {member.name: member for member in situation.members}
     ranked = set(situation.ranks)
     waiting = sorted(
@@ -126,7 +129,10 @@ def plan(situation: Situation, now: float, settings: Settings) -> Plan:
 
 
 def _first(delays: Sequence[Upcoming], turns: Sequence[str], settings: Settings) -> Upcoming | None:
-    """Return what comes first; a turn that is waited for comes at no known time."""
+    """Return the change that comes first.
+
+    A turn that is waited for comes at no known time.
+    """
     first = min(delays, key=lambda one: one.at or 0.0, default=None)
     if first is None and turns:
         text = f"{turns[0]} waits until the last version has settled: stagger of {settings.stagger}"
@@ -157,7 +163,10 @@ def _replace(
     budget: _Stagger,
     because: list[str],
 ) -> tuple[list[str], set[str]]:
-    """Steps 1 and 2: missing ranks go to those who wait; also who must go on serving a while."""
+    """Give missing ranks to members that wait (steps 1 and 2).
+
+    Also return who must go on serving for a while.
+    """
     ranks = list(today)
     queue = list(waiting)
     held_back: set[str] = set()
@@ -191,7 +200,10 @@ def _shrink(
     settings: Settings,
     because: list[str],
 ) -> tuple[list[str], list[Upcoming]]:
-    """Steps 3 and 4: drop what nobody took and nothing reserves; also until when what is."""
+    """Drop the ranks that nobody took and nothing reserves (steps 3 and 4).
+
+    Also return until when the others are reserved.
+    """
     reserved: list[Upcoming] = []
     dropped: set[str] = set()
     for name in ranks:
@@ -225,7 +237,10 @@ def _grow(
     budget: _Stagger,
     because: list[str],
 ) -> dict[str, Upcoming]:
-    """Step 5: append whoever has waited long enough, in place; also what the others wait for."""
+    """Append the members that have waited long enough (step 5), in place.
+
+    Return what the other members wait for.
+    """
     due = {m.name: _due(m, situation, starting, settings, now) for m in waiting}
     if any(at <= now for at, _ in due.values()):
         for member in waiting:
@@ -245,7 +260,10 @@ def _grow(
 def _due(
     member: Candidate, situation: Situation, starting: bool, settings: Settings, now: float
 ) -> tuple[float, str]:
-    """When a waiting member may be appended, and which delay it waits for until then."""
+    """Return when a waiting member may be appended.
+
+    The second value is the delay that it waits for until then.
+    """
     if starting:
         return now, ""
     delay, what = member.rebalance_delay, "its rebalance_delay"

@@ -15,7 +15,7 @@ NAMED = 5
 def claims_of(
     share: Share | None, draining: Iterable[Hold], placement: Placement, limit_bytes: int
 ) -> tuple[tuple[Share, ...], tuple[str, ...]]:
-    """Return the shares and the draining names that together claim every unreleased role (R3).
+    """Return shares and draining names that claim each unreleased role (R3).
 
     What the newest share does not cover is listed by name. If the names would take more than
     `limit_bytes`, the shares they were lost from stay behind the newest one instead.

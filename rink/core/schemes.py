@@ -48,10 +48,10 @@ class Scheme(Protocol):
 
     @property
     def name(self) -> str:
-        """The one spelling under which every member finds this scheme."""
+        """Return the one spelling under which every member finds this scheme."""
 
     def rank(self, role: str, size: int) -> int | None:
-        """The rank of a role.
+        """Return the rank of a role.
 
         Args:
             role: The role's name.
@@ -113,7 +113,9 @@ _custom: dict[str, Scheme] = {}
 
 
 def find(name: str) -> Scheme:
-    """The scheme of a name: `jump`, `balanced:P`, or a registered one.
+    """Return the scheme of a name.
+
+    The name is `jump`, `balanced:P`, or that of a registered scheme.
 
     Args:
         name: Its one spelling; P is a decimal without leading zeros, 1 ≤ P ≤ `MAX_PARTITIONS`.
@@ -146,7 +148,7 @@ def find(name: str) -> Scheme:
 
 
 def can_follow(name: str) -> bool:
-    """Whether this process can compute the scheme of that name."""
+    """Return whether this process can compute the scheme of that name."""
     try:
         find(name)
     except UnknownScheme:
@@ -155,7 +157,7 @@ def can_follow(name: str) -> bool:
 
 
 def follows(listed: Collection[str], name: str) -> bool:
-    """Return whether a member can follow a scheme, by the schemes in its record.
+    """Return whether a member can follow a scheme, by its record.
 
     A member lists what it prefers, and the custom schemes it knows. The built-in ones are known to
     every member, with any parameter, so none of them need be listed. The answer must not depend on
@@ -165,7 +167,9 @@ def follows(listed: Collection[str], name: str) -> bool:
 
 
 def rank_of(role: str, size: int, scheme: str = "jump") -> int | None:
-    """The rank that owns a role, for anyone who computes owners outside a Rink.
+    """Return the rank that owns a role.
+
+    This is for programs that compute owners outside a Rink.
 
     Args:
         role: The role's name; the empty one has a rank too, though no group grants it.
@@ -193,7 +197,7 @@ def rank_of(role: str, size: int, scheme: str = "jump") -> int | None:
 
 
 def register(function: SchemeFunction, name: str, version: str | int) -> str:
-    """Makes a function of yours a scheme of this process.
+    """Register a function of yours as a scheme of this process.
 
     Every member of the group registers the same function. It must be pure and total: the same
     rank for the same role and size, in every process, on every machine, for any role. It is
@@ -289,10 +293,11 @@ def _table_size(partitions: int, size: int) -> int:
 
 @lru_cache(maxsize=16)
 def _balanced_paths(partitions: int, size: int) -> tuple[array[int], array[int]]:
-    """Every partition's path: the ranks it belongs to, one after the other, while ranks are added.
+    """Return each partition's path through the ranks.
 
-    A partition only ever moves to the rank just added, so a path is an ascending list of ranks,
-    as it is in jump hash, and one table answers every size up to its own.
+    A path lists the ranks it belongs to, one after the other, while ranks are added. A partition
+    only ever moves to the rank just added, so a path is an ascending list of ranks, as it is in
+    jump hash, and one table answers every size up to its own.
 
     With n ranks, those below P mod n hold one partition more than the rest. Rank n then takes
     P // (n + 1) partitions, one by one from whoever is fullest, the highest rank first among

@@ -47,7 +47,7 @@ class MemberSettings:
 
     @cached_property
     def recorded(self) -> dict[str, Any]:
-        """The fields of the record that are settings."""
+        """Return the fields of the record that are settings."""
         leads_by = attrs.asdict(self.ranking)  # what counts only while this member coordinates
         return {
             "rebalance_delay": leads_by.pop("rebalance_delay"),  # the waiting member's own

@@ -37,7 +37,10 @@ class Sight:
     _told: set[tuple[str, str]] = attrs.field(factory=set)
 
     def is_heard(self, event: Event) -> bool:
-        """Whether an event counts: not a list asked for before the view was thrown away."""
+        """Return whether an event counts.
+
+        A list that was asked for before the view was thrown away does not.
+        """
         return not isinstance(event, Listed) or event.wanted >= self.lists_wanted
 
     def change(self, event: Changed) -> None:
@@ -45,7 +48,10 @@ class Sight:
         self.view = seen(self.view, event)
 
     def replace(self, listed: Listed) -> str:
-        """Replace the view by a list; where the list proves another history, return how instead."""
+        """Replace the view by a list.
+
+        Where the list proves another history, return how instead.
+        """
         # The engine's lists follow each other, and reads are linearizable.
         if listed.revision < self.view.revision:
             return f"etcd's revision went back from {self.view.revision} to {listed.revision}"
@@ -57,7 +63,10 @@ class Sight:
         return because
 
     def note(self, name: str, now: float, out: Outbox) -> bool:
-        """Note what is new in the view, and warn of problems once; true where the view is new."""
+        """Note what is new in the view, and warn of problems once.
+
+        Return True where the view is new.
+        """
         if self._noted is self.view:
             return False
         self._noted = self.view
@@ -78,6 +87,9 @@ class Sight:
             out.do(ListGroup(self.lists_wanted))
 
     def begin_anew(self, because: str, now: float, out: Outbox) -> None:
-        """Begin another history: of what was seen in the old one, only tokens count."""
+        """Begin another history.
+
+        Of what was seen in the old one, only tokens count.
+        """
         self.history.begin_anew(because, now, out)
         self.chronicle = Chronicle(token_base=self.chronicle.token_base)

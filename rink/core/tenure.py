@@ -20,7 +20,10 @@ from rink.core.outbox import Outbox
 
 
 def default_margin(ttl: float) -> float:
-    """Return the margin of a lease where the user set none: a tenth of its TTL, at least 0.5 s."""
+    """Return the margin of a lease where the user set none.
+
+    It is a tenth of the TTL, at least 0.5 s.
+    """
     return max(0.5, ttl / 10)
 
 
@@ -42,7 +45,7 @@ class Tenure:
 
     @property
     def margin(self) -> float:
-        """How long before the lease could end everything is given up.
+        """Return how long before the lease could end all roles are given up.
 
         etcd may grant a larger TTL than was asked for. A clock that is slow by a tenth then falls
         behind by a tenth of that one, so the default margin is a tenth of the larger one.
@@ -53,36 +56,39 @@ class Tenure:
 
     @property
     def answered_at(self) -> float:
-        """When the last keepalive that was answered had been sent, or the lease been asked for."""
+        """Return when the last answered keepalive was sent.
+
+        Before any answer: when the lease was asked for.
+        """
         return self.deadline + self.margin - self.granted_ttl
 
     @property
     def is_alive(self) -> bool:
-        """Whether the lease was renewed in time, as far as the last step knows."""
+        """Return whether the lease was renewed in time, at the last step."""
         return self.state is Lease.ALIVE
 
     @property
     def is_held(self) -> bool:
-        """Whether there is a lease that this member has not given up."""
+        """Return whether there is a lease that this member has not given up."""
         return self.state in (Lease.ALIVE, Lease.SUSPECT)
 
     @property
     def is_revoking(self) -> bool:
-        """Whether the lease is being ended."""
+        """Return whether the lease is being ended."""
         return self.state is Lease.REVOKING
 
     @property
     def is_known(self) -> bool:
-        """Whether there is a lease that may still live in etcd."""
+        """Return whether there is a lease that may still live in etcd."""
         return self.is_held or self.is_revoking
 
     @property
     def is_none(self) -> bool:
-        """Whether there is no lease, and none is asked for."""
+        """Return whether there is no lease, and none is asked for."""
         return self.state is Lease.NONE
 
     def look(self, wants_lease: bool, now: float, out: Outbox) -> None:
-        """Ask for what is due: a lease where there is none, or again for a revocation."""
+        """Ask for what is due: a new lease, or the revocation again."""
         if self.is_none and wants_lease:
             if now >= self.retry_at:
                 out.do(self.ask())
@@ -120,20 +126,26 @@ class Tenure:
         return True
 
     def passed_deadline(self, now: float) -> bool:
-        """Suspect the lease where its deadline has passed; true where it was alive before."""
+        """Mark the lease as suspect if its deadline has passed.
+
+        Return True where it was alive before.
+        """
         if self.state is not Lease.ALIVE or now < self.deadline:
             return False
         self.state = advance(LEASE, self.state, LeaseEvent.DEADLINE)
         return True
 
     def ended(self) -> Effect:
-        """Etcd has ended the lease."""
+        """Mark the lease as ended by etcd."""
         self.state = advance(LEASE, self.state, LeaseEvent.ENDED)
         self._succeed()
         return DropLease(self.lease)
 
     def abandon(self) -> Effect:
-        """Renew the lease no more, and let it run out: its record still claims something."""
+        """Stop renewing the lease, and let it run out.
+
+        Its record still claims something.
+        """
         self.state = advance(LEASE, self.state, LeaseEvent.ABANDON)
         self._succeed()
         return DropLease(self.lease)
@@ -145,16 +157,22 @@ class Tenure:
         return self.revoke()
 
     def revoke(self) -> Effect:
-        """Ask for the revocation, at first or once more; `retry_at` is set when that fails."""
+        """Ask for the revocation, for the first time or again.
+
+        `retry_at` is set when that fails.
+        """
         self.retry_at = math.inf
         return RevokeLease(self.lease)
 
     def revoke_failed(self, now: float, who: str) -> None:
-        """Note that the revocation was not answered; `retry_at` says when to ask again."""
+        """Note that the revocation was not answered.
+
+        `retry_at` says when to ask again.
+        """
         self._fail(now, who)
 
     def revoked(self) -> None:
-        """The lease and all keys bound to it are gone."""
+        """Mark the lease as gone, with all keys bound to it."""
         self.state = advance(LEASE, self.state, LeaseEvent.REVOKED)
         self._succeed()
 

@@ -44,7 +44,10 @@ class Share:
             raise ValueError(f"rank {self.rank} of {size} is no rank")
 
     def has(self, role: str, rank: int | None) -> bool:
-        """Whether the role is in this share, given the rank that the scheme maps it to."""
+        """Return whether the role is in this share, given its rank.
+
+        The rank is the one that the scheme maps the role to.
+        """
         return role in self.gained or (rank == self.rank and role not in self.taken)
 
 
@@ -120,12 +123,15 @@ class Member:
 
     @property
     def can_coordinate(self) -> bool:
-        """Whether it is bound to a lease, and can be read: no other coordinates."""
+        """Return whether the member is bound to a lease and can be read.
+
+        No other member coordinates.
+        """
         return self.lease != 0 and self.record is not None
 
     @property
     def is_active(self) -> bool:
-        """Whether it can be read, and its member does not leave."""
+        """Return whether the record can be read and the member does not leave."""
         return self.record is not None and self.record.phase is Phase.ACTIVE
 
 

@@ -66,7 +66,7 @@ class View:
         return cls().changed(revision, entries)
 
     def changed(self, revision: int, changes: Iterable[Change]) -> View:
-        """Return the view with the changes of one or more whole revisions folded in."""
+        """Return the view with the changes of whole revisions folded in."""
         folds: dict[type, dict[Any, Any]] = {
             Member: dict(self.members),
             Proclaimed: dict(self.versions),
@@ -82,32 +82,39 @@ class View:
 
     @cached_property
     def newest(self) -> Proclaimed | None:
-        """The version with the highest number; its `version` is None where it cannot be read."""
+        """Return the version with the highest number.
+
+        Its `version` is None where it cannot be read.
+        """
         return self.versions[max(self.versions)] if self.versions else None
 
     @property
     def version(self) -> Version | None:
-        """The newest version, where there is one that can be read."""
+        """Return the newest version, or None where it cannot be read."""
         return self.newest.version if self.newest else None
 
     @cached_property
     def by_age(self) -> tuple[Member, ...]:
-        """The records bound to a lease, oldest (lowest create revision) first."""
+        """Return the records bound to a lease, oldest first.
+
+        The oldest has the lowest create revision.
+        """
         bound = (member for member in self.members.values() if member.lease)
         return tuple(sorted(bound, key=_AGE))
 
     @cached_property
     def coordinator(self) -> Member | None:
-        """The oldest active record that can coordinate; the oldest of all only where none is active.
+        """Return the oldest active record that can coordinate.
 
-        A member that leaves may take long to let go, and its record may outlive it.
+        Where no record is active, return the oldest of all that can coordinate. A member that
+        leaves may take long to let go, and its record may outlive it.
         """
         able = [member for member in self.by_age if member.can_coordinate]
         return next((member for member in able if member.is_active), able[0] if able else None)
 
     @cached_property
     def problems(self) -> frozenset[tuple[str, str]]:
-        """Every key that cannot be read, with why."""
+        """Return every key that cannot be read, with the reason."""
         odd = [(f"members/{m.name}", m.problem) for m in self.members.values() if m.problem]
         odd += [(f"versions/{v.number}", v.problem) for v in self.versions.values() if v.problem]
         odd += [
@@ -141,7 +148,10 @@ def shares_of(version: Version, rank_of: RankOf) -> dict[str, Share]:
 
 
 def owner_of(version: Version, role: str, rank_of: RankOf) -> str | None:
-    """Return the member that owns a role in a version, or None where nobody is ranked."""
+    """Return the member that owns a role in a version.
+
+    None where nobody is ranked.
+    """
     pinned = version.pins.get(role)
     if pinned is not None and pinned in version.ranks:
         return pinned

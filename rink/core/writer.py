@@ -50,16 +50,19 @@ class Writer:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the record is what `known` says, by an answer."""
+        """Return whether an answer has shown that the record is `known`."""
         return self.state is Write.SETTLED and not self.must_write
 
     @property
     def exists(self) -> bool:
-        """Whether an answer has shown the record in etcd; it may be gone by now."""
+        """Return whether an answer has shown the record in etcd.
+
+        It may be gone by now.
+        """
         return self.compare > 0
 
     def is_mine(self, member: Member | None) -> bool:
-        """Whether a record found under the own key is this incarnation's."""
+        """Return whether a record under the own key is this incarnation's."""
         return (
             member is not None
             and member.record is not None
@@ -68,14 +71,17 @@ class Writer:
         )
 
     def begin(self, lease: int, incarnation: str) -> None:
-        """Forget the record of an earlier incarnation: its lease has ended, and it with it."""
+        """Forget the record of an earlier incarnation.
+
+        Its lease has ended, and the record with it.
+        """
         self.lease, self.incarnation = lease, incarnation
         self.state, self.compare, self.known = Write.ABSENT, 0, None
         self.must_write, self.taken_by, self.failures = False, None, 0
         self.attempt += 1  # an answer that is still under way is to a transaction of the past
 
     def is_due(self, desired: Record, now: float) -> bool:
-        """Whether there is something to write now."""
+        """Return whether there is something to write now."""
         if self.state is Write.OWED:
             return now >= self.retry_at
         if self.state is Write.SETTLED:
@@ -83,11 +89,17 @@ class Writer:
         return self.state is Write.ABSENT
 
     def differs(self, desired: Record) -> bool:
-        """Whether the record should say something else; the version number alone is for people."""
+        """Return whether the record should change.
+
+        A new version number alone is for people, and changes nothing.
+        """
         return self.known is None or self.known != attrs.evolve(desired, version=self.known.version)
 
     def send(self, desired: Record) -> WriteRecord:
-        """Begin a transaction, with the compare of the unsettled one where there is one."""
+        """Begin a transaction.
+
+        It uses the compare of the unsettled one where there is one.
+        """
         self.state = advance(WRITE, self.state, WriteEvent.SEND)
         self.must_write = False
         self.attempt += 1
@@ -126,6 +138,9 @@ class Writer:
         self.retry_at = now + backoff(self.failures, self.incarnation)
 
     def freed(self) -> None:
-        """The record that had the name is gone: the next transaction may create it."""
+        """Note that the record which had the name is gone.
+
+        The next transaction may create it.
+        """
         self.state = advance(WRITE, self.state, WriteEvent.FREED)
         self.taken_by = None

@@ -39,7 +39,10 @@ class Callbacks:
         self._closed = False
 
     def start(self) -> None:
-        """Start the thread: at the join, since none can be started when the interpreter exits."""
+        """Start the thread, at the join.
+
+        No thread can be started when the interpreter exits.
+        """
         if self._listeners == Listeners():
             return
         self._mailbox = self._clock.mailbox()
@@ -52,9 +55,10 @@ class Callbacks:
         self._thread.start()
 
     def granted(self, holds: Iterable[Hold | None]) -> None:
-        """Tell of each grant, once: several waits may share one.
+        """Post the callback for each grant, once.
 
-        Called with the engine's lock held, so that nobody can tell of the loss before the grant.
+        Several waits may share one grant. Called with the engine's lock held, so that nobody can
+        tell of the loss before the grant.
         """
         if self._listeners.on_role_change is None:
             return
@@ -63,11 +67,11 @@ class Callbacks:
                 self._post(self._listeners.on_role_change, hold.role, True)
 
     def lost(self, hold: Hold) -> None:
-        """Tell of a loss."""
+        """Post the callback for a loss."""
         self._post(self._listeners.on_role_change, hold.role, False)
 
     def ranked(self, rank: int | None) -> None:
-        """Tell of a new rank."""
+        """Post the callback for a new rank."""
         self._post(self._listeners.on_rank_change, rank)
 
     def coordinates(self, coordinates: bool) -> None:
@@ -82,7 +86,10 @@ class Callbacks:
                 self._mailbox.put((callback, args))
 
     def is_here(self) -> bool:
-        """Whether this very thread is the worker, so that a blocking call would wait for itself."""
+        """Return whether the caller's thread is the worker.
+
+        A blocking call would then wait for itself.
+        """
         return threading.current_thread() is self._thread
 
     def close(self) -> None:

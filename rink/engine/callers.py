@@ -18,7 +18,7 @@ _RUNNERS = (threading.__file__, asyncio.events.__file__)
 
 
 def owns(lock: threading.RLock) -> Callable[[], bool]:
-    """Return a function that tells whether the very thread it is called on holds the lock."""
+    """Return a function that says whether its thread holds the lock."""
     return lock._is_owned  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001
 
 
@@ -45,10 +45,10 @@ def caller() -> object:
 
 
 def loop_library() -> str:
-    """Return which library's event loop runs the caller, such as "asyncio"; "" where none does.
+    """Return which library's event loop runs the caller, or "".
 
-    sniffio comes first: trio as a guest of asyncio runs its tasks inside asyncio's loop. It is not
-    imported for this. Whoever uses trio has imported it.
+    It is a name such as "asyncio". sniffio comes first: trio as a guest of asyncio runs its tasks
+    inside asyncio's loop. It is not imported for this. Whoever uses trio has imported it.
     """
     sniffio = sys.modules.get("sniffio")
     if sniffio is not None:
@@ -68,7 +68,7 @@ class _Warned:
 
 
 def warn_in_event_loop(what: str) -> None:
-    """Warn once per process that a blocking call is made where an event loop runs."""
+    """Warn once per process of a blocking call in an event loop."""
     if _Warned.once or not (library := loop_library()):
         return
     _Warned.once = True

@@ -28,7 +28,10 @@ class Calls:
         self._closed = False
 
     def submit(self, call: Call) -> None:
-        """Have something called soon; it reports its own outcome. Nothing is called after close."""
+        """Schedule a call, which reports its own outcome.
+
+        Nothing is called after close.
+        """
         with self._lock:
             if self._hand_over(call, IDLE_THREADS):
                 return

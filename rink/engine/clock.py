@@ -55,7 +55,10 @@ class Event:
                 self._rings.get_nowait()
 
     def wait(self, timeout: float) -> bool:
-        """Wait for some seconds, or less where it is cleared meanwhile; return whether it is set."""
+        """Wait for some seconds, and return whether it is set.
+
+        Return early where it is cleared meanwhile.
+        """
         if not self._is_set:
             with contextlib.suppress(queue.Empty):
                 self._rings.get(timeout=timeout)
@@ -70,11 +73,14 @@ class Mailbox(Protocol[T]):
         ...
 
     def take(self, until: float | None) -> list[T]:
-        """Return every message, waiting for the first one until a time (None: for ever)."""
+        """Return every message, waiting until a time for the first one.
+
+        None waits for ever.
+        """
         ...
 
     def close(self) -> None:
-        """Say that nobody reads any more."""
+        """Close the mailbox: nobody reads any more."""
         ...
 
 
@@ -86,7 +92,10 @@ class Clock(Protocol):
         ...
 
     def wall(self, ahead: float = 0.0) -> str:
-        """Return the wall-clock time, or that so many seconds ahead: for people, never compared."""
+        """Return the wall-clock time, or that so many seconds ahead.
+
+        It is for people, and never compared.
+        """
         ...
 
     def mailbox(self) -> Mailbox[T]:
@@ -98,7 +107,10 @@ class Clock(Protocol):
         ...
 
     def wait(self, event: Event, timeout: float | None) -> bool:
-        """Wait on a user's thread for an event of this clock's; whether it was set."""
+        """Wait on a user's thread for an event; return whether it is set.
+
+        The event is one of this clock's.
+        """
         ...
 
 
@@ -115,7 +127,7 @@ class SystemClock:
         return (datetime.now(UTC) + timedelta(seconds=ahead)).isoformat(timespec="milliseconds")
 
     def mailbox(self) -> Mailbox[T]:
-        """Return a mailbox on a queue whose `put` is reentrant: finalizers may post."""
+        """Return a mailbox whose `put` is reentrant, for finalizers."""
         return _QueueMailbox(self)
 
     def event(self) -> Event:

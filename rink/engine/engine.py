@@ -114,36 +114,42 @@ class Engine:
         self._thread.start()
 
     def abandon(self) -> None:
-        """Be over where the thread could not be started: nobody may wait for what never ends."""
+        """End the engine where its thread could not be started.
+
+        Otherwise a caller would wait for ever.
+        """
         if self._thread.ident is None:
             self.callbacks.close()
             self.left.set()
             self._end_join()
 
     def post(self, event: Event) -> None:
-        """Tell the engine something."""
+        """Post an event to the engine."""
         self._mailbox.put(event)
 
     def drop(self, handle: Handle) -> None:
-        """Let go of a handle by message, where nothing may be locked: from a finalizer, say."""
+        """Release a handle by message.
+
+        Use this where nothing may be locked, such as in a finalizer.
+        """
         self._mailbox.put(handle)
 
     def stop(self) -> None:
-        """Lose every role and end the thread, without leaving: the lease runs out by itself.
+        """Lose every role and end the thread, without leaving the group.
 
-        The losses are told on the caller's thread: the engine's may hang, and nobody watches the
-        deadline once the lessor is closed.
+        The lease runs out by itself. The losses are told on the caller's thread: the engine's may
+        hang, and nobody watches the deadline once the lessor is closed.
         """
         if not self.left.is_set():
             self._give_everything_up(STOPPED)
         self._mailbox.put(_Stop())
 
     def nudge(self) -> None:
-        """Have the engine look again at what lies under the lock."""
+        """Wake the engine, so that it looks again at what lies under the lock."""
         self._mailbox.put(_NUDGED)
 
     def refuse_own_thread(self, what: str) -> None:
-        """Raise where a call that blocks would wait for the very thread it is made on."""
+        """Raise where a blocking call would wait for its own thread."""
         self.refuse_interrupted(what)
         if self.callbacks.is_here() or threading.current_thread() is self._thread:
             raise WrongThreadError(
@@ -152,7 +158,10 @@ class Engine:
             )
 
     def refuse_interrupted(self, what: str) -> None:
-        """Raise where a signal handler would find what it interrupted half done, or wait for it."""
+        """Raise where a signal handler interrupted another call of the group.
+
+        The handler would find that call half done, or wait for it.
+        """
         if self.is_interrupted():
             raise WrongThreadError(
                 f"{what}: a signal handler called it in the midst of another call of group "
@@ -163,12 +172,12 @@ class Engine:
 
     @property
     def deadline(self) -> float:
-        """When every role is lost if no keepalive is answered before."""
+        """Return when every role is lost if no keepalive is answered before."""
         return self.node.tenure.deadline
 
     @property
     def ticks_answered(self) -> int:
-        """How many ticks the engine has answered."""
+        """Return how many ticks the engine has answered."""
         return self._ticks_answered
 
     def tick(self) -> None:
@@ -186,18 +195,18 @@ class Engine:
 
     @property
     def overdue_at(self) -> float:
-        """When to say that no keepalive is answered."""
+        """Return when to report that no keepalive is answered."""
         return self.node.outage.due_at(self.node.tenure)
 
     def overdue(self, words: str) -> None:
-        """Say that no keepalive is answered, once per outage."""
+        """Report that no keepalive is answered, once per outage."""
         with self.lock:
             must_step = self.node.overdue(self.clock.now(), words)
         if must_step:
             self.post(ev.Nudged())
 
     def ended(self, lease: int) -> None:
-        """Etcd does not know the lease any more."""
+        """Report that etcd does not know the lease any more."""
         self.post(ev.LeaseEnded(lease))
 
     def expire(self) -> None:
@@ -233,11 +242,12 @@ class Engine:
             self.stepped.tell()
 
     def _rest(self, seconds: float) -> None:
-        """While very many roles drain, do nothing for longer than the last turn took, or till none does.
+        """Rest between turns while very many roles drain.
 
-        Each release asks for a turn, and each turn goes through all that drains. User code shares
-        the interpreter: without a rest it would get to a few releases between two turns, and with
-        one it gets to thousands.
+        The rest is longer than the last turn took. It ends early once no role drains. Each release
+        asks for a turn, and each turn goes through all that drains. User code shares the
+        interpreter: without a rest it would get to a few releases between two turns, and with one
+        it gets to thousands.
         """
         if seconds < RESTS_FROM_S:
             return
@@ -289,7 +299,10 @@ class Engine:
             self._advance(events)
 
     def _advance(self, events: list[Event]) -> None:
-        """Step the core: place every role first, without the lock, then step with it."""
+        """Step the core.
+
+        Every role is placed first, without the lock. The step then holds it.
+        """
         foreseen = self.node.foresee(events)
         placement = self.node.placement
         for turn in itertools.count():
@@ -325,7 +338,10 @@ class Engine:
             self.stepped.tell()
 
     def _step_without(self, unplaced: set[str], events: list[Event]) -> list[Effect]:
-        """Step as if nobody waited for roles that no scheme has placed yet; with the lock held."""
+        """Step as if nobody waited for roles that are not placed yet.
+
+        The caller holds the lock.
+        """
         waits = self.table.waits
         aside = {role: waits.pop(role) for role in unplaced & waits.keys()}
         try:
@@ -334,7 +350,7 @@ class Engine:
             waits.update(aside)
 
     def _end_waits(self) -> None:
-        """Nothing will be granted any more: wake whoever waits, with nothing in hand."""
+        """Wake every wait with no role: nothing will be granted any more."""
         with self.lock:
             handles = [handle for waiting in self.table.waits.values() for handle in waiting]
             self.table.waits.clear()
@@ -342,7 +358,10 @@ class Engine:
             handle.signal.set()
 
     def _fail(self, error: Exception) -> None:
-        """An engine that cannot go on gives everything up: its lease is renewed no more."""
+        """Give everything up: the engine cannot go on.
+
+        Its lease is renewed no more.
+        """
         self.failure = error
         self.join_error = error
         self._give_everything_up(f"the engine failed: {error!r}")
@@ -404,7 +423,10 @@ _turns = Turns()
 
 
 def mark_forked() -> None:
-    """In a forked child: every engine of the parent refuses, and nothing of it is touched."""
+    """Make every engine of the parent refuse, in a forked child.
+
+    Nothing of the engines is touched.
+    """
     _turns.begin_anew()
     for engine in list(_engines):
         engine.forked = True

@@ -30,12 +30,12 @@ class Tenant(Protocol):
 
     @property
     def deadline(self) -> float:
-        """When its roles are lost if nothing is answered before."""
+        """Return when its roles are lost if nothing is answered before."""
         ...
 
     @property
     def ticks_answered(self) -> int:
-        """How many ticks it has answered."""
+        """Return how many ticks it has answered."""
         ...
 
     def tick(self) -> None:
@@ -43,24 +43,24 @@ class Tenant(Protocol):
         ...
 
     def renewed(self, lease: int, sent_at: float) -> None:
-        """Tell it that a keepalive which was sent then has been answered."""
+        """Note the answer to a keepalive, by the time that it was sent at."""
         ...
 
     @property
     def overdue_at(self) -> float:
-        """When the engine is to be told that no keepalive is answered."""
+        """Return when to tell the engine that no keepalive is answered."""
         ...
 
     def overdue(self, words: str) -> None:
-        """Pass on that no keepalive is answered, and why, as far as the client knows."""
+        """Report that no keepalive is answered, and why, if the client knows."""
         ...
 
     def ended(self, lease: int) -> None:
-        """Tell it that etcd does not know the lease any more."""
+        """Report that etcd does not know the lease any more."""
         ...
 
     def expire(self) -> None:
-        """Have it lose every role if its deadline has passed."""
+        """Lose every role if the deadline has passed."""
         ...
 
 
@@ -77,11 +77,14 @@ class _Let:
 
     @property
     def is_engine_alive(self) -> bool:
-        """Whether the engine has answered since the last renewal."""
+        """Return whether the engine has answered since the last renewal."""
         return self.tenant.ticks_answered >= self.ticks_asked
 
     def wakes(self, now: float) -> list[float]:
-        """Return when to look after it again; what has passed is nothing to wake for."""
+        """Return when to look at the lease again.
+
+        Times that have passed are left out.
+        """
         ahead = [at for at in (self.tenant.deadline, self.tenant.overdue_at) if at > now]
         return [self.send_at, *ahead]
 

@@ -94,7 +94,10 @@ class Requests:
         return None
 
     def _grant(self, ttl: int) -> Event:
-        """Take a lease under an id of our own, so that one whose answer was lost can be ended."""
+        """Take a lease under an id of our own.
+
+        So a lease whose answer was lost can be ended.
+        """
         lease = secrets.randbits(62) or 1
         sent_at = self._clock.now()
         try:
@@ -105,7 +108,10 @@ class Requests:
         return ev.LeaseGranted(granted.lease, granted.ttl, sent_at, str(uuid.uuid4()))
 
     def _forget(self, lease: int) -> None:
-        """Revoke a lease that may or may not exist; one try, as it ends by itself anyway."""
+        """Revoke a lease that may or may not exist.
+
+        One try is enough, as the lease ends by itself anyway.
+        """
         with contextlib.suppress(RinkError):
             self._etcd.revoke(lease)
 

@@ -43,7 +43,7 @@ class Signal:
         self._callbacks: list[Callable[[], None]] = []
 
     def is_set(self) -> bool:
-        """Whether it has happened."""
+        """Return whether the signal is set."""
         self._refuse_fork()
         return self._is_set
 
@@ -73,7 +73,10 @@ class Signal:
             self._callbacks.remove(callback)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait on this thread, for `timeout` seconds at most; whether it has happened."""
+        """Wait on this thread until the signal is set, at most `timeout` seconds.
+
+        Return whether it is set.
+        """
         if self.is_set():
             return True
         event = self._clock.event()

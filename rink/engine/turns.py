@@ -25,7 +25,10 @@ class Turns:
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """In a forked child: a thread that is not there may have taken its turn."""
+        """Begin anew in a forked child.
+
+        A thread that is not in the child may have taken its turn.
+        """
         self.is_taken = False
         self._ended = 0
         self._queue: collections.deque[threading.Lock] = collections.deque()

@@ -166,15 +166,24 @@ class Watch(Protocol):
 
     @property
     def trouble(self) -> str:
-        """Why no server follows the range, in words for people; empty where none is known."""
+        """Return why no server follows the range, in words for people.
+
+        It is empty where no reason is known.
+        """
         ...
 
     def wait_open(self, seconds: float) -> bool:
-        """Wait until a server follows the range, or the watch is over; false if it takes longer."""
+        """Wait until a server follows the range, or the watch is over.
+
+        Return False if it takes longer.
+        """
         ...
 
     def close(self) -> None:
-        """Stop it; nothing is delivered once this has returned, except from within a delivery."""
+        """Stop the watch.
+
+        Nothing is delivered once this has returned, except from within a delivery.
+        """
         ...
 
 
@@ -183,15 +192,21 @@ class KeepAlives(Protocol):
 
     @property
     def trouble(self) -> str:
-        """Why there is no stream now, in words for people; empty where none is known."""
+        """Return why there is no stream now, in words for people.
+
+        It is empty where no reason is known.
+        """
         ...
 
     def send(self, lease: int) -> None:
-        """Ask for one renewal; never blocks, and says nothing where the stream is down."""
+        """Ask for one renewal.
+
+        It never blocks, and reports nothing where the stream is down.
+        """
         ...
 
     def forget(self, lease: int) -> None:
-        """Ask no more for a lease whose request waits for a stream, or would have to."""
+        """Forget the lease's requests that wait for a stream, or will have to."""
         ...
 
     def close(self) -> None:
@@ -209,12 +224,12 @@ class Etcd(Protocol):
 
     @property
     def timeout(self) -> float:
-        """Seconds that a call may take where it names no other."""
+        """Return the timeout, in seconds, of a call that names none."""
         ...
 
     @property
     def epoch(self) -> int:
-        """How often the cluster was seen to be another one, or to have another history."""
+        """Return how often another cluster or another history was seen."""
         ...
 
     def range(
@@ -231,23 +246,30 @@ class Etcd(Protocol):
         *,
         timeout: float | None = None,
     ) -> TxnResult:
-        """Run one branch atomically. It is sent once: a lost answer raises, it is not retried."""
+        """Run one branch atomically.
+
+        It is sent once: a lost answer raises, and is not retried.
+        """
         ...
 
     def grant(self, ttl: int, *, lease: int = 0, timeout: float | None = None) -> LeaseGranted:
-        """Take a new lease for `ttl` seconds, under an id of the caller's unless that is 0.
+        """Take a new lease for `ttl` seconds.
 
-        Whoever chose the id can revoke a lease whose grant was not answered. It must be nobody
-        else's: "exists", said of a grant that was sent again, is taken for one's own.
+        Its id is the caller's unless that is 0. Whoever chose the id can revoke a lease whose grant
+        was not answered. It must be nobody else's: "exists", said of a grant that was sent again,
+        is taken for one's own.
         """
         ...
 
     def revoke(self, lease: int, *, timeout: float | None = None) -> None:
-        """End a lease, deleting the keys bound to it; one that etcd does not know is fine."""
+        """End a lease, deleting the keys bound to it.
+
+        Ending a lease that etcd does not know is fine.
+        """
         ...
 
     def time_to_live(self, lease: int, *, timeout: float | None = None) -> int:
-        """Seconds that a lease has left; -1 where etcd does not know it."""
+        """Return the seconds that a lease has left, or -1 if it is unknown."""
         ...
 
     def watch(
@@ -257,16 +279,20 @@ class Etcd(Protocol):
         start_revision: int,
         deliver: Callable[[WatchOpened | WatchEvents | WatchBroken], None],
     ) -> Watch:
-        """Deliver all changes in [key, range_end), none lost and none twice between two openings.
+        """Deliver all changes in [key, range_end).
 
-        The first call begins at `start_revision`, or with what happens then where that is 0. Each
-        time a `WatchOpened` is delivered the range is to be listed anew. `deliver` is called on a
-        thread of the watch's own, one call at a time.
+        Between two openings none is lost and none comes twice. The first call begins at
+        `start_revision`, or with what happens then where that is 0. Each time a `WatchOpened` is
+        delivered the range is to be listed anew. `deliver` is called on a thread of the watch's
+        own, one call at a time.
         """
         ...
 
     def keepalives(self, deliver: Callable[[KeepAliveAnswer], None]) -> KeepAlives:
-        """Open the keepalive stream; it reconnects by itself. `deliver` runs on its thread."""
+        """Open the keepalive stream.
+
+        It reconnects by itself. `deliver` runs on its thread.
+        """
         ...
 
     def close(self) -> None:

@@ -23,11 +23,11 @@ class Backoff:
 
     @property
     def is_fresh(self) -> bool:
-        """No pause was taken since the beginning."""
+        """Return whether no pause was taken since the beginning."""
         return self._state.attempt_number == 1
 
     def next(self) -> float:
-        """Seconds to wait now."""
+        """Return the seconds to wait now."""
         seconds = self._wait(self._state)
         self._state.attempt_number += 1
         return seconds

@@ -15,7 +15,7 @@ from rink.etcd.tokens import GivenTokens
 
 
 def borrow(client: Any) -> tuple[list[BorrowedConnection], GivenTokens]:
-    """The connections and the token of an etcd3 client.
+    """Return the connections and the token of an etcd3 client.
 
     Raises:
         ConfigError: this is no etcd3 client.

@@ -45,7 +45,10 @@ _CLOCK_ID = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def boot_clock() -> float:
-    """Seconds on a clock that counts suspend too, where the system has one."""
+    """Return the seconds on a clock that counts suspend too.
+
+    Where the system has no such clock, it is the monotonic one.
+    """
     return time.clock_gettime(_CLOCK_ID)
 
 
@@ -92,11 +95,12 @@ class Client:
     def from_etcd3(
         cls, client: Any, *, timeout: float = 5.0, clock: Callable[[], float] = boot_clock
     ) -> Self:
-        """A client over the channels and the login of an `etcd3` client (python3-etcd3).
+        """Return a client over an `etcd3` client's channels and login.
 
-        The application keeps it open as long as this one is used, and closes it. A token that
-        etcd refuses is an EtcdAuth here: only the application can log in again. How soon a broken
-        connection is noticed by gRPC is up to the application's own channel options.
+        That is a client of python3-etcd3. The application keeps it open as long as this one is
+        used, and closes it. A token that etcd refuses is an EtcdAuth here: only the application can
+        log in again. How soon a broken connection is noticed by gRPC is up to the application's own
+        channel options.
 
         Args:
             client: the application's.
@@ -138,28 +142,31 @@ class Client:
 
     @property
     def timeout(self) -> float:
-        """Seconds that a call may take where it names no other."""
+        """Return the timeout, in seconds, of a call that names none."""
         return self._timeout
 
     @property
     def epoch(self) -> int:
-        """How often the cluster was seen to be another one, or to have another history."""
+        """Return how often another cluster or another history was seen."""
         return self._transport.guard.known.epoch
 
     @property
     def guard(self) -> Known:
-        """What is known of the cluster: its id, the highest raft term and revision seen."""
+        """Return what is known of the cluster.
+
+        That is its id, and the highest raft term and revision seen.
+        """
         self._transport.check_not_forked()
         return self._transport.guard.known
 
     @property
     def calls(self) -> dict[str, int]:
-        """How many requests were sent since the beginning, by name; retries count."""
+        """Return how many requests were sent, by name; retries count."""
         return self._transport.calls
 
     @property
     def endpoint(self) -> str:
-        """The endpoint that is asked first now."""
+        """Return the endpoint that is asked first now."""
         self._transport.check_not_forked()
         return self._transport.ring.first.name
 
@@ -195,7 +202,9 @@ class Client:
         *,
         timeout: float | None = None,
     ) -> TxnResult:
-        """Run one branch atomically. It is sent once: a lost answer raises, it is not retried.
+        """Run one branch atomically.
+
+        It is sent once: a lost answer raises, and is not retried.
 
         Args:
             compare: all must hold for `then` to run.
@@ -258,7 +267,9 @@ class Client:
         return LeaseGranted(answer.ID, answer.TTL)
 
     def revoke(self, lease: int, *, timeout: float | None = None) -> None:
-        """End a lease, deleting the keys bound to it; one that etcd does not know is fine.
+        """End a lease, deleting the keys bound to it.
+
+        Ending a lease that etcd does not know is fine.
 
         Raises:
             rink.errors.EtcdError: no answer, or etcd refused it.
@@ -275,7 +286,7 @@ class Client:
                 raise
 
     def time_to_live(self, lease: int, *, timeout: float | None = None) -> int:
-        """Seconds that a lease has left; -1 where etcd does not know it.
+        """Return the seconds that a lease has left, or -1 if it is unknown.
 
         Raises:
             rink.errors.EtcdError: no answer, or etcd refused it.
@@ -297,7 +308,9 @@ class Client:
         start_revision: int,
         deliver: Callable[[WatchOpened | WatchEvents | WatchBroken], None],
     ) -> RunningWatch:
-        """Deliver all changes in [key, range_end), none lost and none twice between two openings.
+        """Deliver all changes in [key, range_end).
+
+        Between two openings none is lost and none comes twice.
 
         Args:
             key: the first key.
@@ -330,7 +343,7 @@ class Client:
     # ---------------------------------------------------------------- the rest
 
     def version(self, *, timeout: float | None = None) -> str:
-        """The version of the etcd that answers, such as `3.5.1`.
+        """Return the version of the etcd that answers, such as `3.5.1`.
 
         Raises:
             rink.errors.EtcdError: no answer, or etcd refused it.
@@ -341,9 +354,10 @@ class Client:
         return answer.version
 
     def close(self) -> None:
-        """Close every channel, watch and stream; calls under way end with ClosedError.
+        """Close every channel, watch and stream.
 
-        In a forked child it does nothing: they are the parent's.
+        Calls under way end with ClosedError. In a forked child it does nothing: they are the
+        parent's.
         """
         if self._transport.is_forked:
             return

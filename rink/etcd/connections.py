@@ -127,7 +127,10 @@ class Connection:
         channel.close()
 
     def find_tls_trouble(self, deadline: float) -> None:
-        """Raise EtcdTls if TLS is why nothing comes over this connection; see `tlsprobe`."""
+        """Raise EtcdTls if TLS is why nothing comes over this connection.
+
+        See `tlsprobe`.
+        """
 
 
 class OwnConnection(Connection):
@@ -148,7 +151,10 @@ class OwnConnection(Connection):
         return grpc.secure_channel(target, credentials, options=OPTIONS)
 
     def find_tls_trouble(self, deadline: float) -> None:
-        """Raise EtcdTls if TLS is why nothing comes over this connection; see `tlsprobe`."""
+        """Raise EtcdTls if TLS is why nothing comes over this connection.
+
+        See `tlsprobe`.
+        """
         tlsprobe.find_tls_trouble(self._endpoint, self._tls.read(), deadline)
 
 
@@ -169,16 +175,16 @@ class Ring:
 
     @property
     def first(self) -> Connection:
-        """The one to try now."""
+        """Return the connection to try now."""
         return self._connections[self._first]
 
     def in_order(self) -> list[Connection]:
-        """All of them, the one to try first in front."""
+        """Return all connections, the one to try first in front."""
         first = self._first
         return [*self._connections[first:], *self._connections[:first]]
 
     def worked(self, connection: Connection) -> None:
-        """An answer came over it."""
+        """Note that an answer came over the connection."""
         connection.is_proven = True
         if self.first is connection:
             return
@@ -186,17 +192,21 @@ class Ring:
             self._first = self._connections.index(connection)
 
     def failed(self, connection: Connection) -> None:
-        """It did not answer, or fell silent: others come first from now on."""
+        """Note that the connection failed or fell silent.
+
+        Other connections come first from now on.
+        """
         connection.is_proven = False
         with self._lock:
             if self._connections[self._first] is connection:
                 self._first = (self._first + 1) % len(self._connections)
 
     def close(self) -> None:
-        """Close them all; one that does not come back from it is left behind, and said.
+        """Close all connections.
 
-        gRPC's own close waits without a bound for the channel's calls to end. Nobody who leaves may
-        be kept by that: the process could not end.
+        One whose close does not return is left behind, and logged. gRPC's own close waits without a
+        bound for the channel's calls to end. Nobody who leaves may be kept by that: the process
+        could not end.
         """
         threads = [
             (one.name, threading.Thread(target=one.close, name="rink-etcd-close", daemon=True))

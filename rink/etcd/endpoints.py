@@ -37,13 +37,13 @@ class Endpoint:
 
     @property
     def target(self) -> str:
-        """What gRPC calls it."""
+        """Return what gRPC calls the endpoint."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
 
 def read_endpoints(endpoints: Sequence[str], *, tls: bool) -> tuple[Endpoint, ...]:
-    """The endpoints in the order given, doubles removed.
+    """Return the endpoints in the order given, without duplicates.
 
     Args:
         endpoints: `http://host:port`, `https://host:port` or `host:port`, which is https where
@@ -93,7 +93,7 @@ def _read_endpoint(text: object, *, tls: bool) -> Endpoint:
 
 
 def check_user(user: str | None, password: str | None) -> None:
-    """A user and a password come together or not at all.
+    """Check that a user and a password come together or not at all.
 
     Raises:
         ConfigError: only one is given, or the user is empty.
@@ -110,7 +110,7 @@ def check_user(user: str | None, password: str | None) -> None:
 
 
 def check_timeout(timeout: float) -> None:
-    """A timeout is a positive number of seconds.
+    """Check that a timeout is a positive number of seconds.
 
     Raises:
         ConfigError: it is not.

@@ -126,13 +126,13 @@ def _meaning(words: str) -> str:
 
 
 def is_about_tls(words: str) -> bool:
-    """Return whether these words tell of a connection that failed in the TLS handshake."""
+    """Return whether the words describe a failed TLS handshake."""
     lower = words.lower()
     return any(text in lower for text in ("handshake", "ssl_error", "certificate", "speak tls"))
 
 
 def refusal(code: grpc.StatusCode, words: str, doing: str, where: str) -> EtcdError:
-    """The error to raise for etcd's "no".
+    """Return the error to raise for etcd's "no".
 
     Args:
         code: gRPC's status code.

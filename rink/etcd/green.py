@@ -58,5 +58,8 @@ def refuse_green_threads() -> None:
 
 
 def _grpc_yields() -> bool:
-    """Return whether gRPC's `init_gevent()` was called; gRPC itself looks at this flag."""
+    """Return whether gRPC's `init_gevent()` was called.
+
+    gRPC itself looks at this flag.
+    """
     return bool(getattr(cygrpc, "g_gevent_activated", False))

@@ -57,7 +57,10 @@ class Guard:
 
     @property
     def known(self) -> Known:
-        """What is known now; take it before sending, and hand it to `check`."""
+        """Return what is known now.
+
+        Take it before sending, and hand it to `check`.
+        """
         return self._known
 
     def check(
@@ -69,7 +72,7 @@ class Guard:
         quorum: bool,
         revision: bool,
     ) -> None:
-        """Hold an answer against what was known when its request was sent, and learn from it.
+        """Check an answer against what was known at its request, and learn.
 
         Args:
             header: the answer's.

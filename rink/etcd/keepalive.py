@@ -75,15 +75,18 @@ class Unanswered:
         self._waiting: dict[int, Sent] = {}
 
     def wait(self, request: Sent) -> None:
-        """There is no stream to send it on."""
+        """Keep a request until there is a stream to send it on."""
         self._waiting[request.lease] = request
 
     def send(self, request: Sent) -> None:
-        """It is handed to the stream now."""
+        """Note a request as handed to the stream."""
         self._sent.append(request)
 
     def forget(self, lease: int) -> None:
-        """Nothing of this lease is to be sent again; what is on the stream keeps its place."""
+        """Forget the lease's requests, so that none is sent again.
+
+        A request that is on the stream keeps its place.
+        """
         self._waiting.pop(lease, None)
         self._sent = collections.deque(
             attrs.evolve(sent, epoch=_FORGOTTEN) if sent.lease == lease else sent
@@ -91,20 +94,27 @@ class Unanswered:
         )
 
     def take_waiting(self, epoch: int) -> list[Sent]:
-        """What waited, to be sent now; what was asked of an earlier cluster is forgotten."""
+        """Return the requests that waited, to be sent now.
+
+        Those of an earlier cluster are forgotten.
+        """
         waiting, self._waiting = self._waiting, {}
         return [request for request in waiting.values() if request.epoch >= epoch]
 
     def answered(self, lease: int) -> Sent | None:
-        """The request that an answer belongs to; None where it cannot be that one."""
+        """Return the request that an answer belongs to.
+
+        None where it cannot be that one.
+        """
         if not self._sent or self._sent[0].lease != lease:
             return None
         return self._sent.popleft()
 
     def drop_sent(self) -> None:
-        """The stream broke: none of these will be answered, so they wait for the next one.
+        """Make the requests of a broken stream wait for the next stream.
 
-        They keep the time of their first sending, which is earlier than that of the next: safe.
+        None of them will be answered. They keep the time of their first sending, which is earlier
+        than that of the next: safe.
         """
         for sent in self._sent:
             if sent.lease == NO_LEASE:
@@ -116,7 +126,10 @@ class Unanswered:
 
     @property
     def oldest_at(self) -> float | None:
-        """Monotonic time at which the oldest unanswered request was handed over."""
+        """Return when the oldest unanswered request was handed over.
+
+        The time is monotonic.
+        """
         return self._sent[0].handed_at if self._sent else None
 
 
@@ -165,7 +178,7 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
                 self._hand_over(self._requests, request)
 
     def forget(self, lease: int) -> None:
-        """Send nothing more of this lease, also where its request was not answered."""
+        """Stop sending requests of this lease, unanswered ones too."""
         with self._order:
             self._unanswered.forget(lease)
 

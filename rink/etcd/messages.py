@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 
 def to_header(header: pb.ResponseHeader) -> Header:
-    """Who answered."""
+    """Return the header: who answered."""
     return Header(header.cluster_id, header.member_id, header.revision, header.raft_term)
 
 
 def to_key_value(kv: pb.KeyValue) -> KeyValue:
-    """One key."""
+    """Return one key."""
     return KeyValue(kv.key, kv.value, kv.create_revision, kv.mod_revision, kv.version, kv.lease)
 
 
 def to_event(event: pb.Event) -> Event:
-    """One change."""
+    """Return one change."""
     return Event(to_key_value(event.kv), deleted=event.type == pb.Event.DELETE)
 
 
 def to_txn_result(answer: pb.TxnResponse) -> TxnResult:
-    """An answered transaction."""
+    """Return an answered transaction."""
     return TxnResult(
         to_header(answer.header),
         answer.succeeded,
@@ -49,7 +49,7 @@ def to_txn_result(answer: pb.TxnResponse) -> TxnResult:
 def from_txn(
     compare: Iterable[Compare], then: Iterable[Op], otherwise: Iterable[Op]
 ) -> pb.TxnRequest:
-    """A transaction as etcd reads it."""
+    """Return a transaction as etcd reads it."""
     return pb.TxnRequest(
         compare=[_from_compare(one) for one in compare],
         success=[_from_op(one) for one in then],

@@ -21,7 +21,7 @@ class Answer(Protocol):
 
     @property
     def header(self) -> pb.ResponseHeader:
-        """Who answered."""
+        """Return the header: who answered."""
         ...
 
 

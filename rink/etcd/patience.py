@@ -24,11 +24,11 @@ class Patience:
         self.bound(shortest, longest)
 
     def bound(self, shortest: float, longest: float) -> None:
-        """Have other bounds from the next answer, or silence, on."""
+        """Set the bounds that hold from the next answer, or silence, on."""
         self._shortest, self._longest = shortest, longest
 
     def answered(self, took: float) -> None:
-        """A server answered on the stream, after so many seconds."""
+        """Note that a server answered on the stream, after so many seconds."""
         self._took = took
         self.seconds = min(max(2 * took, self._shortest), self._longest)
 
@@ -38,5 +38,5 @@ class Patience:
         return max(2 * self._took, ANSWER_WITHIN_S)
 
     def was_in_vain(self) -> None:
-        """A server was silent for that long."""
+        """Note that a server was silent for that long."""
         self.seconds = min(2 * self.seconds, self._longest)

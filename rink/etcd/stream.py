@@ -145,20 +145,26 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
 
     @property
     def trouble(self) -> str:
-        """Return why calls ended, for each endpoint; empty once another call is answered."""
+        """Return why calls ended, for each endpoint.
+
+        It is empty once another call is answered.
+        """
         troubles = list(self._troubles.items())
         return "; ".join(why if name in why else f"{name}: {why}" for name, why in troubles)
 
     @property
     def is_done(self) -> bool:
-        """Its thread has ended."""
+        """Return whether the thread has ended."""
         return not self._thread.is_alive()
 
     # ---------------------------------------------------------------- for the kinds of stream
 
     @abc.abstractmethod
     def _opened(self, opened: Open[Request, AnswerT], header: pb.ResponseHeader | None) -> None:
-        """The call is open; send what it begins with. `header` is of the check before it."""
+        """Send what an opened call begins with.
+
+        `header` is of the check before it.
+        """
 
     @abc.abstractmethod
     def _received(self, opened: Open[Request, AnswerT], answer: AnswerT) -> None:
@@ -166,7 +172,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
 
     @abc.abstractmethod
     def _ended(self) -> None:
-        """The call is over; forget what belonged to it."""
+        """Forget what belonged to a call that is over."""
 
     @abc.abstractmethod
     def _due_at(self, channel: CountedChannel, heard_at: float) -> float:
@@ -189,10 +195,16 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
 
     @abc.abstractmethod
     def _refused(self, error: Exception) -> None:
-        """The stream cannot go on, for this reason. Raises FinishedError to end it."""
+        """Handle an error after which the stream cannot go on.
+
+        Raises FinishedError to end the stream.
+        """
 
     def _deliver(self, value: Delivered) -> Exception | None:
-        """Give the user's function this; what it raises is a bug of its own, and is returned."""
+        """Deliver a value to the user's function, and return what it raised.
+
+        What it raises is a bug of its own.
+        """
         with self._delivery:
             if self._closed.is_set():
                 return None
@@ -322,7 +334,9 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
             ) from error
 
     def tick(self, now: float) -> float:
-        """Called by the ticker: cancel the call if its server is silent.
+        """Cancel the call if its server is silent.
+
+        The ticker calls this.
 
         Returns:
             In how many seconds to look again.
@@ -385,7 +399,10 @@ class Streams:
             stream.close()
 
     def join(self) -> None:
-        """Wait a moment for their threads to end; the connections have been closed before."""
+        """Wait a moment for the threads to end.
+
+        The connections have been closed before.
+        """
         end = time.monotonic() + _JOIN_S
         for stream in self._running():
             stream.join(max(end - time.monotonic(), 0.0))

@@ -23,7 +23,7 @@ _HUNG_UP = "the server hung up: if it does not speak TLS, use http://"
 
 
 def find_tls_trouble(endpoint: Endpoint, tls: TlsSettings, deadline: float) -> None:
-    """Shake hands with an endpoint, and raise if TLS is what is wrong with it.
+    """Shake hands with an endpoint, and raise if TLS is at fault.
 
     Args:
         endpoint: where to connect.

@@ -21,11 +21,13 @@ class Tokens(Protocol):
 
     @property
     def can_refresh(self) -> bool:
-        """A refused token may be replaced by a new one."""
+        """Return whether a refused token may be replaced by a new one."""
         ...
 
     def get(self, authenticate: Authenticate, seconds: float) -> str | None:
-        """The token to send, None for none; `authenticate` is called where a new one is needed.
+        """Return the token to send, or None.
+
+        `authenticate` is called where a new one is needed.
 
         Args:
             authenticate: asks etcd for a token.
@@ -37,7 +39,7 @@ class Tokens(Protocol):
         ...
 
     def refused(self, token: str | None) -> None:
-        """This one was not accepted."""
+        """Note that this token was not accepted."""
         ...
 
 
@@ -52,7 +54,7 @@ class UserTokens:
         self._token: str | None = None
 
     def get(self, authenticate: Authenticate, seconds: float) -> str | None:
-        """The token, taken anew where there is none.
+        """Return the token, taken anew where there is none.
 
         An empty one says that the cluster has authentication switched off: none is sent then.
         """
@@ -86,8 +88,8 @@ class GivenTokens:
         self._read = read
 
     def get(self, authenticate: Authenticate, seconds: float) -> str | None:  # noqa: ARG002 - the other kind needs them
-        """What the application's client has now."""
+        """Return what the application's client has now."""
         return self._read()
 
     def refused(self, token: str | None) -> None:
-        """Nothing to be done about it here."""
+        """Do nothing: nothing can be done here about a refused token."""

@@ -106,7 +106,9 @@ class Transport:
             raise ClosedError("the etcd client is closed")
 
     def check_not_forked(self) -> None:
-        """Call this before taking any lock: a thread that is not in the child may hold it.
+        """Raise in a forked child.
+
+        Call this before taking any lock: a thread that is not in the child may hold it.
 
         Raises:
             ForkedProcessError: this is a child of the process that made the client.
@@ -118,16 +120,16 @@ class Transport:
 
     @property
     def is_forked(self) -> bool:
-        """This is a child of the process that made the client."""
+        """Return whether this is a child of the process that made the client."""
         return os.getpid() != self._pid
 
     @property
     def is_closed(self) -> bool:
-        """It was closed."""
+        """Return whether the client was closed."""
         return self._closed.is_set()
 
     def wait_closed(self, seconds: float) -> bool:
-        """Sleep, but end early with True when the client is closed."""
+        """Sleep, or return True early when the client is closed."""
         return self._closed.wait(seconds)
 
     def mark_closed(self) -> None:
@@ -135,13 +137,13 @@ class Transport:
         self._closed.set()
 
     def count(self, name: str) -> None:
-        """One more request of this name is sent."""
+        """Count one more request of this name."""
         with self._counting:
             self._counts[name] += 1
 
     @property
     def calls(self) -> dict[str, int]:
-        """How many requests of each name were sent."""
+        """Return how many requests of each name were sent."""
         self.check_not_forked()
         with self._counting:
             return dict(self._counts)
@@ -238,7 +240,9 @@ class Transport:
         want: Want,
         deadline: float,
     ) -> AnswerT:
-        """Send a request to one endpoint; once more only where it was refused for its token.
+        """Send a request to one endpoint.
+
+        It is sent once more only where it was refused for its token.
 
         Args:
             connection: to whom.
@@ -290,7 +294,9 @@ class Transport:
         return refusal(fault.code, fault.words, want.doing, connection.name)
 
     def token(self, connection: Connection, deadline: float) -> str | None:
-        """The token to send, taken over this connection where a new one is needed.
+        """Return the token to send.
+
+        It is taken over this connection where a new one is needed.
 
         Raises:
             NotAnsweredError: no answer; what the token is for was not sent.
@@ -320,9 +326,10 @@ class Transport:
             raise NotAnsweredError(words, perhaps_applied=False) from error
 
     def verify(self, connection: Connection, deadline: float) -> pb.ResponseHeader | None:
-        """Read through a quorum at one endpoint, to know that it can serve and is of our cluster.
+        """Read through a quorum at one endpoint.
 
-        The first check also asks for the member list, which shows whether it is a grpc-proxy.
+        The answer shows that it can serve and is of our cluster. The first check also asks for the
+        member list, which shows whether it is a grpc-proxy.
 
         Returns:
             Its header; None where it answered but lets this user read nothing that we know of.
@@ -367,7 +374,7 @@ class Transport:
         self._servers.add(connection.name)
 
     def remember_readable(self, key: bytes) -> None:
-        """This user may read this key; `verify` reads it."""
+        """Remember that this user may read this key, for `verify`."""
         self._readable = key
 
 
@@ -376,5 +383,5 @@ def _list(said: dict[str, str]) -> str:
 
 
 def metadata(token: str | None) -> Metadata:
-    """What is sent along with each request."""
+    """Return what is sent along with each request."""
     return (_HAS_LEADER, ("token", token)) if token else (_HAS_LEADER,)

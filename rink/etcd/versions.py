@@ -24,7 +24,7 @@ _OLDEST = min(_MENDED)
 
 
 def advice(version: str) -> str | None:
-    """What to tell whoever runs this version of etcd; None where nothing is known against it.
+    """Return the advice for a version of etcd, or None.
 
     Args:
         version: as `Client.version` gives it, such as `3.5.1`.

@@ -89,11 +89,14 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
 
     @property
     def _delivered(self) -> int:
-        """The last delivered revision, or 0."""
+        """Return the last delivered revision, or 0."""
         return self._last[0].kv.mod_revision if self._last else 0
 
     def wait_open(self, seconds: float) -> bool:
-        """Wait until a server follows the range, or the watch is over; false if it takes longer."""
+        """Wait until a server follows the range, or the watch is over.
+
+        Return False if it takes longer.
+        """
         return self._open.wait(seconds)
 
     def close(self) -> None:
@@ -230,7 +233,10 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
 
     @property
     def _proof_due_at(self) -> float:
-        """When the call must have proved its history (monotonic); infinity where it has."""
+        """Return when the call must have proved its history.
+
+        The time is monotonic, and infinity where it has.
+        """
         is_awaited = self._created_at is not None and not self._is_proven
         return (self._created_at or 0.0) + _PROVEN_WITHIN_S if is_awaited else math.inf
 

@@ -23,13 +23,17 @@ class Assignment(BaseAssignment[Role]):  # noqa: D101 - documented by its base
 
     @property
     def lost(self) -> Lost:
-        """Set when the partition is lost, or released: `await lost.wait(timeout)`, `lost.is_set()`."""
+        """Return the signal that is set when the partition is lost or released.
+
+        Use `await lost.wait(timeout)` and `lost.is_set()`.
+        """
         return Lost(self._lanes.lost(self._lane))
 
     async def commit(self, offset: int) -> None:
-        """Commit an offset: everything before it is done, and it is where the next one begins.
+        """Commit an offset: everything before it is done.
 
-        One that is cancelled may be committed or not, as one without an answer.
+        The next owner begins there. A commit that is cancelled may have been done or not, as one
+        without an answer.
 
         Raises:
             ConfigError: it is no whole number, or negative.
@@ -75,12 +79,17 @@ class PartitionedConsumer(BaseConsumer[Role, Assignment]):  # noqa: D101 - docum
         self._close()
 
     async def __aiter__(self) -> AsyncIterator[PartitionChange[Assignment]]:
-        """Each change, until the group or the `with` is left; raises as `next_change` does."""
+        """Yield each change, until the group or the `with` is left.
+
+        It raises as `next_change` does.
+        """
         while (change := await self.next_change()) is not None:
             yield change
 
     async def next_change(self, timeout: float | None = None) -> PartitionChange[Assignment] | None:
-        """Return the next change; None where the timeout, in seconds, or everything is over.
+        """Return the next change.
+
+        None where the timeout, in seconds, or everything is over.
 
         Raises:
             ConfigError: offsets of another number of partitions were found.
@@ -101,7 +110,9 @@ class PartitionedConsumer(BaseConsumer[Role, Assignment]):  # noqa: D101 - docum
                 return self._take_change(lanes)
 
     async def commit(self, partition: int, offset: int) -> None:
-        """Commit an offset of a partition that is assigned here, or revoked and not released yet.
+        """Commit an offset of a partition.
+
+        It is assigned here, or revoked and not released yet.
 
         Raises:
             ConfigError: it is no whole number, or negative.
@@ -113,7 +124,9 @@ class PartitionedConsumer(BaseConsumer[Role, Assignment]):  # noqa: D101 - docum
         await self._assignment(partition).commit(offset)
 
     async def table(self) -> tuple[PartitionRow, ...]:
-        """Return a row for each partition: owner, standby, offset. Reads the offsets from etcd.
+        """Return a row for each partition: owner, standby, offset.
+
+        The offsets are read from etcd.
 
         Raises:
             ConfigError: offsets of another number of partitions were found.

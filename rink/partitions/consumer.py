@@ -23,11 +23,16 @@ class Assignment(BaseAssignment[Role]):  # noqa: D101 - documented by its base
 
     @property
     def lost(self) -> Signal:
-        """Set when the partition is lost, or released: `lost.wait(timeout)`, `lost.is_set()`."""
+        """Return the signal that is set when the partition is lost or released.
+
+        Use `lost.wait(timeout)` and `lost.is_set()`.
+        """
         return self._lanes.lost(self._lane)
 
     def commit(self, offset: int) -> None:
-        """Commit an offset: everything before it is done, and it is where the next one begins.
+        """Commit an offset: everything before it is done.
+
+        The next owner begins there.
 
         Raises:
             ConfigError: it is no whole number, or negative.
@@ -73,12 +78,17 @@ class PartitionedConsumer(BaseConsumer[Role, Assignment]):  # noqa: D101 - docum
         self._close()
 
     def __iter__(self) -> Iterator[PartitionChange[Assignment]]:
-        """Each change, until the group or the `with` is left; raises as `next_change` does."""
+        """Yield each change, until the group or the `with` is left.
+
+        It raises as `next_change` does.
+        """
         while (change := self.next_change()) is not None:
             yield change
 
     def next_change(self, timeout: float | None = None) -> PartitionChange[Assignment] | None:
-        """Return the next change; None where the timeout, in seconds, or everything is over.
+        """Return the next change.
+
+        None where the timeout, in seconds, or everything is over.
 
         Raises:
             ConfigError: offsets of another number of partitions were found.
@@ -102,7 +112,9 @@ class PartitionedConsumer(BaseConsumer[Role, Assignment]):  # noqa: D101 - docum
             self._changed.clear()
 
     def commit(self, partition: int, offset: int) -> None:
-        """Commit an offset of a partition that is assigned here, or revoked and not released yet.
+        """Commit an offset of a partition.
+
+        It is assigned here, or revoked and not released yet.
 
         Raises:
             ConfigError: it is no whole number, or negative.
@@ -114,7 +126,9 @@ class PartitionedConsumer(BaseConsumer[Role, Assignment]):  # noqa: D101 - docum
         self._assignment(partition).commit(offset)
 
     def table(self) -> tuple[PartitionRow, ...]:
-        """Return a row for each partition: owner, standby, offset. Reads the offsets from etcd.
+        """Return a row for each partition: owner, standby, offset.
+
+        The offsets are read from etcd.
 
         Raises:
             ConfigError: offsets of another number of partitions were found.

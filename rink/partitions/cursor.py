@@ -47,7 +47,7 @@ class Place:
 
     @property
     def role(self) -> str:
-        """The partition's role."""
+        """Return the partition's role."""
         return role_of(self.topic, self.partition)
 
     def __str__(self) -> str:
@@ -78,13 +78,13 @@ class Cursor:
 
     @property
     def offset(self) -> int:
-        """What is committed, by the last answer."""
+        """Return what is committed, by the last answer."""
         return self.stored.offset if self.stored else 0
 
     # ── taking over ──────────────────────────────────────────────────────────────────────────
 
     def next_of_take(self) -> Stored:
-        """Return what a take writes: the offset that was found, under the new token."""
+        """Return what a take writes: the found offset, under the new token."""
         return self._written(self.offset)
 
     def took(self, revision: int) -> None:
@@ -92,7 +92,10 @@ class Cursor:
         self.stored, self.seen, self.is_taken = self.next_of_take(), revision, True
 
     def found(self, kv: KeyValue | None) -> None:
-        """Take in what lies there instead of what was expected; sets `over` where it ends here."""
+        """Take in a value that was not expected.
+
+        This sets `over` where it ends the work here.
+        """
         try:
             self.stored = self._read(kv)
         except RinkError as error:
@@ -112,7 +115,9 @@ class Cursor:
     # ── committing ───────────────────────────────────────────────────────────────────────────
 
     def commit(self, offset: int) -> Txn | None:
-        """Return the transaction that commits an offset, to be sent at once; None: it is committed.
+        """Return the transaction that commits an offset, to be sent at once.
+
+        None where the offset is committed.
 
         Raises:
             StaleToken: this grant counts no more.
@@ -133,7 +138,9 @@ class Cursor:
         return txn([self], [value])
 
     def answered(self, offset: int, result: TxnResult) -> bool:
-        """Take in the answer to a commit; whether that offset is committed, else it is sent again.
+        """Take in the answer to a commit; return whether it is committed.
+
+        Otherwise the commit is sent again.
 
         Raises:
             StaleToken: another has taken over, or the session of the grant is lost.
@@ -156,7 +163,10 @@ class Cursor:
         raise self.over
 
     def lose_history(self) -> None:
-        """Etcd is another one, or was restored: revisions of before mean nothing there."""
+        """End the cursor: etcd is another one, or was restored.
+
+        Revisions of before mean nothing there.
+        """
         self.over = self._refused("etcd has become another cluster, or was restored", 0)
 
     def _settle(self, committed: Stored, revision: int) -> None:
@@ -212,9 +222,10 @@ class Cursor:
 
 
 def txn(cursors: Sequence[Cursor], values: Sequence[Stored]) -> Txn:
-    """Return one transaction that writes each cursor's value, or brings what is there instead.
+    """Return one transaction that writes each cursor's value.
 
-    Its other branch brings the record first, then each cursor's key.
+    If the record or a key has changed, it writes none and brings what is there. Its other branch brings
+    the record first, then each cursor's key.
     """
     first = cursors[0]
     keys = [cursor.place.key for cursor in cursors]
@@ -229,7 +240,7 @@ def txn(cursors: Sequence[Cursor], values: Sequence[Stored]) -> Txn:
 
 
 def check_partitions(topic: str, partitions: int, key: bytes, found: Stored) -> None:
-    """Raise a ConfigError where a topic was worked through with another number of partitions."""
+    """Raise a ConfigError if the topic has another number of partitions."""
     if found.partitions != partitions:
         raise ConfigError(
             f"topic {topic!r} has {found.partitions} partitions by what {_text(key)} says, not "

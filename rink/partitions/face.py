@@ -41,27 +41,36 @@ class BaseAssignment(Generic[R]):
 
     @property
     def partition(self) -> int:
-        """The partition's number, from 0 on."""
+        """Return the partition's number, from 0 on."""
         return self._lane.partition
 
     @property
     def offset(self) -> int:
-        """The committed offset: where to begin, and whoever comes next; 0 where there was none."""
+        """Return the committed offset, 0 where there was none.
+
+        Begin there. The next owner begins there, too.
+        """
         return self._lane.cursor.offset
 
     @property
     def token(self) -> int:
-        """The fencing token, greater than that of every earlier holder: hand it on with what you write."""
+        """Return the fencing token.
+
+        It is greater than that of every earlier holder: hand it on with what you write.
+        """
         return self._lane.cursor.token
 
     @property
     def role(self) -> R:
-        """The role that the partition is."""
+        """Return the role that the partition is."""
         return self._lane.role
 
     @property
     def is_held(self) -> bool:
-        """Whether the partition is held at this very moment; the deadline is checked now."""
+        """Return whether the partition is held now.
+
+        The deadline is checked at this moment.
+        """
         return not self._lane.is_released and self._lane.role.is_held
 
     def release(self) -> None:
@@ -109,12 +118,15 @@ class PartitionChange(Generic[A_co]):
 
     @property
     def revoked(self) -> bool:
-        """Whether the partition was lost: finish, commit, and release the assignment."""
+        """Return whether the partition was lost.
+
+        If so: finish, commit, and release the assignment.
+        """
         return not self.assigned
 
     @property
     def partition(self) -> int:
-        """The partition's number."""
+        """Return the partition's number."""
         return self.assignment.partition
 
 
@@ -154,7 +166,10 @@ class BaseConsumer(Generic[R, A]):
 
     @property
     def assigned(self) -> Mapping[int, A]:
-        """What is assigned here now, by partition: told by a change, and not lost or released."""
+        """Return what is assigned here now, by partition.
+
+        It was told by a change, and is not lost or released.
+        """
         lanes = self._open.told() if self._lanes else {}
         return {number: lane.assignment for number, lane in lanes.items() if lane.role.is_held}
 
@@ -162,7 +177,10 @@ class BaseConsumer(Generic[R, A]):
 
     @property
     def _topic(self) -> Topic:
-        """The topic as of this member; raises where the group has not been joined."""
+        """Return the topic of this member.
+
+        It raises where the group has not been joined.
+        """
         r = self._rink
         engine, session = r._engine, r._session  # noqa: SLF001 - a friend of the Rink
         return Topic(
@@ -175,7 +193,10 @@ class BaseConsumer(Generic[R, A]):
         )
 
     def _check_group(self) -> Topic:
-        """Return the topic, where the group lives by its scheme, or will as soon as it lives."""
+        """Return the topic if the group's scheme is the topic's.
+
+        A group without a version passes, too.
+        """
         topic, scheme, version = self._topic, f"balanced:{self.partitions}", self._rink.version
         if self._lanes is not None:
             raise UsageError(f"this consumer of {self.topic!r} was used before: make a new one")
@@ -238,7 +259,10 @@ class BaseConsumer(Generic[R, A]):
         return rows(self._rink.status(), self.topic, self.partitions, by_number)
 
     def _read(self, found: Iterable[KeyValue]) -> dict[bytes, stored.Stored]:
-        """Return what lies under each key; raises where it cannot be read, or is of another count."""
+        """Return what lies under each key.
+
+        It raises where a value cannot be read, or has another number of partitions.
+        """
         values = {kv.key: stored.read(kv.key, kv.value) for kv in found}
         for key, value in values.items():
             check_partitions(self.topic, self.partitions, key, value)

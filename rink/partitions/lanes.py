@@ -73,12 +73,12 @@ class Lane(Generic[R]):
 
     @property
     def partition(self) -> int:
-        """Its number."""
+        """Return the partition's number."""
         return self.cursor.place.partition
 
     @property
     def is_users(self) -> bool:
-        """Whether the user works on it, and has not released it."""
+        """Return whether the user works on it, and has not released it."""
         return self.state in {State.TOLD, State.REVOKED} and not self.is_released
 
 
@@ -177,7 +177,7 @@ class Lanes(Generic[R]):
             )
 
     def start(self) -> None:
-        """Want every partition."""
+        """Ask for every partition."""
         mailbox = self._mailbox = self._clock.mailbox()
         self._tracker.follow(True)
         name = f"rink-partitions-{self.topic.name}"
@@ -185,7 +185,10 @@ class Lanes(Generic[R]):
         self._tracker.start()
 
     def close(self) -> None:
-        """Want nothing any more, and let go of everything; nothing in a forked child."""
+        """Release everything, and ask for nothing any more.
+
+        In a forked child it does nothing.
+        """
         if self.topic.engine.forked:
             return
         with self._lock:
@@ -195,7 +198,9 @@ class Lanes(Generic[R]):
         self._tracker.close()
 
     def take_change(self) -> tuple[Lane[R], bool] | None:
-        """Return what is to be told next: a lane, and whether it is assigned; None: nothing now.
+        """Return the next change: a lane, and whether it is assigned.
+
+        None where there is nothing now.
 
         Raises:
             RinkError: a partition that is here cannot be worked on.
@@ -212,13 +217,16 @@ class Lanes(Generic[R]):
             return change
 
     def told(self) -> dict[int, Lane[R]]:
-        """Return the lanes that the user works on and has not released, by partition."""
+        """Return the lanes that the user has not released, by partition."""
         with self._lock:
             lanes = list(self._lanes.values())
         return {one.partition: one for one in lanes if one.is_users}
 
     def find(self, partition: int) -> Lane[R] | None:
-        """Return the lane of a partition that the user works on and has not released, if it does."""
+        """Return the lane of a partition that the user has not released.
+
+        None where the user does not work on it.
+        """
         lane = self._lanes.get(role_of(self.topic.name, partition))
         return lane if lane is not None and lane.is_users else None
 
@@ -338,7 +346,10 @@ class Lanes(Generic[R]):
                 self._calls.submit(partial(self._take, batch))
 
     def _take(self, batch: list[Lane[R]]) -> None:
-        """Runs on a thread of `calls`; until it posts its outcome the cursors are its own."""
+        """Take the partition's cursor on a thread of `calls`.
+
+        Until it posts its outcome the cursors are its own.
+        """
         error: Exception | None = None
         try:
             take_over(self.topic.etcd, [lane.cursor for lane in batch])

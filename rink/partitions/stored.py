@@ -29,7 +29,7 @@ class Stored:
 
 
 def check_offset(offset: object) -> int:
-    """Return an offset, or raise a ConfigError that says what was wrong with it."""
+    """Return an offset, or raise a ConfigError that says what is wrong."""
     if isinstance(offset, bool) or not isinstance(offset, int):
         raise ConfigError(
             f"an offset is a whole number, not {offset!r}: it must be known which of two is further "
