@@ -141,7 +141,7 @@ class Worker:
         self.ends()
 
     def ends(self) -> None:
-        """The process ends by itself, and well; what its threads are at is shown where it does not."""
+        """Wait until the process has ended well; else show what its threads are doing."""
         try:
             code = self.process.wait(LONG_S)
         except subprocess.TimeoutExpired:

@@ -378,7 +378,8 @@ class AwaitedRole:
         self._role: Role | None = None
 
     def __await__(self) -> Generator[Any, None, Role]:
-        acquiring = self._rink._acquire(self._name, self._timeout, self._place)  # noqa: SLF001 - of one face
+        rink = self._rink
+        acquiring = rink._acquire(self._name, self._timeout, self._place)  # noqa: SLF001
         return acquiring.__await__()
 
     async def __aenter__(self) -> Role:

@@ -1,4 +1,4 @@
-"""From the engine's threads into the event loop of the asyncio face, and waits of that loop for them."""
+"""Calls from the engine's threads into the event loop of asyncio, and waits of that loop."""
 
 from __future__ import annotations
 

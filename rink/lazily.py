@@ -1,11 +1,14 @@
-"""Names of a package that are imported once they are asked for: what is not used costs no time, and needs no extra.
+"""Names of a package that are imported once they are asked for.
+
+A name that is not used costs no time, and needs no extra.
 
     if TYPE_CHECKING:  # what type checkers see
         from rink.guards.sql import SqlGuard
     else:
         __getattr__, __dir__ = named(__name__, {"SqlGuard": "rink.guards.sql"}, extra="sql")
 
-In this form type checkers refuse a name that there is not. tests/test_imports.py sees that both parts say the same.
+In this form type checkers refuse a name that there is not. tests/test_imports.py sees that both
+parts say the same.
 """
 
 from __future__ import annotations
@@ -23,12 +26,14 @@ def named(
 
     Args:
         package: its `__name__`.
-        homes: for each name the module that has it, or MODULE:NAME where it has another name there. These modules
-            are attributes, too, as if they had been imported. The home of a module of the package is its own full name.
+        homes: for each name the module that has it, or MODULE:NAME where it has another name
+            there. These modules are attributes, too, as if they had been imported. The home of a
+            module of the package is its own full name.
         extra: of ours, which brings what they need: for all, or by module.
 
     Raises:
-        ModuleNotFoundError: (what is returned) what an extra brings is not installed; the message says which.
+        ModuleNotFoundError: (what is returned) what an extra brings is not installed; the message
+            says which.
     """
     modules = {home.partition(":")[0] for home in homes.values()}
 

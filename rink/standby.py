@@ -1,7 +1,7 @@
 """Compute who would take a role over if its owner went, by the coordinator's own plan.
 
-For whoever shows it, beside the owner: workers of partitions, say, where there are more of them than
-partitions. A pure function of a status, which anybody can have.
+For whoever shows it, beside the owner: workers of partitions, say, where there are more of them
+than partitions. A pure function of a status, which anybody can have.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from rink.seen import UNREADABLE, GroupStatus, MemberStatus
 class Standby:
     """A role's owner, and who would have it next if just that member were gone for good.
 
-    `owner` is None while nobody is ranked, or where the group's scheme is not known in this process;
-    `next` is None where nobody else is there to take over.
+    `owner` is None while nobody is ranked, or where the group's scheme is not known in this
+    process; `next` is None where nobody else is there to take over.
     """
 
     owner: str | None

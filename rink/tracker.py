@@ -91,8 +91,8 @@ class Tracker(Generic[R]):
     def take(self) -> Change[R] | None:
         """Return the next change to deliver, oldest first, or None.
 
-        Without the lock: a signal handler may leave the group in the midst of it, and that waits for
-        the engine, which takes the lock to tell of a loss.
+        Without the lock: a signal handler may leave the group in the midst of it, and that waits
+        for the engine, which takes the lock to tell of a loss.
         """
         try:
             (role, gained), _ = self._untold.popitem(last=False)
@@ -195,8 +195,8 @@ class Tracker(Generic[R]):
         role._signal().then(partial(self._when_lost, role))  # noqa: SLF001 - a friend of the handle
 
     def _when_lost(self, role: R) -> None:
-        # A release is no change. Looked at without the lock: whoever closes or drops this tracker may
-        # hold it, and the garbage collector may drop it on this very thread.
+        # A release is no change. Looked at without the lock: whoever closes or drops this tracker
+        # may hold it, and the garbage collector may drop it on this very thread.
         if self._closed or role._released == RELEASED:  # noqa: SLF001 - a friend of the handle
             return
         with self._lock:

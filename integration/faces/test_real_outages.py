@@ -150,8 +150,8 @@ def test_a_member_moves_from_a_node_without_a_quorum_and_loses_nothing(cluster, 
     for node in others:
         node.thaw()
     for member, deadline in deadlines.items():
-        # Renewed since, so by another node. What is asked first may be the frozen one once more, for
-        # a moment: each stream that gives a node up has the next one be asked.
+        # Renewed since, so by another node. What is asked first may be the frozen one once more,
+        # for a moment: each stream that gives a node up has the next one be asked.
         until(member, lambda one=member, before=deadline: one._opened.deadline > before)
         until(member, lambda one=member: one.session_remaining > 0.8 * ttl)
         until(member, lambda one=member: one._session.etcd.endpoint != own.endpoint)
@@ -196,7 +196,7 @@ def openings(r, monkeypatch):
 
 
 def assert_each_has_its_own(a, keeps, b, theirs):
-    """One has kept its role, the other has got the other's, and neither is given what is not its own."""
+    """Hold that `a` keeps its role, that `b` has the other, and that neither gets a third."""
     assert keeps.is_held
     assert not keeps.lost.is_set()
     assert b.get_role(keeps.name) is None
@@ -207,7 +207,7 @@ def assert_each_has_its_own(a, keeps, b, theirs):
 def test_a_member_that_history_was_compacted_behind_lists_anew(
     one_node, wire_to, join, prefix, monkeypatch, how
 ):
-    """ETCD-CLIENT section 8, rule 3: it is at the newest version, and nothing is doubled or lost."""
+    """The member is at the newest version, and nothing is doubled or lost."""
     ttl, wire = 30, wire_to(one_node)
     coordinator = join("coordinator", one_node.endpoint, ttl=ttl)
     a = join("a", wire.endpoint, ttl=ttl)

@@ -1,7 +1,7 @@
 """Restore an etcd from a snapshot with `etcdutl snapshot restore --bump-revision`.
 
-The etcdutl 3.5.1 of the wheel has no such flag. The folder `etcdutl` pins a newer one, and Go builds
-it. A server 3.5.1 serves what it restores.
+The etcdutl 3.5.1 of the wheel has no such flag. The folder `etcdutl` pins a newer one, and Go
+builds it. A server 3.5.1 serves what it restores.
 """
 
 from __future__ import annotations

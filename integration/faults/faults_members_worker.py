@@ -176,7 +176,7 @@ class Worker:
         return {"held": len(self.roles.held)}
 
     def take(self, names: list[str], tell: bool = False) -> dict[str, Any]:
-        """Hold on to roles, beside what the user code above does, and tell of it if that does not."""
+        """Keep handles of roles beside the user code above, and say so if that has none."""
         found = {name: self.member.get_role(name) for name in names}
         taken = {name: role for name, role in found.items() if role is not None}
         for name, role in taken.items() if tell else ():

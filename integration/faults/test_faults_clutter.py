@@ -1,4 +1,6 @@
-"""Clutter in the key range: what is not a member's or cannot be read, there before or put there later.
+"""Clutter in the key range: keys that are not a member's, or that cannot be read.
+
+They are there before the group starts, or put there later.
 
 What has no lease claims nothing. What has one and cannot be read claims everything: what is held
 stays held, and nothing is granted until it is gone. All of it is reported, and removed as R8 says.
@@ -64,7 +66,11 @@ def foreign(segment):
 
 CASES = [
     Clutter(
-        "a record without a lease", ghost, codec.encode(CLAIM), "has no lease: it claims nothing", removed=True
+        "a record without a lease",
+        ghost,
+        codec.encode(CLAIM),
+        "has no lease: it claims nothing",
+        removed=True,
     ),
     Clutter("a record of garbage without a lease", ghost, NOT_JSON, "is not JSON"),
     Clutter("a huge record without a lease", ghost, HUGE, "is not JSON"),

@@ -126,8 +126,9 @@ def test_a_wall_clock_an_hour_off_changes_no_delay_and_no_hand_over(group_of, wr
         judgement = group.history.judge()
         assert judgement.problems == []
         assert judgement.refused == 0
+        then = "behind" if hours[which] > 0 else "ahead"
         row = Row.of(
-            f"coordinator's wall clock an hour {which}, then {'behind' if hours[which] > 0 else 'ahead'}",
+            f"coordinator's wall clock an hour {which}, then {then}",
             SERVERS,
             judgement,
             at,

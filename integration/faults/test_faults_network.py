@@ -41,7 +41,7 @@ def scene(scene_on, world):
 
 
 def bound(scene):
-    """How long nobody may hold a role: each new leader of etcd's grants every lease its TTL again."""
+    """Longest time without a holder: each new etcd leader grants every lease its TTL again."""
     return MARGIN + SLOW + TTL * scene.elections()
 
 

@@ -29,7 +29,7 @@ GRACE_S = 1.0
 
 
 def begin_to_hand_over(group, stuck, **settings):
-    """A giver leaves to an heir, but for the user code that never lets go of `stuck`; since when."""
+    """Start a leave whose user code never lets go of `stuck`; return since when."""
     giver = group.joined("giver", roles=FREE, **settings)
     until(lambda: giver.holding == len(FREE))
     assert giver.ask("take", stuck, True)["taken"] == sorted(stuck)

@@ -153,9 +153,9 @@ async def _fatal(supervised, app, pings):
     between = [after - before for before, after in itertools.pairwise(supervised.died_at)]
     print("FIGURE between two deaths", [round(seconds, 2) for seconds in between], "s")
     print("FIGURE the longest time that a partition of 63 rested", round(longest, 2), "s")
-    # A partition that Redis hears of after the culprit, and before the death, is tried after it. So the
-    # second death may catch it, and how many these are depends on the machine. No partition is caught
-    # by a third. tests/streams/test_marks.py holds the order in which partitions are tried.
+    # A partition that Redis hears of after the culprit, and before the death, is tried after it. So
+    # the second death may catch it, and how many these are depends on the machine. No partition is
+    # caught by a third. tests/streams/test_marks.py holds the order in which partitions are tried.
     assert longest < 2.5 * max(between)
 
 

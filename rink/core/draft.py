@@ -26,7 +26,7 @@ FIELDS_LIMIT_BYTES = 30_000
 """What a version takes beside ranks, pins and causes: two names, a time, punctuation."""
 
 NAMES_LIMIT_BYTES = 100_000
-"""What pins leave free for members yet to come: a name more must not fail for an operator's wish."""
+"""What pins leave free for new members: no name may lack room for an operator's wish."""
 
 WISHES_AT_ONCE = 100
 """How many requests one version answers: each is deleted with it, and etcd refuses a transaction of
@@ -38,7 +38,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 @attrs.frozen
 class Draft:
-    """The next version (None: the newest one stands), and what comes after it if nothing happens."""
+    """The next version (None: the newest one stands), and what comes after it."""
 
     version: Version | None
     requests: tuple[str, ...] = ()

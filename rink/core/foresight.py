@@ -1,7 +1,8 @@
 """What a step will ask schemes, known before it: so that none is called under the lock (R2).
 
 A step places the roles of its table, and those that a version new to it pins, by the shares and the
-version of the view that its events lead to. Folding them twice is cheap; a user's scheme may not be.
+version of the view that its events lead to. Folding them twice is cheap; a user's scheme may not
+be.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ def seen(view: View, event: Event) -> View:
 
 @attrs.frozen
 class Foresight:
-    """The pairs that a step places its roles by, and the pins that it places once, by `pinned_by`."""
+    """The pairs that a step places its roles by.
+
+    `pinned` are the pins that it places once, by `pinned_by`.
+    """
 
     pairs: frozenset[Pair]
     pinned: Iterable[str] = ()

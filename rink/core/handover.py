@@ -4,9 +4,9 @@ Whoever holds roles that a version gives away goes on serving while a newcomer w
 loses them when that is seen. So what nobody holds waits for one write, the last holder's, and no
 longer for two, nor for a newcomer that is slow or frozen.
 
-No rule of safety rests on it. To everybody else a member that waits here is one whose watch is late:
-its record claims what it held by the version before, until it follows. It grants nothing meanwhile,
-since R2 asks for the newest version of the view.
+No rule of safety rests on it. To everybody else a member that waits here is one whose watch is
+late: its record claims what it held by the version before, until it follows. It grants nothing
+meanwhile, since R2 asks for the newest version of the view.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ GATHER_S = 0.001
 class Following:
     """Which version a member lives by, and every member's share of the newest one.
 
-    `newest` is the newest version that can be read, and `owned` who has which share by it. `version`
-    is the one that is lived by, and `share` the member's own by that one. Where the two differ,
-    `awaits` says for whom the older one is kept, and that is given up at `until`.
+    `newest` is the newest version that can be read, and `owned` who has which share by it.
+    `version` is the one that is lived by, and `share` the member's own by that one. Where the two
+    differ, `awaits` says for whom the older one is kept, and that is given up at `until`.
     """
 
     newest: Version | None = None

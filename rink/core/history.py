@@ -10,8 +10,8 @@ none of the three needs to differ. A member finds the proof of another history i
 * the newest version of its view before, written at another revision. A version is written once.
 * a newest version with a lower number than the newest one before. Numbers only rise.
 
-A view is replaced only by a list, so the last two are looked for in each list. A missing record is an
-ordinary lost session, and a single missing version proves nothing, since old ones are pruned.
+A view is replaced only by a list, so the last two are looked for in each list. A missing record is
+an ordinary lost session, and a single missing version proves nothing, since old ones are pruned.
 
 Whoever has proof does not know who else is cut off. By its own clock it waits for as long as the
 longest lease that it had seen: by then each of the others has noticed, or is past its deadline.
@@ -37,10 +37,11 @@ POST_AGAIN_S = 10.0
 class History:
     """Keep what is needed of a view that is thrown away.
 
-    `number` and `mod_revision` are of the newest version, 0 where there was none; `ttl` is the largest
-    of all records ever seen, in seconds; `token` is what a grant by that view had. Grants wait until
-    `grants_from`, a reading of the member's clock, and until the tokens of the newest version are
-    above `token_floor`, which is 0 once they are. The wish for that is posted (again) at `post_at`.
+    `number` and `mod_revision` are of the newest version, 0 where there was none; `ttl` is the
+    largest of all records ever seen, in seconds; `token` is what a grant by that view had. Grants
+    wait until `grants_from`, a reading of the member's clock, and until the tokens of the newest
+    version are above `token_floor`, which is 0 once they are. The wish for that is posted (again)
+    at `post_at`.
     """
 
     number: int = 0
@@ -106,7 +107,7 @@ class History:
             )
         if self.token_floor:
             return (
-                f"fencing tokens up to {self.token_floor} were given in an earlier history of etcd, "
-                "and the next ones would be lower: the token base is being raised"
+                f"fencing tokens up to {self.token_floor} were given in an earlier history of "
+                "etcd, and the next ones would be lower: the token base is being raised"
             )
         return ""

@@ -75,7 +75,8 @@ def made_by(handle: Handle) -> str:
 class Table:
     """What this process holds, drains and waits for, and the gate for more.
 
-    `overruns` counts roles that user code had not let go of in time: in its `grace`, or when leaving.
+    `overruns` counts roles that user code had not let go of in time: in its `grace`, or when
+    leaving.
     """
 
     gate: Gate = attrs.field(factory=lambda: closed("the group has not been joined yet"))
@@ -122,8 +123,8 @@ class Table:
         The handle may wait, have a hold, or have neither. Releasing twice does nothing.
 
         Returns:
-            Whether the engine must hear of it: no handle is left, and the role was lost, or the gate
-            is closed, perhaps because a newcomer is to have it.
+            Whether the engine must hear of it: no handle is left, and the role was lost, or the
+            gate is closed, perhaps because a newcomer is to have it.
         """
         if handle.role in self.waits:
             self._withdraw(handle)

@@ -59,9 +59,9 @@ class Living:
     def phase(self) -> Phase:
         """Return the phase for the record.
 
-        A member that only lets go must not be given a rank. The last record says so too where the rank
-        was to be kept. Its name is taken until the lease has ended, so nobody comes back to the
-        rank, and the member must not seem to coordinate.
+        A member that only lets go must not be given a rank. The last record says so too where the
+        rank was to be kept. Its name is taken until the lease has ended, so nobody comes back to
+        the rank, and the member must not seem to coordinate.
         """
         leaves = self.state in (Life.LEAVING, Life.LETTING_GO) and not self.keeps_rank
         return Phase.LEAVING if leaves or self.state is Life.RUNNING_OUT else Phase.ACTIVE

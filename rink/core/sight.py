@@ -1,9 +1,9 @@
 """What a member sees of its group, and what it keeps of earlier views.
 
 The view is replaced only by a list; between two lists the changes of the watch are added to it. It
-goes with the lease, whatever ended it: where a lease is unknown to etcd, so may be all else that the
-view shows. What has to outlive a view lies beside it: times in the chronicle, and in the history
-whatever would show that etcd has another one (R11).
+goes with the lease, whatever ended it: where a lease is unknown to etcd, so may be all else that
+the view shows. What has to outlive a view lies beside it: times in the chronicle, and in the
+history whatever would show that etcd has another one (R11).
 """
 
 from __future__ import annotations

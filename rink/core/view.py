@@ -50,7 +50,8 @@ def _id(entry: Entry) -> str | int:
             return entry.key
 
 
-@attrs.frozen  # with slots, for which attrs makes its own cached properties: Python 3.11's take a lock
+# With slots, attrs makes its own cached properties: those of Python 3.11 take a lock.
+@attrs.frozen
 class View:
     """What lies in the group's key range at `revision`; 0 is the view before the first list."""
 

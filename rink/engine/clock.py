@@ -21,8 +21,8 @@ LONGEST_WAIT_S = 3600.0
 DEAF_S = 1.0
 """How long a user's thread may wait without looking for signals.
 
-Python looks for them before it puts a thread to sleep, and when something wakes it: one that comes in
-between is not heard. So a Ctrl-C or a SIGTERM might end a wait only when its role came.
+Python looks for them before it puts a thread to sleep, and when something wakes it: one that comes
+in between is not heard. So a Ctrl-C or a SIGTERM might end a wait only when its role came.
 """
 
 

@@ -46,10 +46,10 @@ class Follower:
 
     Driven by the engine's thread: `start`, again when `wake_at` comes, `close`.
 
-    **First the watch, then the list** (R11). A call of a watch lies within one history of etcd, since
-    it breaks when its server ends. So a list that was asked for while the call is open is of that
-    history, and so is all that the call brings. Where the watch opens a call and cannot say that its
-    history is the same, it says `WatchOpened`, and the group is listed again.
+    **First the watch, then the list** (R11). A call of a watch lies within one history of etcd,
+    since it breaks when its server ends. So a list that was asked for while the call is open is of
+    that history, and so is all that the call brings. Where the watch opens a call and cannot say
+    that its history is the same, it says `WatchOpened`, and the group is listed again.
 
     A **round** is one watch and its lists. What the watch brings while a list is under way is told
     after it: a view of before may be of another history. What an earlier round, or an earlier list,
@@ -185,8 +185,8 @@ class Follower:
             if number != self._round or asked != self._lists:
                 return
             if self._etcd.epoch != self._epoch:
-                # Found by an answer to something else, a keepalive say. The watch that would tell it
-                # may be closed already, and this round's began afterwards.
+                # Found by an answer to something else, a keepalive say. The watch that would tell
+                # it may be closed already, and this round's began afterwards.
                 self._post(HistoryChanged("another etcd cluster answers, or its past"))
                 return
             self._failures, self._is_told = 0, True

@@ -1,7 +1,7 @@
 """What others are told of: something that happens once (a signal), or again and again.
 
-One signal serves both faces: a thread waits on it, an event loop has itself called. Nothing here has
-a lock, so that a signal handler or a finalizer may use it in the midst of another call.
+One signal serves both faces: a thread waits on it, an event loop has itself called. Nothing here
+has a lock, so that a signal handler or a finalizer may use it in the midst of another call.
 """
 
 from __future__ import annotations

@@ -14,11 +14,12 @@ LONGEST_TURN_S = 0.1
 class Turns:
     """Whose turn it is, first come, first served.
 
-    Side by side the steps of many engines take longer in all, as the interpreter runs one thread at a
-    time; and what comes while an engine waits for its turn is one step's work instead of many. It is
-    a courtesy and guards nothing: whose turn it is may wait for its own lock, and then the others go on
-    without. As long as turns end they wait, since those that do not are in each other's way, the more
-    the more there are: with 75 engines in a process none of them came to an end.
+    Side by side the steps of many engines take longer in all, as the interpreter runs one thread at
+    a time; and what comes while an engine waits for its turn is one step's work instead of many. It
+    is a courtesy and guards nothing: whose turn it is may wait for its own lock, and then the
+    others go on without. As long as turns end they wait, since those that do not are in each
+    other's way, the more the more there are: with 75 engines in a process none of them came to an
+    end.
     """
 
     def __init__(self) -> None:

@@ -315,8 +315,8 @@ class Client:
         Args:
             key: the first key.
             range_end: the first key behind the range; empty for one key.
-            start_revision: the first revision to deliver; 0 is the next one to come. A compacted one
-                ends the watch with a WatchBroken.
+            start_revision: the first revision to deliver; 0 is the next one to come. A compacted
+                one ends the watch with a WatchBroken.
             deliver: called on the watch's own thread, one call at a time. If it raises, that is
                 logged and the watch ends with a WatchBroken of that error.
         """

@@ -48,12 +48,12 @@ def refuse_green_threads() -> None:
         )
     if threads and not (queues and _grpc_yields()):
         raise ConfigError(
-            f"gevent has replaced `threading`{'' if queues else ' but not `queue`'}: gRPC's threads "
-            "do not yield to it, so join() would never return. Either write "
+            f"gevent has replaced `threading`{'' if queues else ' but not `queue`'}: gRPC's "
+            "threads do not yield to it, so join() would never return. Either write "
             "monkey.patch_all(thread=False, queue=False); or write monkey.patch_all() and then "
-            "`import grpc.experimental.gevent as g; g.init_gevent()`, before rink.Session(...). The "
-            "latter has a cost: while one greenlet computes, no lease is renewed, and after the "
-            f"TTL every role is lost. {_ELSEWHERE}"
+            "`import grpc.experimental.gevent as g; g.init_gevent()`, before rink.Session(...). "
+            "The latter has a cost: while one greenlet computes, no lease is renewed, and after "
+            f"the TTL every role is lost. {_ELSEWHERE}"
         )
 
 

@@ -9,9 +9,9 @@ A change is told to everyone once: it ends the guard's **epoch**. Whatever was s
 earlier epoch (calls under way, watches, keepalive streams) fails with `EtcdClusterChanged`; what
 begins afterwards speaks with the cluster as it now is.
 
-An answer without a cluster id tells of no cluster at all, so it is refused and teaches nothing. etcd's
-grpc-proxy gives such answers where a watch joins another one's stream. Taken for another cluster,
-they ended 20 sessions a second.
+An answer without a cluster id tells of no cluster at all, so it is refused and teaches nothing.
+etcd's grpc-proxy gives such answers where a watch joins another one's stream. Taken for another
+cluster, they ended 20 sessions a second.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class Guard:
         """
         if not header.cluster_id:
             raise NoClusterIdError(
-                f"answers of {endpoint} carry no cluster id, as of etcd's grpc-proxy: no history of "
-                "etcd can be told by them. Connect to the etcd servers themselves",
+                f"answers of {endpoint} carry no cluster id, as of etcd's grpc-proxy: no history "
+                "of etcd can be told by them. Connect to the etcd servers themselves",
                 endpoints=[endpoint],
             )
         with self._lock:

@@ -1,8 +1,8 @@
 """Why TLS does not work, in words.
 
 gRPC hides a refused certificate behind UNAVAILABLE, and of a server that wants a client certificate
-it says only that the connection broke. So when nobody answers, a plain TLS handshake by the standard
-library looks for the reason.
+it says only that the connection broke. So when nobody answers, a plain TLS handshake by the
+standard library looks for the reason.
 """
 
 from __future__ import annotations

@@ -87,7 +87,11 @@ class GivenTokens:
     def __init__(self, read: Callable[[], str | None] = lambda: None) -> None:
         self._read = read
 
-    def get(self, authenticate: Authenticate, seconds: float) -> str | None:  # noqa: ARG002 - the other kind needs them
+    def get(
+        self,
+        authenticate: Authenticate,  # noqa: ARG002 - the other kind needs it
+        seconds: float,  # noqa: ARG002 - the other kind needs it
+    ) -> str | None:
         """Return what the application's client has now."""
         return self._read()
 

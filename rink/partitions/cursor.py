@@ -1,4 +1,4 @@
-"""Up to where one partition is worked through, under one grant: its transactions, and their answers.
+"""One partition's committed offset under one grant: its transactions, and their answers.
 
 The rules that hold in this file:
 
@@ -203,8 +203,9 @@ class Cursor:
     def _outrun(self, found: Stored) -> StaleToken:
         return self._refused(
             f"{found.member!r} has had it under token {found.token}, which is greater although "
-            "nobody else claims the role: the group's keys were deleted after an etcd was restored, "
-            f"say. Raise the group's token_base above that, or delete {_text(self.place.key)}",
+            "nobody else claims the role: the group's keys were deleted after an etcd was "
+            f"restored, say. Raise the group's token_base above that, or delete "
+            f"{_text(self.place.key)}",
             found.token,
         )
 
@@ -224,8 +225,8 @@ class Cursor:
 def txn(cursors: Sequence[Cursor], values: Sequence[Stored]) -> Txn:
     """Return one transaction that writes each cursor's value.
 
-    If the record or a key has changed, it writes none and brings what is there. Its other branch brings
-    the record first, then each cursor's key.
+    If the record or a key has changed, it writes none and brings what is there. Its other branch
+    brings the record first, then each cursor's key.
     """
     first = cursors[0]
     keys = [cursor.place.key for cursor in cursors]

@@ -172,8 +172,8 @@ class Lanes(Generic[R]):
         """Raise in a forked child: nothing is assigned there."""
         if self.topic.engine.forked:
             raise ForkedProcessError(
-                f"this consumer of topic {self.topic.name!r} belongs to the parent process; join in "
-                "this process instead"
+                f"this consumer of topic {self.topic.name!r} belongs to the parent process; join "
+                "in this process instead"
             )
 
     def start(self) -> None:
@@ -249,7 +249,7 @@ class Lanes(Generic[R]):
             lane.is_released = True
             if lane.lost is not None:
                 lane.lost.set()
-                lane.role._handle.lost.forget(lane.lost.set)  # noqa: SLF001 - a friend of the handle
+                lane.role._handle.lost.forget(lane.lost.set)  # noqa: SLF001 - a friend
             self._post(partial(self._released, lane))
 
     # ── the thread ───────────────────────────────────────────────────────────────────────────

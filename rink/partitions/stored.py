@@ -1,7 +1,7 @@
-"""What lies in etcd under a partition, as JSON: up to where it has been worked through, and by whom.
+"""What lies in etcd under a partition, as JSON: the committed offset, and who wrote it.
 
-Unlike a group's keys, which a member must be able to live beside, an offset that cannot be read is an
-error: whoever began somewhere else instead would skip work, or do it twice.
+Unlike a group's keys, which a member must be able to live beside, an offset that cannot be read is
+an error: whoever began somewhere else instead would skip work, or do it twice.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def check_offset(offset: object) -> int:
     """Return an offset, or raise a ConfigError that says what is wrong."""
     if isinstance(offset, bool) or not isinstance(offset, int):
         raise ConfigError(
-            f"an offset is a whole number, not {offset!r}: it must be known which of two is further "
-            "on. Count what has been done, or number the places and commit the number"
+            f"an offset is a whole number, not {offset!r}: it must be known which of two is "
+            "further on. Count what has been done, or number the places and commit the number"
         )
     if not 0 <= offset <= LARGEST:
         raise ConfigError(f"offset {offset} is out of range: it is 0 to {LARGEST}")

@@ -126,7 +126,8 @@ WatchMessage = WatchOpened | WatchEvents | WatchBroken
 class MemoryWatch(MemoryStream[WatchMessage]):
     """A watch that goes on after a cut as the real client's does.
 
-    It begins at what it delivered last. Where that does not lie in the store, a history begins anew.
+    It begins at what it delivered last. Where that does not lie in the store, a history begins
+    anew.
     """
 
     def __init__(

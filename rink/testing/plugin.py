@@ -9,7 +9,7 @@ Fixtures:
     rink_etcd: that etcd, a `rink.testing.memory.MemoryCluster`: more clients, and faults.
     rink_time: a `rink.testing.virtual.VirtualTime`: `advance(3600)` takes a moment.
     rink_server: a real etcd for the whole test session, a `rink.testing.EtcdNode`.
-    rink_redis: a real Redis, a `rink.testing.RedisNode`: the same one for all tests, empty for each.
+    rink_redis: a real Redis, a `rink.testing.RedisNode`: one for all tests, empty for each.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def rink_redis_server() -> Iterator[RedisNode]:
     with local_redis() as node:
         if node.is_given and (keys := node.call("DBSIZE")):
             raise ConfigError(
-                f"the database at {node.endpoint} (RINK_TEST_REDIS) holds {keys} keys, and the fixture "
-                "rink_redis would remove them: name an empty one, redis://host:port/number"
+                f"the database at {node.endpoint} (RINK_TEST_REDIS) holds {keys} keys, and the "
+                "fixture rink_redis would remove them: name an empty one, redis://host:port/number"
             )
         yield node
 

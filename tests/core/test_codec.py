@@ -174,7 +174,7 @@ def test_a_field_of_a_later_rink_is_passed_over():
     ],
 )
 def test_what_is_only_for_people_never_makes_a_record_unreadable(odd, kept):
-    """Else the first release that adds another kind of setting stops the grants of older members."""
+    """Otherwise a release with another kind of setting stops the grants of older members."""
     [field] = odd
     record = read("members/a", changed(RECORD, **odd)).record
     assert getattr(record, field) == {name: odd[field][name] for name in kept}

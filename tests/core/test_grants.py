@@ -133,7 +133,7 @@ def pin(world, role="", to="", **pins):
 
 
 def test_nothing_is_granted_by_a_view_from_before_the_own_write(pair):
-    """Of two claimants each must look at a view that has its own claim in it, or neither sees both."""
+    """Each of two claimants must see its own claim in its view, or neither sees both."""
     world = pair
     role = role_of(1, 2)
     world.hold("a", "requests")

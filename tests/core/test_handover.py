@@ -1,4 +1,4 @@
-"""A newer version is followed once its newcomers have claimed what it gives them, or a moment later."""
+"""A newer version is followed once its newcomers have claimed their roles, or a moment later."""
 
 import pytest
 from world import KEYS, RANK, ROLES, role_of

@@ -37,7 +37,7 @@ def test_a_name_that_is_taken_is_waited_for_with_a_line_every_ten_seconds(world)
 
 
 def test_a_create_that_is_carried_out_late_ends_the_wait_for_the_name(pair):
-    """Its retry found another record there; when that is gone, the first try is applied after all."""
+    """The retry finds another record. When that is gone, the first try is applied after all."""
     world = pair
     b = world.members["b"]
     world.hold("b", "requests")

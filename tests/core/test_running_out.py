@@ -1,4 +1,4 @@
-"""Leaving with handles that are not let go: the claim stays until the lease runs out (section 5)."""
+"""Leaving with handles that are not released: the claim stays until the lease runs out."""
 
 import math
 import sys

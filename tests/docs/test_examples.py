@@ -1,4 +1,4 @@
-"""What the pages say is true: their examples run, their links lead somewhere, no name is missing."""
+"""The pages are true: their examples run, their links lead somewhere, no name is missing."""
 
 import contextlib
 import inspect

@@ -54,7 +54,7 @@ def owned_by_ranks(rank_by_size):
 
 
 def bears(outage, **settings):
-    """Cut a member off just before a renewal, for so many seconds; return whether it lost nothing."""
+    """Cut a member off just before a renewal; return whether it lost nothing."""
     with virtual_time() as time:
         session = time.session(**settings)
         member = rink.Rink(session, "g", name="a", **DELAYS).join()

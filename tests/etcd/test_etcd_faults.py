@@ -79,7 +79,10 @@ UNTRUSTED = "OPENSSL_internal:CERTIFICATE_VERIFY_FAILED: unable to get local iss
         (UNREACHED.replace("ipv4:10.0.0.1", "ipv6:%5B::1%5D") + REFUSED, "connection refused"),
         (
             UNREACHED + HANDSHAKE + UNTRUSTED,
-            "the server's certificate was refused: unable to get local issuer certificate (check ca=",
+            (
+                "the server's certificate was refused: unable to get local issuer certificate "
+                "(check ca="
+            ),
         ),
         (
             UNREACHED + HANDSHAKE + "OPENSSL_internal:SSLV3_ALERT_BAD_CERTIFICATE: OK",
@@ -91,7 +94,10 @@ UNTRUSTED = "OPENSSL_internal:CERTIFICATE_VERIFY_FAILED: unable to get local iss
         ),
         (
             UNREACHED + HANDSHAKE + "OPENSSL_internal:TLSV1_ALERT_CERTIFICATE_REQUIRED: OK",
-            "the server refused our client certificate: certificate required (check cert= and key=)",
+            (
+                "the server refused our client certificate: certificate required "
+                "(check cert= and key=)"
+            ),
         ),
         (
             UNREACHED + HANDSHAKE + "OPENSSL_internal:WRONG_VERSION_NUMBER: Invalid certificate",

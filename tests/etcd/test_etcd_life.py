@@ -126,7 +126,7 @@ def test_watch_that_is_alone_leaves_a_frozen_server_within_12_s():
 
 
 def assert_left_in_time(both, stream, method, asked_at):
-    """Hold that a stream bears the silence to a question for as long as it should, and no longer."""
+    """Hold that a stream waits for an answer as long as it should, and no longer."""
     stream.tick(asked_at + ANSWER_WITHIN_S - 0.1)
     assert both.is_open(stream)
     assert stream.tick(asked_at + ANSWER_WITHIN_S + 0.1) == 0.0

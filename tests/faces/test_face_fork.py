@@ -1,4 +1,4 @@
-"""What a forked child may do with what its parent has joined: nothing. Each script is a process of its own."""
+"""A forked child may do nothing with what its parent has joined. Each script is a process."""
 
 from process_support import run
 

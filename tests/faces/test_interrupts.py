@@ -1,4 +1,4 @@
-"""A signal handler may run, and raise, between any two steps of a call: nothing may be left counted.
+"""A signal handler may run, and raise, between any two steps of a call: nothing stays counted.
 
 Ctrl-C is one such handler, `sys.exit()` in a SIGTERM handler another. Here the exception comes at
 each step of Rink's in turn, until a call is over before it comes. A step is where Python looks for

@@ -1,4 +1,4 @@
-"""The first send of a program, which must reach Redis: with a Redis that is away, silent, or there in the end."""
+"""The first send of a program must reach Redis, which may be away, silent, or late."""
 
 import asyncio
 import contextlib

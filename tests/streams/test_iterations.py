@@ -1,4 +1,4 @@
-"""Iterating over events: in one place at a time, with middleware around it, in a task or in a thread."""
+"""Iterating over events: in one place at a time, with middleware, in a task or in a thread."""
 
 import asyncio
 import contextlib

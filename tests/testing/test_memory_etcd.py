@@ -1,4 +1,4 @@
-"""What the in-memory etcd adds to the contract: pumped delivery, its clock; faults lie beside it."""
+"""What the in-memory etcd adds to the contract: pumped delivery, and its clock."""
 
 from __future__ import annotations
 

@@ -6,9 +6,9 @@ once: `Actors.act` remembers it. Two states are one if their fingerprints are eq
 **Time.** Every member has a clock of its own, since no rule compares two. It moves only when an
 alarm rings or the deadline is noticed. A fingerprint has no readings: only which moments have
 passed, in which order the others will come, and which of them are too far to ring. This is exact as
-long as whatever may ring in a world is far apart: gathering (1 ms), retries (0.05 to 2 s), a newcomer
-that does not claim (1 s), and then nothing below the world's `far_s` but the one thing that the world
-is about.
+long as whatever may ring in a world is far apart: gathering (1 ms), retries (0.05 to 2 s), a
+newcomer that does not claim (1 s), and then nothing below the world's `far_s` but the one thing
+that the world is about.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ TO_C = next(name for name in "pqrstuvw" if (rank_of(name, 2), rank_of(name, 3)) 
 """A role that goes from a, the first of two, to c, the third of three."""
 
 REPLACED = {"settings": {**AT_ONCE, "ttl": 14, "margin": 1.4}, "far_s": 5.0}
-"""After a change of history nothing is granted for a TTL. It ends in the calm, as the first alarm."""
+"""After a change of history nothing is granted for a TTL. It ends first in the calm."""
 
 NO_LEASE, UNKNOWN = 0, 99
 """None, and one that etcd has never granted."""
@@ -58,7 +58,8 @@ BY_DEFAULT = [
          versions=4, settings=AT_ONCE, late_joiners=B, purse={"kill": 1}, victims=A),
     Spec("the coordinator leaves", "real coordinators; it hands over and goes", versions=4,
          settings=AT_ONCE, purse={"leave": 1}, victims=A),
-    Spec("a leaver clings", "real coordinators; its user code never lets go, and leave_timeout passes",
+    Spec("a leaver clings",
+         "real coordinators; its user code never lets go, and leave_timeout passes",
          roles=TWO[:1], versions=4, settings=AT_ONCE | {"leave_timeout": 4.0}, purse={"leave": 1},
          victims=A, clings=A),
     Spec("the oldest clings, and another joins", "the same; b joins meanwhile", roles=TWO[:1],
@@ -73,7 +74,8 @@ BY_DEFAULT = [
          members=A, script=(B, A), purse={"expire": 1, "lose request": 1}),
     Spec("two of one name", "two processes; the first is killed, or its lease ends and it rejoins",
          members=("a", "a'"), late_joiners=("a'",), purse={"end lease": 1, "kill": 1}),
-    Spec("a name that nobody keeps", "alone; a record without a lease is in its way, and removed late",
+    Spec("a name that nobody keeps",
+         "alone; a record without a lease is in its way, and removed late",
          members=A, late_joiners=A, remains=(("a", NO_LEASE),), script=(B, A)),
     Spec("a version is deleted", "by an operator, the newest one",
          script=(B,), purse={"unproclaim": 1}),
@@ -81,13 +83,15 @@ BY_DEFAULT = [
          settings=AT_ONCE, script=(PIN,), purse={"kill": 1}, victims=A),
     Spec("etcd loses its volume", "b is cut off; the revision is ahead, so no header tells of it",
          begin=B, anew=A, purse={"wipe": 1, "lose answer": 1}, cut_off=B, **REPLACED),
-    Spec("etcd is restored, and another joins", "real coordinators; from a copy of any time while a joins",
+    Spec("etcd is restored, and another joins",
+         "real coordinators; from a copy of any time while a joins",
          members=("a", "c"), late_joiners=A, fresh=("c",), cut_off=A, versions=5,
          purse={"restore": 1}, **REPLACED),
 ]  # fmt: skip
 
 DEEP = [
-    # A member alone: its own record against what it works on; what is more than pairs can be put to.
+    # A member alone: its own record against the roles that it works on. It can be put to more than
+    # pairs can.
     Spec("four versions, and two faults", "alone", members=A, script=(B, A, B, A),
          purse={"lose answer": 1, "lose request": 1}),
     Spec("a deadline, and two faults", "alone", members=A, script=(B, A),
@@ -143,7 +147,8 @@ DEEP = [
     Spec("a dead record coordinates", "alone; until it is removed, as etcd does not know its lease",
          members=A, late_joiners=A, remains=(("d", UNKNOWN),), versions=4, settings=AT_ONCE,
          far_s=20.0, purse={"end lease": 1, "lose answer": 1}),
-    Spec("two want a name that nobody keeps", "a record without a lease; either removes it, late too",
+    Spec("two want a name that nobody keeps",
+         "a record without a lease; either removes it, late too",
          members=("a", "a'"), late_joiners=("a", "a'"), remains=(("a", NO_LEASE),)),
     Spec("two want the name of a dead record",
          "the same; etcd does not know its lease, and real coordinators",
@@ -154,7 +159,8 @@ DEEP = [
     # Histories of etcd.
     Spec("etcd loses its volume while a role moves", "b is cut off",
          begin=B, script=(A,), purse={"wipe": 1}, cut_off=B, **REPLACED),
-    Spec("etcd is restored", "alone; from a copy of any time before", members=A, script=(B,), purse={"restore": 1},
+    Spec("etcd is restored", "alone; from a copy of any time before",
+         members=A, script=(B,), purse={"restore": 1},
          **REPLACED),
     Spec("etcd is restored while a role moves", "both are cut off; from a copy of any time before",
          begin=B, script=(A,), purse={"restore": 1}, cut_off=AB, **REPLACED),

@@ -153,8 +153,8 @@ class Calm:
     def _end_orphan(self, state: State) -> State | None:
         """Have etcd end a lease that nobody renews.
 
-        That of a member that was leaving ends only once the others are ranked: its record bars nobody
-        from coordinating.
+        That of a member that was leaving ends only once the others are ranked: its record bars
+        nobody from coordinating.
         """
         universe = self._universe
         contents = universe.stores.contents[state.etcd]

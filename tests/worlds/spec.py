@@ -23,20 +23,21 @@ FAR_S = 8.0
 class Spec:
     """A world to exhaust.
 
-    `members` are processes; two that differ by a dash only (b and b') have one name. `script` is what
-    comes from outside, in this order and at any time: versions (their ranks) that an outsider
+    `members` are processes; two that differ by a dash only (b and b') have one name. `script` is
+    what comes from outside, in this order and at any time: versions (their ranks) that an outsider
     proclaims after those which everybody has settled by, or wishes of an operator. Where `versions`
     is set there is no outsider: the members coordinate, and proclaim up to so many. `remains` are
     records that nobody keeps, each with its lease: 0 for none, or one that etcd does not know.
 
-    `purse` is how often each fault may happen, to the `victims` where some are named; `batches` also
-    has several messages reach a member in one step. User code of a member that `clings` never lets
-    go of anything by itself. Alarms that are `far_s` away or further ring in the calm only.
+    `purse` is how often each fault may happen, to the `victims` where some are named; `batches`
+    also has several messages reach a member in one step. User code of a member that `clings` never
+    lets go of anything by itself. Alarms that are `far_s` away or further ring in the calm only.
 
     etcd may lose its history: it goes on from nothing ("wipe"), or from a copy of what lay in it at
-    any time before ("restore"), under the same name and with its revision ahead. Those that are `fresh`
-    are started after that, once nobody holds a role by the old history any more. Nothing reaches who is
-    `cut_off` from then on, but for its own deadline. In an emptied etcd, the outsider's first version has the ranks `anew`.
+    any time before ("restore"), under the same name and with its revision ahead. Those that are
+    `fresh` are started after that, once nobody holds a role by the old history any more. Nothing
+    reaches who is `cut_off` from then on, but for its own deadline. In an emptied etcd, the
+    outsider's first version has the ranks `anew`.
     """
 
     name: str

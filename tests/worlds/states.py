@@ -10,7 +10,7 @@ DEAD = -1
 
 
 class One(NamedTuple):
-    """One member: its state, the changes on their way to it (None: it has not listed yet), and so on."""
+    """One member: its state, the changes on their way to it (None: not listed yet), and so on."""
 
     state: int
     changes: tuple[int, ...] | None
@@ -21,9 +21,9 @@ class One(NamedTuple):
 class State(NamedTuple):
     """A whole world.
 
-    `tokens`: for each role, who was granted it last, and its token. `copy` is an earlier state of etcd
-    that may be restored, DEAD where there is none; `first_lease` the first one of the history of etcd
-    that goes on now.
+    `tokens`: for each role, who was granted it last, and its token. `copy` is an earlier state of
+    etcd that may be restored, DEAD where there is none; `first_lease` the first one of the history
+    of etcd that goes on now.
     """
 
     etcd: int

@@ -99,7 +99,9 @@ class Stores:
         )
 
     def replace(self, state: int, copy: int | None, spec: Spec) -> tuple[int, int]:
-        """Go on with another history, empty or of a copy, under the same name; its revision is ahead.
+        """Go on with another history, empty or of a copy, under the same name.
+
+        Its revision is ahead.
 
         Returns:
             Its state, and the first lease that is granted in it.

@@ -136,7 +136,8 @@ class Universe:
     def replace_history(self, state: State, copy: int | None) -> State:
         """Let etcd go on with another history; every watch breaks, and must list anew.
 
-        What was lost on its way to the old servers is lost. What is yet to be sent goes to the new ones.
+        What was lost on its way to the old servers is lost. What is yet to be sent goes to the new
+        ones.
         """
         etcd, first_lease = self.stores.replace(state.etcd, copy, self.spec)
         members = tuple(one._replace(changes=None) for one in state.members)
@@ -182,8 +183,8 @@ class Universe:
     def is_adrift(self, state: State, index: int) -> bool:
         """Whether a member lives in a history of etcd that is gone.
 
-        Its record is not there, or is as of before what it wrote last. It holds its roles until it has
-        noticed, or its own deadline: nothing in etcd stands for it.
+        Its record is not there, or is as of before what it wrote last. It holds its roles until it
+        has noticed, or its own deadline: nothing in etcd stands for it.
         """
         facts = self.actors[index].facts[state.members[index].state]
         if facts.lease >= state.first_lease:
@@ -194,8 +195,8 @@ class Universe:
     def is_anybody_adrift(self, state: State) -> bool:
         """Whether a role may still be held, or granted, by a history that is gone.
 
-        An answer of the old etcd may reach a member late, so who holds nothing counts as well, until
-        its deadline.
+        An answer of the old etcd may reach a member late, so who holds nothing counts as well,
+        until its deadline.
         """
         return any(
             one.state != DEAD
