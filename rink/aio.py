@@ -56,8 +56,8 @@ from rink.tracker import BaseRoleSet, Tracker
 # All that `rink` has, so that one import serves; only what waits is of another class here.
 __all__ = [
     "Change", "ClosedError", "ConfigError", "EtcdAuth", "EtcdClusterChanged", "EtcdCompacted",
-    "EtcdError", "EtcdTls", "EtcdTooLarge", "EtcdUnavailable", "ForkedProcessError", "JoinError", "Lost",
-    "MemberNameTaken", "MemberStatus", "Rink", "RinkError", "Role", "RoleError", "RoleLost",
+    "EtcdError", "EtcdTls", "EtcdTooLarge", "EtcdUnavailable", "ForkedProcessError", "JoinError",
+    "Lost", "MemberNameTaken", "MemberStatus", "Rink", "RinkError", "Role", "RoleError", "RoleLost",
     "RoleSet", "RoleTimeout", "SchemeFailed", "Session", "StaleToken", "StateError", "Status",
     "UnknownScheme", "UsageError", "Version", "WrongThreadError", "rank_of", "register_scheme",
 ]  # fmt: skip

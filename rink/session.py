@@ -282,7 +282,10 @@ def _close_within(sessions: list[BaseSession], seconds: float) -> None:
     The time holds whatever holds them up.
     """
     sessions = [session for session in sessions if not session._is_over]  # noqa: SLF001
-    leaving = [(one, one.clock.now() + seconds, one._begin_close(seconds / 2)) for one in sessions]  # noqa: SLF001
+    leaving = [
+        (one, one.clock.now() + seconds, one._begin_close(seconds / 2))  # noqa: SLF001
+        for one in sessions
+    ]
     for session, until, engines in leaving:
         for engine in engines:
             engine.left.wait(max(0.0, until - session.clock.now()))
