@@ -146,8 +146,8 @@ class Role(BaseRole):
         self._enter()
         if hasattr(self, "_body"):
             raise UsageError(
-                f"role {self.name!r}: this handle is in an `async with` already, and a handle is "
-                "used once; take another one of the role with get_role()"
+                f"role {self.name!r}: this handle is in an `async with` already, and it can be used "
+                "only once; take another handle of the role with get_role()"
             )
         self._body = _Body(self._signal(), self._handle)
         return self
@@ -385,7 +385,7 @@ class AwaitedRole:
     async def __aenter__(self) -> Role:
         if self._is_entered:
             raise UsageError(
-                f"role {self._name!r}: what await_role() returned is entered once; call it anew"
+                f"role {self._name!r}: an await_role() can be entered once; call await_role() again"
             )
         self._is_entered = True
         self._role = await self

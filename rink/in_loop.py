@@ -22,7 +22,7 @@ def asyncio_loop() -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
     if not library:
         raise UsageError(
-            "rink.aio needs asyncio, and no event loop of it runs here: await this inside "
+            "rink.aio needs asyncio, and no event loop of asyncio runs here: await this in "
             "asyncio.run(), or use the blocking rink.Rink"
         )
     raise UsageError(

@@ -107,7 +107,7 @@ class Coordinator:
         return effects, self.upcoming.at if self.upcoming else None
 
     def _report(self, left_out: frozenset[str], view: View) -> list[Effect]:
-        """Say who has no room in a version, once."""
+        """Report who has no room in a version, once."""
         new, self.left_out = left_out - self.left_out, left_out
         if not new:
             return []
@@ -137,8 +137,8 @@ class Coordinator:
             self.wishes_at_once = max(self.wishes_at_once, 1)  # one is tried behind each version
             self.answered_number, self.retry_at = event.number, now + SHOWS_WITHIN_S
         else:
-            # Somebody else's came first, or the own record is gone: the view shows it soon, or
-            # shows it already, if the answer took longer than the event.
+            # Another member's version came first, or the own record is gone. The view shows it
+            # soon, or already if the answer took longer than the event.
             self.refused_at = view.revision
             self._back_off(now, who)
 
@@ -158,7 +158,8 @@ class Coordinator:
         if isinstance(event.error, EtcdTooLarge) and self.wishes:
             self.wishes_at_once = self.wishes // 2
             plural = "s" * (self.wishes != 1)
-            return f"{doing} with {self.wishes} request{plural}, next with {self.wishes_at_once},"
+            with_requests = f"{doing} with {self.wishes} request{plural}"
+            return f"{with_requests} ({self.wishes_at_once} in the next try)"
         self.refused_at = math.inf
         self._back_off(now, who)
         return doing

@@ -80,9 +80,9 @@ def _guards(holds: Sequence[Hold]) -> str:
 
     It also says where each handle of them was made.
     """
-    what = "only the fencing token guards what it still does"
+    what = "only its fencing token guards the work that still runs"
     if len(holds) > 1:
-        what = "only the fencing tokens guard what they still do"
+        what = "only their fencing tokens guard the work that still runs"
     named = ", ".join(_handles(hold) for hold in holds[:GUARDED_NAMED])
     more = len(holds) - GUARDED_NAMED
     return f"{what}: {named} and {more:,} more" if more > 0 else f"{what}: {named}"

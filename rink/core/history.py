@@ -13,8 +13,8 @@ none of the three needs to differ. A member finds the proof of another history i
 A view is replaced only by a list, so the last two are looked for in each list. A missing record is
 an ordinary lost session, and a single missing version proves nothing, since old ones are pruned.
 
-Whoever has proof does not know who else is cut off. By its own clock it waits for as long as the
-longest lease that it had seen: by then each of the others has noticed, or is past its deadline.
+A member that has proof does not know which others are cut off. It waits, by its own clock, for the
+largest TTL that it had seen. By then each of the others has noticed, or is past its deadline.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ REVOKE_TRY_S = 1.0
 """How long a revocation is waited for at least, even of a lease that may be over."""
 
 LAST_WRITE_TIMEOUT_S = 1.0
-"""How long the answer to the last record is waited for before its lease is left to run out."""
+"""How long to wait for the answer to the last record before the lease is left to run out."""
 
 
 @attrs.define
@@ -163,10 +163,10 @@ class Living:
     # ── leaving ──────────────────────────────────────────────────────────────────────────────
 
     def ask_to_leave(self, event: LeaveAsked, is_ranked: bool, number: int, now: float) -> bool:
-        """Begin to leave; true where every role is to be lost at once.
+        """Begin to leave; return whether every role is to be lost at once.
 
-        A second leave may shorten the wait for handles, and never lengthens it. One that names a
-        bound of its own is more urgent than to wait for a version.
+        A second leave may shorten the wait for handles, and never lengthens it. If it names a bound
+        of its own, it does not wait for a version either.
         """
         bound = event.release_within
         self.release_within = min(
@@ -223,10 +223,11 @@ class Living:
         self.release_until = now + self.release_within  # counted from when user code hears of it
 
     def let_go(self, table: Table, tenure: Tenure, writer: Writer, now: float, out: Outbox) -> None:
-        """Wait for the handles of what was lost, as long as that is bounded to.
+        """Wait for the handles of lost roles, for a bounded time.
 
-        What is not released by then stays claimed where there is a record: user code may still work
-        under it, so nothing is revoked. The record is written once more and the lease runs out.
+        Roles that are not released by then stay claimed where there is a record. User code may
+        still work under them, so the lease is not revoked: the record is written once more, and the
+        lease runs out.
         """
         if self.state not in (Life.LETTING_GO, Life.RUNNING_OUT):
             return

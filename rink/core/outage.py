@@ -43,7 +43,7 @@ class Outage:
         out.report(Level.WARNING, f"{text}; {left}")
 
     def lost(self, tenure: Tenure, roles: int, now: float, out: Outbox) -> None:
-        """Say that the deadline has passed."""
+        """Report that the deadline has passed."""
         self.since = tenure.answered_at if self.since is None else self.since
         text = (
             f"lease {tenure.lease:x}: no keepalive answered for {now - self.since:.1f} s{self._why}"
@@ -56,7 +56,7 @@ class Outage:
         self.since = now if self.since is None else self.since
 
     def over(self, incarnation: str, now: float, out: Outbox) -> None:
-        """Say that the member is back, if it was away."""
+        """Report that the member is back, if it was away."""
         if self.since is not None:
             away = f"back after {now - self.since:.1f} s"
             out.report(Level.INFO, f"{away} as incarnation {incarnation[:8]}")

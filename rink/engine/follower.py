@@ -51,10 +51,10 @@ class Follower:
     that history, and so is all that the call brings. Where the watch opens a call and cannot say
     that its history is the same, it says `WatchOpened`, and the group is listed again.
 
-    A **round** is one watch and its lists. What the watch brings while a list is under way is told
-    after it: a view of before may be of another history. What an earlier round, or an earlier list,
-    has to say is not told at all. So the revisions that one engine is told of only go up, unless
-    etcd's history went back.
+    A **round** is one watch and its lists. Changes that the watch brings while a list is
+    under way are posted after the list, since the view before may be of another history. Whatever
+    an earlier round or an earlier list brings is not posted at all. So the revisions that one
+    engine sees only go up, unless etcd's history went back.
     """
 
     def __init__(
@@ -185,9 +185,11 @@ class Follower:
             if number != self._round or asked != self._lists:
                 return
             if self._etcd.epoch != self._epoch:
-                # Found by an answer to something else, a keepalive say. The watch that would tell
-                # it may be closed already, and this round's began afterwards.
-                self._post(HistoryChanged("another etcd cluster answers, or its past"))
+                # The answer to another call, such as a keepalive, has shown it. The watch that would
+                # report it may be closed already, and this round's watch began afterwards.
+                self._post(
+                    HistoryChanged("another etcd cluster answers, or an earlier state of it")
+                )
                 return
             self._failures, self._is_told = 0, True
             self._post(Listed(found.header.revision, entries, wanted))

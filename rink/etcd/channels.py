@@ -45,7 +45,7 @@ OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_timeout_ms", 2_000),
     ("grpc.http2.ping_timeout_ms", 2_000),
     # After a failed connect gRPC refuses calls unasked for this long; we pause between tries too.
-    # What the two take together, a lease goes without after etcd is back: a second at the most.
+    # After etcd is back, a lease is not renewed for the two pauses together: a second at most.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
     # Despite its name: how long one attempt to connect may take, TLS handshake included.
@@ -183,7 +183,7 @@ class CountedChannel:
         self._channel.close()
 
     def _callable(self, method: Method[Request, AnswerT], kind: str) -> Any:
-        # Two threads may make the same one: either does.
+        # Two threads may make the same one. Either of the two will do.
         made = self._callables.get(method.path)
         if made is None:
             with self._closing():

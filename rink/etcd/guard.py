@@ -89,8 +89,8 @@ class Guard:
         """
         if not header.cluster_id:
             raise NoClusterIdError(
-                f"answers of {endpoint} carry no cluster id, as of etcd's grpc-proxy: no history "
-                "of etcd can be told by them. Connect to the etcd servers themselves",
+                f"answers of {endpoint} carry no cluster id, as if from etcd's grpc-proxy. So "
+                "they do not identify etcd's history. Connect to the etcd servers themselves",
                 endpoints=[endpoint],
             )
         with self._lock:

@@ -52,7 +52,7 @@ class Pair:
         except (ssl.SSLError, ValueError, OSError) as error:
             raise ConfigError(
                 f"cert {self.paths[0]!r} and key {self.paths[1]!r} cannot be used together "
-                f"(two PEM files that belong together, the key unencrypted): {error}"
+                f"(give PEM files that belong together, the key unencrypted): {error}"
             ) from error
 
 

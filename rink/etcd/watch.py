@@ -190,7 +190,7 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
             # Never seen; but the rest of that revision would be taken for a repetition below.
             text = f"etcd split revision {self._delivered} over two answers of a watch"
             self._break(EtcdError(text))
-        # Those that came again; and older servers were seen to repeat earlier ones after a resume.
+        # These came again, as asked. Older servers also repeat earlier ones after a resume.
         new = tuple(event for event in events if event.kv.mod_revision > self._delivered)
         if new:
             revision = new[-1].kv.mod_revision
@@ -209,13 +209,15 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
     def _forget_history(self) -> None:
         """Forget the delivered events; the next call begins from now on."""
         name, delivered = self._thread.name, self._delivered
-        _log.info("%s: revision %d did not come again: list anew", name, delivered)
+        _log.info(
+            "%s: etcd did not send revision %d again, so the range is listed anew", name, delivered
+        )
         self._last, self._start = (), 0
 
     def _tell(self, delivery: Delivery) -> None:
         bug = self._deliver(delivery)
         if bug is not None:
-            # Whoever did not take this must not be given the next as if they had.
+            # A receiver that failed on these must not get the next events as if it had taken them.
             self._break(bug)
 
     def _break(self, error: Exception) -> None:

@@ -151,7 +151,7 @@ def test_coordinator_halves_a_burst_of_requests_that_etcd_refuses(pair):
     burst(pair, "u", 90)
     assert wishes_of(pair, "a")[tried:] == [90, 45, 45]
     assert len(pair.version.pins) == 90
-    assert "proclaiming version 3 with 90 requests, next with 45, failed" in " ".join(
+    assert "proclaiming version 3 with 90 requests (45 in the next try) failed" in " ".join(
         pair.members["a"].reports
     )
     burst(pair, "v", 60)

@@ -40,7 +40,8 @@ def test_with_a_grace_the_claim_is_given_up_when_it_is_over(world):
     assert wait.hold.token > hold.token
     errors = [effect for effect in member.made(do.Report) if effect.level is Level.ERROR]
     assert len(errors) == 1
-    guards = f"only the fencing token guards what it still does: {hold.role!r} (token {hold.token})"
+    named = f"{hold.role!r} (token {hold.token})"
+    guards = f"only its fencing token guards the work that still runs: {named}"
     assert errors[0].text.endswith(f"Now {guards}")
 
 
@@ -59,7 +60,7 @@ def test_roles_that_are_late_together_are_told_of_in_one_line(world):
     assert all(hold.given_up for hold in holds)
     (error,) = [one for one in member.made(do.Report) if one.level is Level.ERROR]
     assert error.text.startswith("22 roles were lost 20.0 s ago")
-    assert f"still do: {holds[0].role!r} (token {holds[0].token}), " in error.text
+    assert f"that still runs: {holds[0].role!r} (token {holds[0].token}), " in error.text
     assert error.text.endswith(" and 2 more")
 
 

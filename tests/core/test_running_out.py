@@ -248,7 +248,7 @@ def test_leaver_without_a_record_gives_its_claims_up(pair):
     pair.sleep(11.0)
     assert b.left
     assert (
-        "given up, since the member leaves and has lost its session. Now only the" in errors(b)[-1]
+        "given up, since the member leaves and has lost its session. Now only its" in errors(b)[-1]
     )
 
 
@@ -328,8 +328,8 @@ def test_error_names_each_handle_and_where_it_was_made(pair):
     (error,) = errors(b)
     assert error == (
         f"role {hold.role!r} was lost 10.0 s ago and is not released: the member leaves, and its "
-        f"claim ends with the lease, within 60 s. Then only the fencing token guards what it still "
-        f"does: {hold.role!r} (token {hold.token}, taken at {__file__}:{code.co_firstlineno})"
+        f"claim ends with the lease, within 60 s. Then only its fencing token guards the work that "
+        f"still runs: {hold.role!r} (token {hold.token}, taken at {__file__}:{code.co_firstlineno})"
     )
 
 
@@ -339,7 +339,7 @@ def test_error_of_several_roles_names_them_all(pair):
     pair.sleep(11.0)
     (error,) = errors(b)
     assert error.startswith("7 roles were lost 10.0 s ago and are not released: the member leaves")
-    assert "Then only the fencing tokens guard what they still do: " in error
+    assert "Then only their fencing tokens guard the work that still runs: " in error
     for hold in holds:
         assert f"{hold.role!r} (token {hold.token})" in error
 

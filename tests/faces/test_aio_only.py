@@ -510,7 +510,7 @@ def test_second_async_with_of_one_handle_is_refused():
                 assert role.is_held
             waiting = a.await_role("x", LONG_S)
             async with waiting as role:
-                with pytest.raises(rink.UsageError, match="entered once"):
+                with pytest.raises(rink.UsageError, match="can be entered once"):
                     async with waiting:
                         pass
                 assert role.is_held

@@ -59,7 +59,9 @@ def test_aio_wait_of_a_role_that_asyncio_got_is_refused_under_trio():
 
 
 def test_aio_without_any_loop_is_refused_in_words(cluster):
-    with pytest.raises(rink.UsageError, match="needs asyncio, and no event loop of it runs here"):
+    with pytest.raises(
+        rink.UsageError, match="needs asyncio, and no event loop of asyncio runs here"
+    ):
         by_hand(aio.Rink(aio.Session(cluster.client()), "g").join())
 
 
