@@ -32,7 +32,7 @@ class Trouble:
 
 
 def is_empty(view: View) -> bool:
-    """Whether there is no key at all: no such group."""
+    """Return whether the group has no key at all."""
     return not (view.members or view.versions or view.requests or view.clutter)
 
 

@@ -86,7 +86,10 @@ def outside() -> Outside:
 
 @contextlib.contextmanager
 def opened(target: Target) -> Iterator[Etcd]:
-    """Have a client for as long as the `with` lasts; settings that cannot be used are usage."""
+    """Open a client for as long as the `with` lasts.
+
+    Settings that cannot be used are a usage error.
+    """
     try:
         etcd = outside().connect(target)
     except ConfigError as error:

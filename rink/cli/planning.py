@@ -183,7 +183,7 @@ def _compute(
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    """How far it is, on a terminal; it is gone when the result is shown."""
+    """Show the progress on a terminal until the result is shown."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(
         *columns,

@@ -49,7 +49,7 @@ class Display(Protocol):
         """Show how the group is at first."""
 
     def happened(self, view: View, settled: bool | None, happening: Happening) -> None:
-        """Tell one thing that happened; `view` is the group after it."""
+        """Show one thing that happened; `view` is the group after it."""
 
     def now(self, view: View) -> None:
         """Show how the group is now."""

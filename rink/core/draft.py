@@ -168,7 +168,7 @@ def _for_ranks_and_pins() -> int:
 
 
 def no_room() -> str:
-    """Say why whoever is without room is not ranked, and what helps."""
+    """Return why a member without room is not ranked, and what helps."""
     return (
         f"it has no room for its name within the limit of {VERSION_LIMIT_BYTES} bytes: use shorter "
         "member names, fewer pins, or several groups"

@@ -63,7 +63,7 @@ def overrun(table: Table, ttl: int, now: float, out: Outbox) -> None:
 
 
 def _count(table: Table, holds: Sequence[Hold], follows: str, now: float, out: Outbox) -> None:
-    """Count the roles that only a token guards, and log an error that names their handles."""
+    """Count roles that only a token guards, and log their handles."""
     table.overruns += len(holds)
     out.report(Level.ERROR, f"{_unreleased(holds, now)}: {follows} {_guards(holds)}")
 

@@ -339,7 +339,7 @@ def told(place: Path) -> Iterator[None]:
 
 
 def sync(folder: Path) -> None:
-    """Have the names in a folder survive a crash of the machine."""
+    """Make the names in a folder survive a crash of the machine."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(opened)

@@ -54,7 +54,7 @@ class Known:
         return list(words[self.first : last + 1 : max(self.step, 1)])
 
     def fits(self, words: Sequence[bytes]) -> bool:
-        """Whether it may have so many words."""
+        """Return whether it may have so many words."""
         return len(words) == self.arity if self.arity > 0 else len(words) >= -self.arity
 
 

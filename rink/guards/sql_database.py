@@ -92,7 +92,10 @@ class Database:
                 yield connection
 
     def bound(self, connection: sa.Connection) -> None:
-        """Have PostgreSQL end this transaction if nothing comes for long: a frozen process would keep its locks."""
+        """Make PostgreSQL end this transaction if nothing comes for long.
+
+        A frozen process would keep its locks.
+        """
         if not self.is_sqlite and self._idle_timeout_s:
             milliseconds = str(max(1, round(self._idle_timeout_s * 1000)))
             setting = sa.func.set_config("idle_in_transaction_session_timeout", milliseconds, True)
@@ -180,7 +183,7 @@ def explain(error: Exception, place: str) -> RinkError:
 
 
 def passes(error: BaseException) -> bool:
-    """Whether the same may go well if it is done again."""
+    """Return whether the same may go well if it is done again."""
     if isinstance(error, exc.TimeoutError):
         return True
     if not isinstance(error, exc.DBAPIError):
@@ -197,7 +200,7 @@ def passes(error: BaseException) -> bool:
 
 
 def has_no_table(error: exc.DBAPIError) -> bool:
-    """Whether it says that our tables were never made."""
+    """Return whether the error says that our tables were never made."""
     said: Any = error.orig
     state = getattr(said, "sqlstate", None) or getattr(said, "pgcode", None)
     return state == "42P01" or "no such table" in str(said)

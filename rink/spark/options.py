@@ -90,7 +90,7 @@ class Place:
         return declared.record if declared else None
 
     def codec(self) -> Codec[Any]:
-        """How the records lie in Redis."""
+        """Return how the records lie in Redis."""
         if not self.record and (declared := self.declared()) is not None:
             return declared.codec
         return JsonCodec(_record_of(self.record))

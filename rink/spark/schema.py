@@ -84,7 +84,9 @@ def wanted_of(asked: T.StructType, all_of_them: T.StructType, what: str) -> T.St
 
 
 def fits(given: T.DataType, wanted: T.DataType, *, widens: bool = False) -> bool:
-    """Whether one type is another, whatever may be null in it; a struct may have fewer fields, in any order.
+    """Return whether one type is another, whatever may be null in it.
+
+    A struct may have fewer fields, in any order.
 
     Args:
         given: of a DataFrame that is written, or that a query asks for.
@@ -126,7 +128,10 @@ def struct_of(record: type[Any]) -> T.StructType:
 
 
 def takes_all(record: type[Any]) -> bool:
-    """Whether a record of this class is what it was given: nothing in the class looks at a value, or changes it."""
+    """Return whether a record of this class is what it was given.
+
+    Nothing in the class looks at a value, or changes it.
+    """
     own = ("__attrs_pre_init__", "__attrs_post_init__")
     return not any(hasattr(record, name) for name in own) and not any(
         field.validator or field.converter for field in attrs.fields(record)
@@ -134,7 +139,10 @@ def takes_all(record: type[Any]) -> bool:
 
 
 def is_plain(record: type[Any], field: str) -> bool:
-    """Whether Arrow reads this field as the codec does: a number, text or bool, or None beside it."""
+    """Return whether Arrow reads this field as the codec does.
+
+    It is a number, text or bool, or None beside it.
+    """
     hint = typing.get_type_hints(record).get(field)
     inner, _ = _without_none(hint)
     return inner in (int, float, str, bool)

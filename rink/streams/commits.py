@@ -64,7 +64,7 @@ class Commits:
         self._untrimmed = 0
 
     def note_finished(self) -> None:
-        """Have what is finished committed."""
+        """Schedule a commit of the finished events."""
         if self._inbox.has_finished:
             self._finished.set()
 

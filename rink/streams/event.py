@@ -25,7 +25,10 @@ class Event(Generic[R]):
 
     @property
     def sent_at(self) -> float:
-        """When it was added, in seconds since 1970 by the Redis server's clock."""
+        """Return when it was added, in seconds since 1970.
+
+        The time is by the Redis server's clock.
+        """
         return ids.seconds(self.id)
 
     def __repr__(self) -> str:

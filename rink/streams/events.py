@@ -36,7 +36,7 @@ class Source(Protocol[R]):
 
     @property
     def window(self) -> int:
-        """How many events may be given and not committed."""
+        """Return how many events may be given and not committed."""
 
     @property
     def commits_by_hand(self) -> bool:
@@ -44,17 +44,17 @@ class Source(Protocol[R]):
 
     @property
     def middleware(self) -> tuple[Middleware[R], ...]:
-        """What goes around each batch."""
+        """Return the middleware that goes around each batch."""
 
     @property
     def is_lost(self) -> bool:
         """The partition is not this worker's any more."""
 
     def finish(self, count: int | None = None) -> None:
-        """What was given has been processed: all of it, or the first `count`."""
+        """Mark the given events as processed: all, or the first `count`."""
 
     def hand_back(self) -> None:
-        """What was given and not finished comes again."""
+        """Give back the unfinished events, to come again."""
 
     def next_now(self) -> tuple[Entry, R] | None:
         """As `next(1, 0)` where nothing need be waited for; None where something may have to be."""

@@ -70,7 +70,7 @@ class Executor:
 
     @property
     def reader(self) -> Reader:
-        """Who reads for the partitions that are owned now."""
+        """Return the reader of the partitions that are owned now."""
         return self._scene.reader
 
     async def run(self, stop: asyncio.Event) -> None:

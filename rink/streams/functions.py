@@ -41,7 +41,10 @@ def check_function(what: str, function: Callable[..., Any], *given: str) -> None
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether a call of it is to be awaited; an object with an `async def __call__` is as good as a function."""
+    """Return whether a call of it is to be awaited.
+
+    An object with an `async def __call__` counts as a function.
+    """
     return any(map(inspect.iscoroutinefunction, _called(function)))
 
 
@@ -50,7 +53,7 @@ def _yields(function: object) -> bool:
 
 
 def _called(function: Callable[..., Any]) -> tuple[object, object]:
-    """What runs when it is called: itself, or its class's `__call__`."""
+    """Return what runs when it is called: itself, or `__call__`."""
     return function, getattr(function, "__call__", None)  # noqa: B004 - to look into it
 
 

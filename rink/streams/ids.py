@@ -26,6 +26,9 @@ def when(entry_id: str) -> str:
 
 
 def is_id(text: str) -> bool:
-    """Whether this is an id, both numbers of it, as Redis takes it: of 64 bits."""
+    """Return whether this is an id as Redis takes it.
+
+    It has two numbers of 64 bits each.
+    """
     is_made_so = re.fullmatch(r"\d{1,20}-\d{1,20}", text, re.ASCII) is not None
     return is_made_so and max(order(text)) < 2**64

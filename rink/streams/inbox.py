@@ -124,13 +124,13 @@ class Inbox:
 
     @property
     def room(self) -> int:
-        """How many entries may be read now."""
+        """Return how many entries may be read now."""
         held = len(self._read) + len(self._out) + len(self._finished)
         return 0 if self.stopped else self.prefetch - held
 
     @property
     def ready(self) -> int:
-        """How many entries were read and not yielded."""
+        """Return how many entries were read and not yielded."""
         return len(self._read)
 
     def feed(self, entries: Iterable[RawEntry]) -> None:
@@ -143,7 +143,7 @@ class Inbox:
 
     @property
     def may_yield(self) -> int:
-        """How many may be yielded before something is settled."""
+        """Return how many may be yielded before something is settled."""
         return self.window - self._unsettled
 
     @property
@@ -223,7 +223,10 @@ class Inbox:
         return self._alone is not None and ids.order(entry.id) <= self._alone
 
     def must_mark(self, entry: Entry) -> bool:
-        """Whether an owner before died with this entry, perhaps because of it."""
+        """Return whether an owner before died with this entry.
+
+        The entry may be the cause.
+        """
         return self._careful is not None and ids.order(entry.id) <= self._careful
 
     def stop(self) -> None:

@@ -70,7 +70,7 @@ class Metrics:
         self._of(self._handovers, place).observe(seconds)
 
     def lag(self, place: Place, events: int) -> None:
-        """How far a partition is behind."""
+        """Return how far a partition is behind."""
         self._of(self._lag, place).set(events)
 
     def _of(self, every: M, place: Place) -> M:

@@ -112,7 +112,7 @@ class Owner(Generic[R]):
 
     @property
     def window(self) -> int:
-        """How many events may be given and not committed."""
+        """Return how many events may be given and not committed."""
         return self.processor.window
 
     @property
@@ -122,7 +122,7 @@ class Owner(Generic[R]):
 
     @property
     def middleware(self) -> tuple[Middleware[R], ...]:
-        """What goes around each batch."""
+        """Return the middleware that goes around each batch."""
         return self.processor.middleware
 
     @property
@@ -132,7 +132,7 @@ class Owner(Generic[R]):
 
     @property
     def known(self) -> Known:
-        """What Redis must still know after a reconnect."""
+        """Return what Redis must still know after a reconnect."""
         return Known(self._epoch, self.inbox.offset, self.inbox.read_to)
 
     def feed(self, entries: Sequence[RawEntry]) -> None:
@@ -217,11 +217,11 @@ class Owner(Generic[R]):
             entries.clear()
 
     def hand_back(self) -> None:
-        """What was given and not finished comes again."""
+        """Give back the unfinished events, to come again."""
         self.inbox.put_back()
 
     def finish(self, count: int | None = None) -> None:
-        """What was given has been processed: all of it, or the first `count`."""
+        """Mark the given events as processed: all, or the first `count`."""
         self.inbox.finish(count)
         self.commits.note_finished()
 
@@ -250,7 +250,7 @@ class Owner(Generic[R]):
             self._take_back(entries)
 
     def _is_over(self, deadline: float) -> bool:
-        """Whether a batch that is not full waits no longer."""
+        """Return whether a batch that is not full waits no longer."""
         return time.monotonic() >= deadline
 
     def _give(self, count: int, have: int) -> list[Entry]:
@@ -276,7 +276,10 @@ class Owner(Generic[R]):
             self.is_idle = False
 
     async def _admit(self, entries: list[Entry]) -> None:
-        """Have Redis know what is about to be yielded, and what of it may be deadly."""
+        """Raise the in-flight limit in Redis and mark suspects.
+
+        This comes before delivery.
+        """
         self._given += len(entries)
         if self._given >= _REST_AFTER:
             self._given = 0

@@ -227,7 +227,7 @@ class Tenure:
                 owner.release_mark()
 
     async def _drain(self, work: asyncio.Task[None], commits: asyncio.Task[None]) -> None:
-        """Tell that we end in order, let the processor finish what it has, and commit that."""
+        """Mark a clean end, let the processor finish, and commit."""
         owner, grace = self._owner, self._scene.processor.grace
         began = time.monotonic()
         # First: whatever comes of the rest, a planned stop is no death.
@@ -356,7 +356,7 @@ def _raise_if_ending(work: asyncio.Task[None]) -> None:
 
 
 def _to_judge(error: BaseException, work: asyncio.Task[None]) -> BaseException:
-    """What a processor ended with, as it is to be judged."""
+    """Return a processor's end in the form that is judged."""
     if isinstance(error, BaseExceptionGroup):
         error = first_error(error)  # a task group's, where all of it is ours
     if isinstance(error, asyncio.CancelledError) and not is_ending(work):
@@ -375,7 +375,10 @@ _NO_EVENTS_FAULT = (RedisError, PartitionFull, UsageError)
 
 
 async def end_in_order(store: Store, place: Place, token: int) -> bool:
-    """Tell that an owner ends, and not by an event; asked for a second, then left. Whether Redis was told."""
+    """Mark a clean end of the owner in Redis.
+
+    It is tried for a second, then left. Return whether Redis was told.
+    """
     with contextlib.suppress(TimeoutError, RinkError):
         async with asyncio.timeout(_TELLS_WITHIN_S):
             while True:

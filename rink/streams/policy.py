@@ -59,7 +59,7 @@ class Policy:
         return Backoff(first, longest)
 
     def is_fatal(self, ends: int) -> bool:
-        """Whether so many processes that ended while an event was marked condemn it."""
+        """Return whether that many deaths with a marked event condemn it."""
         return ends + 1 >= self.deaths
 
 

@@ -51,7 +51,7 @@ class Processor(Generic[R]):
 
     @property
     def is_async(self) -> bool:
-        """It runs on the event loop, and not in threads."""
+        """Return whether it runs on the event loop, and not in threads."""
         return is_async(self.function)
 
     @property
@@ -61,7 +61,7 @@ class Processor(Generic[R]):
 
     @property
     def scheme(self) -> str:
-        """How the group spreads the partitions."""
+        """Return the scheme by which the group spreads the partitions."""
         return f"balanced:{self.stream.partition_count}"
 
     def place(self, number: int) -> Place:

@@ -73,18 +73,18 @@ class Reader:
 
     @property
     def owners(self) -> list[Owner[Any]]:
-        """Whom it reads for."""
+        """Return the owners that it reads for."""
         return list(self._owners)
 
     def fail(self, owner: Owner[Any], error: Exception) -> None:
-        """Have an owner end with this error."""
+        """End an owner with this error."""
         broken = self._owners.get(owner)
         if broken is not None and not broken.done():
             broken.set_exception(error)
             broken.exception()  # it may end for another reason first: then nobody asks
 
     def wake(self, owner: Owner[Any]) -> None:
-        """It may have room again."""
+        """Wake the reader: it may have room again."""
         raise NotImplementedError
 
     async def run(self) -> None:
@@ -136,7 +136,10 @@ class SharedReader(Reader):
         return broken
 
     def wake(self, owner: Owner[Any]) -> None:
-        """It may have room again: it is not to wait for the read that is under way without it."""
+        """Wake the reader, which may have room again.
+
+        It must not wait for the read that is under way without it.
+        """
         if owner in self._reading or owner not in self._owners or not self._has_room(owner):
             return
         self._woken.set()
@@ -237,7 +240,7 @@ class ReaderPerPartition(Reader):
             task.cancel()
 
     def wake(self, owner: Owner[Any]) -> None:
-        """It may have room again."""
+        """Wake the reader: it may have room again."""
         if owner in self._woken and self._has_room(owner):
             self._woken[owner].set()
 

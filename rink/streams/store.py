@@ -127,7 +127,7 @@ class Store:
         return True
 
     def has_settled(self, names: Names, count: int) -> bool:
-        """Whether that has been seen: it never changes."""
+        """Return whether this count was seen to be settled: it never changes."""
         return (names.about, count) in self._settled
 
     async def append(
@@ -171,7 +171,7 @@ class Store:
     # ── positions ────────────────────────────────────────────────────────────────────────────
 
     async def register(self, place: Place) -> str:
-        """Have trimming wait for this processor; returns its offset."""
+        """Register the processor, so that trimming waits; return its offset."""
         return text(await self.run("register", place.keys, place.processor, place.start))
 
     async def take(
@@ -258,23 +258,26 @@ class Store:
                 )
 
     async def close_place(self, place: Place, token: int) -> None:
-        """Tell that this owner ended in order: the next one need not be careful."""
+        """Mark that this owner ended in order.
+
+        The next owner need not be careful.
+        """
         self._check(place, token, await self.run("close", [place.at], token))
 
     async def extend(self, place: Place, token: int, epoch: str, ceiling: str) -> None:
-        """Tell that events up to an id are about to be yielded."""
+        """Mark that events up to an id are about to be yielded."""
         self._check(
             place, token, await self.run("extend", [place.at], token, epoch, ceiling, self._now())
         )
 
     async def mark(self, place: Place, token: int, epoch: str, entry_id: str) -> None:
-        """Tell which event is about to be processed alone."""
+        """Mark the event that is about to be processed alone."""
         self._check(
             place, token, await self.run("mark", [place.at], token, epoch, entry_id, self._now())
         )
 
     async def park(self, place: Place, token: int, epoch: str, reason: str) -> None:
-        """Have nobody process this partition until it is released."""
+        """Park the partition until it is released."""
         self._check(place, token, await self.run("park", [place.at], token, epoch, reason))
 
     async def look(self, place: Place, most: int = MOST) -> Look:

@@ -108,7 +108,7 @@ class Stream(Generic[R]):
 
     @property
     def bounds(self) -> Bounds:
-        """What each partition may hold."""
+        """Return what each partition may hold."""
         return Bounds(self.partition_size, loses=self.trim == "oldest")
 
     async def send(self, record: R, *, timeout: float = 30.0) -> str:
@@ -246,7 +246,7 @@ class Stream(Generic[R]):
                 yield Event(after, self.codec.decode(fields.get(b"d", b"")))
 
     def send_blocking(self, record: R, *, timeout: float = 30.0) -> str:
-        """As `send`, for plain scripts and threads."""
+        """Send like `send`, for plain scripts and threads."""
         return self.app.blocking(self.send(record, timeout=timeout))
 
     def send_many_blocking(
@@ -256,7 +256,7 @@ class Stream(Generic[R]):
         timeout: float = 30.0,
         progress: Callable[[int], object] | None = None,
     ) -> int:
-        """As `send_many`, for plain scripts and threads."""
+        """Send like `send_many`, for plain scripts and threads."""
         return self.app.blocking(self.send_many(records, timeout=timeout, progress=progress))
 
     def __repr__(self) -> str:
@@ -281,7 +281,10 @@ def _key_function(partition_by: PartitionBy, record: type[Any] | None) -> Callab
 
 
 def _may_have(record: type[Any], name: str) -> bool:
-    """Whether its instances may have such an attribute, by a field, a property, or of their own making."""
+    """Return whether its instances may have such an attribute.
+
+    It may be a field, a property, or of their own making.
+    """
     makes_its_own = hasattr(record, "__getattr__") or hasattr(record, "__attrs_post_init__")
     return makes_its_own or hasattr(record, name) or name in attrs.fields_dict(record)
 

@@ -99,7 +99,10 @@ class BlockingEvents(Generic[R]):
         self._thread = threading.get_ident()
 
     def ended(self, failed: bool) -> int | None:
-        """How many events are finished now that the function has ended; None: all that were given."""
+        """Return how many events are finished at the function's end.
+
+        None: all that were given.
+        """
         if failed:
             return max(self._given - 1, 0)
         return self._given if self._fetched else None
@@ -190,7 +193,7 @@ class Desk:
         self._first_set: dict[contextvars.ContextVar[Any], contextvars.Token[Any]] = {}
 
     def ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Have a coroutine run, and wait for its end: called in the thread."""
+        """Run a coroutine from the thread, and wait for its end."""
         request = _Request(coroutine, Future())
         try:
             self._loop.call_soon_threadsafe(self._put, request)
@@ -269,7 +272,7 @@ _Changes = dict[contextvars.ContextVar[Any], Any]
 
 
 def _changes(before: contextvars.Context) -> _Changes:
-    """What is different now from what was before."""
+    """Return what differs now from before."""
     now = contextvars.copy_context()
     changed = {one: value for one, value in now.items() if before.get(one, _UNSET) is not value}
     return changed | {one: _UNSET for one in before if one not in now}

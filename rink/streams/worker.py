@@ -52,7 +52,7 @@ class Worker:
         self._halted = ""
 
     def stop(self) -> None:
-        """Have it leave in order; to be called on its event loop."""
+        """Make it leave in order; call this on its event loop."""
         self._stop.set()
 
     async def run(self) -> None:
@@ -120,7 +120,10 @@ class Worker:
                 await rink.leave()
 
     async def _register(self, store: Store) -> None:
-        """Have trimming wait for every processor of the app, before any of them begins."""
+        """Register every processor of the app before any of them begins.
+
+        So trimming waits for all.
+        """
         async with asyncio.TaskGroup() as group:
             for processor in self.app.processors.values():
                 for number in range(processor.stream.partition_count):

@@ -100,7 +100,7 @@ class Gap:
 
     @property
     def seconds(self) -> float:
-        """How long."""
+        """Return how long it took, in seconds."""
         return self.end - self.begin
 
 
@@ -139,11 +139,14 @@ class Judgement:
         return [*map(str, self.overlaps), *self.tokens, *self.stale, *self.disorder]
 
     def gains(self, since: float = 0.0) -> dict[str, int]:
-        """How often each role was gained since then, by whomever."""
+        """Return how often each role was gained since then, by anybody."""
         return Counter(grant.role for grant in self.grants if grant.at > since)
 
     def moves(self, since: float = 0.0) -> dict[str, int]:
-        """How often each role was gained since then by another member than the last one."""
+        """Return how often each role was gained by another member since then.
+
+        The gain is by another member than the last one.
+        """
         moves: Counter[str] = Counter()
         last: dict[str, str] = {}
         for grant in self.grants:
@@ -355,7 +358,7 @@ class History:
 
     @property
     def holders(self) -> dict[str, str]:
-        """Who holds which role now, as far as was said."""
+        """Return who holds which role now, as far as was said."""
         with self._changed:
             said = list(self._said)
         return judge(said).holders

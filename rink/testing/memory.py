@@ -36,7 +36,7 @@ class Clock(Protocol):
     """What tells the time."""
 
     def now(self) -> float:
-        """Seconds since some fixed moment; never goes back."""
+        """Return the seconds since some fixed moment; never goes back."""
         ...
 
 
@@ -104,7 +104,7 @@ class MemoryCluster:
         self.close()
 
     def now(self) -> float:
-        """Seconds on the cluster's clock."""
+        """Return the seconds on the cluster's clock."""
         return self._clock.now()
 
     def tick(self) -> None:
@@ -114,7 +114,10 @@ class MemoryCluster:
 
     @property
     def next_expiry(self) -> float | None:
-        """When, on the clock, the next lease ends if it is not renewed."""
+        """Return when the next lease ends if it is not renewed.
+
+        The time is on the cluster's clock.
+        """
         with self.lock:
             return self.store.next_expiry
 

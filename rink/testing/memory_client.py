@@ -99,12 +99,12 @@ class MemoryEtcd:
 
     @property
     def timeout(self) -> float:
-        """As the real client's by default; no call takes any time here."""
+        """Return the real client's default timeout; no call takes time here."""
         return 5.0
 
     @property
     def epoch(self) -> int:
-        """How often the cluster was seen to be another one, or to have another history."""
+        """Return how often another cluster or another history was seen."""
         return self._restores
 
     @property
@@ -158,7 +158,7 @@ class MemoryEtcd:
             store.revoke(lease)
 
     def time_to_live(self, lease: int, *, timeout: float | None = None) -> int:
-        """Seconds that a lease has left; -1 where it is not known."""
+        """Return the seconds that a lease has left, or -1 if it is unknown."""
         with self._reach() as store:
             return store.time_to_live(lease, self.cluster.now())
 
@@ -201,11 +201,17 @@ class MemoryEtcd:
             self.is_cut = False
 
     def lose_next_answer(self) -> None:
-        """Have the next transaction applied and its answer lost (`EtcdUnavailable`)."""
+        """Make the next transaction apply and lose its answer.
+
+        It raises `EtcdUnavailable`.
+        """
         self._lose_next_answer = True
 
     def hold_next_txn(self) -> HeldTxn:
-        """Have the next transaction raise `EtcdUnavailable`, to be applied or dropped later."""
+        """Make the next transaction raise `EtcdUnavailable`.
+
+        It is applied or dropped later.
+        """
         self._hold_next = HeldTxn(self.cluster)
         return self._hold_next
 

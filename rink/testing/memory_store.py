@@ -56,7 +56,10 @@ class _Lease:
 
 
 def in_range(key: bytes, start: bytes, range_end: bytes) -> bool:
-    """Whether etcd counts the key to [start, range_end); a range end of one zero byte is no end."""
+    """Return whether etcd counts the key to [start, range_end).
+
+    A range end of one zero byte is no end.
+    """
     if not range_end:
         return key == start
     return key >= start and (range_end == b"\0" or key < range_end)
@@ -84,7 +87,7 @@ class Store:
 
     @property
     def header(self) -> Header:
-        """What stands above every answer given now."""
+        """Return what stands above every answer given now."""
         return Header(self.cluster_id, self.member_id, self.revision, self.raft_term)
 
     def range(self, key: bytes, range_end: bytes) -> RangeResult:
@@ -169,7 +172,10 @@ class Store:
 
     @property
     def next_expiry(self) -> float | None:
-        """When the next lease ends if nobody renews it, on the clock that `now` comes from."""
+        """Return when the next lease ends if nobody renews it.
+
+        The time is on the clock that `now` comes from.
+        """
         return min((lease.ends_at for lease in self._leases.values()), default=None)
 
     def compact(self, revision: int) -> None:
@@ -187,7 +193,10 @@ class Store:
         self._history = [entry for entry in self._history if entry.revision >= revision]
 
     def changes(self, key: bytes, range_end: bytes, start: int) -> Iterator[WatchEvents]:
-        """What happened in [key, range_end) from a revision on, one entry per revision."""
+        """Return the changes in [key, range_end) from a revision on.
+
+        There is one entry per revision.
+        """
         for entry in self._history[bisect.bisect_left(self._history, start, key=_revision) :]:
             events = tuple(e for e in entry.events if in_range(e.kv.key, key, range_end))
             if events:
@@ -198,9 +207,10 @@ class Store:
         return copy.deepcopy(self)
 
     def restored(self, backup: Store, now: float) -> Store:
-        """What etcd's restore makes of a backup: another cluster, with the old revisions.
+        """Return what etcd's restore makes of a backup.
 
-        Its leases have their whole time again, as after each start of etcd.
+        It is another cluster, with the old revisions. Its leases have their whole time again, as
+        after each start of etcd.
         """
         new = self._after(backup, now)
         new.cluster_id = self.cluster_id + 1

@@ -55,12 +55,12 @@ class MemoryStream(abc.ABC, Generic[M]):
 
     @property
     def trouble(self) -> str:
-        """Why nothing is answered: the client is cut."""
+        """Return why nothing is answered: the client is cut."""
         return f"{self.client!r} is cut" if self.client.is_cut else ""
 
     @property
     def pending(self) -> int:
-        """How many messages wait to be delivered."""
+        """Return how many messages wait to be delivered."""
         with self._changed:
             return len(self._inbox)
 

@@ -31,7 +31,7 @@ class RedisCluster:
 
     @property
     def urls(self) -> list[str]:
-        """Where clients reach the nodes."""
+        """Return where clients reach the nodes."""
         return [node.url for node in self.nodes]
 
     def node_of(self, key: str) -> RedisNode:

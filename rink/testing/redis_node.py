@@ -60,7 +60,10 @@ class RedisNode(ServerNode):
 
     @property
     def url(self) -> str:
-        """What clients are given: the endpoint, with the default user's password if it has one."""
+        """Return the endpoint that clients are given.
+
+        It has the default user's password if there is one.
+        """
         return self._address.url
 
     @property
@@ -75,7 +78,10 @@ class RedisNode(ServerNode):
 
     @property
     def is_healthy(self) -> bool:
-        """It answers PING within a second; one that still loads its data does not."""
+        """Return whether it answers PING within a second.
+
+        A server that still loads its data does not.
+        """
         try:
             said = self.call("PING", timeout=_ANSWERS_WITHIN_S)
         except RedisError as error:
@@ -101,9 +107,10 @@ class RedisNode(ServerNode):
         self._wait_gone(is_gone)
 
     def call(self, *words: Word, timeout: float = 5.0) -> Reply:
-        """What the server answers to one command: for a look at it, or to change a setting.
+        """Return what the server answers to one command.
 
-        It is sent by a user of our own that may do everything, over a connection of its own.
+        It is for a look at it, or to change a setting. It is sent by a user of our own that may do
+        everything, over a connection of its own.
 
         Args:
             words: the command and its arguments.
@@ -212,6 +219,6 @@ class RedisNode(ServerNode):
 
 
 def fields(text: Reply) -> dict[str, str]:
-    """What INFO and CLUSTER INFO answer, by its names."""
+    """Return what INFO and CLUSTER INFO answer, by its names."""
     pairs = (line.split(":", 1) for line in str(text).splitlines() if ":" in line)
     return {name: value.strip() for name, value in pairs}

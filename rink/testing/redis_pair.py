@@ -49,7 +49,7 @@ class RedisPair:
 
     @property
     def sentinel_url(self) -> str | None:
-        """Where the Sentinel answers, if there is one."""
+        """Return where the Sentinel answers, if there is one."""
         return None if self.sentinel is None else self.sentinel.url
 
     def cut(self) -> None:
@@ -65,10 +65,11 @@ class RedisPair:
         self._wait(lambda: not self._follows(), self.replica, "still follows its master")
 
     def heal(self) -> None:
-        """Have the replica follow the master, after a cut or a fail-over; thawed, or started, if need be.
+        """Make the replica follow the master after a cut or a fail-over.
 
-        What only the replica has is lost, as in production. Returns when it has all that the
-        master has, and a Sentinel has noticed, which asks every ten seconds.
+        It is thawed, or started, if need be. What only the replica has is lost, as in production.
+        Returns when it has all that the master has, and a Sentinel has noticed, which asks every
+        ten seconds.
 
         Raises:
             RedisUnavailable: it had not by the deadline.
@@ -152,7 +153,7 @@ class RedisPair:
 
 
 def _named(reply: Reply) -> dict[str, str]:
-    """What Sentinel says of one server, by its names."""
+    """Return what Sentinel says of one server, by its names."""
     return dict(zip(reply[::2], reply[1::2], strict=True))
 
 

@@ -61,14 +61,17 @@ class Address:
 
     @property
     def bare(self) -> str:
-        """As a URL that tells no password."""
+        """Return the address as a URL that tells no password."""
         scheme = "rediss" if self.tls else "redis"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{scheme}://{host}:{self.port}"
 
     @property
     def url(self) -> str:
-        """As clients take it: redis://[[user]:password@]host:port[/database]."""
+        """Return the URL as clients take it.
+
+        Its form is redis://[[user]:password@]host:port[/database].
+        """
         scheme, _, rest = self.bare.partition("://")
         who = ""
         if self.password is not None:
@@ -105,7 +108,7 @@ def address_of(url: str) -> Address:
 def call(
     address: Address, *words: Word, timeout: float, context: ssl.SSLContext | None = None
 ) -> Reply:
-    """What the server answers to one command.
+    """Return what the server answers to one command.
 
     Args:
         address: where it is, and as whom it is asked.

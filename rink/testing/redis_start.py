@@ -113,7 +113,7 @@ def started_redises(
     ports: tuple[str, ...] = ("client",),
     more: Callable[[list[dict[str, int]], int], list[str]] | None = None,
 ) -> tuple[RedisNode, ...]:
-    """So many healthy servers.
+    """Return so many healthy servers.
 
     Args:
         size: how many.

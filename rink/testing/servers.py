@@ -44,7 +44,7 @@ class EtcdCluster:
 
     @property
     def endpoints(self) -> list[str]:
-        """Where clients reach the members."""
+        """Return where clients reach the members."""
         return [node.endpoint for node in self.nodes]
 
     def leader(self, timeout: float = 10.0) -> EtcdNode:

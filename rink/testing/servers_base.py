@@ -44,7 +44,7 @@ class TlsFiles:
     client_cert_auth: bool = False
 
     def context(self) -> ssl.SSLContext:
-        """How we speak with that server ourselves."""
+        """Return how we speak with that server ourselves."""
         context = ssl.create_default_context(cafile=str(self.ca))
         context.load_cert_chain(self.cert, self.key)
         return context
@@ -96,13 +96,13 @@ class ServerNode(ABC):
 
     @property
     def is_frozen(self) -> bool:
-        """It was frozen, and neither thawed nor ended since."""
+        """Return whether it was frozen, and neither thawed nor ended since."""
         return self._frozen and self.is_running
 
     @property
     @abstractmethod
     def is_healthy(self) -> bool:
-        """It answers within a second that it can serve."""
+        """Return whether it answers within a second that it can serve."""
 
     def kill(self) -> None:
         """End it at once (SIGKILL), as a crash does; returns when the process is gone."""
@@ -200,7 +200,7 @@ _Node = TypeVar("_Node", bound=ServerNode)
 
 
 def awake(nodes: tuple[_Node, ...]) -> list[_Node]:
-    """Those that run and are not frozen."""
+    """Return the servers that run and are not frozen."""
     return [node for node in nodes if node.is_running and not node.is_frozen]
 
 

@@ -106,7 +106,7 @@ class ContainerProcess:
             self._container.get_wrapped_container().start()
 
     def is_running(self) -> bool:
-        """It runs, or is paused."""
+        """Return whether it runs, or is paused."""
         return self._status() in {"running", "paused"}
 
     def signal(self, number: signal.Signals) -> None:
@@ -124,7 +124,7 @@ class ContainerProcess:
                 container.kill(signal=number.name)
 
     def log(self) -> str:
-        """What it printed."""
+        """Return what it printed."""
         if self._container is None:
             return ""
         return b"".join(self._container.get_logs()).decode(errors="replace")

@@ -45,7 +45,10 @@ class EtcdNode(ServerNode):
 
     @property
     def is_healthy(self) -> bool:
-        """It answers within a second that it has a leader and can read through a quorum."""
+        """Return whether it can serve.
+
+        It answers within a second that it has a leader and can read through a quorum.
+        """
         try:
             health = json.loads(self._get("/health"))
         except (OSError, ValueError):
@@ -54,7 +57,7 @@ class EtcdNode(ServerNode):
 
     @property
     def is_leader(self) -> bool:
-        """It answers within a second that it leads its cluster."""
+        """Return whether it answers within a second that it leads."""
         try:
             return "\netcd_server_is_leader 1\n" in self._get("/metrics")
         except OSError:

@@ -49,7 +49,7 @@ class Process(Protocol):
         ...
 
     def log(self) -> str:
-        """What it printed."""
+        """Return what it printed."""
         ...
 
 
@@ -100,7 +100,7 @@ class Guard:
         return self._process.pid
 
     def ask(self, do: str, **more: Any) -> Any:
-        """Have the guard do something and return its answer.
+        """Make the guard do something, and return its answer.
 
         Raises:
             UsageError: called in a forked child, whose answers would be mixed with its parent's.
@@ -183,7 +183,7 @@ class GuardedProcess:
             self._guard.ask("signal", pid=self.pid, signal=number.value)
 
     def log(self) -> str:
-        """What it printed, from all its starts."""
+        """Return what it printed, from all its starts."""
         return self._log_path.read_text(errors="replace") if self._log_path.exists() else ""
 
 
@@ -230,5 +230,5 @@ class GivenProcess:
         self.start()
 
     def log(self) -> str:
-        """Where the log would be found."""
+        """Return where the log would be found."""
         return f"(given by {self._given_by}: whoever started it has its log)"

@@ -136,7 +136,10 @@ def _beginning(path: str) -> bytes:
 
 
 def _source(settings: Settings) -> Callable[[list[Path]], Owner]:
-    """Who starts the servers, given the folders to remove at the end."""
+    """Return who starts the servers, given the folders to remove.
+
+    They are removed at the end.
+    """
     binary = find_etcd()
     if binary is not None:
         return functools.partial(Guard, binary)

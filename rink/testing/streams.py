@@ -331,7 +331,7 @@ class Running:
             await asyncio.sleep(0.01)
 
     async def _behind(self) -> tuple[list[str], list[str]]:
-        """Who is behind, and all offsets."""
+        """Return who is behind, and all offsets."""
         store, behind, offsets = (await self._app.opened()).store, [], []
         for processor in self._app.processors.values():
             for number in range(processor.stream.partition_count):

@@ -66,7 +66,7 @@ class _Mailbox(Generic[T]):
             return items
 
     def wake(self) -> None:
-        """Have its reader look again; call this with the clock's lock."""
+        """Make its reader look again; call this with the clock's lock."""
         self.rests = False
         self.filled.notify_all()
 

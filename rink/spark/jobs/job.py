@@ -85,7 +85,7 @@ class Job(Generic[T]):
 
     @property
     def state(self) -> State:
-        """How it stands."""
+        """Return the job's state."""
         if not self._ended.is_set():
             return State.RUNNING
         if self._was_lost:
@@ -94,7 +94,7 @@ class Job(Generic[T]):
 
     @property
     def error(self) -> BaseException | None:
-        """What the function raised."""
+        """Return what the function raised."""
         return self._error if self._ended.is_set() else None
 
     def wait(self, timeout: float | None = None) -> bool:

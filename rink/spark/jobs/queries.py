@@ -39,7 +39,7 @@ class Runner(Protocol):
     """What a query asks and tells its runner."""
 
     def is_useless(self) -> bool:
-        """Whether nothing can run here any more; it gives up then."""
+        """Return whether nothing can run here any more; if so, give up."""
 
     def give_up(self, error: BaseException) -> None:
         """End all, leave the group, and have `wait` raise this."""

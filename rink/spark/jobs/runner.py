@@ -142,7 +142,7 @@ class JobRunner:
         return watch
 
     def query(self, name: str, *, guards: Sequence[Fenced] = ()) -> Callable[[Starts], Starts]:
-        """Have a function start a streaming query whenever its role is granted here.
+        """Start a streaming query by a function when its role is granted.
 
             @jobs.query("delays", guards=[guard])
             def delays(job):
@@ -226,7 +226,10 @@ class JobRunner:
         self._over.set()
 
     def is_useless(self) -> bool:
-        """Whether nothing can run here any more, or this was closed; else it gives up then."""
+        """Return whether nothing can run here any more, or this was closed.
+
+        If nothing can run, this gives up.
+        """
         if self._is_closed or self._group_has_ended():
             return True
         if not is_gone(self.spark):
@@ -239,7 +242,10 @@ class JobRunner:
         return True
 
     def _group_has_ended(self) -> bool:
-        """Whether the group was left, or its engine failed, which nobody else may notice here; this gives up then."""
+        """Return whether the group was left, or its engine failed.
+
+        Nobody else may notice that here. If so, this gives up.
+        """
         error = self._rink._ended()  # noqa: SLF001
         if error is not None:
             self.give_up(error)

@@ -73,7 +73,10 @@ def context_of(spark: SparkSession) -> Any:
 
 
 def is_gone(spark: SparkSession) -> bool:
-    """Whether no job can run here ever again: the JVM is gone, or the SparkContext was stopped. Asks the JVM."""
+    """Return whether no job can run here ever again.
+
+    The JVM is gone, or the SparkContext was stopped. This asks the JVM.
+    """
     try:
         spark.sparkContext.defaultParallelism  # noqa: B018 - the smallest question that a stopped context refuses
     except PySparkAttributeError:  # Connect: its server may come again

@@ -67,7 +67,10 @@ class Plan:
 
     @property
     def share_moved(self) -> float:
-        """Of all roles, 0 to 1; 0 where there are none."""
+        """Return the share of all roles that moves, 0 to 1.
+
+        It is 0 where there are no roles.
+        """
         return self.moved / self.roles if self.roles else 0.0
 
     def as_json(self) -> dict[str, Any]:

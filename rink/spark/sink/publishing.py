@@ -82,7 +82,7 @@ class _Lost(Exception):  # noqa: N818 - what the user sees is a StateError
 def raise_fence(
     place: Place, redis: Connection, name: str, token: int, *, once: bool = False
 ) -> None:
-    """Have a sink refuse lower tokens from now on.
+    """Make a sink refuse lower tokens from now on.
 
     Args:
         place: the stream.
@@ -140,7 +140,7 @@ class Sink:
         self._key = _state(place, name, once)
 
     def raise_fence(self) -> None:
-        """Have lower tokens refused from now on; raises a StaleToken."""
+        """Make the sink refuse lower tokens; raises a StaleToken."""
         raise_fence(self._place, self._redis, self.name, self._token, once=self._once)
 
     def commit(self, batch: Batch, manifest: Manifest) -> None:
@@ -374,7 +374,7 @@ def _state(place: Place, name: str, once: bool) -> str:
 
 
 def _kept(once: bool) -> int:
-    """So many seconds are state and marks kept; 0: for ever."""
+    """Return for how many seconds state and marks are kept; 0: for ever."""
     return KEPT_S if once else 0
 
 

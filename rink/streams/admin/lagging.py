@@ -55,7 +55,10 @@ class Lag:
 
     @property
     def is_sparks(self) -> bool:
-        """Whether it is a query of Spark, and no processor that the app once had."""
+        """Return whether it is a query of Spark.
+
+        It is then no processor that the app once had.
+        """
         return not self.declared and self.processor.startswith(OF_SPARK)
 
 

@@ -83,7 +83,9 @@ async def release(
     partition: int | None = None,
     skip: bool = False,
 ) -> tuple[Released, ...]:
-    """Have parked partitions processed again; those that are not parked are left alone.
+    """Release parked partitions, so that they are processed again.
+
+    Those that are not parked are left alone.
 
     Args:
         app: whose.

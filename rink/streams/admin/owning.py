@@ -65,7 +65,7 @@ class Owners:
 
     @property
     def is_sparks(self) -> bool:
-        """Whether it is a query of Spark, which has no workers."""
+        """Return whether it is a query of Spark, which has no workers."""
         return not self.declared and self.processor.startswith(OF_SPARK)
 
 
