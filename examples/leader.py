@@ -87,7 +87,7 @@ class Onlooker:
             self.ranks[name] = what.removeprefix("has rank ")
 
     def hear_until_settled(self) -> str:
-        """Go on until all have a rank and the one whose rank has the role leads; who that is."""
+        """Wait until all have a rank and the role's owner leads; return its name."""
         owner = str(rink.rank_of("leader", len(self.members)))
         while len(self.ranks) < len(self.members) or self.ranks.get(self.leader) != owner:
             self.hear()

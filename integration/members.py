@@ -123,7 +123,7 @@ class Worker:
         return self.wait(command)
 
     def wait_renewed(self, timeout: float = LONG_S) -> float:
-        """Wait until a keepalive is answered; return the seconds that took.
+        """Wait until a keepalive is answered; return the seconds.
 
         A keepalive is sent every sixth of the TTL.
         """

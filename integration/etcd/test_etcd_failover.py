@@ -57,7 +57,7 @@ def test_rule_5_a_watch_moves_on_from_a_killed_node(cluster, clients, prefix, wh
 
 @pytest.mark.parametrize("which", ["leader", "follower"])
 def test_rule_5_a_frozen_node_is_left_within_seconds(cluster, clients, prefix, which):
-    """Its connections stay open and nothing answers; watch and keepalives move, and so do calls.
+    """Connections stay open and nothing answers; watch, keepalives and calls move.
 
     The keepalives find it silent after a twelfth of the TTL, and the watch is asked at once.
     """

@@ -151,7 +151,7 @@ def test_a_member_moves_from_a_node_without_a_quorum_and_loses_nothing(cluster, 
         node.thaw()
     for member, deadline in deadlines.items():
         # Renewed since, so by another node. What is asked first may be the frozen one once more,
-        # for a moment: each stream that gives a node up has the next one be asked.
+        # for a moment: each stream that gives a node up makes the client ask the next node.
         until(member, lambda one=member, before=deadline: one._opened.deadline > before)
         until(member, lambda one=member: one.session_remaining > 0.8 * ttl)
         until(member, lambda one=member: one._session.etcd.endpoint != own.endpoint)

@@ -82,7 +82,7 @@ class Setting:
         return self.stack.enter_context(Client([self.node.endpoint]))
 
     def all_held(self):
-        """Whether each role is held, as far as is known."""
+        """Return whether each role is held, as far as is known."""
         held = {one.role for one in self.holders if one.held and one.held[-1][1] is None}
         return held == set(ROLES)
 
@@ -125,7 +125,7 @@ class Setting:
             writer.compact(revision)
 
     def overlaps(self):
-        """(role, seconds, since when) of each time that two members held a role."""
+        """Return (role, seconds, since when) of each time that two members held a role."""
         found, now = [], time.monotonic()
         for role in ROLES:
             held = [
@@ -192,7 +192,7 @@ def test_history_replaced_50_times_is_never_held_twice_by_the_told(tmp_path, how
 
 
 def replace_history(folder, how, *, is_early, heal_after_s, is_compacted, bump=0, etcdutl=None):
-    """Replace etcd's history behind two members; how long a role was held twice."""
+    """Replace etcd's history behind two members; return how long a role was held twice."""
     with contextlib.ExitStack() as stack:
         setting = Setting(stack, folder, etcdutl)
         if how != "wiped":

@@ -82,7 +82,7 @@ class Calm:
         self._good: set[tuple[int, ...]] = set()
 
     def check(self, state: State) -> None:
-        """Let a state be, which has been checked itself, and see everybody come to rest."""
+        """Leave a checked state to itself, and check that everybody comes to rest."""
         path = []
         for one in self._way_from(state):
             if (code := self._codes.of(one)) in self._good:

@@ -57,7 +57,7 @@ def check_state(universe: Universe, state: State) -> None:
 
 
 def _claims(contents: Contents, name: str, role: str) -> bool:
-    """Whether the record of a member claims a role."""
+    """Return whether the record of a member claims a role."""
     record = contents.records[name].record
     shares = (share.has(role, RANK(role, share.scheme, share.size)) for share in record.shares)
     return role in record.draining or any(shares)

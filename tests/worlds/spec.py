@@ -66,7 +66,7 @@ class Spec:
 
     @property
     def has_outsider(self) -> bool:
-        """Whether versions come from the script, as no member coordinates."""
+        """Return whether versions come from the script, as no member coordinates."""
         return not self.versions
 
     def is_victim(self, name: str) -> bool:

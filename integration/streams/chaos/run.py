@@ -89,7 +89,7 @@ class Workers:
             self.start()
 
     def was_refused(self, name):
-        """Whether it ended because it found no Redis or no etcd when it began."""
+        """Return whether it ended because it found no Redis or no etcd at its start."""
         return re.search(r"\.(Redis|Etcd)Unavailable: ", self.log(name)[-1500:]) is not None
 
     def log(self, name):
