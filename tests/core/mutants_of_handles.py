@@ -149,7 +149,7 @@ HANDLES = [
     ),
     Mutant(
         "a body that releases its own role is cancelled",
-        "rink/aio.py",
+        "rink/aio_role.py",
         "if is_lost or caller() is not self._task:",
         "if True:",
         ("faces/test_aio_only",),
@@ -206,14 +206,14 @@ HANDLES = [
     ),
     Mutant(
         "a body that was lost on the way in is not cancelled",
-        "rink/aio.py",
+        "rink/aio_role.py",
         "if is_lost or caller() is not self._task:",
         "if caller() is not self._task:",
         ("faces/test_aio_only",),
     ),
     Mutant(
         "a handle may be in two bodies",
-        "rink/aio.py",
+        "rink/aio_role.py",
         '        if hasattr(self, "_body"):\n',
         "        if False:\n",
         ("faces/test_aio_only",),
