@@ -166,7 +166,7 @@ class Living:
         """Begin to leave; return whether every role is to be lost at once.
 
         A second leave may shorten the wait for handles, and never lengthens it. If it names a bound
-        of its own, it does not wait for a version either.
+        of its own, it also ends the wait for a version.
         """
         bound = event.release_within
         self.release_within = min(
