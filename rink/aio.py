@@ -21,7 +21,7 @@ from rink.core.schemes import SchemeFailed, UnknownScheme, rank_of
 from rink.core.schemes import register as register_scheme
 from rink.core.values import Version
 from rink.engine.callers import made_at
-from rink.engine.engine import Engine
+from rink.engine.engine import REPORT_EVERY_S, Engine
 from rink.engine.signals import Signal
 from rink.errors import (
     ClosedError,
@@ -45,7 +45,7 @@ from rink.errors import (
     UsageError,
     WrongThreadError,
 )
-from rink.face import REPORT_EVERY_S, BaseRink, new_versions
+from rink.face import BaseRink, new_versions
 from rink.in_loop import asyncio_loop, in_loop, soon_in_loop, wait_in_loop
 from rink.on_role import TaskSupervisor
 from rink.roles import Change
@@ -91,7 +91,8 @@ class Session(BaseSession):  # noqa: D101 - documented by its base
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 for engine in engines:
-                    await wait_in_loop(engine.left)
+                    while not await wait_in_loop(engine.left, REPORT_EVERY_S):
+                        log.warning("rink: %s", engine.still_leaving())
         await asyncio.to_thread(self._end_close)
 
     async def __aenter__(self) -> Self:
@@ -155,7 +156,7 @@ class Rink(BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documented by its ba
         if engine is None:
             return
         while not await wait_in_loop(engine.left, REPORT_EVERY_S):
-            log.warning("rink: %s", self._still_leaving())
+            log.warning("rink: %s", engine.still_leaving())
         for supervisor in self._supervisors:
             await supervisor.end()
 

@@ -27,9 +27,6 @@ R = TypeVar("R", bound=BaseRole)
 S = TypeVar("S", bound=Supervisor)
 F = TypeVar("F", bound=Callable[..., Any])
 
-REPORT_EVERY_S = 10.0
-"""How often a leave that takes long says what it waits for."""
-
 
 class BaseRink(Generic[R, S]):
     """A group, as one member of it sees it. Safe from any thread.
@@ -308,15 +305,6 @@ class BaseRink(Generic[R, S]):
         with engine.lock:
             is_open = not self._table.gate.closed_because or engine.node.share is None
             return engine.node.is_settled and is_open and not engine.left.is_set()
-
-    def _still_leaving(self) -> str:
-        """Return what a leave that takes long is waiting for."""
-        engine = self._engine
-        with engine.lock:
-            drains = sorted(hold.role for hold in self._table.draining)
-            state = engine.node.living.state.value
-        what = f"{len(drains)} roles to be released: {drains[:5]}" if drains else f"etcd ({state})"
-        return f"{self.name!r} still leaves group {self.group!r}; it waits for {what}"
 
     def _begin_wait(self, engine: Engine, handle: Handle, timeout: float | None) -> bool:
         """Take the role if it is mine and free, else make the handle wait.

@@ -12,10 +12,10 @@ from rink.core.keys import check_name
 from rink.core.values import Version
 from rink.engine.callers import made_at, warn_in_event_loop
 from rink.engine.clock import DEAF_S, Event
-from rink.engine.engine import Engine
+from rink.engine.engine import REPORT_EVERY_S, Engine
 from rink.engine.signals import Signal
 from rink.errors import ClosedError
-from rink.face import REPORT_EVERY_S, BaseRink, Subscription, new_versions
+from rink.face import BaseRink, Subscription, new_versions
 from rink.on_role import ThreadSupervisor
 from rink.roles import Change, Role
 from rink.tracker import BaseRoleSet, Tracker
@@ -74,7 +74,7 @@ class Rink(BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documented by its 
         if engine is None:
             return
         while not engine.left.wait(REPORT_EVERY_S):
-            log.warning("rink: %s", self._still_leaving())
+            log.warning("rink: %s", engine.still_leaving())
         if not any(supervisor.is_here() for supervisor in self._supervisors):
             for supervisor in self._supervisors:
                 supervisor.join()

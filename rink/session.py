@@ -16,7 +16,7 @@ from rink.engine.callbacks import Listeners
 from rink.engine.callers import owns
 from rink.engine.calls import Calls
 from rink.engine.clock import SYSTEM, Clock
-from rink.engine.engine import Engine, mark_forked
+from rink.engine.engine import REPORT_EVERY_S, Engine, mark_forked
 from rink.engine.lessor import Lessor
 from rink.errors import (
     ClosedError,
@@ -228,7 +228,8 @@ class Session(BaseSession):  # noqa: D101 - documented by its base
             _close_within([self], check_seconds("timeout", timeout))
         elif not self._is_over:
             for engine in self._begin_close():
-                engine.left.wait()
+                while not engine.left.wait(REPORT_EVERY_S):
+                    log.warning("rink: %s", engine.still_leaving())
             self._end_close()
 
     def __enter__(self) -> Self:

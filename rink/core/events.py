@@ -134,6 +134,14 @@ class PostFailed:
 
 
 @attrs.frozen
+class ChoreFailed:
+    """A request failed that is made again anyway; `doing` says for people what it was for."""
+
+    doing: str
+    error: Exception
+
+
+@attrs.frozen
 class LeaseLookedUp:
     """Whether etcd knows the lease that a record is bound to."""
 
@@ -175,6 +183,7 @@ Event = (
     | ProclaimFailed
     | RequestPosted
     | PostFailed
+    | ChoreFailed
     | LeaseLookedUp
     | LeaveAsked
     | Nudged

@@ -183,18 +183,20 @@ class Node:
                 self._take_answer(self.writer.answered(event), now)
             case ev.WriteFailed():
                 self.writer.failed(event.attempt, now)
-                self._failed("writing the own record", event.error)
+                self._failed("writing the own record", event.error, now)
             case ev.ProclaimAnswered():
                 self.coordinator.answered(event, self.view, now, self.name)
             case ev.ProclaimFailed():
-                self._failed(self.coordinator.failed(event, now, self.name), event.error)
+                self._failed(self.coordinator.failed(event, now, self.name), event.error, now)
             case ev.ListFailed():
-                self._failed("reading the group", event.error)
+                self._failed("reading the group", event.error, now)
             case ev.RequestPosted():
                 self.sight.history.posted(now)
             case ev.PostFailed():
                 self.sight.history.posted(now)
-                self._failed("asking for a higher token base", event.error)
+                self._failed("asking for a higher token base", event.error, now)
+            case ev.ChoreFailed():
+                self.out.warn_of(f"{event.doing} failed: {event.error}", now)
             case ev.LeaseLookedUp():
                 self.janitor.looked_up(event, self.view.members.get(event.name), now)
             case ev.LeaveAsked():
@@ -214,7 +216,7 @@ class Node:
                 self.table.deadline = tenure.deadline
             case ev.LeaseFailed():
                 tenure.ask_failed(now, self.name)
-                self._failed("asking for a lease", event.error)
+                self._failed("asking for a lease", event.error, now)
             case ev.LeaseEnded(lease=lease) if lease == tenure.lease and tenure.is_known:
                 if tenure.is_held:
                     self._lose_session(now, "etcd has ended its lease")
@@ -223,7 +225,7 @@ class Node:
                 tenure.revoked()
             case ev.RevokeFailed(lease=lease) if lease == tenure.lease and tenure.is_revoking:
                 tenure.revoke_failed(now, self.name)
-                self._failed("revoking the lease", event.error)
+                self._failed("revoking the lease", event.error, now)
             case ev.HistoryChanged() if not self._is_disproved():
                 self._change_history(event.because, now)
             case _:
@@ -232,7 +234,7 @@ class Node:
     def _take_answer(self, answer: Answer, now: float) -> None:
         if answer is Answer.GONE:
             self._disown(now, "its record is gone")
-        elif answer is Answer.OLDER:
+        elif answer is Answer.OLDER and not self._is_disproved():
             self._change_history("etcd returned a record older than this member's last write", now)
 
     # ── another history (R11) ────────────────────────────────────────────────────────────────
@@ -265,8 +267,8 @@ class Node:
             self.out.do(self.tenure.disown())
         self.coordinator = Coordinator(self.settings.ranking)
 
-    def _failed(self, doing: str, error: Exception) -> None:
-        self.out.report(Level.WARNING, f"{doing} failed: {error}")
+    def _failed(self, doing: str, error: Exception, now: float) -> None:
+        self.out.warn_of(f"{doing} failed: {error}", now)
         self.living.request_failed(error, self.writer, self.out)  # only while joining
 
     def _conclude(self, now: float) -> None:

@@ -7,6 +7,10 @@ import attrs
 from rink.core.effects import Effect, Level, Lose, Report
 
 
+REPEAT_AFTER_S = 60.0
+"""How long a failure that lasts is not logged again; requests are tried every two seconds."""
+
+
 @attrs.define
 class Outbox:
     """Collected over one step; `last_error` stays, for `status()`."""
@@ -14,6 +18,7 @@ class Outbox:
     effects: list[Effect] = attrs.field(factory=list)
     wakes: list[float] = attrs.field(factory=list)
     last_error: str = ""
+    _warned: dict[str, float] = attrs.field(factory=dict)
 
     def do(self, effect: Effect) -> None:
         """Append an effect.
@@ -27,6 +32,14 @@ class Outbox:
     def report(self, level: Level, text: str) -> None:
         """Append a log line."""
         self.do(Report(level, text))
+
+    def warn_of(self, failure: str, now: float) -> None:
+        """Append a warning, unless the same one was appended within the last minute."""
+        self._warned = {text: at for text, at in self._warned.items() if now < at + REPEAT_AFTER_S}
+        self.last_error = failure
+        if failure not in self._warned:
+            self._warned[failure] = now
+            self.report(Level.WARNING, failure)
 
     def wake(self, at: float | None) -> None:
         """Schedule a step at a time, if nothing happens before."""

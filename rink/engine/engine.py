@@ -68,6 +68,9 @@ _NUDGED = ev.Nudged()
 
 STOPPED = "the member was stopped before it had left"
 
+REPORT_EVERY_S = 10.0
+"""How often a leave that takes long says what it waits for."""
+
 
 class Engine:
     """Runs one member. Everything public here may be called from any thread."""
@@ -99,6 +102,7 @@ class Engine:
         self.stepped = Subscribers()
         self.forked = False
         self._keys = keys
+        self._calls = calls
         self._lessor = lessor
         self._mailbox: Mailbox[_Message] = clock.mailbox()
         self._ticks_answered = 0
@@ -143,6 +147,16 @@ class Engine:
         if not self.left.is_set():
             self._give_everything_up(STOPPED)
         self._mailbox.put(_Stop())
+
+    def still_leaving(self) -> str:
+        """Return what a leave that takes long is waiting for."""
+        with self.lock:
+            drains = sorted(hold.role for hold in self.table.draining)
+            state = self.node.living.state.value
+        what = f"etcd ({state})"
+        if drains:
+            what = f"{len(drains)} role{'s' * (len(drains) != 1)} to be released: {drains[:5]}"
+        return f"{self.node.name!r} still leaves group {self.group!r}; it waits for {what}"
 
     def nudge(self) -> None:
         """Wake the engine, so that it looks again at what lies under the lock."""
@@ -204,6 +218,17 @@ class Engine:
             must_step = self.node.overdue(self.clock.now(), words)
         if must_step:
             self.post(ev.Nudged())
+
+    def log_pending(self) -> None:
+        """Log what the engine's thread has yet to log, while that thread hangs.
+
+        A user's scheme or a log handler may block it. A handler may block the next thread, too, so
+        the session's thread does not log by itself. Between two steps only reports are pending.
+        """
+        with self.lock:
+            reports = self.node.out.take()
+        if reports:
+            self._calls.submit(lambda: self._carry_out(reports))
 
     def ended(self, lease: int) -> None:
         """Report that etcd does not know the lease any more."""

@@ -63,6 +63,10 @@ class Tenant(Protocol):
         """Lose every role if the deadline has passed."""
         ...
 
+    def log_pending(self) -> None:
+        """Log what a hanging engine does not."""
+        ...
+
 
 @attrs.define(eq=False)
 class _Let:
@@ -194,6 +198,7 @@ class Lessor:
             let.tenant.tick()
         else:
             let.send_at = now + RECHECK_S
+            let.tenant.log_pending()
 
     def _why(self, let: _Let) -> str:
         """Return why no keepalive is answered, as far as this process knows."""

@@ -158,5 +158,10 @@ def _failed(effect: Effect, error: Exception) -> Event | None:
             return ev.ProclaimFailed(version.number, error)
         case do.PostRequest():
             return ev.PostFailed(error)
-    log.warning("rink: %s failed: %s", type(effect).__name__, error)
+        case do.Prune():
+            return ev.ChoreFailed("pruning old versions", error)
+        case do.LookUpLease():
+            return ev.ChoreFailed("asking for the leases of other members", error)
+        case do.RemoveRecord(name=name):
+            return ev.ChoreFailed(f"removing the dead record members/{name}", error)
     return None

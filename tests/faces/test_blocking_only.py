@@ -229,7 +229,7 @@ def test_an_engine_that_fails_gives_everything_up_and_says_so(blocking, apart, c
     b.leave()
 
 
-def test_an_engine_that_hangs_loses_its_roles_before_another_member_has_them(blocking):
+def test_an_engine_that_hangs_loses_its_roles_before_another_member_has_them(blocking, caplog):
     a, b = blocking.pair(ttl=2)
     role = b.await_role(owned_by(1, 2), LONG_S)
     engine, goes_on = engine_of(b), threading.Event()
@@ -238,6 +238,9 @@ def test_an_engine_that_hangs_loses_its_roles_before_another_member_has_them(blo
         assert role.lost.is_set()
         assert not role.is_held
         assert theirs.token > role.token
+    warning, error = (r.getMessage() for r in caplog.records if "no keepalive" in r.getMessage())
+    assert "(this member's engine does not answer, so its lease is not renewed)" in warning
+    assert "the session and 1 role are lost" in error
     del engine._turn
     goes_on.set()
     role.release()

@@ -1,0 +1,44 @@
+"""Warnings of failures that last."""
+
+import pytest
+
+from rink.core import events as ev
+from rink.core.outbox import REPEAT_AFTER_S, Outbox
+
+REFUSED = "reading the group failed: etcd refused the login"
+
+
+def said(out):
+    return [effect.text for effect in out.take()]
+
+
+def test_failure_that_lasts_is_logged_once_a_minute():
+    out = Outbox()
+    for second in range(0, 120, 2):
+        out.warn_of(REFUSED, 1_000.0 + second)
+    assert said(out) == [REFUSED] * 2
+    out.warn_of(REFUSED, 1_000.0 + 2 * REPEAT_AFTER_S)
+    assert said(out) == [REFUSED]
+
+
+def test_other_failure_meanwhile_is_logged_and_is_the_last_error():
+    out = Outbox()
+    out.warn_of(REFUSED, 1.0)
+    out.warn_of("asking for a lease failed: no answer", 2.0)
+    out.warn_of(REFUSED, 3.0)
+    assert len(said(out)) == 2
+    assert out.last_error == REFUSED
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ev.ListFailed(RuntimeError("no")),
+        ev.ChoreFailed("asking for the leases of other members", RuntimeError("no")),
+    ],
+)
+def test_member_warns_of_failure_that_lasts_once_a_minute(pair, event):
+    b = pair.members["b"]
+    for _ in range(30):
+        pair.tell("b", event)
+    assert len([text for text in b.reports if text.endswith("failed: no")]) == 1
