@@ -89,7 +89,8 @@ class Sight:
     def begin_anew(self, because: str, now: float, out: Outbox) -> None:
         """Begin another history.
 
-        Of what was seen in the old one, only tokens count.
+        Of the old one only its highest token counts. A raised token base does not: members that
+        start fresh do not know it, and all must count from the same one.
         """
         self.history.begin_anew(because, now, out)
-        self.chronicle = Chronicle(token_base=self.chronicle.token_base)
+        self.chronicle = Chronicle()

@@ -137,6 +137,22 @@ def test_own_record_as_of_before_is_found_once_however_long_it_stays(pair):
     assert world.want("b", role_of(world.ranks.index("b"), 2)).hold
 
 
+def test_own_record_as_of_before_found_by_list_and_answer_is_one_change(pair):
+    """After a long outage a write and a list are under way at once."""
+    world, b = pair, pair.members["b"]
+    copy = world.etcd.copy()
+    change_own_record(world, "b")
+    world.hold("b", "requests", "events")
+    b.node.writer.must_write = True
+    world.tell("b", ev.Nudged())
+    world.replace_history(copy)
+    world.tell("b", world.etcd.listed(b.node.sight.lists_wanted))
+    assert len(errors(b)) == 1
+    world.let("b")
+    assert len(errors(b)) == 1
+    assert len(b.made(do.ListGroup)) == 1
+
+
 def test_own_record_as_of_a_later_write_is_put_right_as_ever(pair):
     world, b = pair, pair.members["b"]
     hold = world.get("b", ROLE_OF_B)
@@ -331,6 +347,25 @@ def test_higher_tokens_of_a_new_history_are_left_as_they_are(pair):
     assert [posted(member) for member in world.members.values()] == [[], []]
     assert world.version.token_base == 0
     assert world.want("b", role_of(world.ranks.index("b"), 2)).hold
+
+
+def test_all_members_of_a_new_history_count_tokens_from_one_base(pair):
+    """A raised base of the old history is unknown to members that start fresh."""
+    world = pair
+    world.etcd.put("requests/u", encode(Request(Wish.TOKEN_BASE, token_base=1_000)))
+    world.run()
+    for name in "ab":
+        world.hold(name, "requests", "answers", "events")
+    world.replace_history()
+    for _ in range(1_100):
+        world.etcd.put("notes", b"")
+    world.add("c", rebalance_delay=0.0)
+    world.sleep(1.0)
+    for name in "ab":
+        world.let(name)
+    world.sleep(70.0)
+    assert len(world.ranks) == 3
+    assert len({member.node.table.gate.token for member in world.members.values()}) == 1
 
 
 def test_largest_ttl_is_that_of_all_records_of_the_view(pair):
