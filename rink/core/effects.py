@@ -74,6 +74,15 @@ class ListGroup:
 
 
 @attrs.frozen
+class ReadRecord:
+    """Read the own record: an answer of another keepalive call is held back until then."""
+
+    lease: int
+    call: int
+    mod_revision: int
+
+
+@attrs.frozen
 class PostRequest:
     """Post a request under this id, as operators do, unless it lies in etcd already."""
 
@@ -181,6 +190,7 @@ Effect = (
     | WriteRecord
     | Proclaim
     | ListGroup
+    | ReadRecord
     | PostRequest
     | Prune
     | LookUpLease

@@ -134,6 +134,24 @@ class PostFailed:
 
 
 @attrs.frozen
+class RecordRead:
+    """The own record as etcd has it, or None; the rest is as in the `ReadRecord` it answers."""
+
+    lease: int
+    call: int
+    mod_revision: int
+    found: Member | None
+
+
+@attrs.frozen
+class RecordReadFailed:
+    """The own record could not be read."""
+
+    lease: int
+    error: Exception
+
+
+@attrs.frozen
 class ChoreFailed:
     """A request failed that is made again anyway; `doing` says for people what it was for."""
 
@@ -183,6 +201,8 @@ Event = (
     | ProclaimFailed
     | RequestPosted
     | PostFailed
+    | RecordRead
+    | RecordReadFailed
     | ChoreFailed
     | LeaseLookedUp
     | LeaveAsked

@@ -38,6 +38,7 @@ from rink.core.outbox import Outbox
 from rink.core.placement import Placement
 from rink.core.ranks import Upcoming
 from rink.core.record import claims_of
+from rink.core.renewals import Renewals
 from rink.core.settings import MemberSettings
 from rink.core.sight import Sight
 from rink.core.tenure import Tenure
@@ -46,6 +47,8 @@ from rink.core.view import View
 from rink.core.writer import Answer, Writer
 
 __all__ = ["MemberSettings", "Node"]
+
+RECORD_GONE = "its record is gone, or another's stands in its place"
 
 
 class Node:
@@ -59,6 +62,7 @@ class Node:
         self.following = Following()
         self.living = Living(settings.name, settings.join_timeout, settings.leave_timeout)
         self.tenure = Tenure(settings.ttl, settings.margin)
+        self.renewals = Renewals()
         self.writer = Writer()
         self.outage = Outage()
         self.coordinator = Coordinator(settings.ranking)
@@ -142,19 +146,33 @@ class Node:
         self.outage.overdue(self.tenure, words, now, self.out)
         return self.owes_reports
 
-    def renew(self, now: float, lease: int, sent_at: float) -> tuple[list[Effect], bool]:
+    def renew(self, now: float, lease: int, sent_at: float, call: int) -> tuple[list[Effect], bool]:
         """Take an answered keepalive.
 
-        The second value is True if a suspect lease has come back to life.
+        Args:
+            now: the time, in seconds.
+            lease: the lease that it renews.
+            sent_at: when its request was sent.
+            call: the number of the stream's call that brought it; a later call has a higher one.
+
+        Returns:
+            What is to be done now, and whether a step is to follow.
         """
         if lease != self.tenure.lease or not self.tenure.is_held:
             return [], False
+        if not self.renewals.counts(call, sent_at, self.writer.exists):
+            return [], True
+        revived = self._renew(now, sent_at)
+        return self.out.take_all_but_reports(), revived or self.owes_reports
+
+    def _renew(self, now: float, sent_at: float) -> bool:
+        """Move the deadline; return whether a suspect lease has come back to life."""
         self._expire(now)  # a deadline that nobody had time to notice has passed all the same
         revived = self.tenure.renewed(sent_at, now)
         if self.tenure.is_alive and now < self.outage.due_at(self.tenure):
             self.outage.over(self.writer.incarnation, now, self.out)
         self.table.deadline = self.tenure.deadline
-        return self.out.take_all_but_reports(), revived
+        return revived
 
     def _expire(self, now: float) -> None:
         if self.tenure.passed_deadline(now):
@@ -181,28 +199,33 @@ class Node:
                 self.sight.change(event)
             case ev.WriteAnswered():
                 self._take_answer(self.writer.answered(event), now)
-            case ev.WriteFailed():
-                self.writer.failed(event.attempt, now)
-                self._failed("writing the own record", event.error, now)
             case ev.ProclaimAnswered():
                 self.coordinator.answered(event, self.view, now, self.name)
-            case ev.ProclaimFailed():
-                self._failed(self.coordinator.failed(event, now, self.name), event.error, now)
-            case ev.ListFailed():
-                self._failed("reading the group", event.error, now)
             case ev.RequestPosted():
                 self.sight.history.posted(now)
-            case ev.PostFailed():
-                self.sight.history.posted(now)
-                self._failed("asking for a higher token base", event.error, now)
-            case ev.ChoreFailed():
-                self.out.warn_of(f"{event.doing} failed: {event.error}", now)
             case ev.LeaseLookedUp():
                 self.janitor.looked_up(event, self.view.members.get(event.name), now)
             case ev.LeaveAsked():
                 self._ask_to_leave(event, now)
             case ev.Nudged():
                 self._look_for_grants = True
+            case _:
+                self._take_failure(event, now)
+
+    def _take_failure(self, event: Event, now: float) -> None:
+        match event:
+            case ev.WriteFailed():
+                self.writer.failed(event.attempt, now)
+                self._failed("writing the own record", event.error, now)
+            case ev.ProclaimFailed():
+                self._failed(self.coordinator.failed(event, now, self.name), event.error, now)
+            case ev.ListFailed():
+                self._failed("reading the group", event.error, now)
+            case ev.PostFailed():
+                self.sight.history.posted(now)
+                self._failed("asking for a higher token base", event.error, now)
+            case ev.ChoreFailed():
+                self.out.warn_of(f"{event.doing} failed: {event.error}", now)
             case _:
                 self._take_lease(event, now)
 
@@ -212,6 +235,7 @@ class Node:
             case ev.LeaseGranted():
                 self.out.do(tenure.granted(event))
                 self.writer.begin(event.lease, event.incarnation)
+                self.renewals.begin()
                 self.outage.over(event.incarnation, now, self.out)
                 self.table.deadline = tenure.deadline
             case ev.LeaseFailed():
@@ -226,6 +250,12 @@ class Node:
             case ev.RevokeFailed(lease=lease) if lease == tenure.lease and tenure.is_revoking:
                 tenure.revoke_failed(now, self.name)
                 self._failed("revoking the lease", event.error, now)
+            case ev.RecordRead(lease=lease) if lease == tenure.lease and tenure.is_held:
+                if self.renewals.read(event):
+                    self._take_own_record(event, now)
+            case ev.RecordReadFailed(lease=lease) if lease == tenure.lease and tenure.is_held:
+                self.renewals.read_failed(now, self.name)
+                self._failed("reading the own record", event.error, now)
             case ev.HistoryChanged() if not self._is_disproved():
                 self._change_history(event.because, now)
             case _:
@@ -237,7 +267,21 @@ class Node:
         elif answer is Answer.OLDER and not self._is_disproved():
             self._change_history("etcd returned a record older than this member's last write", now)
 
+    def _take_own_record(self, event: ev.RecordRead, now: float) -> None:
+        """Let a new call's answers count where it reaches the history of the last write."""
+        found = event.found
+        if found is None or not self.writer.is_mine(found):
+            self._disown(now, RECORD_GONE)
+        elif found.mod_revision < event.mod_revision:
+            self._find_older(event.mod_revision, found.mod_revision, now)
+        else:
+            self._renew(now, self.renewals.prove())
+
     # ── another history (R11) ────────────────────────────────────────────────────────────────
+
+    def _find_older(self, was: int, is_now: int, now: float) -> None:
+        because = f"this member wrote its record at revision {was}, but etcd has it at {is_now}"
+        self._change_history(because, now)
 
     def _throw_view_away(self) -> None:
         """Throw the view away when the lease is over, whatever ended it.
@@ -299,11 +343,9 @@ class Node:
             return
         found = self.view.members.get(self.name)
         if not self.writer.is_mine(found):
-            self._disown(now, "its record is gone, or another's stands in its place")
+            self._disown(now, RECORD_GONE)
         elif found and found.mod_revision < self.writer.compare and not self._is_disproved():
-            was, is_now = self.writer.compare, found.mod_revision
-            because = f"this member wrote its record at revision {was}, but etcd has it at {is_now}"
-            self._change_history(because, now)
+            self._find_older(self.writer.compare, found.mod_revision, now)
         elif found and found.mod_revision > self.writer.compare and self.writer.is_settled:
             self.writer.must_write = True  # somebody else has written it: put it right
 
@@ -370,6 +412,8 @@ class Node:
         if self.living.state is Life.RUNNING_OUT:
             is_written = self.writer.is_settled and not self.writer.differs(self._desired_record())
             self.living.run_out(self.tenure, is_written, now, self.out)
+        if self.tenure.is_held:
+            self.renewals.look(self.tenure.lease, self.writer.compare, now, self.out)
         self.living.end(self.tenure, now, self.out)
         self.tenure.look(self.living.wants_lease, now, self.out)
 

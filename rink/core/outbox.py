@@ -6,7 +6,6 @@ import attrs
 
 from rink.core.effects import Effect, Level, Lose, Report
 
-
 REPEAT_AFTER_S = 60.0
 """How long a failure that lasts is not logged again; requests are tried every two seconds."""
 

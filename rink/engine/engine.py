@@ -198,11 +198,10 @@ class Engine:
         """Ask the engine for a sign of life."""
         self._mailbox.put(_Tick())
 
-    def renewed(self, lease: int, sent_at: float) -> None:
+    def renewed(self, lease: int, sent_at: float, call: int) -> None:
         """Move the deadline."""
         with self.lock:
-            effects, revived = self.node.renew(self.clock.now(), lease, sent_at)
-            must_step = revived or self.node.owes_reports
+            effects, must_step = self.node.renew(self.clock.now(), lease, sent_at, call)
         self._carry_out(effects)
         if must_step or effects:
             self.post(ev.Nudged())

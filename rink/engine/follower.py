@@ -70,6 +70,7 @@ class Follower:
         self._round = 0
         self._lists = 0  # how many were asked for; only the last one counts
         self._is_told = False  # the last list
+        self._listed = 0  # its revision
         self._early: list[Event] = []  # of the watch, before that
         self._wanted = 0
         self._epoch = etcd.epoch  # of the last list, or of the last change that was told
@@ -131,6 +132,7 @@ class Follower:
             is_current = number == self._round
             if is_current:
                 self._watch = watch
+                watch.note_list(self._listed if self._is_told else 0)
         if not is_current:
             watch.close()
         elif not watch.wait_open(self._etcd.timeout):
@@ -191,8 +193,10 @@ class Follower:
                     HistoryChanged("another etcd cluster answers, or an earlier state of it")
                 )
                 return
-            self._failures, self._is_told = 0, True
-            self._post(Listed(found.header.revision, entries, wanted))
+            self._failures, self._is_told, self._listed = 0, True, found.header.revision
+            if self._watch is not None:  # else it is told when it is there
+                self._watch.note_list(self._listed)
+            self._post(Listed(self._listed, entries, wanted))
             for early in self._early:
                 self._post(early)
 

@@ -42,7 +42,7 @@ class Tenant(Protocol):
         """Ask it to answer."""
         ...
 
-    def renewed(self, lease: int, sent_at: float) -> None:
+    def renewed(self, lease: int, sent_at: float, call: int) -> None:
         """Note the answer to a keepalive, by the time that it was sent at."""
         ...
 
@@ -158,7 +158,7 @@ class Lessor:
         if let is None:
             return
         if answer.ttl > 0:
-            let.tenant.renewed(answer.lease, answer.sent_at)
+            let.tenant.renewed(answer.lease, answer.sent_at, answer.call)
         else:
             let.tenant.ended(answer.lease)
 

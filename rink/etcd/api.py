@@ -153,12 +153,14 @@ class WatchBroken:
 class KeepAliveAnswer:
     """The answer to one keepalive; `ttl` 0 means that the lease is gone.
 
-    `sent_at` is the clock's reading just before that very request was sent.
+    `sent_at` is the clock's reading just before that very request was sent. `call` is the number of
+    the call that brought the answer, counted by the stream. A call lies within one history of etcd.
     """
 
     lease: int
     sent_at: float
     ttl: int
+    call: int
 
 
 class Watch(Protocol):
@@ -176,6 +178,13 @@ class Watch(Protocol):
         """Wait until a server follows the range, or the watch is over.
 
         Return False if it takes longer.
+        """
+        ...
+
+    def note_list(self, revision: int) -> None:
+        """Note at which revision the range was listed.
+
+        Events up to there may come again in another history that lacks what else the list had.
         """
         ...
 

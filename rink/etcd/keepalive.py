@@ -158,6 +158,7 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
         self._unanswered = Unanswered()
         self._requests: Outgoing[pb.LeaseKeepAliveRequest] | None = None
         self._shortest_ttl = math.inf
+        self._call_number = 0  # the number of the call that is open
 
     def send(self, lease: int) -> None:
         """Ask for one renewal; never blocks.
@@ -193,6 +194,7 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
         opened: Open[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse],
         header: pb.ResponseHeader | None,  # noqa: ARG002 - the guard has seen it; no more is needed
     ) -> None:
+        self._call_number += 1
         with self._order:
             self._requests = opened.requests
             now = time.monotonic()
@@ -224,7 +226,7 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
             self._patience.bound(ttl / _PATIENCES_PER_TTL, max(ttl / _LONGEST_PER_TTL, short))
         self._patience.answered(time.monotonic() - sent.handed_at)
         if answer.TTL > 0:
-            self._deliver(KeepAliveAnswer(sent.lease, sent.sent_at, answer.TTL))
+            self._deliver(KeepAliveAnswer(sent.lease, sent.sent_at, answer.TTL, self._call_number))
         elif sent.lease != NO_LEASE:
             self._gone(opened, sent)
 
@@ -241,7 +243,7 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
             _log.warning("lease %x: etcd says it is gone, and then: %s", sent.lease, error)
             return
         if gone:
-            self._deliver(KeepAliveAnswer(sent.lease, sent.sent_at, 0))
+            self._deliver(KeepAliveAnswer(sent.lease, sent.sent_at, 0, self._call_number))
         else:
             _log.warning("lease %x: etcd said it is gone, but it is not", sent.lease)
 

@@ -77,6 +77,7 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
         self._start = start_revision
         # All events of the revision that was delivered last: what proves the history of a new call.
         self._last: tuple[Event, ...] = ()
+        self._listed = 0  # the revision of the last list of the range
         # Whether the call now open is known to bring the history of `_last`, and since when
         # (monotonic) a server has followed the range for it.
         self._is_proven = True
@@ -91,6 +92,20 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
     def _delivered(self) -> int:
         """Return the last delivered revision, or 0."""
         return self._last[0].kv.mod_revision if self._last else 0
+
+    @property
+    def _can_prove(self) -> bool:
+        """Return whether the last events can prove that the next call's history is the same.
+
+        A list has later changes than an event before it. A deletion says only its key and revision.
+        """
+        if not self._last:
+            return True  # nothing was delivered: the call begins at `_start`
+        return self._delivered > self._listed and not all(one.deleted for one in self._last)
+
+    def note_list(self, revision: int) -> None:
+        """Note at which revision the range was listed."""
+        self._listed = revision
 
     def wait_open(self, seconds: float) -> bool:
         """Wait until a server follows the range, or the watch is over.
@@ -111,6 +126,8 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
     ) -> None:
         self._check_history(opened.known, header)
         self._asked_at = time.monotonic()  # to be told that the watch is created
+        if not self._can_prove:
+            self._last, self._start = (), 0
         self._is_proven, self._created_at = not self._last, None
         self._requests = opened
         create = pb.WatchCreateRequest(

@@ -141,6 +141,7 @@ class MemoryWatch(MemoryStream[WatchMessage]):
         self._range = key, range_end
         self._start = start_revision  # where the first call begins; 0 is: from now on
         self._last: tuple[Event, ...] = ()  # of the revision that was delivered last
+        self._listed = 0
         self._is_open = False
         self._send_from = 0  # the first revision not yet sent on this connection
         self._restores = client.cluster.restores
@@ -150,6 +151,10 @@ class MemoryWatch(MemoryStream[WatchMessage]):
     def wait_open(self, seconds: float) -> bool:
         """Say whether the range is followed; a cut client's is not before it is healed."""
         return not self.client.is_cut
+
+    def note_list(self, revision: int) -> None:
+        """Note at which revision the range was listed."""
+        self._listed = revision
 
     def cut(self) -> None:
         """Lose what was sent and not delivered."""
@@ -186,7 +191,8 @@ class MemoryWatch(MemoryStream[WatchMessage]):
         if self._last:
             delivered = self._last[0].kv.mod_revision
             entry = next(store.changes(*self._range, delivered), None)
-            if entry is not None and entry.events == self._last:
+            can_prove = delivered > self._listed and not all(one.deleted for one in self._last)
+            if can_prove and entry is not None and entry.events == self._last:
                 self._send_from, self._is_open = delivered + 1, True
                 return True
             self._last, self._start = (), 0
@@ -261,7 +267,7 @@ class MemoryKeepAlives(MemoryStream[KeepAliveAnswer]):
         now = self._cluster.now()
         for lease, sent_at in self._waiting.items():
             ttl = self._cluster.store.keep_alive(lease, now)
-            self._post(KeepAliveAnswer(lease, sent_at, ttl))
+            self._post(KeepAliveAnswer(lease, sent_at, ttl, self._cluster.restores))
         self._waiting.clear()
 
     def _failed(self, error: Exception) -> None:

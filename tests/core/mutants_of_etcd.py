@@ -213,8 +213,8 @@ KEEPALIVES = [
     etcd(
         "the time of a keepalive is taken at its answer",
         "keepalive",
-        "self._deliver(KeepAliveAnswer(sent.lease, sent.sent_at, answer.TTL))",
-        "self._deliver(KeepAliveAnswer(sent.lease, self._clock(), answer.TTL))",
+        "KeepAliveAnswer(sent.lease, sent.sent_at, answer.TTL, self._call_number)",
+        "KeepAliveAnswer(sent.lease, self._clock(), answer.TTL, self._call_number)",
         "streams",
     ),
     etcd(

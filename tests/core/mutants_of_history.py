@@ -6,6 +6,48 @@ from mutant import core
 
 HISTORY = [
     core(
+        "renewals of a new call count before the own record is read",
+        "renewals",
+        "if call == self.call or not has_record:",
+        "if True:",
+        "renewals",
+    ),
+    core(
+        "an earlier own record lets renewals count",
+        "node",
+        "elif found.mod_revision < event.mod_revision:",
+        "elif False:",
+        "renewals",
+    ),
+    core(
+        "the own record as read under an earlier call lets renewals count",
+        "renewals",
+        "return event.call == self.new_call",
+        "return self.new_call is not None",
+        "renewals",
+    ),
+    core(
+        "renewals that were held back are forgotten",
+        "node",
+        "            self._renew(now, self.renewals.prove())\n",
+        "            self.renewals.prove()\n",
+        "renewals",
+    ),
+    core(
+        "a new history goes on with the token base of the old one",
+        "sight",
+        "        self.chronicle = Chronicle()\n",
+        "        self.chronicle = Chronicle(token_base=self.chronicle.token_base)\n",
+        "one_history",
+    ),
+    core(
+        "an answer proves a change of history that a list has proven",
+        "node",
+        "elif answer is Answer.OLDER and not self._is_disproved():",
+        "elif answer is Answer.OLDER:",
+        "one_history",
+    ),
+    core(
         "the view lives on when the session is lost",
         "node",
         "        self._throw_view_away()\n        self.outage.begun(now)\n",

@@ -55,6 +55,20 @@ OUTAGES = [
         "engine/test_engine_lessor",
     ),
     engine(
+        "what a hung engine has to log is not logged",
+        "lessor",
+        "            let.tenant.log_pending()\n",
+        "            pass\n",
+        "faces/test_blocking_only",
+    ),
+    core(
+        "a failure that lasts is logged with every try",
+        "outbox",
+        "        if failure not in self._warned:\n",
+        "        if True:\n",
+        "outbox",
+    ),
+    engine(
         "an outage is told of without a reason",
         "lessor",
         "let.tenant.overdue(self._why(let))",

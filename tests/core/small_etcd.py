@@ -37,6 +37,7 @@ class Etcd:
     next_lease: int = 1
     writes: list[str] = attrs.field(factory=list)
     versions: list[int] = attrs.field(factory=list)
+    history: int = 0  # how often another one began
     max_txn_ops: int = 128  # what a real one calls --max-txn-ops
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
@@ -83,6 +84,7 @@ class Etcd:
         """Go on with another history, empty or of a copy, with the revision ahead."""
         before, other = self.revision, copy or Etcd()
         self.kvs, self.leases = dict(other.kvs), set(other.leases)
+        self.history += 1
         # No change leads there: who follows has to list anew.
         self.revision, self.log = before + 1, [*self.log, (before + 1, [])]
 
@@ -122,6 +124,10 @@ class Etcd:
             case do.Prune():
                 dead = [k for k in self.kvs if KEYS.version(0) <= k < KEYS.version(effect.below)]
                 self.change({}, dead)
+            case do.ReadRecord():
+                key = KEYS.member(name)
+                found = self.entry(key) if key in self.kvs else None
+                return ev.RecordRead(effect.lease, effect.call, effect.mod_revision, found)
             case do.LookUpLease():
                 known = effect.lease in self.leases
                 return ev.LeaseLookedUp(effect.name, effect.mod_revision, known)
@@ -180,4 +186,6 @@ def unanswered(effect) -> ev.Event | None:
             return ev.ProclaimFailed(effect.version.number, error)
         case do.PostRequest():
             return ev.PostFailed(error)
+        case do.ReadRecord():
+            return ev.RecordReadFailed(effect.lease, error)
     return None

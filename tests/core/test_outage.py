@@ -72,7 +72,7 @@ def test_late_answer_of_an_early_request_ends_no_outage(cut_off):
     at = b.node.tenure.answered_at
     world.sleep(at + 35.0 - world.now)
     overdue(world)
-    assert b.node.renew(world.now, b.node.tenure.lease, at + 10.0) == ([], False)
+    assert b.node.renew(world.now, b.node.tenure.lease, at + 10.0, 0) == ([], False)
     assert b.node.outage.since == at
     world.step(b, [ev.Nudged()])
     assert not [text for text in said(b, Level.INFO) if text.startswith("back after")]

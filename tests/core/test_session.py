@@ -125,7 +125,7 @@ def test_a_keepalive_answered_after_the_deadline_loses_all_the_same(pair):
     hold = world.get("b", role_of(1, 2))
     b = world.members["b"]
     world.now += 54.5
-    effects, revived = b.node.renew(world.now, b.node.tenure.lease, world.now)
+    effects, revived = b.node.renew(world.now, b.node.tenure.lease, world.now, 0)
     assert [e.hold for e in effects if isinstance(e, do.Lose)] == [hold]
     assert revived
 
@@ -294,7 +294,7 @@ def test_an_answer_about_a_lease_of_the_past_is_passed_over(pair):
     before = node.tenure.lease, node.tenure.state
     pair.tell("b", ev.LeaseEnded(99), ev.LeaseRevoked(99), ev.RevokeFailed(99, OSError()))
     assert (node.tenure.lease, node.tenure.state) == before
-    assert node.renew(pair.now, 99, pair.now) == ([], False)
+    assert node.renew(pair.now, 99, pair.now, 0) == ([], False)
 
 
 def test_a_failed_list_of_a_member_is_reported_and_survived(pair):

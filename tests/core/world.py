@@ -219,9 +219,10 @@ class World:
         if not is_renewed:
             self.step(member, [ev.LeaseEnded(lease)])
             return
-        effects, revived = member.node.renew(member.time_at(self.now), lease, sent_at)
+        now = member.time_at(self.now)
+        effects, must_step = member.node.renew(now, lease, sent_at, self.etcd.history)
         self._do(member, effects)
-        if revived or member.node.owes_reports:
+        if must_step:
             self.step(member, [ev.Nudged()])
 
     def hold(self, name: str, *kinds: str) -> None:
@@ -319,11 +320,13 @@ class World:
                         del self.members[member.node.name]
                 case do.ListGroup():
                     member.listed = False
+                case do.KeepLease():
+                    now = member.time_at(self.now)  # the first renewal comes before the record
+                    member.node.renewals.counts(self.etcd.history, now, has_record=False)
                 case (
                     do.Report()
                     | do.Lose()
                     | do.Refuse()
-                    | do.KeepLease()
                     | do.DropLease()
                     | do.CoordinatorChanged()
                     | do.RankChanged()

@@ -124,6 +124,33 @@ def test_follower_of_a_replaced_history_lists_anew(setting, has_seen):
     assert (listed.revision, [entry.name for entry in listed.entries]) == (revision, ["new"])
 
 
+def reconnect(setting):
+    setting.etcd.cut()
+    setting.etcd.heal()
+    return [type(event) for event in setting.run()]
+
+
+def test_follower_reconnected_lists_anew_if_nothing_came_since_the_list(setting):
+    """An event that the list had already says nothing of what came between the two."""
+    setting.follower.start()
+    setting.put("before the list")
+    setting.run()
+    assert reconnect(setting) == [Listed]
+    setting.put("after the list")
+    setting.run()
+    assert reconnect(setting) == []
+
+
+def test_follower_reconnected_behind_deletions_alone_lists_anew(setting):
+    """A deletion that comes again says nothing but its key and revision."""
+    setting.follower.start()
+    setting.run()
+    setting.put("key")
+    setting.other.txn((), (Delete(KEYS.member("key")),))
+    setting.run()
+    assert reconnect(setting) == [Listed]
+
+
 def test_follower_tells_no_changes_while_the_watch_is_unproven(setting):
     """Changes of a new history must not be folded into the view of the one before."""
     setting.follower.start()

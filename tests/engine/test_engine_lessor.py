@@ -24,7 +24,7 @@ class Tenant:
         if self.answers:
             self.ticks_answered += 1
 
-    def renewed(self, lease, sent_at):
+    def renewed(self, lease, sent_at, call):
         self.heard.append(("renewed", sent_at))
 
     def ended(self, lease):
@@ -35,6 +35,9 @@ class Tenant:
 
     def expire(self):
         self.heard.append(("expire", self.clock.now()))
+
+    def log_pending(self):
+        self.heard.append(("log", self.clock.now()))
 
     def times(self, what):
         return [round(at - 1000.0, 3) for said, at in self.heard if said == what]

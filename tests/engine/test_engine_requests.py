@@ -202,6 +202,7 @@ FAILS = [
     (do.GrantLease(10), lambda e: isinstance(e, ev.LeaseFailed)),
     (do.RevokeLease(7), lambda e: isinstance(e, ev.RevokeFailed) and e.lease == 7),
     (do.WriteRecord(3, 0, 0, RECORD), lambda e: isinstance(e, ev.WriteFailed) and e.attempt == 3),
+    (do.ReadRecord(7, 1, 5), lambda e: isinstance(e, ev.RecordReadFailed) and e.lease == 7),
     (do.Proclaim(VERSION, 2), lambda e: isinstance(e, ev.ProclaimFailed) and e.number == 1),
 ]
 NAMES = [type(effect).__name__ for effect, _ in FAILS]
@@ -222,7 +223,7 @@ def test_a_request_that_fails_unexpectedly_ends_in_its_failure_and_the_log(
     def bug(*_, **__):
         raise ZeroDivisionError
 
-    for name in ("grant", "revoke", "txn"):
+    for name in ("grant", "revoke", "txn", "range"):
         monkeypatch.setattr(setting.etcd, name, bug)
     [event] = setting.ask(effect)
     assert is_failure(event)
@@ -245,6 +246,14 @@ def test_request_that_is_made_again_anyway_says_what_it_was_for(setting, effect)
     [event] = setting.ask(effect)
     assert isinstance(event, ev.ChoreFailed)
     assert event.doing.startswith(("pruning ", "asking for the leases ", "removing the dead "))
+
+
+def test_own_record_is_read_as_etcd_has_it(setting):
+    effect = do.ReadRecord(7, 2, 5)
+    assert setting.ask(effect) == [ev.RecordRead(7, 2, 5, None)]
+    setting.ask(setting.write(lease := setting.lease()))
+    [event] = setting.ask(effect)
+    assert (event.found.record, event.found.lease) == (RECORD, lease)
 
 
 def test_a_lost_answer_is_a_failure_though_it_was_applied(setting):

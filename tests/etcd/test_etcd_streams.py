@@ -217,6 +217,38 @@ def test_watch_whose_last_events_do_not_come_opens_anew(clients, monkeypatch):
         assert calls == [0, 5, 0]
 
 
+@pytest.mark.parametrize(
+    ("last", "listed", "starts"),
+    [
+        ([event(5)], 4, [0, 5]),
+        ([event(5)], 5, [0, 0]),
+        ([event(5, deleted=True), event(5, b"l")], 4, [0, 5]),
+        ([event(5, deleted=True)], 4, [0, 0]),
+    ],
+)
+def test_watch_resumes_at_a_put_behind_the_list_or_opens_anew(clients, last, listed, starts):
+    calls, is_listed = [], threading.Event()
+
+    def follow(request):
+        calls.append(request.create_request.start_revision)
+        yield pb.WatchResponse(header=header(9), created=True)
+        if len(calls) == 1:
+            yield pb.WatchResponse(header=header(9), events=last)
+            is_listed.wait(PATIENCE_S)
+            raise RuntimeError("the stream breaks here")
+
+    ranged = pb.RangeResponse(header=header(9))
+    with ScriptedEtcd(watch=follow, range=lambda _: ranged) as etcd:
+        client, seen = clients(etcd.endpoint), Seen()
+        running = client.watch(b"k", b"m", 0, seen.deliver)
+        seen.wait_events(len(last))
+        running.note_list(listed)
+        is_listed.set()
+        etcd.wait(lambda etcd: len(etcd.seen["watch"]) == 2)
+        assert calls == starts
+        client.close()
+
+
 def test_watch_that_is_compacted_behind_opens_anew(clients):
     calls = []
 
@@ -280,7 +312,7 @@ def test_what_a_broken_stream_left_unanswered_is_asked_again_with_its_first_time
         client, seen = clients(etcd.endpoint, clock=lambda: now[0]), Seen()
         client.keepalives(seen.deliver).send(7)
         seen.wait(lambda s: s.items)
-        assert [one.sent_at for one in seen.items] == [100.0]
+        assert [(one.sent_at, one.call) for one in seen.items] == [(100.0, 2)]
         client.close()
 
 

@@ -111,9 +111,10 @@ class Actor:
         return self.node.expire(self.now)
 
     def renew(self) -> list:
-        """A keepalive is answered."""
-        effects, revived = self.node.renew(self.now, self.node.tenure.lease, self.now)
-        self.nudged |= revived or self.node.owes_reports
+        """A keepalive is answered, by a call that is known to reach this history."""
+        self.node.renewals.call = 0
+        effects, must_step = self.node.renew(self.now, self.node.tenure.lease, self.now, 0)
+        self.nudged |= must_step
         return effects
 
     def release(self, role: str) -> list:

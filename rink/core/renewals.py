@@ -1,0 +1,87 @@
+"""Which answered keepalives count: those of a call that is known to reach this history (R11).
+
+A call of the keepalive stream lies within one history of etcd, since it breaks when its server
+ends. The next call may reach another history: a copy in which the lease lives, but the own record
+is an earlier one. Other members there need not honour what this member holds. So the answers of a
+new call do not move the deadline until the own record has been read after the first of them, and
+is no earlier than the last answered write.
+"""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from rink.core.backoff import backoff
+from rink.core.effects import ReadRecord
+from rink.core.events import RecordRead
+from rink.core.outbox import Outbox
+
+
+@attrs.define
+class Renewals:
+    """Hold back the answers of a new call until the own record has been read.
+
+    `call` is the number of the call whose answers count. `new_call` is that of a later one, and
+    `sent_at` when the last request was sent that it answered; None where no answer is held back.
+    """
+
+    call: int | None = None
+    new_call: int | None = None
+    sent_at: float = -math.inf
+    is_reading: bool = False
+    failures: int = 0
+    retry_at: float = -math.inf
+
+    def begin(self) -> None:
+        """Begin with a new lease."""
+        self.call = self.new_call = None
+        self.is_reading, self.failures, self.retry_at = False, 0, -math.inf
+
+    def counts(self, call: int, sent_at: float, has_record: bool) -> bool:
+        """Return whether an answer counts now; else hold it back.
+
+        Args:
+            call: the number of the call that brought it.
+            sent_at: when its request was sent, in seconds.
+            has_record: where no record exists yet, nothing is claimed that could be missing.
+        """
+        if call == self.call or not has_record:
+            self.call, self.new_call = call, None
+            return True
+        self.new_call, self.sent_at = call, sent_at
+        return False
+
+    def look(self, lease: int, mod_revision: int, now: float, out: Outbox) -> None:
+        """Have the own record read where an answer is held back.
+
+        Args:
+            lease: the member's lease.
+            mod_revision: that of the last answered write.
+            now: the time, in seconds.
+            out: takes the request.
+        """
+        if self.new_call is None or self.is_reading:
+            return
+        if now < self.retry_at:
+            out.wake(self.retry_at)
+            return
+        self.is_reading = True
+        out.do(ReadRecord(lease, self.new_call, mod_revision))
+
+    def read(self, event: RecordRead) -> bool:
+        """Take the own record, as it was read; return whether it is of the newest call."""
+        self.is_reading, self.failures, self.retry_at = False, 0, -math.inf
+        return event.call == self.new_call
+
+    def read_failed(self, now: float, who: str) -> None:
+        """Note that the own record could not be read; `retry_at` says when to ask again."""
+        self.is_reading = False
+        self.failures += 1
+        self.retry_at = now + backoff(self.failures, who)
+
+    def prove(self) -> float:
+        """Let the answers of the new call count; return when the last request was sent."""
+        self.call, self.new_call = self.new_call, None
+        return self.sent_at

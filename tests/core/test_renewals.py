@@ -1,0 +1,145 @@
+"""Answers of a new keepalive call, which may reach another history of etcd (R11)."""
+
+import pytest
+from world import role_of
+
+from rink.core import effects as do
+from rink.core import events as ev
+from rink.core.effects import Level
+from rink.core.renewals import Renewals
+
+ROLE_OF_B = role_of(1, 2)
+
+
+def errors(member):
+    reports = member.made(do.Report)
+    return [report.text for report in reports if report.level is Level.ERROR]
+
+
+def write(world):
+    """Have b write its record once more."""
+    world.node("b").writer.must_write = True
+    world.tell("b", ev.Nudged())
+
+
+@pytest.fixture
+def reconnected(pair):
+    """Have b hold a role, and its keepalives go on by a new call."""
+    pair.get("b", ROLE_OF_B)
+    pair.etcd.history += 1
+    return pair
+
+
+def test_new_call_counts_once_the_own_record_is_read(reconnected):
+    world, b = reconnected, reconnected.members["b"]
+    before = b.node.tenure.deadline
+    world.sleep(70.0)
+    assert len(b.made(do.ReadRecord)) == 1
+    assert b.node.tenure.deadline > before + 50.0
+    assert b.node.table.deadline == b.node.tenure.deadline
+    assert b.made(do.Lose) == []
+
+
+def test_copy_with_an_earlier_record_does_not_move_the_deadline(pair):
+    """Neither its watch nor its requests reach it: only the lease is in the copy, and renewed."""
+    world, b = pair, pair.members["b"]
+    copy = world.etcd.copy()
+    write(world)
+    hold = world.get("b", ROLE_OF_B)
+    deadline = b.node.tenure.deadline
+    world.hold("b", "requests", "events")
+    world.replace_history(copy)
+    assert b.node.tenure.lease in world.etcd.leases
+    world.sleep(deadline - world.now - 0.1)
+    assert hold.lost_at is None
+    assert b.node.tenure.deadline == deadline
+    world.sleep(0.2)
+    assert hold.lost_at is not None
+
+
+def test_copy_with_an_earlier_record_is_found_by_reading_it(pair):
+    world, b = pair, pair.members["b"]
+    copy = world.etcd.copy()
+    write(world)
+    hold = world.get("b", ROLE_OF_B)
+    lease = b.node.tenure.lease
+    world.hold("b", "events")
+    world.replace_history(copy)
+    world.keep_alive(b)
+    world.run()
+    assert "wrote its record at revision" in hold.lost_because
+    assert b.made(do.RevokeLease) == [do.RevokeLease(lease)]
+    assert len(errors(b)) == 1
+
+
+def test_own_record_missing_in_the_read_ends_the_session(reconnected):
+    world, b = reconnected, reconnected.members["b"]
+    lease = b.node.tenure.lease
+    world.hold("b", "events")
+    world.etcd.delete("members/b")
+    world.keep_alive(b)
+    world.run()
+    assert b.made(do.RevokeLease) == [do.RevokeLease(lease)]
+    assert errors(b) == []
+
+
+def test_read_that_fails_is_repeated_and_counts_nothing(reconnected):
+    world, b = reconnected, reconnected.members["b"]
+    deadline = b.node.tenure.deadline
+    world.hold("b", "requests")
+    world.keep_alive(b)
+    for failures in range(1, 4):
+        world.lose("b")
+        assert len(b.made(do.ReadRecord)) == failures
+        assert b.node.tenure.deadline == deadline
+        world.sleep(3.0)
+    assert len([text for text in b.reports if text.startswith("reading the own record")]) == 1
+    world.let("b")
+    assert b.node.tenure.deadline > deadline
+
+
+def test_suspect_lease_revives_when_the_own_record_is_read(reconnected):
+    world, b = reconnected, reconnected.members["b"]
+    lease = b.node.tenure.lease
+    b.alive = False
+    world.sleep(56.0)
+    assert not b.node.tenure.is_alive
+    b.alive = True
+    world.keep_alive(b)
+    world.run()
+    assert b.node.tenure.is_alive
+    assert b.node.tenure.lease == lease
+    assert world.get("b", ROLE_OF_B)
+
+
+def test_read_under_an_earlier_call_does_not_prove_the_next(reconnected):
+    world, b = reconnected, reconnected.members["b"]
+    deadline = b.node.tenure.deadline
+    world.hold("b", "answers")
+    world.keep_alive(b)
+    world.run()
+    world.etcd.history += 1
+    world.now += 1.0
+    world.keep_alive(b)
+    world.let("b")
+    assert [effect.call for effect in b.made(do.ReadRecord)] == [1, 2]
+    assert b.node.renewals.call == 2
+    assert b.node.tenure.deadline > deadline
+
+
+@pytest.mark.parametrize("kind", ["read", "failed"])
+def test_read_of_an_earlier_lease_is_not_heard(reconnected, kind):
+    world, b = reconnected, reconnected.members["b"]
+    error = RuntimeError("late")
+    late = ev.RecordReadFailed(99, error) if kind == "failed" else ev.RecordRead(99, 1, 1, None)
+    world.tell("b", late)
+    assert b.made(do.Lose) == []
+    assert b.reports == []
+
+
+def test_answer_before_the_record_exists_counts_at_once():
+    """Nothing is claimed yet that another history could lack."""
+    renewals = Renewals()
+    assert renewals.counts(3, 1.0, has_record=False)
+    assert renewals.counts(3, 2.0, has_record=True)
+    assert not renewals.counts(4, 3.0, has_record=True)
