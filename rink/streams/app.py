@@ -52,7 +52,7 @@ class App:
         *,
         redis: str | Connect = "redis://127.0.0.1:6379",
         etcd: str | Sequence[str] | Callable[[], Any] | None = None,
-        ttl: float = 15.0,
+        ttl: float = 20.0,
         session: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = check_name("app", name)
