@@ -39,7 +39,8 @@ class BaseRink(Generic[R, S]):
         initial_delay: seconds newcomers wait instead, while a group is starting.
         leave_delay: seconds that the rank of a member which is gone stays reserved.
         grace: seconds that user code has to let go of a lost role before its claim is given up;
-            None: as long as it takes.
+            None: as long as it takes, while this member stays. If it leaves without `wait`, the
+            claim ends after `leave_timeout` and the rest of the lease.
         scheme: how roles are mapped to ranks: "jump", "balanced:P", a registered one, or a list of
             those, best first.
         stagger: how many ranks one version may add, or take from members that leave by plan.

@@ -11,8 +11,14 @@ from rink.engine.signals import Signal
 from rink.errors import UsageError
 
 
-def asyncio_loop() -> asyncio.AbstractEventLoop:
+def asyncio_loop(
+    package: str = "rink.aio", blocking: str = "the blocking rink.Rink"
+) -> asyncio.AbstractEventLoop:
     """Return the running loop of asyncio.
+
+    Args:
+        package: what needs the loop, for the message.
+        blocking: what can be used without a loop, for the message.
 
     Raises:
         UsageError: there is none; the message says what runs instead, and what to write.
@@ -22,11 +28,11 @@ def asyncio_loop() -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
     if not library:
         raise UsageError(
-            "rink.aio needs asyncio, and no event loop of asyncio runs here: await this in "
-            "asyncio.run(), or use the blocking rink.Rink"
+            f"{package} needs asyncio, and no event loop of asyncio runs here: await this in "
+            f"asyncio.run(), or use {blocking}"
         )
     raise UsageError(
-        f"rink.aio needs asyncio, but {library} runs here: use the blocking rink.Rink in a thread "
+        f"{package} needs asyncio, but {library} runs here: use {blocking} in a thread "
         "(trio.to_thread.run_sync, say), or run this part under asyncio"
     )
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 import re
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ from pems import Files
 from test_real_faces import until
 
 import rink
+from rink.core.outbox import REPEAT_AFTER_S
 from rink.engine.clock import SYSTEM
 from rink.etcd.connections import MIN_CHANNEL_AGE_S
 from rink.testing import local_etcd
@@ -46,6 +48,17 @@ class Outage:
         found = [one for one in self._caplog.records if one.levelno == level]
         texts = [one.getMessage() for one in found if one.name == "rink"]
         return [text for text in texts if words in text]
+
+    def warnings_repeated_within(self, seconds):
+        """Return the texts of warnings that were logged again sooner than that."""
+        last, repeated = {}, []
+        for one in self._caplog.records:
+            if one.levelno == logging.WARNING:
+                text = one.getMessage()
+                if one.created < last.get(text, -math.inf) + seconds:
+                    repeated.append(text)
+                last[text] = one.created
+        return repeated
 
     def until_lost(self, cause):
         """Wait for the ERROR, and look for the cause in it and in the WARNING before it.
@@ -188,6 +201,7 @@ def test_password_that_no_longer_holds_is_named_in_the_log(outage, etcd, wire_to
     assert error.count(wire.endpoint) == 1
     set_password(PASSWORD)
     away.until_back()
+    assert not away.warnings_repeated_within(REPEAT_AFTER_S - 1.0)
 
 
 def test_quorum_that_is_lost_is_named_in_the_log(cluster, outage):

@@ -96,7 +96,9 @@ def _went(before: View, after: View) -> Iterator[Happening]:
 
 def _versions(before: View, after: View) -> Iterator[Happening]:
     newest = before.newest.number if before.newest else 0
+    last = newest  # never goes back: what was seen before is not skipped
     for number in sorted(after.versions):
+        skipped, last = range(last + 1, number), max(last, number)
         # A number may come again where an operator deleted the log and the group began anew.
         old = before.versions.get(number)
         if number <= newest and (old is None or old == after.versions[number]):
@@ -109,7 +111,16 @@ def _versions(before: View, after: View) -> Iterator[Happening]:
             because = "; ".join(version.because) or "no cause given"
             moves = some(tuple(str(move) for move in step.changed.moves)) if step.changed else ""
             text = f"version {number} because {because}" + (f" · {moves}" if moves else "")
-        yield Happening("version", text, step.as_json())
+        facts = {**step.as_json(), "skipped": [skipped[0], skipped[-1]] if skipped else None}
+        yield Happening("version", text + _pruned(skipped), facts)
+
+
+def _pruned(skipped: range) -> str:
+    if not skipped:
+        return ""
+    if len(skipped) == 1:
+        return f" · version {skipped[0]} was pruned unseen"
+    return f" · versions {skipped[0]} to {skipped[-1]} were pruned unseen"
 
 
 def _requests(before: View, after: View) -> Iterator[Happening]:

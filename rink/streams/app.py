@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 
 from rink.core.keys import check_name
 from rink.errors import ClosedError, ConfigError, UsageError
+from rink.in_loop import asyncio_loop
 from rink.settings import check_seconds
 from rink.streams.clients import AnyRedis, Connect
 from rink.streams.codec import Codec
@@ -52,7 +53,7 @@ class App:
         *,
         redis: str | Connect = "redis://127.0.0.1:6379",
         etcd: str | Sequence[str] | Callable[[], Any] | None = None,
-        ttl: float = 15.0,
+        ttl: float = 20.0,
         session: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = check_name("app", name)
@@ -257,7 +258,7 @@ class App:
 
     async def opened(self) -> Opened:
         """Return what this app uses of Redis in the running event loop, opened when first asked for."""
-        loop, this = asyncio.get_running_loop(), running_task()
+        loop, this = _loop(), running_task()
         cancelled_before = this.cancelling()
         with self._lock:
             for other in [one for one in self._opened if one.is_closed()]:
@@ -275,7 +276,7 @@ class App:
 
     def opened_already(self) -> Opened | None:
         """Return the same, if it has been opened."""
-        task = self._opened.get(asyncio.get_running_loop())
+        task = self._opened.get(_loop())
         return task.result() if task is not None and _has_succeeded(task) else None
 
     async def _open(self) -> Opened:
@@ -289,9 +290,10 @@ class App:
 
     async def close(self) -> None:
         """Close the connections that the running event loop uses; who waits for the first of them is told."""
+        loop = _loop()  # first: where it is refused, nothing counts as closed
         with self._lock:
             self.times_closed += 1
-            task = self._opened.pop(asyncio.get_running_loop(), None)
+            task = self._opened.pop(loop, None)
         if task is None:
             return
         await end([task])
@@ -321,6 +323,10 @@ class App:
 
     def __repr__(self) -> str:
         return f"<App {self.name!r}>"
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    return asyncio_loop("rink.streams", "Stream.send_blocking() and send_many_blocking()")
 
 
 def _has_succeeded(task: asyncio.Task[Any]) -> bool:

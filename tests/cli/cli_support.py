@@ -78,6 +78,10 @@ class Town:
         made = Version(number=number, ranks=ranks, **fields)
         self.write(Keys.of(prefix, group).version(number), codec.encode(made))
 
+    def prune(self, *numbers):
+        keys = Keys.of("rink/", "orders")
+        self.etcd.txn((), tuple(Delete(keys.version(number)) for number in numbers))
+
     def forget(self, group="orders"):
         keys = Keys.of("rink/", group)
         self.etcd.txn((), (Delete(keys.root, keys.end),))

@@ -163,6 +163,66 @@ def test_after_a_compaction_or_a_restore_nothing_is_missed(town, watch):
     assert sorted(kinds[3:]) == [("gone", "b"), ("gone", "c"), ("trouble", None)]
 
 
+def versions_told(town, change):
+    """Return what is told of versions where a change is seen as one, as after an outage."""
+    before = read_group(town.etcd, KEYS)
+    change()
+    told = between(before, read_group(town.etcd, KEYS), True, True)
+    return [(one.text, one.facts["skipped"]) for one in told if one.event == "version"]
+
+
+@pytest.mark.parametrize(
+    ("kept", "text", "skipped"),
+    [
+        (2, "", None),
+        (3, " · version 2 was pruned unseen", [2, 2]),
+        (18, " · versions 2 to 17 were pruned unseen", [2, 17]),
+    ],
+)
+def test_watch_of_versions_pruned_unseen_marks_the_gap(town, kept, text, skipped):
+    town.settled("a")
+
+    def change():
+        town.prune(1)
+        town.version(kept, "a", because=("asked",))
+        town.version(kept + 1, "a", because=("asked",))
+
+    assert versions_told(town, change) == [
+        (f"version {kept} because asked{text}", skipped),
+        (f"version {kept + 1} because asked", None),
+    ]
+
+
+def test_watch_of_a_log_that_began_anew_marks_no_gap(town):
+    town.settled("a")
+    town.version(2, "a")
+    town.version(3, "a")
+
+    def change():
+        town.prune(2, 3)
+        for number in (1, 4):
+            town.version(number, "b", because=("anew",))
+
+    assert [skipped for _, skipped in versions_told(town, change)] == [None, None]
+
+
+def test_watch_after_a_compaction_tells_which_versions_it_missed(town, watch):
+    town.settled("a")
+
+    def compact():
+        for client in town.cluster.streams:
+            client.client.cut()
+        for number in range(2, 7):
+            town.version(number, "a", because=("asked",))
+        town.prune(1, 2, 3, 4)
+        town.cluster.compact(town.cluster.store.revision)
+        for stream in list(town.cluster.streams):
+            stream.client.heal()
+
+    events = [one for one in watch(compact, lambda: None) if one["event"] == "version"]
+    assert [(one["number"], one["skipped"]) for one in events] == [(5, [2, 4]), (6, None)]
+
+
 def test_an_unknown_group_may_be_waited_for(town, watch):
     events = watch(lambda: town.record("a"), options=["--wait"])
     assert (events[0]["version"], events[0]["members"]) == (0, [])

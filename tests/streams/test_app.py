@@ -2,10 +2,12 @@
 
 import asyncio
 import functools
+import inspect
 from datetime import timedelta
 
 import pytest
 
+from rink import Session
 from rink.errors import ConfigError, UsageError
 from rink.streams import App, JsonCodec, Policy, Record, RecordError, Worker, partition_of
 from rink.streams.names import Names
@@ -24,6 +26,10 @@ def app():
 @pytest.fixture
 def orders(app):
     return app.stream("orders", record=Order, partition_by="customer")
+
+
+def test_app_has_the_ttl_of_a_session_by_default(app):
+    assert app.ttl == inspect.signature(Session).parameters["ttl"].default == 20.0
 
 
 def test_the_defaults_suit_workers(app, orders):
