@@ -5,8 +5,8 @@ volume meanwhile, or have been restored: its cluster id, raft term and revision 
 call that is opened again starts *at* the last delivered revision, not behind it, and **the same
 events must come again** (R11). If they do, it is the same history, and the watch goes on behind
 them. If other events come, or none within `_PROVEN_WITHIN_S`, or that revision was compacted, or
-nothing was delivered so far, then nothing is proven, and `WatchOpened` is delivered before anything
-else: whoever keeps a view of the range lists it anew.
+nothing but deletions was delivered since the list, then nothing is proven, and `WatchOpened` is
+delivered before anything else: whoever keeps a view of the range lists it anew.
 
 Further rules, each with a test of its name in integration/etcd:
 - The header of the `created` answer is the store's revision, and events below it may still be on

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutant import etcd
+from mutant import engine, etcd
 
 CALLS = [
     etcd(
@@ -337,6 +337,34 @@ WATCHES = [
         "watch",
         "start_revision=self._delivered or self._start,",
         "start_revision=self._delivered + 1 if self._last else self._start,",
+        "streams",
+    ),
+    etcd(
+        "events that the list had already prove the history",
+        "watch",
+        "return self._delivered > self._listed and not all(",
+        "return not all(",
+        "streams",
+    ),
+    etcd(
+        "deletions alone prove the history",
+        "watch",
+        " and not all(one.deleted for one in self._last)",
+        "",
+        "streams",
+    ),
+    engine(
+        "the watch is not told of the list",
+        "follower",
+        "                self._watch.note_list(self._listed)\n",
+        "                pass\n",
+        "engine/test_engine_follower",
+    ),
+    etcd(
+        "a keepalive call that is opened anew has the number of the last one",
+        "keepalive",
+        "        self._call_number += 1\n",
+        "        self._call_number = 1\n",
         "streams",
     ),
     etcd(

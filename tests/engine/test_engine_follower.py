@@ -141,6 +141,17 @@ def test_follower_reconnected_lists_anew_if_nothing_came_since_the_list(setting)
     assert reconnect(setting) == []
 
 
+def test_follower_reconnected_lists_anew_behind_a_later_list_too(setting):
+    setting.follower.start()
+    setting.run()
+    setting.etcd.cut()
+    setting.etcd.heal()
+    setting.cluster.pump()  # the watch is open again, and its list is not asked for yet
+    setting.put("before the list")
+    assert [type(event) for event in setting.run()] == [Listed, Changed]
+    assert reconnect(setting) == [Listed]
+
+
 def test_follower_reconnected_behind_deletions_alone_lists_anew(setting):
     """A deletion that comes again says nothing but its key and revision."""
     setting.follower.start()

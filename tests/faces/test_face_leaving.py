@@ -125,3 +125,15 @@ def test_leave_with_etcd_gone_and_a_leaked_handle_returns(world):
         a.leave()
     assert role.lost.is_set()
     role.release()
+
+
+@pytest.mark.parametrize("how", ["leave", "close"])
+def test_end_that_waits_for_a_handle_says_so(world, caplog, monkeypatch, how):
+    for module in ("rink.rink", "rink.aio", "rink.session"):
+        monkeypatch.setattr(f"{module}.REPORT_EVERY_S", 0.05)
+    session = world.session()
+    a = world.join("a", session=session, leave_timeout=0.5)
+    role = a.await_role("x", LONG_S)
+    session.close() if how == "close" else a.leave()
+    assert "'a' still leaves group 'g'; it waits for 1 role to be released: ['x']" in caplog.text
+    role.release()
