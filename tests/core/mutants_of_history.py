@@ -14,7 +14,7 @@ HISTORY = [
     ),
     core(
         "an earlier own record lets renewals count",
-        "node",
+        "knowledge",
         "elif found.mod_revision < event.mod_revision:",
         "elif False:",
         "renewals",
@@ -28,7 +28,7 @@ HISTORY = [
     ),
     core(
         "renewals that were held back are forgotten",
-        "node",
+        "knowledge",
         "            self._renew(now, self.renewals.prove())\n",
         "            self.renewals.prove()\n",
         "renewals",
@@ -42,14 +42,14 @@ HISTORY = [
     ),
     core(
         "an answer proves a change of history that a list has proven",
-        "node",
+        "knowledge",
         "elif answer is Answer.OLDER and not self._is_disproved():",
         "elif answer is Answer.OLDER:",
         "one_history",
     ),
     core(
         "the view lives on when the session is lost",
-        "node",
+        "knowledge",
         "        self._throw_view_away()\n        self.outage.begun(now)\n",
         "        self.outage.begun(now)\n",
         "one_history",
@@ -112,14 +112,14 @@ HISTORY = [
     ),
     core(
         "an older own record is found again with every list",
-        "node",
+        "knowledge",
         "self._disproved = self.writer.incarnation",
         "pass",
         "one_history",
     ),
     core(
         "a change of history that is told after the lease ended is passed over",
-        "node",
+        "knowledge",
         "case ev.HistoryChanged() if not self._is_disproved():",
         "case ev.HistoryChanged() if self.tenure.is_held:",
         "one_history",

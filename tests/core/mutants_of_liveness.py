@@ -14,7 +14,7 @@ ABOUT_LIVENESS = [
     ),
     core(
         "a lease's second end is an event like the first",
-        "node",
+        "knowledge",
         "if lease == tenure.lease and tenure.is_known:",
         "if lease == tenure.lease:",
         "session",
@@ -35,7 +35,7 @@ ABOUT_LIVENESS = [
     ),
     core(
         "waits are looked at only when the gate changes",
-        "node",
+        "knowledge",
         "            case ev.Nudged():\n                self._look_for_grants = True\n",
         "            case ev.Nudged():\n                pass\n",
         "drains",

@@ -7,7 +7,7 @@ from mutant import core, engine, etcd
 OUTAGES = [
     core(
         "a late answer of an early request ends an outage",
-        "node",
+        "knowledge",
         "if self.tenure.is_alive and now < self.outage.due_at(self.tenure):",
         "if self.tenure.is_alive:",
         "outage",

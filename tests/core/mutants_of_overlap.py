@@ -38,7 +38,7 @@ NAMED_BY_THE_DESIGN = [
     ),
     core(
         "a rejoin forgets what user code still runs",
-        "node",
+        "knowledge",
         "                self.writer.begin(event.lease, event.incarnation)\n",
         "                self.writer.begin(event.lease, event.incarnation)\n"
         "                self.table.lost.clear()\n",
@@ -105,7 +105,7 @@ ABOUT_OVERLAP = [
     ),
     core(
         "a revived lease owes no write",
-        "node",
+        "knowledge",
         "            self.writer.must_write = True  # R7: nothing is granted before a write is answered\n",
         "",
         "session",
@@ -119,14 +119,14 @@ ABOUT_OVERLAP = [
     ),
     core(
         "a keepalive after the deadline hides it",
-        "node",
+        "knowledge",
         "        self._expire(now)  # a deadline that nobody had time to notice has passed all the same\n",
         "",
         "session",
     ),
     core(
         "TTL 0 is not heard",
-        "node",
+        "knowledge",
         "case ev.LeaseEnded(lease=lease) if lease == tenure.lease and tenure.is_known:",
         "case ev.LeaseEnded(lease=lease) if False:",
         "session",
@@ -218,7 +218,7 @@ ABOUT_OVERLAP = [
     ),
     core(
         "a lost role's share stays that of its grant",
-        "node",
+        "knowledge",
         "        hold.share = share or hold.share  # the newest share that claimed it\n",
         "",
         "grants",

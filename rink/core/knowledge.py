@@ -1,0 +1,318 @@
+"""What one member knows, and how each event changes it: the first half of a step.
+
+The second half, what follows from it, is `rink.core.node`. Where an event ends the session, or
+proves another history, the roles are lost here and at once.
+"""
+
+from __future__ import annotations
+
+import math
+
+from rink.core import effects as do
+from rink.core import events as ev
+from rink.core.claims import closed
+from rink.core.coordinator import Coordinator, is_settled
+from rink.core.effects import Effect, Level
+from rink.core.events import Event
+from rink.core.handover import Following
+from rink.core.holds import Hold, Table
+from rink.core.janitor import Janitor
+from rink.core.life import Living
+from rink.core.outage import Outage
+from rink.core.outbox import Outbox
+from rink.core.placement import Placement
+from rink.core.ranks import Upcoming
+from rink.core.renewals import Renewals
+from rink.core.settings import MemberSettings
+from rink.core.sight import Sight
+from rink.core.tenure import Tenure
+from rink.core.values import Share
+from rink.core.view import View
+from rink.core.writer import Answer, Writer
+
+RECORD_GONE = "its record is gone, or another's stands in its place"
+
+
+class Knowledge:
+    """One member's view, lease, record and roles; times are of one monotonic clock, in seconds."""
+
+    def __init__(self, settings: MemberSettings, placement: Placement | None = None) -> None:
+        self.settings = settings
+        self.placement = placement or Placement()
+        self.table = Table()
+        self.sight = Sight()
+        self.following = Following()
+        self.living = Living(settings.name, settings.join_timeout, settings.leave_timeout)
+        self.tenure = Tenure(settings.ttl, settings.margin)
+        self.renewals = Renewals()
+        self.writer = Writer()
+        self.outage = Outage()
+        self.coordinator = Coordinator(settings.ranking)
+        self.janitor = Janitor()
+        self.coordinates = False
+        self.wake_at: float | None = None
+        self.out = Outbox()
+        self._look_for_grants = False
+        self._gather_until = -math.inf
+        self._disproved: str | None = None  # the incarnation that has found another history
+
+    @property
+    def name(self) -> str:
+        """Return the member's name."""
+        return self.settings.name
+
+    @property
+    def view(self) -> View:
+        """Return the view: what lies in etcd, as far as this member knows."""
+        return self.sight.view
+
+    @property
+    def share(self) -> Share | None:
+        """Return the member's share of the version that it follows, or None."""
+        return self.following.share
+
+    @property
+    def owned(self) -> dict[str, Share]:
+        """Return each member's share of the newest version that can be read."""
+        return self.following.owned
+
+    @property
+    def rank(self) -> int | None:
+        """Return the member's rank in the newest readable version, or None."""
+        share = self.owned.get(self.name)
+        return share.rank if share else None
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether the group is settled, in this member's view."""
+        return self.view.version is not None and is_settled(self.view, self.owned)
+
+    @property
+    def upcoming(self) -> Upcoming | None:
+        """Return the next change of the ranks if nothing happens before.
+
+        Only the coordinator knows it.
+        """
+        return self.coordinator.upcoming if self.coordinates else None
+
+    # ── what the session's thread brings, under the same lock ────────────────────────────────────
+
+    def expire(self, now: float) -> list[Effect]:
+        """Lose every role if the deadline has passed.
+
+        No scheme is called, and nothing else is done.
+        """
+        self._expire(now)
+        return self.out.take_all_but_reports()
+
+    @property
+    def owes_reports(self) -> bool:
+        """Return whether a step must follow to log what is pending.
+
+        Only the engine's thread logs.
+        """
+        return bool(self.out.effects)
+
+    def overdue(self, now: float, words: str) -> bool:
+        """Warn where no keepalive is answered; return whether a step is to follow.
+
+        Args:
+            now: the time, in seconds.
+            words: why there is no answer, as far as the client knows.
+        """
+        self.outage.overdue(self.tenure, words, now, self.out)
+        return self.owes_reports
+
+    def renew(self, now: float, lease: int, sent_at: float, call: int) -> tuple[list[Effect], bool]:
+        """Take an answered keepalive.
+
+        Args:
+            now: the time, in seconds.
+            lease: the lease that it renews.
+            sent_at: when its request was sent.
+            call: the number of the stream's call that brought it; a later call has a higher one.
+
+        Returns:
+            What is to be done now, and whether a step is to follow.
+        """
+        if lease != self.tenure.lease or not self.tenure.is_held:
+            return [], False
+        if not self.renewals.counts(call, sent_at, self.writer.exists):
+            return [], True
+        revived = self._renew(now, sent_at)
+        return self.out.take_all_but_reports(), revived or self.owes_reports
+
+    def _renew(self, now: float, sent_at: float) -> bool:
+        """Move the deadline; return whether a suspect lease has come back to life."""
+        self._expire(now)  # a deadline that nobody had time to notice has passed all the same
+        revived = self.tenure.renewed(sent_at, now)
+        if self.tenure.is_alive and now < self.outage.due_at(self.tenure):
+            self.outage.over(self.writer.incarnation, now, self.out)
+        self.table.deadline = self.tenure.deadline
+        return revived
+
+    def _expire(self, now: float) -> None:
+        if self.tenure.passed_deadline(now):
+            self.writer.must_write = True  # R7: nothing is granted before a write is answered
+            self.outage.lost(self.tenure, len(self.table.held), now, self.out)
+            self._lose_all(now, "the session was not renewed before its deadline")
+            self.table.gate = closed("the session is lost")
+
+    # ── what events bring ────────────────────────────────────────────────────────────────────────
+
+    def _take(self, event: Event, now: float) -> None:
+        match event:
+            case ev.Listed() if self.sight.is_heard(event):
+                if because := self.sight.replace(event):
+                    self._change_history(because, now)
+            case ev.Changed():
+                self.sight.change(event)
+            case ev.WriteAnswered():
+                self._take_answer(self.writer.answered(event), now)
+            case ev.ProclaimAnswered():
+                self.coordinator.answered(event, self.view, now, self.name)
+            case ev.RequestPosted():
+                self.sight.history.posted(now)
+            case ev.LeaseLookedUp():
+                self.janitor.looked_up(event, self.view.members.get(event.name), now)
+            case ev.LeaveAsked():
+                self._ask_to_leave(event, now)
+            case ev.Nudged():
+                self._look_for_grants = True
+            case _:
+                self._take_failure(event, now)
+
+    def _take_failure(self, event: Event, now: float) -> None:
+        match event:
+            case ev.WriteFailed():
+                self.writer.failed(event.attempt, now)
+                self._failed("writing the own record", event.error, now)
+            case ev.ProclaimFailed():
+                self._failed(self.coordinator.failed(event, now, self.name), event.error, now)
+            case ev.ListFailed():
+                self._failed("reading the group", event.error, now)
+            case ev.PostFailed():
+                self.sight.history.posted(now)
+                self._failed("asking for a higher token base", event.error, now)
+            case ev.ChoreFailed():
+                self.out.warn_of(f"{event.doing} failed: {event.error}", now)
+            case _:
+                self._take_lease(event, now)
+
+    def _take_lease(self, event: Event, now: float) -> None:
+        tenure = self.tenure
+        match event:
+            case ev.LeaseGranted():
+                self.out.do(tenure.granted(event))
+                self.writer.begin(event.lease, event.incarnation)
+                self.renewals.begin()
+                self.outage.over(event.incarnation, now, self.out)
+                self.table.deadline = tenure.deadline
+            case ev.LeaseFailed():
+                tenure.ask_failed(now, self.name)
+                self._failed("asking for a lease", event.error, now)
+            case ev.LeaseEnded(lease=lease) if lease == tenure.lease and tenure.is_known:
+                if tenure.is_held:
+                    self._lose_session(now, "etcd has ended its lease")
+                self.out.do(tenure.ended())
+            case ev.LeaseRevoked(lease=lease) if lease == tenure.lease and tenure.is_revoking:
+                tenure.revoked()
+            case ev.RevokeFailed(lease=lease) if lease == tenure.lease and tenure.is_revoking:
+                tenure.revoke_failed(now, self.name)
+                self._failed("revoking the lease", event.error, now)
+            case ev.RecordRead(lease=lease) if lease == tenure.lease and tenure.is_held:
+                if self.renewals.read(event):
+                    self._take_own_record(event, now)
+            case ev.RecordReadFailed(lease=lease) if lease == tenure.lease and tenure.is_held:
+                self.renewals.read_failed(now, self.name)
+                self._failed("reading the own record", event.error, now)
+            case ev.HistoryChanged() if not self._is_disproved():
+                self._change_history(event.because, now)
+            case _:
+                pass  # about a past lease, or a change of history that was already handled
+
+    def _take_answer(self, answer: Answer, now: float) -> None:
+        if answer is Answer.GONE:
+            self._disown(now, "its record is gone")
+        elif answer is Answer.OLDER and not self._is_disproved():
+            self._change_history("etcd returned a record older than this member's last write", now)
+
+    def _take_own_record(self, event: ev.RecordRead, now: float) -> None:
+        """Let a new call's answers count where it reaches the history of the last write."""
+        found = event.found
+        if found is None or not self.writer.is_mine(found):
+            self._disown(now, RECORD_GONE)
+        elif found.mod_revision < event.mod_revision:
+            self._find_older(event.mod_revision, found.mod_revision, now)
+        else:
+            self._renew(now, self.renewals.prove())
+
+    def _ask_to_leave(self, event: ev.LeaveAsked, now: float) -> None:
+        ranked = self.share is not None and self.tenure.is_alive and self.writer.exists
+        number = self.view.newest.number if self.view.newest else 0
+        if self.living.ask_to_leave(event, ranked, number, now):
+            self._lose_all(now, "the member leaves")
+
+    def _failed(self, doing: str, error: Exception, now: float) -> None:
+        self.out.warn_of(f"{doing} failed: {error}", now)
+        self.living.request_failed(error, self.writer, self.out)  # only while joining
+
+    # ── another history (R11) ────────────────────────────────────────────────────────────────────
+
+    def _find_older(self, was: int, is_now: int, now: float) -> None:
+        because = f"this member wrote its record at revision {was}, but etcd has it at {is_now}"
+        self._change_history(because, now)
+
+    def _throw_view_away(self) -> None:
+        """Throw the view away when the lease is over, whatever ended it.
+
+        Nothing is granted before a new list.
+        """
+        self.sight.throw_view_away(self.out, lists=self.living.wants_lease)
+
+    def _is_disproved(self) -> bool:
+        """Return whether the change of history was handled for this lease.
+
+        Each call reports the change, and an old record stays for a while.
+        """
+        return self._disproved == self.writer.incarnation and not self.tenure.is_held
+
+    def _change_history(self, because: str, now: float) -> None:
+        """End the session, since etcd has another history now.
+
+        The lease is revoked, not forgotten: a restored etcd may hold it, with an old record that
+        would keep the name.
+        """
+        self._disproved = self.writer.incarnation
+        self._lose_all(now, because)
+        self._throw_view_away()
+        self.sight.begin_anew(because, now, self.out)
+        if self.tenure.is_held:
+            self.out.do(self.tenure.disown())
+        self.coordinator = Coordinator(self.settings.ranking)
+
+    # ── losses ───────────────────────────────────────────────────────────────────────────────────
+
+    def _disown(self, now: float, because: str) -> None:
+        """Lose everything and end the lease.
+
+        A new incarnation comes after it (R6, R7).
+        """
+        if self.tenure.is_held:
+            self._lose_session(now, because)
+            self.out.do(self.tenure.disown())
+
+    def _lose_session(self, now: float, because: str) -> None:
+        self._lose_all(now, because)
+        self._throw_view_away()
+        self.outage.begun(now)
+        self.out.report(Level.WARNING, f"member {self.name!r} lost its session: {because}")
+
+    def _lose(self, hold: Hold, share: Share | None, now: float, because: str) -> None:
+        hold.share = share or hold.share  # the newest share that claimed it
+        self.table.lose(hold, now, because)
+        self.out.do(do.Lose(hold))
+
+    def _lose_all(self, now: float, because: str) -> None:
+        for hold in list(self.table.held.values()):
+            self._lose(hold, self.share, now, because)
