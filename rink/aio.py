@@ -46,7 +46,8 @@ from rink.errors import (
     WrongThreadError,
 )
 from rink.face import BaseRink, new_versions
-from rink.in_loop import asyncio_loop, in_loop, soon_in_loop, wait_in_loop
+from rink.in_loop import in_loop, soon_in_loop, wait_in_loop
+from rink.loops import asyncio_loop
 from rink.on_role import TaskSupervisor
 from rink.roles import Change
 from rink.session import BaseSession

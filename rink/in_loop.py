@@ -6,35 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from rink.engine.callers import loop_library
 from rink.engine.signals import Signal
-from rink.errors import UsageError
-
-
-def asyncio_loop(
-    package: str = "rink.aio", blocking: str = "the blocking rink.Rink"
-) -> asyncio.AbstractEventLoop:
-    """Return the running loop of asyncio.
-
-    Args:
-        package: what needs the loop, for the message.
-        blocking: what can be used without a loop, for the message.
-
-    Raises:
-        UsageError: there is none; the message says what runs instead, and what to write.
-    """
-    library = loop_library()
-    if library == "asyncio":
-        return asyncio.get_running_loop()
-    if not library:
-        raise UsageError(
-            f"{package} needs asyncio, and no event loop of asyncio runs here: await this in "
-            f"asyncio.run(), or use {blocking}"
-        )
-    raise UsageError(
-        f"{package} needs asyncio, but {library} runs here: use {blocking} in a thread "
-        "(trio.to_thread.run_sync, say), or run this part under asyncio"
-    )
+from rink.loops import asyncio_loop
 
 
 def in_loop(callback: Callable[..., object]) -> Callable[..., None]:

@@ -12,7 +12,7 @@ from typing import Any
 from rink.core.backoff import backoff
 from rink.engine.callers import made_at
 from rink.errors import ClosedError, RinkError
-from rink.in_loop import asyncio_loop
+from rink.loops import asyncio_loop
 
 log = logging.getLogger("rink")
 

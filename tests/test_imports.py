@@ -20,6 +20,7 @@ SITE = PACKAGE.parent
 # floor do not import each other. `rink.testing` stands outside: it imports what it likes.
 FLOORS = {
     "rink.errors": 0,
+    "rink.loops": 1,
     "rink.core": 1,
     "rink.etcd": 1,
     "rink.engine": 2,

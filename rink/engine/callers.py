@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import FrameType
 
 from rink.core.holds import Place
+from rink.loops import loop_library
 
 _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")  # noqa: PTH118, PTH120
 _RUNNERS = (threading.__file__, asyncio.events.__file__)
@@ -42,25 +43,6 @@ def caller() -> object:
         return asyncio.current_task() or threading.get_ident()
     except RuntimeError:
         return threading.get_ident()
-
-
-def loop_library() -> str:
-    """Return which library's event loop runs the caller, or "".
-
-    It is a name such as "asyncio". sniffio comes first: trio as a guest of asyncio runs its tasks
-    inside asyncio's loop. It is not imported for this. Whoever uses trio has imported it.
-    """
-    sniffio = sys.modules.get("sniffio")
-    if sniffio is not None:
-        try:
-            return str(sniffio.current_async_library())
-        except sniffio.AsyncLibraryNotFoundError:
-            pass  # asyncio's, too, in a callback: only its tasks are found
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return ""
-    return "asyncio"
 
 
 class _Warned:

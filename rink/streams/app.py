@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 
 from rink.core.keys import check_name
 from rink.errors import ClosedError, ConfigError, UsageError
-from rink.in_loop import asyncio_loop
+from rink.loops import asyncio_loop
 from rink.settings import check_seconds
 from rink.streams.clients import AnyRedis, Connect
 from rink.streams.codec import Codec

@@ -363,7 +363,7 @@ FACES = [
     ),
     Mutant(
         "any event loop is taken for that of asyncio",
-        "rink/in_loop.py",
+        "rink/loops.py",
         "    library = loop_library()\n",
         '    library = "asyncio"\n',
         ("faces/test_other_loops",),
