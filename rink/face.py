@@ -46,8 +46,8 @@ class BaseRink(Generic[R, S]):
         stagger: how many ranks one version may add, or take from members that leave by plan.
         join_timeout: seconds until a join that waits for its name gives up; None: as long as it
             takes. Where etcd has not answered yet, the first request that fails ends the join.
-        leave_timeout: seconds that leaving waits for another member to take over, and as many for
-            handles to be released once `lost` is set.
+        leave_timeout: seconds that leaving waits for another member to take over, as many for
+            handles to be released once `lost` is set, and as many for etcd to end the lease.
         labels: free text for people, in the record.
         on_coordinator_change: called with True when this member begins to coordinate the group,
             with False when it ceases to.
