@@ -75,11 +75,15 @@ class ListGroup:
 
 @attrs.frozen
 class ReadRecord:
-    """Read the own record: an answer of another keepalive call is held back until then."""
+    """Read the own record: an answer of another keepalive call is held back until then.
+
+    `within_s` is how long to wait for etcd, in seconds.
+    """
 
     lease: int
     call: int
     mod_revision: int
+    within_s: float
 
 
 @attrs.frozen

@@ -145,9 +145,10 @@ class RecordRead:
 
 @attrs.frozen
 class RecordReadFailed:
-    """The own record could not be read."""
+    """The own record could not be read; the rest is as in the `ReadRecord` it answers."""
 
     lease: int
+    call: int
     error: Exception
 
 

@@ -224,8 +224,8 @@ class Knowledge:
                 if self.renewals.read(event):
                     self._take_own_record(event, now)
             case ev.RecordReadFailed(lease=lease) if lease == tenure.lease and tenure.is_held:
-                self.renewals.read_failed(now, self.name)
-                self._failed("reading the own record", event.error, now)
+                if self.renewals.read_failed(event.call, now, self.name):
+                    self.out.warn_of(f"reading the own record failed: {event.error}", now)
             case ev.HistoryChanged() if not self._is_disproved():
                 self._change_history(event.because, now)
             case _:
@@ -244,7 +244,7 @@ class Knowledge:
             self._disown(now, RECORD_GONE)
         elif found.mod_revision < event.mod_revision:
             self._find_older(event.mod_revision, found.mod_revision, now)
-        else:
+        elif found.mod_revision >= self.writer.compare:  # else a write came between: read it anew
             self._renew(now, self.renewals.prove())
 
     def _ask_to_leave(self, event: ev.LeaveAsked, now: float) -> None:

@@ -120,7 +120,8 @@ class Node(Knowledge):
             is_written = self.writer.is_settled and not self.writer.differs(self._desired_record())
             self.living.run_out(self.tenure, is_written, now, self.out)
         if self.tenure.is_held:
-            self.renewals.look(self.tenure.lease, self.writer.compare, now, self.out)
+            within_s = max(0.5, self.tenure.granted_ttl / 6)
+            self.renewals.look(self.tenure.lease, self.writer.compare, within_s, now, self.out)
         self.living.end(self.tenure, now, self.out)
         self.tenure.look(self.living.wants_lease, now, self.out)
 

@@ -25,19 +25,28 @@ class Renewals:
 
     `call` is the number of the call whose answers count. `new_call` is that of a later one, and
     `sent_at` when the last request was sent that it answered; None where no answer is held back.
+    `read_for` is the call for which the own record is being read: a read that hangs must not hold
+    up that of the next call.
     """
 
     call: int | None = None
     new_call: int | None = None
     sent_at: float = -math.inf
-    is_reading: bool = False
+    read_for: int | None = None
     failures: int = 0
     retry_at: float = -math.inf
 
+    @property
+    def trouble(self) -> str:
+        """Return why answers do not count, or ""."""
+        if self.new_call is None:
+            return ""
+        return "answers over a new connection count once the own record is read, which fails so far"
+
     def begin(self) -> None:
         """Begin with a new lease."""
-        self.call = self.new_call = None
-        self.is_reading, self.failures, self.retry_at = False, 0, -math.inf
+        self.call = self.new_call = self.read_for = None
+        self.failures, self.retry_at = 0, -math.inf
 
     def counts(self, call: int, sent_at: float, has_record: bool) -> bool:
         """Return whether an answer counts now; else hold it back.
@@ -45,41 +54,51 @@ class Renewals:
         Args:
             call: the number of the call that brought it.
             sent_at: when its request was sent, in seconds.
-            has_record: where no record exists yet, nothing is claimed that could be missing.
+            has_record: where no record exists yet, nothing is claimed that could be missing. But
+                the call is not known by that: the record may be written in another history.
         """
         if call == self.call or not has_record:
-            self.call, self.new_call = call, None
+            self.new_call = None
             return True
         self.new_call, self.sent_at = call, sent_at
         return False
 
-    def look(self, lease: int, mod_revision: int, now: float, out: Outbox) -> None:
+    def look(self, lease: int, mod_revision: int, within_s: float, now: float, out: Outbox) -> None:
         """Have the own record read where an answer is held back.
 
         Args:
             lease: the member's lease.
             mod_revision: that of the last answered write.
+            within_s: how long the answer is waited for.
             now: the time, in seconds.
             out: takes the request.
         """
-        if self.new_call is None or self.is_reading:
+        if self.new_call is None or self.read_for == self.new_call:
             return
         if now < self.retry_at:
             out.wake(self.retry_at)
             return
-        self.is_reading = True
-        out.do(ReadRecord(lease, self.new_call, mod_revision))
+        self.read_for = self.new_call
+        out.do(ReadRecord(lease, self.new_call, mod_revision, within_s))
 
     def read(self, event: RecordRead) -> bool:
         """Take the own record, as it was read; return whether it is of the newest call."""
-        self.is_reading, self.failures, self.retry_at = False, 0, -math.inf
+        if event.call != self.read_for:
+            return False
+        self.read_for, self.failures, self.retry_at = None, 0, -math.inf
         return event.call == self.new_call
 
-    def read_failed(self, now: float, who: str) -> None:
-        """Note that the own record could not be read; `retry_at` says when to ask again."""
-        self.is_reading = False
+    def read_failed(self, call: int, now: float, who: str) -> bool:
+        """Note that the own record could not be read; `retry_at` says when to ask again.
+
+        Return False where a read for another call is under way.
+        """
+        if call != self.read_for:
+            return False
+        self.read_for = None
         self.failures += 1
         self.retry_at = now + backoff(self.failures, who)
+        return True
 
     def prove(self) -> float:
         """Let the answers of the new call count; return when the last request was sent."""

@@ -14,6 +14,7 @@ user callbacks to their worker.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import threading
@@ -102,7 +103,7 @@ class Engine:
         self.stepped = Subscribers()
         self.forked = False
         self._keys = keys
-        self._calls = calls
+        self._logger: threading.Thread | None = None
         self._lessor = lessor
         self._mailbox: Mailbox[_Message] = clock.mailbox()
         self._ticks_answered = 0
@@ -207,6 +208,11 @@ class Engine:
             self.post(ev.Nudged())
 
     @property
+    def trouble(self) -> str:
+        """Return why keepalives that are answered do not count, or ""."""
+        return self.node.renewals.trouble
+
+    @property
     def overdue_at(self) -> float:
         """Return when to report that no keepalive is answered."""
         return self.node.outage.due_at(self.node.tenure)
@@ -222,12 +228,18 @@ class Engine:
         """Log what the engine's thread has yet to log, while that thread hangs.
 
         A user's scheme or a log handler may block it. A handler may block the next thread, too, so
-        the session's thread does not log by itself. Between two steps only reports are pending.
+        neither the session's thread nor one for requests does it.
         """
+        if self.node.owes_reports and (self._logger is None or not self._logger.is_alive()):
+            name = f"rink-log-{self.group}"
+            self._logger = threading.Thread(target=self._log_pending, name=name, daemon=True)
+            with contextlib.suppress(RuntimeError):  # no thread can be started now: try again
+                self._logger.start()
+
+    def _log_pending(self) -> None:
         with self.lock:
-            reports = self.node.out.take()
-        if reports:
-            self._calls.submit(lambda: self._carry_out(reports))
+            reports = self.node.out.take()  # between two steps nothing else is pending
+        self._carry_out(reports)
 
     def ended(self, lease: int) -> None:
         """Report that etcd does not know the lease any more."""

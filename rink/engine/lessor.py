@@ -63,6 +63,11 @@ class Tenant(Protocol):
         """Lose every role if the deadline has passed."""
         ...
 
+    @property
+    def trouble(self) -> str:
+        """Return why keepalives that are answered do not count, or ""."""
+        ...
+
     def log_pending(self) -> None:
         """Log what a hanging engine does not."""
         ...
@@ -206,7 +211,7 @@ class Lessor:
             return self._stream.trouble
         if not let.is_engine_alive:
             return "this member's engine does not answer, so its lease is not renewed"
-        return "etcd is silent"
+        return let.tenant.trouble or "etcd is silent"
 
     def _send(self, lease: int) -> None:
         if self._stream is None:

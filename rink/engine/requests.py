@@ -79,7 +79,8 @@ class Requests:
             case do.Proclaim():
                 return self._proclaim(effect)
             case do.ReadRecord(lease=lease, call=call, mod_revision=mod_revision):
-                found = self._member(self._etcd.range(self._own).kvs)
+                timeout = min(self._etcd.timeout, effect.within_s)
+                found = self._member(self._etcd.range(self._own, timeout=timeout).kvs)
                 return ev.RecordRead(lease, call, mod_revision, found)
             case do.PostRequest(id=request_id, request=request):
                 key = self._keys.request(request_id)
@@ -159,8 +160,8 @@ def _failed(effect: Effect, error: Exception) -> Event | None:
             return ev.WriteFailed(attempt, error)
         case do.Proclaim(version=version):
             return ev.ProclaimFailed(version.number, error)
-        case do.ReadRecord(lease=lease):
-            return ev.RecordReadFailed(lease, error)
+        case do.ReadRecord(lease=lease, call=call):
+            return ev.RecordReadFailed(lease, call, error)
         case do.PostRequest():
             return ev.PostFailed(error)
         case do.Prune():

@@ -228,6 +228,7 @@ class MemoryKeepAlives(MemoryStream[KeepAliveAnswer]):
 
     def __init__(self, client: MemoryEtcd, deliver: Callable[[KeepAliveAnswer], None]) -> None:
         self._waiting: dict[int, float] = {}  # lease -> when it was asked for
+        self._cuts = 0  # each is followed by a new call
         super().__init__(client, deliver)
 
     def send(self, lease: int) -> None:
@@ -258,6 +259,7 @@ class MemoryKeepAlives(MemoryStream[KeepAliveAnswer]):
     def cut(self) -> None:
         """Lose the answers under way."""
         self._waiting |= {answer.lease: answer.sent_at for answer in self._inbox}
+        self._cuts += 1
         super().cut()
 
     def catch_up(self) -> None:
@@ -267,7 +269,8 @@ class MemoryKeepAlives(MemoryStream[KeepAliveAnswer]):
         now = self._cluster.now()
         for lease, sent_at in self._waiting.items():
             ttl = self._cluster.store.keep_alive(lease, now)
-            self._post(KeepAliveAnswer(lease, sent_at, ttl, self._cluster.restores))
+            call = self._cuts + self._cluster.restores
+            self._post(KeepAliveAnswer(lease, sent_at, ttl, call))
         self._waiting.clear()
 
     def _failed(self, error: Exception) -> None:

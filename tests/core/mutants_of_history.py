@@ -27,6 +27,27 @@ HISTORY = [
         "renewals",
     ),
     core(
+        "a read that hangs holds up that of the next call",
+        "renewals",
+        "if self.new_call is None or self.read_for == self.new_call:",
+        "if self.new_call is None or self.read_for is not None:",
+        "renewals",
+    ),
+    core(
+        "a read that a write has overtaken lets renewals count",
+        "knowledge",
+        "elif found.mod_revision >= self.writer.compare:  # else",
+        "else:  # else",
+        "renewals",
+    ),
+    core(
+        "an answer before the record exists proves its call",
+        "renewals",
+        "            self.new_call = None\n            return True\n",
+        "            self.call, self.new_call = call, None\n            return True\n",
+        "renewals",
+    ),
+    core(
         "renewals that were held back are forgotten",
         "knowledge",
         "            self._renew(now, self.renewals.prove())\n",

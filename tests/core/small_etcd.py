@@ -187,5 +187,5 @@ def unanswered(effect) -> ev.Event | None:
         case do.PostRequest():
             return ev.PostFailed(error)
         case do.ReadRecord():
-            return ev.RecordReadFailed(effect.lease, error)
+            return ev.RecordReadFailed(effect.lease, effect.call, error)
     return None

@@ -321,8 +321,7 @@ class World:
                 case do.ListGroup():
                     member.listed = False
                 case do.KeepLease():
-                    now = member.time_at(self.now)  # the first renewal comes before the record
-                    member.node.renewals.counts(self.etcd.history, now, has_record=False)
+                    member.node.renewals.call = self.etcd.history  # else each join had a read
                 case (
                     do.Report()
                     | do.Lose()

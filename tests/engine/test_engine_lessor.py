@@ -17,6 +17,7 @@ class Tenant:
         self.deadline = self.overdue_at = float("inf")
         self.ticks_answered = 0
         self.answers = True
+        self.trouble = ""
         self.heard = []
 
     def tick(self):
@@ -123,6 +124,14 @@ def test_lessor_says_where_the_engine_is_what_does_not_answer(setting):
     setting.clock.advance(2.5)
     words = "this member's engine does not answer, so its lease is not renewed"
     assert tenant.times(words)[0] == 2.0
+
+
+def test_lessor_says_where_answers_do_not_count(setting):
+    tenant = setting.tenant()
+    tenant.trouble = "answers do not count"
+    tenant.overdue_at = setting.clock.now() + 2.0
+    setting.clock.advance(2.5)
+    assert tenant.times("answers do not count")[0] == 2.0
 
 
 def test_lessor_names_the_trouble_with_etcd_before_a_busy_engine(setting):

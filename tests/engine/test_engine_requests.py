@@ -202,7 +202,7 @@ FAILS = [
     (do.GrantLease(10), lambda e: isinstance(e, ev.LeaseFailed)),
     (do.RevokeLease(7), lambda e: isinstance(e, ev.RevokeFailed) and e.lease == 7),
     (do.WriteRecord(3, 0, 0, RECORD), lambda e: isinstance(e, ev.WriteFailed) and e.attempt == 3),
-    (do.ReadRecord(7, 1, 5), lambda e: isinstance(e, ev.RecordReadFailed) and e.lease == 7),
+    (do.ReadRecord(7, 1, 5, 2.0), lambda e: isinstance(e, ev.RecordReadFailed) and e.lease == 7),
     (do.Proclaim(VERSION, 2), lambda e: isinstance(e, ev.ProclaimFailed) and e.number == 1),
 ]
 NAMES = [type(effect).__name__ for effect, _ in FAILS]
@@ -249,7 +249,7 @@ def test_request_that_is_made_again_anyway_says_what_it_was_for(setting, effect)
 
 
 def test_own_record_is_read_as_etcd_has_it(setting):
-    effect = do.ReadRecord(7, 2, 5)
+    effect = do.ReadRecord(7, 2, 5, 2.0)
     assert setting.ask(effect) == [ev.RecordRead(7, 2, 5, None)]
     setting.ask(setting.write(lease := setting.lease()))
     [event] = setting.ask(effect)
