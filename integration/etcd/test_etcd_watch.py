@@ -101,6 +101,7 @@ def test_watch_restarted_proves_its_history_by_its_last_put(node, clients, prefi
     node.kill()
     node.start()
     put_until_done(client, other, b"elsewhere")
+    seen.wait(lambda s: s.openings == openings)  # what comes before a new list is in the list
     put_until_done(client, first, b"behind it")
     seen.wait(lambda s: s.values[-1:] == [b"behind it"])
     assert seen.openings == openings

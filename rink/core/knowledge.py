@@ -188,12 +188,13 @@ class Knowledge:
                 self.writer.failed(event.attempt, now)
                 self._failed("writing the own record", event.error, now)
             case ev.ProclaimFailed():
-                self._failed(self.coordinator.failed(event, now, self.name), event.error, now)
+                doing = self.coordinator.failed(event, now, self.name)
+                self.out.warn_of(f"{doing} failed: {event.error}", now)
             case ev.ListFailed():
                 self._failed("reading the group", event.error, now)
             case ev.PostFailed():
                 self.sight.history.posted(now)
-                self._failed("asking for a higher token base", event.error, now)
+                self.out.warn_of(f"asking for a higher token base failed: {event.error}", now)
             case ev.ChoreFailed():
                 self.out.warn_of(f"{event.doing} failed: {event.error}", now)
             case _:

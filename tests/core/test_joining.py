@@ -214,3 +214,15 @@ def test_a_join_that_saw_its_name_taken_ends_after_its_timeout_whatever_fails(wo
     while world.late:
         world.thaw()
     assert world.record("a") is None
+
+
+@pytest.mark.parametrize(
+    "event", [ev.ProclaimFailed(1, OSError("too large")), ev.PostFailed(OSError("too large"))]
+)
+def test_request_of_a_coordinator_that_fails_ends_no_join(world, event):
+    """It may coordinate before it has joined: when its record is being written anew."""
+    member = world.add("a", held=KINDS)
+    world.tell("a", event)
+    assert member.failed is None
+    world.let("a")
+    assert member.joined
