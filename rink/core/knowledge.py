@@ -138,9 +138,36 @@ class Knowledge:
         if lease != self.tenure.lease or not self.tenure.is_held:
             return [], False
         if not self.renewals.counts(call, sent_at, self.writer.exists):
-            return [], True
+            self._look_for_proof(now)  # now: the engine may be busy for as long as the lease lasts
+            return self.out.take_all_but_reports(), True
         revived = self._renew(now, sent_at)
         return self.out.take_all_but_reports(), revived or self.owes_reports
+
+    def prove(self, now: float, event: ev.RecordRead) -> tuple[list[Effect], bool]:
+        """Let answers that were held back count, if the own record as read allows it.
+
+        The session's requests bring it, under the engine's lock. Other outcomes are left to a step.
+
+        Returns:
+            What is to be done now, and whether the answers count.
+        """
+        found, oldest = event.found, max(event.mod_revision, self.writer.compare)
+        if (
+            event.lease != self.tenure.lease
+            or not self.tenure.is_held
+            or not self.renewals.is_read_for(event.call)
+            or found is None
+            or not self.writer.is_mine(found)
+            or found.mod_revision < oldest
+        ):
+            return [], False
+        self.renewals.read(event)
+        self._renew(now, self.renewals.prove())
+        return self.out.take_all_but_reports(), True
+
+    def _look_for_proof(self, now: float) -> None:
+        within_s = max(0.5, self.tenure.granted_ttl / 6)
+        self.renewals.look(self.tenure.lease, self.writer.compare, within_s, now, self.out)
 
     def _renew(self, now: float, sent_at: float) -> bool:
         """Move the deadline; return whether a suspect lease has come back to life."""

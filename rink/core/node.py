@@ -120,8 +120,7 @@ class Node(Knowledge):
             is_written = self.writer.is_settled and not self.writer.differs(self._desired_record())
             self.living.run_out(self.tenure, is_written, now, self.out)
         if self.tenure.is_held:
-            within_s = max(0.5, self.tenure.granted_ttl / 6)
-            self.renewals.look(self.tenure.lease, self.writer.compare, within_s, now, self.out)
+            self._look_for_proof(now)
         self.living.end(self.tenure, now, self.out)
         self.tenure.look(self.living.wants_lease, now, self.out)
 

@@ -54,9 +54,12 @@ class Renewals:
         Args:
             call: the number of the call that brought it.
             sent_at: when its request was sent, in seconds.
-            has_record: where no record exists yet, nothing is claimed that could be missing. But
-                the call is not known by that: the record may be written in another history.
+            has_record: where no record exists yet, nothing is claimed that could be missing. The
+                first call of a lease is known by that. A later one is not: the record may be
+                written by now, in the history before.
         """
+        if self.call is None and not has_record:
+            self.call = call
         if call == self.call or not has_record:
             self.new_call = None
             return True
@@ -80,6 +83,10 @@ class Renewals:
             return
         self.read_for = self.new_call
         out.do(ReadRecord(lease, self.new_call, mod_revision, within_s))
+
+    def is_read_for(self, call: int) -> bool:
+        """Return whether a read for this call is under way, and no later call has answered."""
+        return call == self.read_for == self.new_call
 
     def read(self, event: RecordRead) -> bool:
         """Take the own record, as it was read; return whether it is of the newest call."""

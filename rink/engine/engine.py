@@ -109,7 +109,7 @@ class Engine:
         self._ticks_answered = 0
         self._pairs: frozenset[tuple[str, int]] = frozenset()
         self._follower = Follower(etcd, keys, calls, clock, self.post)
-        self._requests = Requests(etcd, keys, settings.name, calls, clock, self.post)
+        self._requests = Requests(etcd, keys, settings.name, calls, clock, self._answered)
         self._thread = threading.Thread(target=self._run, name=f"rink-engine-{group}", daemon=True)
         _engines.add(self)
 
@@ -131,6 +131,15 @@ class Engine:
     def post(self, event: Event) -> None:
         """Post an event to the engine."""
         self._mailbox.put(event)
+
+    def _answered(self, event: Event) -> None:
+        """Take the answer to a request; what keeps the lease alive does not wait for a step."""
+        if isinstance(event, ev.RecordRead):
+            with self.lock:
+                effects, is_done = self.node.prove(self.clock.now(), event)
+            self._carry_out(effects)
+            event = _NUDGED if is_done else event
+        self.post(event)
 
     def drop(self, handle: Handle) -> None:
         """Release a handle by message.

@@ -22,8 +22,8 @@ HISTORY = [
     core(
         "the own record as read under an earlier call lets renewals count",
         "renewals",
-        "return event.call == self.new_call",
-        "return self.new_call is not None",
+        "        if event.call != self.read_for:\n            return False\n        self.read_for, self.failures",
+        "        self.read_for, self.failures",
         "renewals",
     ),
     core(
@@ -41,10 +41,10 @@ HISTORY = [
         "renewals",
     ),
     core(
-        "an answer before the record exists proves its call",
+        "an answer before the record exists proves any call",
         "renewals",
-        "            self.new_call = None\n            return True\n",
-        "            self.call, self.new_call = call, None\n            return True\n",
+        "if self.call is None and not has_record:",
+        "if not has_record:",
         "renewals",
     ),
     core(

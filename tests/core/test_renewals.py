@@ -1,6 +1,7 @@
 """Answers of a new keepalive call, which may reach another history of etcd (R11)."""
 
 import pytest
+from attrs import evolve
 from small_etcd import unanswered
 from world import role_of
 
@@ -122,8 +123,8 @@ def test_read_under_an_earlier_call_does_not_prove_the_next(reconnected):
     world.run()
     world.etcd.history += 1
     world.now += 1.0
-    assert b.node.renew(world.now, b.node.tenure.lease, world.now, 2) == ([], True)
     world.hold("b", "requests")
+    world.keep_alive(b)
     world.let("b", "answers")
     assert [effect.call for effect in b.made(do.ReadRecord)] == [1, 2]
     assert b.node.tenure.deadline == deadline
@@ -192,8 +193,41 @@ def test_read_of_an_earlier_lease_is_not_heard(reconnected, kind):
     assert b.reports == []
 
 
-def test_answer_before_the_record_exists_counts_at_once():
-    """Nothing is claimed yet that another history could lack; the record may be of another one."""
+@pytest.mark.parametrize("wrong", ["", "lease", "call", "gone", "older", "foreign"])
+def test_proof_is_taken_without_a_step_and_all_else_is_left_to_one(reconnected, wrong):
+    """The engine may be busy; so the thread that read the record takes it."""
+    world, b = reconnected, reconnected.members["b"]
+    deadline = b.node.tenure.deadline
+    world.now += 1.0
+    effects, must_step = b.node.renew(world.now, b.node.tenure.lease, world.now, 1)
+    assert must_step
+    [asked] = effects
+    read = world._serve(b, asked)
+    match wrong:
+        case "lease":
+            read = evolve(read, lease=99)
+        case "call":
+            read = evolve(read, call=99)
+        case "gone":
+            read = evolve(read, found=None)
+        case "older":
+            read = evolve(read, mod_revision=99)
+        case "foreign":
+            read = evolve(read, found=world._serve(world.members["a"], asked).found)
+    assert b.node.prove(world.now, read) == ([], not wrong)
+    assert (b.node.tenure.deadline > deadline) is not bool(wrong)
+
+
+def test_first_call_is_known_by_an_answer_before_the_record():
+    """Nothing is claimed yet that another history could lack."""
     renewals = Renewals()
     assert renewals.counts(3, 1.0, has_record=False)
-    assert not renewals.counts(3, 2.0, has_record=True)
+    assert renewals.counts(3, 2.0, has_record=True)
+
+
+def test_later_call_is_not_known_by_an_answer_before_the_record():
+    """The record may be written by now, in the history before."""
+    renewals = Renewals()
+    assert renewals.counts(3, 1.0, has_record=False)
+    assert renewals.counts(4, 2.0, has_record=False)
+    assert not renewals.counts(4, 3.0, has_record=True)
