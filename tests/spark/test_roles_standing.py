@@ -29,7 +29,9 @@ def joined(rink_etcd):
 
 def test_who_waits_is_known(joined, rink_etcd):
     for name in ("ann", "bob"):
-        joined(name, rebalance_delay=0).wait_settled(WAIT_S)
+        member = joined(name, rebalance_delay=0)
+        assert any(name in version.ranks for version in member.versions())  # waits for its rank
+        assert member.wait_settled(WAIT_S)
     eve = joined("eve", rebalance_delay=600)
     with rink.Session(rink_etcd.client("operator"), ttl=5) as session:
         found = roles.standing(session, "town")
