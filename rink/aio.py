@@ -17,11 +17,12 @@ from typing import Any, Self, TypeVar
 from rink.aio_role import Lost, Role
 from rink.core.holds import Handle, Place
 from rink.core.keys import check_name
+from rink.core.outbox import REPORT_EVERY_S
 from rink.core.schemes import SchemeFailed, UnknownScheme, rank_of
 from rink.core.schemes import register as register_scheme
 from rink.core.values import Version
 from rink.engine.callers import made_at
-from rink.engine.engine import REPORT_EVERY_S, Engine
+from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import (
     ClosedError,

@@ -15,7 +15,7 @@ from rink.roles import BaseRole
 
 
 class Lost:
-    """Whether a handle is over: `is_set()`, `await wait(timeout)`."""
+    """Show whether a handle is over: `is_set()`, `await wait(timeout)`."""
 
     __slots__ = ("_signal",)
 
@@ -27,7 +27,7 @@ class Lost:
         return self._signal.is_set()
 
     async def wait(self, timeout: float | None = None) -> bool:
-        """Wait for it, for `timeout` seconds at most; whether it has happened."""
+        """Wait until the handle is over, at most `timeout` seconds. Return whether it is over."""
         return await wait_in_loop(self._signal, timeout)
 
 
@@ -54,8 +54,8 @@ class Role(BaseRole):
         self._enter()
         if hasattr(self, "_body"):
             raise UsageError(
-                f"role {self.name!r}: this handle is in an `async with` already, and it can be used "
-                "only once; take another handle of the role with get_role()"
+                f"role {self.name!r}: this handle is in an `async with` already, and it can be "
+                "used only once; take another handle of the role with get_role()"
             )
         self._body = _Body(self._signal(), self._handle)
         return self

@@ -9,10 +9,11 @@ from typing import Any, Self, TypeVar
 
 from rink.core.holds import Handle
 from rink.core.keys import check_name
+from rink.core.outbox import REPORT_EVERY_S
 from rink.core.values import Version
 from rink.engine.callers import made_at, warn_in_event_loop
 from rink.engine.clock import DEAF_S, Event
-from rink.engine.engine import REPORT_EVERY_S, Engine
+from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import ClosedError
 from rink.face import BaseRink, Subscription, new_versions

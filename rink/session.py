@@ -12,11 +12,12 @@ from typing import Any, NoReturn, Self
 from rink.core import events as ev
 from rink.core.keys import Keys
 from rink.core.node import MemberSettings
+from rink.core.outbox import REPORT_EVERY_S
 from rink.engine.callbacks import Listeners
 from rink.engine.callers import owns
 from rink.engine.calls import Calls
 from rink.engine.clock import SYSTEM, Clock
-from rink.engine.engine import REPORT_EVERY_S, Engine, mark_forked
+from rink.engine.engine import Engine, mark_forked
 from rink.engine.lessor import Lessor
 from rink.errors import (
     ClosedError,

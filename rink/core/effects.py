@@ -75,9 +75,9 @@ class ListGroup:
 
 @attrs.frozen
 class ReadRecord:
-    """Read the own record: an answer of another keepalive call is held back until then.
+    """Read the own record, which decides whether the answers of a new keepalive call count.
 
-    `within_s` is how long to wait for etcd, in seconds.
+    `mod_revision` is that of the last answered write. `within_s` is the timeout, in seconds.
     """
 
     lease: int

@@ -135,7 +135,10 @@ class PostFailed:
 
 @attrs.frozen
 class RecordRead:
-    """The own record as etcd has it, or None; the rest is as in the `ReadRecord` it answers."""
+    """The own record was read: `found`, or None where there is no record under the own key.
+
+    The other fields are those of the `ReadRecord` that this answers.
+    """
 
     lease: int
     call: int
@@ -145,7 +148,7 @@ class RecordRead:
 
 @attrs.frozen
 class RecordReadFailed:
-    """The own record could not be read; the rest is as in the `ReadRecord` it answers."""
+    """The own record could not be read; `lease` and `call` are those of the `ReadRecord`."""
 
     lease: int
     call: int

@@ -28,7 +28,7 @@ from rink.core.sight import Sight
 from rink.core.tenure import Tenure
 from rink.core.values import Share
 from rink.core.view import View
-from rink.core.writer import Answer, Writer
+from rink.core.writer import Verdict, Writer
 
 RECORD_GONE = "its record is gone, or another's stands in its place"
 
@@ -151,19 +151,21 @@ class Knowledge:
         Returns:
             What is to be done now, and whether the answers count.
         """
-        found, oldest = event.found, max(event.mod_revision, self.writer.compare)
-        if (
-            event.lease != self.tenure.lease
-            or not self.tenure.is_held
-            or not self.renewals.is_read_for(event.call)
-            or found is None
-            or not self.writer.is_mine(found)
-            or found.mod_revision < oldest
-        ):
+        if self._judge(event) is not Verdict.FINE:
             return [], False
-        self.renewals.read(event)
-        self._renew(now, self.renewals.prove())
+        self._take_read(event, now)
         return self.out.take_all_but_reports(), True
+
+    def _judge(self, event: ev.RecordRead) -> Verdict | None:
+        """Judge the own record as read, or return None for a read that is not awaited any more."""
+        if not self._is_awaited(event):
+            return None
+        return self.writer.judge(event.found, event.mod_revision)
+
+    def _is_awaited(self, answer: ev.RecordRead | ev.RecordReadFailed) -> bool:
+        """Return whether the read was asked for by this lease, for the newest call."""
+        is_of_lease = self.tenure.is_held and answer.lease == self.tenure.lease
+        return is_of_lease and answer.call == self.renewals.new_call
 
     def _look_for_proof(self, now: float) -> None:
         within_s = max(0.5, self.tenure.granted_ttl / 6)
@@ -248,32 +250,34 @@ class Knowledge:
             case ev.RevokeFailed(lease=lease) if lease == tenure.lease and tenure.is_revoking:
                 tenure.revoke_failed(now, self.name)
                 self._failed("revoking the lease", event.error, now)
-            case ev.RecordRead(lease=lease) if lease == tenure.lease and tenure.is_held:
-                if self.renewals.read(event):
-                    self._take_own_record(event, now)
-            case ev.RecordReadFailed(lease=lease) if lease == tenure.lease and tenure.is_held:
-                if self.renewals.read_failed(event.call, now, self.name):
-                    self.out.warn_of(f"reading the own record failed: {event.error}", now)
+            case ev.RecordRead():
+                self._take_read(event, now)
+            case ev.RecordReadFailed() if self._is_awaited(event):
+                self.renewals.read_failed(now, self.name)
+                self.out.warn_of(f"reading the own record failed: {event.error}", now)
             case ev.HistoryChanged() if not self._is_disproved():
                 self._change_history(event.because, now)
             case _:
                 pass  # about a past lease, or a change of history that was already handled
 
-    def _take_answer(self, answer: Answer, now: float) -> None:
-        if answer is Answer.GONE:
+    def _take_answer(self, verdict: Verdict, now: float) -> None:
+        if verdict is Verdict.GONE:
             self._disown(now, "its record is gone")
-        elif answer is Answer.OLDER and not self._is_disproved():
+        elif verdict is Verdict.OLDER and not self._is_disproved():
             self._change_history("etcd returned a record older than this member's last write", now)
 
-    def _take_own_record(self, event: ev.RecordRead, now: float) -> None:
+    def _take_read(self, event: ev.RecordRead, now: float) -> None:
         """Let a new call's answers count where it reaches the history of the last write."""
-        found = event.found
-        if found is None or not self.writer.is_mine(found):
-            self._disown(now, RECORD_GONE)
-        elif found.mod_revision < event.mod_revision:
-            self._find_older(event.mod_revision, found.mod_revision, now)
-        elif found.mod_revision >= self.writer.compare:  # else a write came between: read it anew
+        verdict = self._judge(event)
+        if verdict is None:
+            return
+        self.renewals.read()
+        if verdict is Verdict.FINE:
             self._renew(now, self.renewals.prove())
+        elif verdict is Verdict.GONE:
+            self._disown(now, RECORD_GONE)
+        elif verdict is Verdict.OLDER and event.found is not None:
+            self._find_older(event.mod_revision, event.found.mod_revision, now)
 
     def _ask_to_leave(self, event: ev.LeaveAsked, now: float) -> None:
         ranked = self.share is not None and self.tenure.is_alive and self.writer.exists

@@ -20,7 +20,7 @@ from rink.core.effects import Joined, JoinFailed, Left, Level
 from rink.core.events import LeaveAsked
 from rink.core.holds import Table
 from rink.core.machines import LIFE, Life, LifeEvent, advance
-from rink.core.outbox import Outbox
+from rink.core.outbox import REPORT_EVERY_S, Outbox
 from rink.core.record import describe
 from rink.core.tenure import Tenure
 from rink.core.values import Phase
@@ -28,7 +28,6 @@ from rink.core.view import View
 from rink.core.writer import Writer
 from rink.errors import JoinError, MemberNameTaken, RinkError
 
-REPORT_EVERY_S = 10.0
 REVOKE_TRY_S = 1.0
 """How long a revocation is waited for at least, even of a lease that may be over."""
 

@@ -33,6 +33,7 @@ from rink.core.machines import Life, Write
 from rink.core.record import claims_of
 from rink.core.settings import MemberSettings
 from rink.core.values import Record
+from rink.core.writer import Verdict
 
 __all__ = ["MemberSettings", "Node"]
 
@@ -79,11 +80,12 @@ class Node(Knowledge):
         if not self.writer.exists or self.view.revision < self.writer.compare:
             return
         found = self.view.members.get(self.name)
-        if not self.writer.is_mine(found):
+        verdict = self.writer.judge(found, self.writer.compare)
+        if found is None or verdict is Verdict.GONE:
             self._disown(now, RECORD_GONE)
-        elif found and found.mod_revision < self.writer.compare and not self._is_disproved():
+        elif verdict is Verdict.OLDER and not self._is_disproved():
             self._find_older(self.writer.compare, found.mod_revision, now)
-        elif found and found.mod_revision > self.writer.compare and self.writer.is_settled:
+        elif found.mod_revision > self.writer.compare and self.writer.is_settled:
             self.writer.must_write = True  # somebody else has written it: put it right
 
     def _follow_version(self, now: float) -> None:

@@ -19,12 +19,13 @@ from rink.core.machines import WRITE, Write, WriteEvent, advance
 from rink.core.values import Member, Record
 
 
-class Answer(enum.Enum):
-    """The verdicts on the own record that a transaction's answer may give."""
+class Verdict(enum.Enum):
+    """What etcd shows of the own record, in a view, a read or the answer to a transaction."""
 
     FINE = "it is as it should be, or the name is taken"
-    GONE = "there is none"
-    OLDER = "it is as of a revision before the last answered one"
+    GONE = "there is none, or another's stands in its place"
+    OLDER = "it is earlier than an answered write: etcd has another history"
+    OVERTAKEN = "it was read before the last write was answered, and says nothing of that"
 
 
 @attrs.define
@@ -70,6 +71,19 @@ class Writer:
             and member.lease == self.lease
         )
 
+    def judge(self, found: Member | None, answered: int) -> Verdict:
+        """Judge the own record, as etcd has shown it.
+
+        Args:
+            found: what lies under the own key, or None.
+            answered: the mod_revision of the last write that was answered before etcd was asked.
+        """
+        if found is None or not self.is_mine(found):
+            return Verdict.GONE
+        if found.mod_revision < answered:
+            return Verdict.OLDER
+        return Verdict.OVERTAKEN if found.mod_revision < self.compare else Verdict.FINE
+
     def begin(self, lease: int, incarnation: str) -> None:
         """Forget the record of an earlier incarnation.
 
@@ -106,24 +120,24 @@ class Writer:
         self._sent = desired
         return WriteRecord(self.attempt, self.lease, self.compare, desired)
 
-    def answered(self, event: WriteAnswered) -> Answer:
+    def answered(self, event: WriteAnswered) -> Verdict:
         """Take an answer, and return what it says of the record."""
         if event.attempt != self.attempt:
-            return Answer.FINE
+            return Verdict.FINE
         self.failures = 0
         if event.applied:
             self._settle(event.revision, self._sent)
         elif event.found is not None and self.is_mine(event.found):
             is_older = event.found.mod_revision < self.compare
             self._settle(event.found.mod_revision, event.found.record)
-            return Answer.OLDER if is_older else Answer.FINE
+            return Verdict.OLDER if is_older else Verdict.FINE
         elif event.found is not None and not self.exists:
             self.state = advance(WRITE, self.state, WriteEvent.FOREIGN)
             self.taken_by = event.found
         else:
             self.state = advance(WRITE, self.state, WriteEvent.MISSING)
-            return Answer.GONE
-        return Answer.FINE
+            return Verdict.GONE
+        return Verdict.FINE
 
     def _settle(self, mod_revision: int, record: Record | None) -> None:
         self.state = advance(WRITE, self.state, WriteEvent.ANSWERED)

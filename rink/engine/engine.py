@@ -69,9 +69,6 @@ _NUDGED = ev.Nudged()
 
 STOPPED = "the member was stopped before it had left"
 
-REPORT_EVERY_S = 10.0
-"""How often a leave that takes long says what it waits for."""
-
 
 class Engine:
     """Runs one member. Everything public here may be called from any thread."""

@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from rink import aio
+from rink.core.outbox import REPORT_EVERY_S
 from rink.errors import RinkError, StaleToken, StateError, UsageError
 from rink.streams.endings import ENDS_PROCESS, apart, end, is_ending, running_task
 from rink.streams.errors import (
@@ -27,7 +28,7 @@ from rink.streams.faults import first_error
 from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
 from rink.streams.owner import Owner
-from rink.streams.patience import REPORT_EVERY_S, Patience
+from rink.streams.patience import Patience
 from rink.streams.policy import Parked, Undecodable, letter_of, letter_of_death, said
 from rink.streams.processor import Processor
 from rink.streams.reader import Reader

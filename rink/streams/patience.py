@@ -8,13 +8,12 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from rink.core.outbox import REPORT_EVERY_S
 from rink.etcd.backoff import Backoff
 from rink.streams.errors import PartitionFull, RedisFull, RedisUnavailable
 
 T = TypeVar("T")
 log = logging.getLogger("rink.streams")
-
-REPORT_EVERY_S = 10.0
 
 _PASSES = (RedisUnavailable, RedisFull, PartitionFull)
 """What is asked again: none of it is an event's fault."""

@@ -22,10 +22,10 @@ NAMED_BY_THE_DESIGN = [
     core(
         "a read settles a write",
         "node",
-        "        if not self.writer.is_mine(found):\n",
+        "        verdict = self.writer.judge(found, self.writer.compare)\n",
         "        if self.writer.state is Write.OWED and self.writer.is_mine(found):\n"
         "            self.writer._settle(found.mod_revision, found.record)\n"
-        "        if not self.writer.is_mine(found):\n",
+        "        verdict = self.writer.judge(found, self.writer.compare)\n",
         "grants",
     ),
     core(
@@ -78,8 +78,8 @@ ABOUT_OVERLAP = [
     core(
         "its own record gone is ignored",
         "node",
-        "        if not self.writer.is_mine(found):\n",
-        "        if False:\n",
+        "        if found is None or verdict is Verdict.GONE:\n",
+        "        if found is None:\n            return\n        if False:\n",
         "session",
     ),
     Mutant(

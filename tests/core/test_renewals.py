@@ -32,6 +32,16 @@ def reconnected(pair):
     return pair
 
 
+@pytest.fixture
+def held_back(reconnected):
+    """Have an answer of the new call held back, a second later, and the read wait on its way."""
+    reconnected.now += 1.0
+    reconnected.hold("b", "requests")
+    reconnected.keep_alive(reconnected.members["b"])
+    reconnected.run()
+    return reconnected
+
+
 def test_new_call_counts_once_the_own_record_is_read(reconnected):
     world, b = reconnected, reconnected.members["b"]
     before = b.node.tenure.deadline
@@ -85,11 +95,9 @@ def test_own_record_missing_in_the_read_ends_the_session(reconnected):
     assert errors(b) == []
 
 
-def test_read_that_fails_is_repeated_and_counts_nothing(reconnected):
-    world, b = reconnected, reconnected.members["b"]
+def test_read_that_fails_is_repeated_and_counts_nothing(held_back):
+    world, b = held_back, held_back.members["b"]
     deadline = b.node.tenure.deadline
-    world.hold("b", "requests")
-    world.keep_alive(b)
     for failures in range(1, 4):
         world.lose("b")
         assert len(b.made(do.ReadRecord)) == failures
@@ -134,13 +142,10 @@ def test_read_under_an_earlier_call_does_not_prove_the_next(reconnected):
 
 
 @pytest.mark.parametrize("kind", ["answered", "lost"])
-def test_read_that_hangs_does_not_hold_up_that_of_the_next_call(reconnected, kind):
+def test_read_that_hangs_does_not_hold_up_that_of_the_next_call(held_back, kind):
     """The connection that it went over is gone, and nobody knows yet."""
-    world, b = reconnected, reconnected.members["b"]
+    world, b = held_back, held_back.members["b"]
     deadline = b.node.tenure.deadline
-    world.hold("b", "requests")
-    world.keep_alive(b)
-    world.run()
     hanging = b.to_etcd.popleft()
     world.etcd.history += 1
     world.let("b")
@@ -155,14 +160,10 @@ def test_read_that_hangs_does_not_hold_up_that_of_the_next_call(reconnected, kin
     assert b.reports == []
 
 
-def test_read_that_a_write_has_overtaken_is_repeated(reconnected):
+def test_read_that_a_write_has_overtaken_is_repeated(held_back):
     """Its answer is older than the last answered write, and says nothing of that."""
-    world, b = reconnected, reconnected.members["b"]
+    world, b = held_back, held_back.members["b"]
     deadline = b.node.tenure.deadline
-    world.now += 1.0
-    world.hold("b", "requests")
-    world.keep_alive(b)
-    world.run()
     early = world._serve(b, b.to_etcd.popleft())
     write(world)
     world.let("b")
@@ -175,12 +176,11 @@ def test_read_that_a_write_has_overtaken_is_repeated(reconnected):
     assert b.node.tenure.deadline > deadline
 
 
-def test_answers_that_do_not_count_are_explained(reconnected):
-    world, b = reconnected, reconnected.members["b"]
-    assert b.node.renewals.trouble == ""
-    world.hold("b", "requests")
-    world.keep_alive(b)
+def test_answers_that_do_not_count_are_explained(held_back):
+    world, b = held_back, held_back.members["b"]
     assert "count once the own record is read" in b.node.renewals.trouble
+    world.let("b")
+    assert b.node.renewals.trouble == ""
 
 
 @pytest.mark.parametrize("kind", ["read", "failed"])
@@ -231,3 +231,14 @@ def test_later_call_is_not_known_by_an_answer_before_the_record():
     assert renewals.counts(3, 1.0, has_record=False)
     assert renewals.counts(4, 2.0, has_record=False)
     assert not renewals.counts(4, 3.0, has_record=True)
+
+
+def test_late_answer_of_the_earlier_call_leaves_the_later_one_held_back():
+    """The record is being read for the later call."""
+    renewals = Renewals()
+    assert renewals.counts(3, 1.0, has_record=False)
+    assert not renewals.counts(4, 2.0, has_record=True)
+    assert renewals.counts(3, 1.5, has_record=True)
+    assert renewals.trouble
+    assert renewals.prove() == 2.0
+    assert renewals.counts(4, 3.0, has_record=True)

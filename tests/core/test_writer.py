@@ -6,7 +6,7 @@ import pytest
 from rink.core.events import WriteAnswered
 from rink.core.machines import Write
 from rink.core.values import Member, Record
-from rink.core.writer import Answer, Writer
+from rink.core.writer import Verdict, Writer
 
 RECORD = Record("i1", 60)
 OTHER = Record("i9", 60)
@@ -25,7 +25,7 @@ def send(writer, record=RECORD):
 
 def settle(writer, revision=10):
     effect = send(writer)
-    assert writer.answered(WriteAnswered(effect.attempt, True, revision)) is Answer.FINE
+    assert writer.answered(WriteAnswered(effect.attempt, True, revision)) is Verdict.FINE
 
 
 def found(record=RECORD, lease=5, mod=20):
@@ -80,7 +80,7 @@ def test_the_other_branch_settles_with_what_was_found(writer):
     settle(writer)
     effect = send(writer)
     seen = attrs.evolve(RECORD, draining=("x",))
-    assert writer.answered(WriteAnswered(effect.attempt, False, 30, found(seen))) is Answer.FINE
+    assert writer.answered(WriteAnswered(effect.attempt, False, 30, found(seen))) is Verdict.FINE
     assert writer.is_settled
     assert (writer.compare, writer.known) == (20, seen)
     assert writer.is_due(RECORD, 0.0)
@@ -89,7 +89,7 @@ def test_the_other_branch_settles_with_what_was_found(writer):
 @pytest.mark.parametrize("other", [found(OTHER), found(lease=6), found(None)])
 def test_another_record_under_the_name_is_waited_for_by_one_who_has_none_yet(writer, other):
     effect = send(writer)
-    assert writer.answered(WriteAnswered(effect.attempt, False, 30, other)) is Answer.FINE
+    assert writer.answered(WriteAnswered(effect.attempt, False, 30, other)) is Verdict.FINE
     assert writer.state is Write.TAKEN
     assert writer.taken_by == other
     assert not writer.is_due(RECORD, 1e9)
@@ -102,7 +102,7 @@ def test_another_record_under_the_name_is_waited_for_by_one_who_has_none_yet(wri
 def test_another_record_in_place_of_an_own_one_means_that_the_own_is_gone(writer, other):
     settle(writer)
     effect = send(writer)
-    assert writer.answered(WriteAnswered(effect.attempt, False, 30, other)) is Answer.GONE
+    assert writer.answered(WriteAnswered(effect.attempt, False, 30, other)) is Verdict.GONE
     assert writer.state is Write.ABSENT
 
 
@@ -110,7 +110,7 @@ def test_an_answer_or_failure_of_an_earlier_attempt_settles_nothing(writer):
     first = send(writer)
     writer.failed(first.attempt, 0.0)
     send(writer)
-    assert writer.answered(WriteAnswered(first.attempt, True, 10)) is Answer.FINE
+    assert writer.answered(WriteAnswered(first.attempt, True, 10)) is Verdict.FINE
     writer.failed(first.attempt, 0.0)
     assert writer.state is Write.SENT
 
@@ -118,7 +118,7 @@ def test_an_answer_or_failure_of_an_earlier_attempt_settles_nothing(writer):
 def test_an_answer_to_an_earlier_incarnation_settles_nothing(writer):
     effect = send(writer)
     writer.begin(6, "i2")
-    assert writer.answered(WriteAnswered(effect.attempt, True, 10)) is Answer.FINE
+    assert writer.answered(WriteAnswered(effect.attempt, True, 10)) is Verdict.FINE
     assert not writer.exists
     assert writer.state is Write.ABSENT
 
@@ -144,3 +144,22 @@ def test_the_version_number_alone_is_not_worth_a_write(writer):
     settle(writer)
     assert not writer.is_due(attrs.evolve(RECORD, version=9), 0.0)
     assert writer.is_due(attrs.evolve(RECORD, version=9, draining=("x",)), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("seen", "answered", "verdict"),
+    [
+        (found(mod=10), 10, Verdict.FINE),
+        (found(mod=11), 10, Verdict.FINE),
+        (found(mod=9), 10, Verdict.OLDER),
+        (found(mod=9), 8, Verdict.OVERTAKEN),
+        (found(OTHER), 10, Verdict.GONE),
+        (found(lease=6), 10, Verdict.GONE),
+        (None, 10, Verdict.GONE),
+    ],
+)
+def test_own_record_is_judged_by_what_was_answered_before_it_was_read(
+    writer, seen, answered, verdict
+):
+    settle(writer, 10)
+    assert writer.judge(seen, answered) is verdict

@@ -2,33 +2,12 @@
 
 import pytest
 import trio
+from first_send_support import Leg, Store, app_on
 
 from rink.errors import UsageError
-from rink.streams import App, Record, Worker, admin
+from rink.streams import Worker, admin
 
 TRIO = "rink.streams needs asyncio, but trio runs here"
-
-
-class Leg(Record):
-    who: str = "a"
-
-
-class Store:
-    """A Redis that only counts how often it was opened."""
-
-    opened = 0
-
-    async def open(self):
-        self.opened += 1
-
-    async def settle_count(self, *_):
-        pass
-
-    def has_settled(self, *_):
-        return True
-
-    async def append(self, names, bounds, records, number, wants_ids):
-        return len(records), ["1-0"] * len(records)
 
 
 @pytest.fixture
@@ -38,14 +17,12 @@ def store():
 
 @pytest.fixture
 def app(store):
-    app = App("shop")
-    app.connect = lambda: store
-    return app
+    return app_on(store)[0]
 
 
 @pytest.fixture
 def legs(app):
-    return app.stream("legs", record=Leg, partition_by="who")
+    return app.streams["legs"]
 
 
 def by_hand(coroutine):
