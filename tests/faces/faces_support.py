@@ -13,6 +13,8 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Self
 
+import pytest
+
 import rink
 from rink import aio
 from rink.core.schemes import rank_of
@@ -271,6 +273,13 @@ def until(member: Any, happens: Callable[[], Any], timeout: float = LONG_S) -> A
             assert engine.clock.now() < end, f"it never came to be; {raw(member).status()}"
             steps.wait(0.25)
         return result
+
+
+def refusal(member: Any, name: str) -> str:
+    """Return why the member is not granted a role now."""
+    with pytest.raises(rink.RoleTimeout) as refused:
+        member.await_role(name, 0.01)
+    return str(refused.value)
 
 
 def owned_by(rank: int, size: int, count: int = 1, prefix: str = "role") -> Any:
