@@ -31,9 +31,14 @@ class Outage:
         return tenure.answered_at + tenure.granted_ttl / OVERDUE_PARTS
 
     def overdue(self, tenure: Tenure, words: str, now: float, out: Outbox) -> None:
-        """Warn once that no keepalive is answered, with the time that is left."""
+        """Warn once that no keepalive is answered, with the time that is left.
+
+        Beyond the deadline the words are kept for the loss, which is logged instead.
+        """
         self.words = words or self.words
-        if self.since is not None or not tenure.is_alive or now < self.due_at(tenure):
+        if self.since is not None or not tenure.is_alive:
+            return
+        if not self.due_at(tenure) <= now < tenure.deadline:
             return
         self.since = tenure.answered_at
         text = (

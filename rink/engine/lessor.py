@@ -171,11 +171,12 @@ class Lessor:
         until = self._clock.now()
         while all(mailbox.take(until)):
             now = self._clock.now()
+            stalled_s = now - until  # this thread was to run at `until`, or earlier
             with self._lock:
                 leases = list(self._leases.values())
             for let in leases:
                 try:
-                    self._look_after(let, now)
+                    self._look_after(let, now, stalled_s)
                 except Exception:  # one lease must not cost the session's others theirs
                     let.send_at = now + RECHECK_S
                     if not let.is_troubled and not self._closed:
@@ -188,11 +189,11 @@ class Lessor:
             self._stream.close()
         mailbox.close()
 
-    def _look_after(self, let: _Let, now: float) -> None:
+    def _look_after(self, let: _Let, now: float, stalled_s: float) -> None:
+        if now >= let.tenant.overdue_at:
+            let.tenant.overdue(self._why(let, stalled_s))
         if now >= let.tenant.deadline:
             let.tenant.expire()
-        elif now >= let.tenant.overdue_at:
-            let.tenant.overdue(self._why(let))
         if now < let.send_at:
             return
         if let.is_engine_alive:
@@ -205,8 +206,11 @@ class Lessor:
             let.send_at = now + RECHECK_S
             let.tenant.log_pending()
 
-    def _why(self, let: _Let) -> str:
+    def _why(self, let: _Let, stalled_s: float) -> str:
         """Return why no keepalive is answered, as far as this process knows."""
+        if stalled_s >= let.ttl / RENEWALS_PER_TTL:  # a renewal was due meanwhile, and not sent
+            text = f"this process did not run for at least {stalled_s:.1f} s"
+            return f"{text}: it was stopped, or one thread held up all others"
         if self._stream is not None and self._stream.trouble:
             return self._stream.trouble
         if not let.is_engine_alive:

@@ -26,6 +26,20 @@ OUTAGES = [
         "if not tenure.is_alive",
         "outage",
     ),
+    engine(
+        "etcd is blamed where the process did not run",
+        "lessor",
+        "if stalled_s >= let.ttl / RENEWALS_PER_TTL:",
+        "if False:",
+        "engine/test_engine_lessor",
+    ),
+    core(
+        "a loss found late is warned of as if time were left",
+        "outage",
+        "if not self.due_at(tenure) <= now < tenure.deadline:",
+        "if not self.due_at(tenure) <= now:",
+        "outage",
+    ),
     core(
         "a lost session is not logged as an error",
         "outage",
@@ -71,7 +85,7 @@ OUTAGES = [
     engine(
         "an outage is told of without a reason",
         "lessor",
-        "let.tenant.overdue(self._why(let))",
+        "let.tenant.overdue(self._why(let, stalled_s))",
         'let.tenant.overdue("")',
         "engine/test_engine_lessor",
     ),

@@ -54,6 +54,20 @@ def test_outage_beyond_the_deadline_is_an_error_that_counts_the_roles(cut_off):
     assert "(etcd: connection refused): the session and 1 role are lost; Rink keeps" in error
 
 
+def test_outage_found_beyond_the_deadline_is_one_error_with_words(cut_off):
+    """The process did not run meanwhile."""
+    world, b = cut_off, cut_off.members["b"]
+    world.now += 60.0
+    overdue(world, "this process did not run for at least 58 s")
+    world.step(b, [ev.Nudged()])
+    [error] = said(b, Level.ERROR)
+    assert (
+        "no keepalive answered for 60.0 s (this process did not run for at least 58 s): the"
+        in error
+    )
+    assert said(b, Level.WARNING) == []
+
+
 @pytest.mark.parametrize("seconds", [25.0, 58.0])
 def test_outage_over_is_told_with_its_length(cut_off, seconds):
     world, b = cut_off, cut_off.members["b"]

@@ -143,6 +143,33 @@ def test_lessor_names_the_trouble_with_etcd_before_a_busy_engine(setting):
     assert tenant.times(setting.words)[0] == 2.0
 
 
+@pytest.mark.parametrize("deadline", [9.0, 2.5])
+def test_lessor_says_where_the_process_did_not_run(setting, deadline):
+    """As after SIGSTOP, or where an extension module held the interpreter's lock."""
+    tenant = setting.tenant()
+    setting.clock.advance(0.5)
+    tenant.overdue_at = setting.clock.now() + 2.0
+    tenant.deadline = setting.clock.now() + deadline
+    setting.clock._now += 3.0
+    setting.clock.advance(0.1)
+    words = (
+        "this process did not run for at least 2.5 s: it was stopped, or one thread held up all "
+        "others"
+    )
+    assert tenant.times(words)[0] == 3.5
+    said = [what for what, _ in tenant.heard]
+    assert (words in said[: said.index("expire")]) if deadline == 2.5 else "expire" not in said
+
+
+def test_lessor_does_not_blame_a_short_stop_of_the_process(setting):
+    tenant = setting.tenant()
+    tenant.overdue_at = setting.clock.now() + 1.0
+    setting.clock.advance(0.5)
+    setting.clock._now += 1.2
+    setting.clock.advance(0.1)
+    assert tenant.times("etcd is silent")[0] == 1.7
+
+
 def test_the_deadline_is_watched_though_the_engine_hangs(setting):
     tenant = setting.tenant()
     tenant.answers = False
