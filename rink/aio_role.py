@@ -15,7 +15,7 @@ from rink.roles import BaseRole
 
 
 class Lost:
-    """Show whether a handle is over: `is_set()`, `await wait(timeout)`."""
+    """Show whether a handle is lost: `is_set()`, `await wait(timeout)`."""
 
     __slots__ = ("_signal",)
 
@@ -27,7 +27,10 @@ class Lost:
         return self._signal.is_set()
 
     async def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the handle is over, at most `timeout` seconds. Return whether it is over."""
+        """Wait until the handle is lost, at most `timeout` seconds.
+
+        Return whether it is lost.
+        """
         return await wait_in_loop(self._signal, timeout)
 
 
@@ -89,8 +92,8 @@ class _Body:
     def _over(self) -> None:
         """Cancel the body.
 
-        The body is not cancelled where it released the role itself. A role that was lost on the way
-        in is told here on the body's own task.
+        The body is not cancelled where it released the role itself. If the role was lost before the
+        body began, the signal calls this on the body's own task. So a loss is checked first.
         """
         hold = self._handle.hold
         is_lost = hold is not None and hold.lost_at is not None
@@ -100,7 +103,7 @@ class _Body:
     def _cancel(self) -> None:
         if not self._has_ended:
             self._has_cancelled = True
-            self._task.cancel("the role was lost")
+            self._task.cancel("the role was lost or released")
 
     def end(self, kind: type[BaseException] | None) -> bool:
         """End the watch over the body.

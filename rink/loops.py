@@ -19,7 +19,7 @@ def loop_library() -> str:
         try:
             return str(sniffio.current_async_library())
         except sniffio.AsyncLibraryNotFoundError:
-            pass  # asyncio's, too, in a callback: only its tasks are found
+            pass  # it may be a callback of asyncio's loop: sniffio knows only tasks
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -67,14 +67,14 @@ class Outage:
         before.
         """
         begin = SYSTEM.now()
-        until(self.member, lambda: self.lines(logging.WARNING, "no keepalive answered"))
+        until(self.member, lambda: self.lines(logging.WARNING, "not renewed for"))
         assert self.member.status().last_error
         assert self.role.lost.wait(LONG_S)
         assert not self.role.is_held
-        until(self.member, lambda: self.lines(logging.ERROR, "no keepalive answered"))
+        until(self.member, lambda: self.lines(logging.ERROR, "not renewed for"))
         assert self.member.status().last_error
         print(f"lost {SYSTEM.now() - begin:.1f} s after etcd went away")
-        [warning] = self.lines(logging.WARNING, "no keepalive answered")
+        [warning] = self.lines(logging.WARNING, "not renewed for")
         [error] = self.lines(logging.ERROR, "")
         assert all(re.search(r"for \d\.\d s \(.+\)", line) for line in (warning, error))
         assert re.search(cause, warning + error)
@@ -87,7 +87,7 @@ class Outage:
         with self.member.await_role("x", LONG_S):
             # An answer that was late gives the role back, and the next one ends the outage.
             until(self.member, lambda: self.lines(logging.INFO, "back after"))
-        [warning] = self.lines(logging.WARNING, "no keepalive answered")
+        [warning] = self.lines(logging.WARNING, "not renewed for")
         [error] = self.lines(logging.ERROR, "")
         [back] = self.lines(logging.INFO, "back after")
         print(warning, error, back, sep="\n")
@@ -199,7 +199,7 @@ def test_password_that_no_longer_holds_is_named_in_the_log(outage, etcd, wire_to
     set_password("another")
     break_connections(wire, away)  # an open stream is not asked for a token
     error = away.until_lost("refused the login of user 'app'")
-    lines = [*away.lines(logging.WARNING, "no keepalive answered"), error]
+    lines = [*away.lines(logging.WARNING, "not renewed for"), error]
     assert any("(check user and password)" in line for line in lines)
     assert error.count(wire.endpoint) == 1
     set_password(PASSWORD)

@@ -35,13 +35,14 @@ POST_AGAIN_S = 10.0
 
 @attrs.define
 class History:
-    """Keep what is needed of a view that is thrown away.
+    """Keep what is needed of a view that is thrown away or replaced.
 
-    `number` and `mod_revision` are of the newest version, 0 where there was none; `ttl` is the
-    largest of all records ever seen, in seconds; `token` is what a grant by that view had. Grants
-    wait until `grants_from`, a reading of the member's clock, and until the tokens of the newest
-    version are above `token_floor`, which is 0 once they are. The wish for that is posted (again)
-    at `post_at`.
+    `number` and `mod_revision` are those of its newest version, 0 if there was none. `ttl` is the
+    largest TTL of all records in all such views, in seconds. `token` is the highest token that a
+    grant by one of these views could have. Grants wait until `grants_from`, a reading of the
+    member's clock. They also wait until new tokens are above `token_floor`, which is 0 once they
+    are. The request for a higher token base is posted at `post_at`, and again if the first one
+    has no effect.
     """
 
     number: int = 0
@@ -78,8 +79,8 @@ class History:
         self.grants_from = max(self.grants_from, now + self.ttl)
         self.token_floor = max(self.token_floor, self.token)
         self.number = self.mod_revision = 0
-        text = f"{because}: etcd has another history (restored, or its volume lost). The session"
-        out.report(Level.ERROR, f"{text} ends. Rink rejoins, and grants nothing for {self.ttl} s")
+        text = f"{because}: etcd has another history (restored, or its volume lost). Every role is"
+        out.report(Level.ERROR, f"{text} lost; this member grants nothing for {self.ttl} s")
 
     def raise_tokens(self, view: View, writer: Writer, now: float, out: Outbox) -> None:
         """Request a higher token base while new tokens would be too low."""

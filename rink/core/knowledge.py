@@ -30,7 +30,7 @@ from rink.core.values import Share
 from rink.core.view import View
 from rink.core.writer import Verdict, Writer
 
-RECORD_GONE = "its record is gone, or another's stands in its place"
+RECORD_GONE = "the member's record is gone, or another record stands in its place"
 
 
 class Knowledge:
@@ -95,7 +95,7 @@ class Knowledge:
         """
         return self.coordinator.upcoming if self.coordinates else None
 
-    # ── what the session's thread brings, under the same lock ────────────────────────────────────
+    # ── what other threads call, under the engine's lock ──────────────────────────────────────────
 
     def expire(self, now: float) -> list[Effect]:
         """Lose every role if the deadline has passed.
@@ -107,9 +107,9 @@ class Knowledge:
 
     @property
     def owes_reports(self) -> bool:
-        """Return whether a step must follow to log what is pending.
+        """Return whether log lines are pending, so that a step must follow.
 
-        Only the engine's thread logs.
+        The session's thread logs none of them: a log handler may block it.
         """
         return bool(self.out.effects)
 
@@ -138,15 +138,16 @@ class Knowledge:
         if lease != self.tenure.lease or not self.tenure.is_held:
             return [], False
         if not self.renewals.counts(call, sent_at, self.writer.exists):
-            self._look_for_proof(now)  # now: the engine may be busy for as long as the lease lasts
+            self._look_for_proof(now)  # not by a step: the engine may hang past the deadline
             return self.out.take_all_but_reports(), True
         revived = self._renew(now, sent_at)
         return self.out.take_all_but_reports(), revived or self.owes_reports
 
     def prove(self, now: float, event: ev.RecordRead) -> tuple[list[Effect], bool]:
-        """Let answers that were held back count, if the own record as read allows it.
+        """Let answers that were held back count if the record allows it.
 
-        The session's requests bring it, under the engine's lock. Other outcomes are left to a step.
+        The thread that has read the record calls this, under the engine's lock. If the record does
+        not allow it, a step handles the event.
 
         Returns:
             What is to be done now, and whether the answers count.
@@ -215,7 +216,7 @@ class Knowledge:
         match event:
             case ev.WriteFailed():
                 self.writer.failed(event.attempt, now)
-                self._failed("writing the own record", event.error, now)
+                self._failed("writing this member's record", event.error, now)
             case ev.ProclaimFailed():
                 doing = self.coordinator.failed(event, now, self.name)
                 self.out.warn_of(f"{doing} failed: {event.error}", now)
@@ -243,7 +244,7 @@ class Knowledge:
                 self._failed("asking for a lease", event.error, now)
             case ev.LeaseEnded(lease=lease) if lease == tenure.lease and tenure.is_known:
                 if tenure.is_held:
-                    self._lose_session(now, "etcd has ended its lease")
+                    self._lose_session(now, "etcd has ended the member's lease")
                 self.out.do(tenure.ended())
             case ev.LeaseRevoked(lease=lease) if lease == tenure.lease and tenure.is_revoking:
                 tenure.revoked()
@@ -254,7 +255,7 @@ class Knowledge:
                 self._take_read(event, now)
             case ev.RecordReadFailed() if self._is_awaited(event):
                 self.renewals.read_failed(now, self.name)
-                self.out.warn_of(f"reading the own record failed: {event.error}", now)
+                self.out.warn_of(f"reading this member's record failed: {event.error}", now)
             case ev.HistoryChanged() if not self._is_disproved():
                 self._change_history(event.because, now)
             case _:
@@ -262,7 +263,7 @@ class Knowledge:
 
     def _take_answer(self, verdict: Verdict, now: float) -> None:
         if verdict is Verdict.GONE:
-            self._disown(now, "its record is gone")
+            self._disown(now, "the member's record is gone")
         elif verdict is Verdict.OLDER and not self._is_disproved():
             self._change_history("etcd returned a record older than this member's last write", now)
 
@@ -305,7 +306,7 @@ class Knowledge:
     def _is_disproved(self) -> bool:
         """Return whether the change of history was handled for this lease.
 
-        Each call reports the change, and an old record stays for a while.
+        Each request that was under way reports the change, and an old record stays for a while.
         """
         return self._disproved == self.writer.incarnation and not self.tenure.is_held
 

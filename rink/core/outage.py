@@ -1,6 +1,6 @@
 """Log an outage: a warning, the loss of the session, and the return.
 
-Nobody else would tell of it. The requests of a member that has nothing to write do not fail.
+Nothing else would log it. A member that has nothing to write sends no request that could fail.
 """
 
 from __future__ import annotations
@@ -41,23 +41,19 @@ class Outage:
         if not self.due_at(tenure) <= now < tenure.deadline:
             return
         self.since = tenure.answered_at
-        text = (
-            f"lease {tenure.lease:x}: no keepalive answered for {now - self.since:.1f} s{self._why}"
-        )
-        left = f"every role is lost in {tenure.deadline - now:.1f} s unless etcd answers"
+        text = f"lease {tenure.lease:x}: not renewed for {now - self.since:.1f} s{self._why}"
+        left = f"every role is lost in {tenure.deadline - now:.1f} s unless the lease is renewed"
         out.report(Level.WARNING, f"{text}; {left}")
 
     def lost(self, tenure: Tenure, roles: int, now: float, out: Outbox) -> None:
         """Report that the deadline has passed."""
         self.since = tenure.answered_at if self.since is None else self.since
-        text = (
-            f"lease {tenure.lease:x}: no keepalive answered for {now - self.since:.1f} s{self._why}"
-        )
+        text = f"lease {tenure.lease:x}: not renewed for {now - self.since:.1f} s{self._why}"
         what = f"{roles:,} role{'s' * (roles != 1)}"
         out.report(Level.ERROR, f"{text}: the session and {what} are lost; Rink keeps asking etcd")
 
     def begun(self, now: float) -> None:
-        """Count from now, where etcd itself has ended the session."""
+        """Count from now, as the session has ended before its deadline."""
         self.since = now if self.since is None else self.since
 
     def over(self, incarnation: str, now: float, out: Outbox) -> None:

@@ -5,8 +5,9 @@ record there is an earlier one. The members of that copy need not honour what th
 its answers to keepalives must not move this member's deadline.
 
 One call of the keepalive stream lies within one history, because the call breaks when its server
-ends. Only a new call may have reached a copy. So the answers of a new call are held back until the
-own record has been read, after the first of them, and is no earlier than the last answered write.
+ends. Only a new call may have reached a copy. So the answers of a new call are held back. After the
+first of them, the member reads its own record. The answers count if that record is no earlier than
+the last answered write.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Renewals:
         """Return why answers do not count, or ""."""
         if self.new_call is None:
             return ""
-        return "answers over a new connection count once the own record is read, which fails so far"
+        return "etcd answers, but a new connection counts only once this member's record is read"
 
     def begin(self) -> None:
         """Begin with a new lease."""
@@ -55,9 +56,10 @@ class Renewals:
         Args:
             call: the number of the call that brought it.
             sent_at: when its request was sent, in seconds.
-            has_record: whether an answer has shown the own record. Before that, nothing is claimed
-                that a copy could lack. So the first call of a lease counts from then on. A later
-                call does not: the record may be written by now, in the earlier history.
+            has_record: whether an answered write has shown the own record. Until then every answer
+                counts, as nothing is claimed that a copy could lack. The first call to bring one
+                also counts afterwards. A later call does not: the record may have been written
+                meanwhile, in the history of the first call.
         """
         if self.call is None and not has_record:
             self.call = call

@@ -1,9 +1,9 @@
 """What a member sees of its group, and what it keeps of earlier views.
 
-The view is replaced only by a list; between two lists the changes of the watch are added to it. It
-goes with the lease, whatever ended it: where a lease is unknown to etcd, so may be all else that
-the view shows. What has to outlive a view lies beside it: times in the chronicle, and in the
-history whatever would show that etcd has another one (R11).
+The view is replaced only by a list. Between two lists, the changes of the watch are added to it. It
+is thrown away when the lease ends, for whatever reason: an etcd that does not know the lease may
+not know the rest of the view either. Two things outlive a view: the times in the chronicle, and the
+facts in `history` that can prove another history of etcd (R11).
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class Sight:
     def begin_anew(self, because: str, now: float, out: Outbox) -> None:
         """Begin another history.
 
-        Of the old one only its highest token counts. A raised token base does not: members that
-        start fresh do not know it, and all must count from the same one.
+        Of the old one, only the largest TTL and the highest token count. Its raised token base does
+        not: members that start fresh do not know that base, and all must add the same one.
         """
         self.history.begin_anew(because, now, out)
         self.chronicle = Chronicle()

@@ -1,9 +1,10 @@
 """The lease of one member, and the deadline that it gives (R6, R7).
 
 The deadline is the time of *sending* the last answered keepalive, plus the granted TTL, minus the
-margin: what etcd counts from cannot be earlier. At the deadline every role is lost with no word
-from etcd needed. The lease is then SUSPECT: the same one is asked for again, because an outage may
-have been on this side only, and only TTL 0 or a missing record ends it.
+margin. etcd starts to count when the keepalive arrives, which is not earlier. At the deadline every
+role is lost, whatever etcd says. The lease is then SUSPECT. Rink goes on renewing it, because the
+outage may have been on this side only. It ends with TTL 0, a missing record, another history of
+etcd (R11) or a leave.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Tenure:
 
     @property
     def margin(self) -> float:
-        """Return how long before the lease could end all roles are given up.
+        """Return the seconds from the deadline to the lease's earliest end.
 
         etcd may grant a larger TTL than was asked for. A clock that is slow by a tenth then falls
         behind by a tenth of that one, so the default margin is a tenth of the larger one.
@@ -56,9 +57,9 @@ class Tenure:
 
     @property
     def answered_at(self) -> float:
-        """Return when the last answered keepalive was sent.
+        """Return when the last keepalive that counts was sent.
 
-        Before any answer: when the lease was asked for.
+        Before the first one, return when the lease was requested.
         """
         return self.deadline + self.margin - self.granted_ttl
 
@@ -151,7 +152,7 @@ class Tenure:
         return DropLease(self.lease)
 
     def disown(self) -> Effect:
-        """End the lease: its record is gone, or the member leaves."""
+        """Revoke the lease, because the session ends or the member leaves."""
         self.state = advance(LEASE, self.state, LeaseEvent.DISOWN)
         self.failures = 0
         return self.revoke()

@@ -20,12 +20,12 @@ from rink.core.values import Member, Record
 
 
 class Verdict(enum.Enum):
-    """What etcd shows of the own record, in a view, a read or the answer to a transaction."""
+    """Name what etcd shows of the own record, in a view, a read or an answer."""
 
-    FINE = "it is as it should be, or the name is taken"
-    GONE = "there is none, or another's stands in its place"
-    OLDER = "it is earlier than an answered write: etcd has another history"
-    OVERTAKEN = "it was read before the last write was answered, and says nothing of that"
+    FINE = "no fault is shown; also if the name is taken, or the answer is to an earlier attempt"
+    GONE = "there is no record, or another record stands in its place"
+    OLDER = "the record is earlier than an answered write: etcd has another history"
+    OVERTAKEN = "the record was read before the last write, and proves nothing about that write"
 
 
 @attrs.define

@@ -22,7 +22,7 @@ log = logging.getLogger("rink")
 RENEWALS_PER_TTL = 6
 RECHECK_S = 0.05
 LONGEST_WAIT_S = 1.0
-"""After the machine was suspended, waits go on for what was left of them, but time has passed."""
+"""A wait that a suspend interrupts goes on as if no time had passed: so keep each one short."""
 
 
 class Tenant(Protocol):
@@ -177,7 +177,7 @@ class Lessor:
             for let in leases:
                 try:
                     self._look_after(let, now, stalled_s)
-                except Exception:  # one lease must not cost the session's others theirs
+                except Exception:  # the session's other leases must still be renewed
                     let.send_at = now + RECHECK_S
                     if not let.is_troubled and not self._closed:
                         text = "lease %x: renewal failed, retrying every %g s"
@@ -214,7 +214,7 @@ class Lessor:
         if self._stream is not None and self._stream.trouble:
             return self._stream.trouble
         if not let.is_engine_alive:
-            return "this member's engine does not answer, so its lease is not renewed"
+            return "this member's engine does not answer"
         return let.tenant.trouble or "etcd is silent"
 
     def _send(self, lease: int) -> None:

@@ -5,7 +5,7 @@ thread. gRPC waits in C, where no greenlet yields, so its first answer is never 
 stood still in `join()`. Tried with gevent 26.9, eventlet 0.41 and grpcio 1.85:
 
     replaced                            result
-    socket, ssl, select, time, os …     works: gRPC and the engine use none of them
+    socket, ssl, select, time, os …     works: gRPC and the engine wait in none of them
     gevent: threading                   stands still
     gevent: queue alone                 the engine's threads end with LoopExit
     gevent: threading and queue         works after gRPC's `init_gevent()`, else stands still
@@ -43,8 +43,8 @@ def refuse_green_threads() -> None:
     queues = gevent.is_object_patched("queue", "SimpleQueue")
     if queues and not threads:
         raise ConfigError(
-            "gevent has replaced `queue` but not `threading`: Rink's threads would wait for each "
-            f"other for ever. Write monkey.patch_all(thread=False, queue=False). {_ELSEWHERE}"
+            "gevent has replaced `queue` but not `threading`: Rink's threads would end with "
+            f"LoopExit. Write monkey.patch_all(thread=False, queue=False). {_ELSEWHERE}"
         )
     if threads and not (queues and _grpc_yields()):
         raise ConfigError(
@@ -52,8 +52,8 @@ def refuse_green_threads() -> None:
             "threads do not yield to it, so join() would never return. Either write "
             "monkey.patch_all(thread=False, queue=False); or write monkey.patch_all() and then "
             "`import grpc.experimental.gevent as g; g.init_gevent()`, before rink.Session(...). "
-            "The latter has a cost: while one greenlet computes, no lease is renewed, and after "
-            f"the TTL every role is lost. {_ELSEWHERE}"
+            "The latter has a cost: while one greenlet computes, no lease is renewed, and at the "
+            f"deadline every role is lost. {_ELSEWHERE}"
         )
 
 

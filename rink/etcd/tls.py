@@ -81,10 +81,10 @@ class Latest(Generic[T]):
     """Read files again and again, and keep what was read last. Thread-safe.
 
     Args:
-        read: reads them; raises ConfigError where that cannot be used.
+        read: reads the files, and raises ConfigError if they cannot be used.
 
     Raises:
-        ConfigError: they cannot be read at the beginning.
+        ConfigError: the files cannot be used at the first read.
     """
 
     def __init__(self, read: Callable[[], T]) -> None:
@@ -151,7 +151,7 @@ def _read_pair(cert: Pem | None, key: Pem | None) -> Pair:
         (str(cert), str(key)) if are_files else None,
     )
     pair.load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
-    # The library has read the files once more: they are the same ones still.
+    # load_into() has read the files again. They must be unchanged.
     if pair.cert != _read_pem("cert", cert) or pair.key != _read_pem("key", key):
         raise ConfigError(f"{_where('cert', cert)} and {_where('key', key)} are being written")
     return pair

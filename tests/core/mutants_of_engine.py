@@ -44,8 +44,8 @@ LEASES = [
     engine(
         "one engine that fails ends the renewals of all",
         "lessor",
-        "except Exception:  # one lease",
-        "except ArithmeticError:  # one lease",
+        "except Exception:  # the session",
+        "except ArithmeticError:  # the session",
         "engine/test_engine_lessor",
     ),
     engine(

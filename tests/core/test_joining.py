@@ -207,7 +207,7 @@ def test_a_join_that_saw_its_name_taken_ends_after_its_timeout_whatever_fails(wo
     world.sleep(2.0)
     assert isinstance(new.failed, JoinError)
     assert not isinstance(new.failed, MemberNameTaken)
-    assert "within 30 s; last: writing the own record failed" in str(new.failed)
+    assert "within 30 s; last: writing this member's record failed" in str(new.failed)
     world.let("a")
     world.sleep(1.0)
     assert new.left

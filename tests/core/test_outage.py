@@ -38,8 +38,8 @@ def test_outage_begun_is_warned_of_once_with_words_and_time_left(cut_off):
     overdue(world)
     [warning] = said(b, Level.WARNING)
     assert warning == (
-        "lease 2: no keepalive answered for 20.1 s (etcd: connection refused); every role is lost "
-        "in 33.9 s unless etcd answers"
+        "lease 2: not renewed for 20.1 s (etcd: connection refused); every role is lost "
+        "in 33.9 s unless the lease is renewed"
     )
     assert b.node.out.last_error == warning
 
@@ -50,7 +50,7 @@ def test_outage_beyond_the_deadline_is_an_error_that_counts_the_roles(cut_off):
     overdue(world)
     world.sleep(35.0)
     [error] = said(b, Level.ERROR)
-    assert "no keepalive answered for 54" in error
+    assert "not renewed for 54" in error
     assert "(etcd: connection refused): the session and 1 role are lost; Rink keeps" in error
 
 
@@ -61,10 +61,7 @@ def test_outage_found_beyond_the_deadline_is_one_error_with_words(cut_off):
     overdue(world, "this process did not run for at least 58 s")
     world.step(b, [ev.Nudged()])
     [error] = said(b, Level.ERROR)
-    assert (
-        "no keepalive answered for 60.0 s (this process did not run for at least 58 s): the"
-        in error
-    )
+    assert "not renewed for 60.0 s (this process did not run for at least 58 s): the" in error
     assert said(b, Level.WARNING) == []
 
 
@@ -109,7 +106,9 @@ def test_session_ended_by_etcd_is_a_warning_and_then_back(pair):
     world.etcd.end_lease(b.node.tenure.lease)
     world.tell("b", ev.LeaseEnded(b.node.tenure.lease))
     world.sleep(1.0)
-    assert said(b, Level.WARNING) == ["member 'b' lost its session: etcd has ended its lease"]
+    assert said(b, Level.WARNING) == [
+        "member 'b' lost its session: etcd has ended the member's lease"
+    ]
     assert [text for text in said(b, Level.INFO) if text.startswith("back after")]
 
 

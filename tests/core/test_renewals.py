@@ -103,7 +103,7 @@ def test_read_that_fails_is_repeated_and_counts_nothing(held_back):
         assert len(b.made(do.ReadRecord)) == failures
         assert b.node.tenure.deadline == deadline
         world.sleep(3.0)
-    assert len([text for text in b.reports if text.startswith("reading the own record")]) == 1
+    assert len([text for text in b.reports if text.startswith("reading this member's record")]) == 1
     world.let("b")
     assert b.node.tenure.deadline > deadline
 
@@ -178,7 +178,7 @@ def test_read_that_a_write_has_overtaken_is_repeated(held_back):
 
 def test_answers_that_do_not_count_are_explained(held_back):
     world, b = held_back, held_back.members["b"]
-    assert "count once the own record is read" in b.node.renewals.trouble
+    assert "counts only once this member's record" in b.node.renewals.trouble
     world.let("b")
     assert b.node.renewals.trouble == ""
 

@@ -213,7 +213,7 @@ def test_a_deleted_record_ends_the_session_and_the_lease(pair):
     old = b.node.tenure.lease
     world.etcd.delete("members/b")
     world.run()
-    assert "its record is gone" in hold.lost_because
+    assert "the member's record is gone" in hold.lost_because
     assert old not in world.etcd.leases
     world.sleep(1.0)
     assert world.record("b").incarnation != "i2"
@@ -227,7 +227,7 @@ def test_a_deleted_record_is_noticed_by_the_answer_to_a_write_too(pair):
     world.etcd.delete("members/b")
     b.node.writer.must_write = True
     world.tell("b", ev.Nudged())
-    assert any("its record is gone" in text for text in b.reports)
+    assert any("the member's record is gone" in text for text in b.reports)
     world.let("b")
     world.sleep(1.0)
     assert world.want("b", role_of(world.ranks.index("b"), 2)).hold

@@ -38,7 +38,7 @@ def test_walks_go_where_it_hurts():
     seen = {type(effect) for effect in effects}
     assert seen >= {do.Grant, do.Lose, do.Proclaim, do.RevokeLease, do.DropLease, do.RemoveRecord}
     reports = " ".join(effect.text for effect in effects if isinstance(effect, do.Report))
-    for what in ("is given up", "its record is gone", "failed", "waits to join"):
+    for what in ("is given up", "the member's record is gone", "failed", "waits to join"):
         assert what in reports
     assert any(len(world.tokens) == len(walks.ROLES) for world in worlds)
     assert sum(world.longest_beat > 30.0 for world in worlds) > 3  # of answers to keepalives
