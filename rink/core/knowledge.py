@@ -18,6 +18,7 @@ from rink.core.handover import Following
 from rink.core.holds import Hold, Table
 from rink.core.janitor import Janitor
 from rink.core.life import Living
+from rink.core.machines import Write
 from rink.core.outage import Outage
 from rink.core.outbox import Outbox
 from rink.core.placement import Placement
@@ -137,7 +138,7 @@ class Knowledge:
         """
         if lease != self.tenure.lease or not self.tenure.is_held:
             return [], False
-        if not self.renewals.counts(call, sent_at, self.writer.exists):
+        if not self.renewals.counts(call, sent_at, self.writer.may_claim):
             self._look_for_proof(now)  # not by a step: the engine may hang past the deadline
             return self.out.take_all_but_reports(), True
         revived = self._renew(now, sent_at)
@@ -152,9 +153,10 @@ class Knowledge:
         Returns:
             What is to be done now, and whether the answers count.
         """
-        if self._judge(event) is not Verdict.FINE:
+        verdict = self._judge(event)
+        if verdict is not Verdict.FINE:
             return [], False
-        self._take_read(event, now)
+        self._take_read(event, verdict, now)
         return self.out.take_all_but_reports(), True
 
     def _judge(self, event: ev.RecordRead) -> Verdict | None:
@@ -169,6 +171,14 @@ class Knowledge:
         return is_of_lease and answer.call == self.renewals.new_call
 
     def _look_for_proof(self, now: float) -> None:
+        """Request a read of the own record if an answer is held back and no write is under way.
+
+        Invariant: a read is judged by the last write that the history before has answered. While a
+        write is under way, that history may have answered it, and the engine may not know yet. A
+        write sent after the read was requested can reach only the new history.
+        """
+        if self.writer.state is Write.SENT or not self.writer.exists:
+            return  # the step that takes its answer, or its failure, comes here again
         within_s = max(0.5, self.tenure.granted_ttl / 6)
         self.renewals.look(self.tenure.lease, self.writer.compare, within_s, now, self.out)
 
@@ -252,7 +262,7 @@ class Knowledge:
                 tenure.revoke_failed(now, self.name)
                 self._failed("revoking the lease", event.error, now)
             case ev.RecordRead():
-                self._take_read(event, now)
+                self._take_read(event, self._judge(event), now)
             case ev.RecordReadFailed() if self._is_awaited(event):
                 self.renewals.read_failed(now, self.name)
                 self.out.warn_of(f"reading this member's record failed: {event.error}", now)
@@ -267,9 +277,8 @@ class Knowledge:
         elif verdict is Verdict.OLDER and not self._is_disproved():
             self._change_history("etcd returned a record older than this member's last write", now)
 
-    def _take_read(self, event: ev.RecordRead, now: float) -> None:
+    def _take_read(self, event: ev.RecordRead, verdict: Verdict | None, now: float) -> None:
         """Let a new call's answers count where it reaches the history of the last write."""
-        verdict = self._judge(event)
         if verdict is None:
             return
         self.renewals.read()
@@ -277,7 +286,7 @@ class Knowledge:
             self._renew(now, self.renewals.prove())
         elif verdict is Verdict.GONE:
             self._disown(now, RECORD_GONE)
-        elif verdict is Verdict.OLDER and event.found is not None:
+        elif event.found is not None:  # OLDER
             self._find_older(event.mod_revision, event.found.mod_revision, now)
 
     def _ask_to_leave(self, event: ev.LeaveAsked, now: float) -> None:

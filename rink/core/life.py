@@ -123,8 +123,10 @@ class Living:
     def _wait_for_name(self, writer: Writer, view: View, now: float, out: Outbox) -> None:
         other = writer.taken_by
         self._saw_name_taken = self._saw_name_taken or other is not None
-        if not self.wants_record or other is None or view.revision < other.mod_revision:
+        if not self.wants_record or other is None:
             return
+        if view.revision < writer.taken_at:
+            return  # of a view from before the answer, perhaps of another history, nothing follows
         found = view.members.get(self.name)
         if found is None or writer.is_mine(found):  # the latter by a create whose answer was lost
             writer.freed()

@@ -7,7 +7,8 @@ its answers to keepalives must not move this member's deadline.
 One call of the keepalive stream lies within one history, because the call breaks when its server
 ends. Only a new call may have reached a copy. So the answers of a new call are held back. After the
 first of them, the member reads its own record. The answers count if that record is no earlier than
-the last answered write.
+the last answered write. So it is with the answers that come while the record is being created: the
+copy may be of the moment before.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class Renewals:
     `call` is the number of the call whose answers count. `new_call` is the number of the call whose
     answers are held back, or None. `sent_at` is when the last request was sent that the new call
     has answered. `is_reading` says whether the own record is being read for the new call. A read
-    for an earlier call may hang, and is not waited for.
+    for an earlier call may hang, and is not waited for. Answers come in the order of their calls,
+    since one thread reads the calls one after another.
     """
 
     call: int | None = None
@@ -48,22 +50,20 @@ class Renewals:
     def begin(self) -> None:
         """Begin with a new lease."""
         self.call = self.new_call = None
-        self.read()
+        self.is_reading, self.failures, self.retry_at = False, 0, -math.inf
 
-    def counts(self, call: int, sent_at: float, has_record: bool) -> bool:
+    def counts(self, call: int, sent_at: float, may_claim: bool) -> bool:
         """Return whether an answer counts now; else hold it back.
 
         Args:
             call: the number of the call that brought it.
             sent_at: when its request was sent, in seconds.
-            has_record: whether an answered write has shown the own record. Until then every answer
-                counts, as nothing is claimed that a copy could lack. The first call to bring one
-                also counts afterwards. A later call does not: the record may have been written
-                meanwhile, in the history of the first call.
+            may_claim: whether the own record exists, or is being created. Where it is not, every
+                answer counts, since nothing is claimed that a copy could lack.
         """
-        if self.call is None and not has_record:
-            self.call = call
-        if call == self.call or not has_record:
+        if not may_claim:
+            self.call, self.new_call = call, None
+        if call == self.call:
             return True
         if call != self.new_call:
             self.is_reading = False

@@ -25,7 +25,6 @@ class Verdict(enum.Enum):
     FINE = "no fault is shown; also if the name is taken, or the answer is to an earlier attempt"
     GONE = "there is no record, or another record stands in its place"
     OLDER = "the record is earlier than an answered write: etcd has another history"
-    OVERTAKEN = "the record was read before the last write, and proves nothing about that write"
 
 
 @attrs.define
@@ -34,7 +33,8 @@ class Writer:
 
     `compare` is the record's mod_revision as last answered, 0 for none; `known` its content then.
     `must_write` asks for one more transaction, even where the content is what the record should
-    hold; the answer to one that was sent before does not do.
+    hold; the answer to one that was sent before does not do. `taken_by` is the record that has the
+    name, and `taken_at` the revision of the answer that has shown it.
     """
 
     incarnation: str = ""
@@ -45,6 +45,7 @@ class Writer:
     known: Record | None = None
     must_write: bool = False
     taken_by: Member | None = None
+    taken_at: int = 0
     failures: int = 0
     retry_at: float = float("-inf")
     _sent: Record | None = None
@@ -61,6 +62,11 @@ class Writer:
         It may be gone by now.
         """
         return self.compare > 0
+
+    @property
+    def may_claim(self) -> bool:
+        """Return whether the record exists, or is being created."""
+        return self.exists or self.state is Write.SENT
 
     def is_mine(self, member: Member | None) -> bool:
         """Return whether a record under the own key is this incarnation's."""
@@ -80,9 +86,7 @@ class Writer:
         """
         if found is None or not self.is_mine(found):
             return Verdict.GONE
-        if found.mod_revision < answered:
-            return Verdict.OLDER
-        return Verdict.OVERTAKEN if found.mod_revision < self.compare else Verdict.FINE
+        return Verdict.OLDER if found.mod_revision < answered else Verdict.FINE
 
     def begin(self, lease: int, incarnation: str) -> None:
         """Forget the record of an earlier incarnation.
@@ -128,12 +132,12 @@ class Writer:
         if event.applied:
             self._settle(event.revision, self._sent)
         elif event.found is not None and self.is_mine(event.found):
-            is_older = event.found.mod_revision < self.compare
+            verdict = self.judge(event.found, self.compare)
             self._settle(event.found.mod_revision, event.found.record)
-            return Verdict.OLDER if is_older else Verdict.FINE
+            return verdict
         elif event.found is not None and not self.exists:
             self.state = advance(WRITE, self.state, WriteEvent.FOREIGN)
-            self.taken_by = event.found
+            self.taken_by, self.taken_at = event.found, event.revision
         else:
             self.state = advance(WRITE, self.state, WriteEvent.MISSING)
             return Verdict.GONE

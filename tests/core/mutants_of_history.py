@@ -8,15 +8,15 @@ HISTORY = [
     core(
         "renewals of a new call count before the own record is read",
         "renewals",
-        "if call == self.call or not has_record:",
+        "if call == self.call:",
         "if True:",
         "renewals",
     ),
     core(
         "an earlier own record lets renewals count",
         "knowledge",
-        "        verdict = self._judge(event)\n",
-        "        verdict = self._judge(event)\n        verdict = verdict and Verdict.FINE\n",
+        "return self.writer.judge(event.found, event.mod_revision)",
+        "return Verdict.FINE",
         "renewals",
     ),
     core(
@@ -27,6 +27,13 @@ HISTORY = [
         "renewals",
     ),
     core(
+        "a read is judged though the history before may have answered a write",
+        "knowledge",
+        "if self.writer.state is Write.SENT or not self.writer.exists:",
+        "if False:",
+        "renewals",
+    ),
+    core(
         "a read that hangs holds up that of the next call",
         "renewals",
         "        if call != self.new_call:\n            self.is_reading = False\n",
@@ -34,17 +41,10 @@ HISTORY = [
         "renewals",
     ),
     core(
-        "a read that a write has overtaken lets renewals count",
+        "an answer counts while the record is being created",
         "writer",
-        "return Verdict.OVERTAKEN if found.mod_revision < self.compare else Verdict.FINE",
-        "return Verdict.FINE",
-        "renewals",
-    ),
-    core(
-        "an answer before the record exists proves any call",
-        "renewals",
-        "if self.call is None and not has_record:",
-        "if not has_record:",
+        "return self.exists or self.state is Write.SENT",
+        "return self.exists",
         "renewals",
     ),
     core(
@@ -92,8 +92,8 @@ HISTORY = [
     core(
         "an answer with an earlier own record settles",
         "writer",
-        "is_older = event.found.mod_revision < self.compare",
-        "is_older = False",
+        "verdict = self.judge(event.found, self.compare)",
+        "verdict = Verdict.FINE",
         "one_history",
     ),
     core(

@@ -6,6 +6,13 @@ from mutant import Mutant, core
 
 ABOUT_LIVENESS = [
     core(
+        "a name that another history has is tried for again and again",
+        "life",
+        "if view.revision < writer.taken_at:",
+        "if False:",
+        "joining",
+    ),
+    core(
         "a coordinator that was refused waits for the view alone",
         "coordinator",
         "if now < self.retry_at and (",

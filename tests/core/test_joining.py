@@ -226,3 +226,26 @@ def test_request_of_a_coordinator_that_fails_ends_no_join(world, event):
     assert member.failed is None
     world.let("a")
     assert member.joined
+
+
+def test_name_taken_in_another_history_waits_for_a_list(pair):
+    """The view of the history before has no such record, and the create was tried at once again."""
+    world, b = pair, pair.members["b"]
+    copy = world.etcd.copy()
+    world.etcd.delete("members/b")
+    world.hold("b", "requests")
+    world.run()
+    while not isinstance(b.to_etcd[0], do.WriteRecord):
+        world.carry(b, "requests")
+        world.run()
+    assert "b" not in b.node.view.members
+    world.hold("b", "events")
+    world.replace_history(copy)
+    writes = len(b.made(do.WriteRecord))
+    world.let("b", "requests")
+    assert b.node.writer.state is Write.TAKEN
+    assert len(b.made(do.WriteRecord)) == writes
+    world.let("b")
+    world.etcd.delete("members/b")
+    world.run()
+    assert b.node.writer.exists

@@ -160,19 +160,53 @@ def test_read_that_hangs_does_not_hold_up_that_of_the_next_call(held_back, kind)
     assert b.reports == []
 
 
-def test_read_that_a_write_has_overtaken_is_repeated(held_back):
-    """Its answer is older than the last answered write, and says nothing of that."""
+def test_read_that_a_write_has_overtaken_counts(held_back):
+    """That write was sent after the read was requested, so the same history has answered it."""
     world, b = held_back, held_back.members["b"]
     deadline = b.node.tenure.deadline
     early = world._serve(b, b.to_etcd.popleft())
     write(world)
     world.let("b")
-    world.hold("b", "requests")
     world.tell("b", early)
     assert errors(b) == []
-    assert b.node.tenure.deadline == deadline
+    assert len(b.made(do.ReadRecord)) == 1
+    assert b.node.tenure.deadline > deadline
+
+
+def test_read_waits_for_a_write_that_etcd_may_have_answered(reconnected):
+    """The engine is busy, and the write's answer of the history before waits for it.
+
+    A read of the new history would be judged by the write before.
+    """
+    world, b = reconnected, reconnected.members["b"]
+    copy = world.etcd.copy()
+    world.hold("b", "answers", "events")
+    write(world)
+    hold = world.get("b", ROLE_OF_B)
+    lease = b.node.tenure.lease
+    world.replace_history(copy)
+    world.keep_alive(b)
+    assert b.made(do.ReadRecord) == []
+    world.let("b", "answers")
+    assert len(b.made(do.ReadRecord)) == 1
+    assert b.made(do.RevokeLease) == [do.RevokeLease(lease)]
+    assert "wrote its record at revision" in hold.lost_because
+
+
+def test_read_does_not_wait_for_a_write_without_an_answer(held_back):
+    """A full etcd refuses writes, and answers reads."""
+    world, b = held_back, held_back.members["b"]
     world.let("b")
-    assert len(b.made(do.ReadRecord)) == 2
+    world.etcd.history += 1
+    world.hold("b", "requests")
+    write(world)
+    deadline = b.node.tenure.deadline
+    world.now += 1.0
+    world.keep_alive(b)
+    b.from_etcd.append(unanswered(b.to_etcd.popleft()))
+    world.run()
+    [read] = [request for request in b.to_etcd if isinstance(request, do.ReadRecord)]
+    world.tell("b", world._serve(b, read))
     assert b.node.tenure.deadline > deadline
 
 
@@ -218,27 +252,51 @@ def test_proof_is_taken_without_a_step_and_all_else_is_left_to_one(reconnected, 
     assert (b.node.tenure.deadline > deadline) is not bool(wrong)
 
 
-def test_first_call_is_known_by_an_answer_before_the_record():
-    """Nothing is claimed yet that another history could lack."""
+@pytest.fixture
+def creating(pair):
+    """Have b create its record anew, since its lease has ended."""
+    b = pair.members["b"]
+    pair.reads_at_join = True
+    pair.hold("b", "requests")
+    pair.expire(b)
+    while not isinstance(b.to_etcd[0], do.WriteRecord):
+        pair.carry(b, "requests")
+        pair.run()
+    b.effects.clear()
+    pair.now += 1.0
+    return pair
+
+
+def test_answer_counts_while_nothing_is_claimed():
     renewals = Renewals()
-    assert renewals.counts(3, 1.0, has_record=False)
-    assert renewals.counts(3, 2.0, has_record=True)
+    assert renewals.counts(3, 1.0, may_claim=False)
+    assert renewals.counts(4, 2.0, may_claim=False)
+    assert renewals.counts(4, 3.0, may_claim=True)
+    assert not renewals.counts(5, 3.0, may_claim=True)
 
 
-def test_later_call_is_not_known_by_an_answer_before_the_record():
-    """The record may be written by now, in the history before."""
-    renewals = Renewals()
-    assert renewals.counts(3, 1.0, has_record=False)
-    assert renewals.counts(4, 2.0, has_record=False)
-    assert not renewals.counts(4, 3.0, has_record=True)
+def test_answer_while_the_record_is_created_counts_once_it_is_read(creating):
+    """It may be of a copy that was made before the record was created."""
+    world, b = creating, creating.members["b"]
+    deadline = b.node.tenure.deadline
+    world.keep_alive(b)
+    world.carry(b, "requests")
+    assert b.made(do.ReadRecord) == []
+    world.carry(b, "answers")
+    [asked] = b.made(do.ReadRecord)
+    assert asked.mod_revision == b.node.writer.compare
+    assert b.node.tenure.deadline == deadline
+    world.let("b")
+    assert b.node.tenure.deadline == deadline + 1.0
 
 
-def test_late_answer_of_the_earlier_call_leaves_the_later_one_held_back():
-    """The record is being read for the later call."""
-    renewals = Renewals()
-    assert renewals.counts(3, 1.0, has_record=False)
-    assert not renewals.counts(4, 2.0, has_record=True)
-    assert renewals.counts(3, 1.5, has_record=True)
-    assert renewals.trouble
-    assert renewals.prove() == 2.0
-    assert renewals.counts(4, 3.0, has_record=True)
+def test_answer_after_the_create_failed_counts_at_once(creating):
+    world, b = creating, creating.members["b"]
+    world.keep_alive(b)
+    world.lose("b")
+    deadline = b.node.tenure.deadline
+    world.now += 1.0
+    world.beat(b, b.node.tenure.lease)
+    assert b.node.tenure.deadline > deadline
+    assert b.node.renewals.trouble == ""
+    assert b.made(do.ReadRecord) == []

@@ -152,7 +152,7 @@ def test_the_version_number_alone_is_not_worth_a_write(writer):
         (found(mod=10), 10, Verdict.FINE),
         (found(mod=11), 10, Verdict.FINE),
         (found(mod=9), 10, Verdict.OLDER),
-        (found(mod=9), 8, Verdict.OVERTAKEN),
+        (found(mod=9), 8, Verdict.FINE),
         (found(OTHER), 10, Verdict.GONE),
         (found(lease=6), 10, Verdict.GONE),
         (None, 10, Verdict.GONE),
