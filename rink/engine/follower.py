@@ -132,7 +132,7 @@ class Follower:
             is_current = number == self._round
             if is_current:
                 self._watch = watch
-                watch.note_list(self._listed if self._is_told else 0)
+                watch.note_list(self._listed if self._is_told else None)
         if not is_current:
             watch.close()
         elif not watch.wait_open(self._etcd.timeout):
@@ -172,6 +172,8 @@ class Follower:
                 return
             self._lists += 1
             self._is_told, self._early = False, []
+            if self._watch is not None:  # else it is told when it is there
+                self._watch.note_list(None)
             asked, wanted = self._lists, self._wanted
         self._calls.submit(lambda: self._list(number, asked, wanted))
 
@@ -194,7 +196,7 @@ class Follower:
                 )
                 return
             self._failures, self._is_told, self._listed = 0, True, found.header.revision
-            if self._watch is not None:  # else it is told when it is there
+            if self._watch is not None:
                 self._watch.note_list(self._listed)
             self._post(Listed(self._listed, entries, wanted))
             for early in self._early:

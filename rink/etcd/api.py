@@ -181,10 +181,12 @@ class Watch(Protocol):
         """
         ...
 
-    def note_list(self, revision: int) -> None:
-        """Note at which revision the range was listed.
+    def note_list(self, revision: int | None) -> None:
+        """Note at which revision the range was listed, or None while a list is under way.
 
-        Events up to there may come again in another history that lacks what else the list had.
+        Events up to there may come again in another history that lacks what else the list had. So
+        they do not prove that a later call reaches the same history. None is noted before the list
+        is requested: else the call could break between its answer and this note.
         """
         ...
 

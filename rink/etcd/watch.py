@@ -77,7 +77,7 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
         self._start = start_revision
         # All events of the revision that was delivered last: what proves the history of a new call.
         self._last: tuple[Event, ...] = ()
-        self._listed = 0  # the revision of the last list of the range
+        self._listed = 0.0  # the revision of the last list of the range; infinity: one is under way
         # Whether the call now open is known to bring the history of `_last`, and since when
         # (monotonic) a server has followed the range for it.
         self._is_proven = True
@@ -103,9 +103,9 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
             return True  # nothing was delivered: the call begins at `_start`
         return self._delivered > self._listed and not all(one.deleted for one in self._last)
 
-    def note_list(self, revision: int) -> None:
-        """Note at which revision the range was listed."""
-        self._listed = revision
+    def note_list(self, revision: int | None) -> None:
+        """Note at which revision the range was listed, or None while a list is under way."""
+        self._listed = math.inf if revision is None else revision
 
     def wait_open(self, seconds: float) -> bool:
         """Wait until a server follows the range, or the watch is over.

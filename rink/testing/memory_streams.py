@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import logging
+import math
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -141,7 +142,7 @@ class MemoryWatch(MemoryStream[WatchMessage]):
         self._range = key, range_end
         self._start = start_revision  # where the first call begins; 0 is: from now on
         self._last: tuple[Event, ...] = ()  # of the revision that was delivered last
-        self._listed = 0
+        self._listed = 0.0
         self._is_open = False
         self._send_from = 0  # the first revision not yet sent on this connection
         self._restores = client.cluster.restores
@@ -152,9 +153,9 @@ class MemoryWatch(MemoryStream[WatchMessage]):
         """Say whether the range is followed; a cut client's is not before it is healed."""
         return not self.client.is_cut
 
-    def note_list(self, revision: int) -> None:
-        """Note at which revision the range was listed."""
-        self._listed = revision
+    def note_list(self, revision: int | None) -> None:
+        """Note at which revision the range was listed, or None while a list is under way."""
+        self._listed = math.inf if revision is None else revision
 
     def cut(self) -> None:
         """Lose what was sent and not delivered."""

@@ -354,6 +354,13 @@ WATCHES = [
         "streams",
     ),
     engine(
+        "the watch is not told that a list is under way",
+        "follower",
+        "                self._watch.note_list(None)\n",
+        "                pass\n",
+        "engine/test_engine_follower",
+    ),
+    engine(
         "the watch is not told of the list",
         "follower",
         "                self._watch.note_list(self._listed)\n",

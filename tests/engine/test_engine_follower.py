@@ -152,6 +152,28 @@ def test_follower_reconnected_lists_anew_behind_a_later_list_too(setting):
     assert reconnect(setting) == [Listed]
 
 
+def test_follower_reconnected_while_a_list_is_under_way_lists_anew(setting, monkeypatch):
+    """The list may have more than the events that the watch has brought so far."""
+    setting.follower.start()
+    setting.calls.make()
+    setting.cluster.pump()
+    setting.put("before the list")
+    setting.cluster.pump()
+    read, lists = setting.etcd.range, []
+
+    def answers_and_breaks(*args):
+        lists.append(read(*args))
+        if len(lists) == 1:
+            setting.etcd.cut()
+            setting.etcd.heal()
+            setting.cluster.pump()
+        return lists[-1]
+
+    monkeypatch.setattr(setting.etcd, "range", answers_and_breaks)
+    assert [type(event) for event in setting.run()] == [Listed]
+    assert len(lists) == 2
+
+
 def test_follower_reconnected_behind_deletions_alone_lists_anew(setting):
     """A deletion that comes again says nothing but its key and revision."""
     setting.follower.start()

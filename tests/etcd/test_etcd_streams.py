@@ -222,6 +222,7 @@ def test_watch_whose_last_events_do_not_come_opens_anew(clients, monkeypatch):
     [
         ([event(5)], 4, [0, 5]),
         ([event(5)], 5, [0, 0]),
+        ([event(5)], None, [0, 0]),
         ([event(5, deleted=True), event(5, b"l")], 4, [0, 5]),
         ([event(5, deleted=True)], 4, [0, 0]),
     ],
