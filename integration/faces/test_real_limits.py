@@ -7,6 +7,7 @@ from rink.core import codec
 from rink.core.keys import Keys
 from rink.core.values import Request, Wish
 from rink.etcd.api import Put
+from rink.partitions import PartitionedConsumer
 from rink.testing import local_etcd
 
 pytestmark = pytest.mark.waits
@@ -37,3 +38,14 @@ def test_burst_of_requests_passes_and_ranks_do_not_wait(narrow):
                     break
             assert version.number < 12
             assert a.status().requests == ()
+
+
+def test_many_partitions_are_taken_over_at_once(narrow, caplog):
+    """Each take of 32 was refused, and its partitions had to wait."""
+    with (
+        rink.Session(narrow) as session,
+        rink.Rink(session, "g", initial_delay=0, scheme="balanced:300") as r,
+        PartitionedConsumer(r, "orders", partitions=300) as consumer,
+    ):
+        assert {consumer.next_change(20).partition for _ in range(300)} == set(range(300))
+    assert "not taken over yet" not in caplog.text

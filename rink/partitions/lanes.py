@@ -29,7 +29,7 @@ from rink.engine.calls import Calls
 from rink.engine.clock import Mailbox
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
-from rink.errors import ForkedProcessError, RinkError
+from rink.errors import EtcdTooLarge, ForkedProcessError, RinkError
 from rink.etcd.api import Etcd
 from rink.partitions.cursor import Cursor, Place, role_of, txn
 from rink.roles import BaseRole
@@ -106,15 +106,24 @@ class Topic:
 def take_over(etcd: Etcd, cursors: Sequence[Cursor]) -> None:
     """Take over offsets, all of one session.
 
-    Each cursor has been taken or is over then; where neither is so, the session is lost.
+    Each cursor has been taken or is over then; where neither is so, the session is lost. A
+    transaction that etcd refuses for its size is halved until it passes.
 
     Raises:
-        EtcdError: there was no answer; to be called again.
+        EtcdError: there was no answer, or etcd refuses a single cursor; to be called again.
     """
     left = [cursor for cursor in cursors if not cursor.is_taken and cursor.over is None]
     while left:
         asked = txn(left, [cursor.next_of_take() for cursor in left])
-        result = etcd.txn(asked.compare, asked.then, asked.otherwise)
+        try:
+            result = etcd.txn(asked.compare, asked.then, asked.otherwise)
+        except EtcdTooLarge:  # of a lower --max-txn-ops than the default of 128
+            if len(left) == 1:
+                raise
+            middle = len(left) // 2
+            take_over(etcd, left[:middle])
+            take_over(etcd, left[middle:])
+            return
         if result.succeeded:
             for cursor in left:
                 cursor.took(result.header.revision)

@@ -152,10 +152,16 @@ def test_follower_reconnected_lists_anew_behind_a_later_list_too(setting):
     assert reconnect(setting) == [Listed]
 
 
-def test_follower_reconnected_while_a_list_is_under_way_lists_anew(setting, monkeypatch):
+@pytest.mark.parametrize("has_listed", [False, True])
+def test_follower_reconnected_while_it_lists_lists_anew(setting, monkeypatch, has_listed):
     """The list may have more than the events that the watch has brought so far."""
     setting.follower.start()
-    setting.calls.make()
+    if has_listed:
+        setting.run()
+        setting.etcd.cut()
+        setting.etcd.heal()
+    else:
+        setting.calls.make()
     setting.cluster.pump()
     setting.put("before the list")
     setting.cluster.pump()

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rink.core.keys import Keys, OffsetKeys
-from rink.errors import EtcdUnavailable, RinkError, StaleToken, UsageError
+from rink.errors import EtcdTooLarge, EtcdUnavailable, RinkError, StaleToken, UsageError
 from rink.etcd.api import Delete, Put
 from rink.partitions import stored as codec
 from rink.partitions.cursor import Cursor, Place
@@ -190,6 +190,31 @@ def test_a_take_of_many_goes_on_without_those_that_cannot_be_taken():
     assert [type(cursor.over).__name__ for cursor in cursors[1:3]] == ["StateError", "ConfigError"]
     assert cursors[3].offset == 9
     assert all(isinstance(cursor.over, RinkError) for cursor in cursors[1:3])
+
+
+@pytest.mark.parametrize("most", [2, 5, 6, 7])
+def test_take_that_etcd_refuses_for_its_size_is_halved(most):
+    """The record and its partition are two operations, and fewer never pass."""
+    cluster = Cluster()
+    first = cluster.grant("a")
+    keys = OffsetKeys.of("rink/", "g", "orders")
+    places = [
+        attrs.evolve(first.place, partition=number, key=keys.partition(number))
+        for number in range(5)
+    ]
+    cursors = [Cursor(place, first.token, first.session) for place in places]
+
+    class Narrow:
+        def txn(self, *branches):
+            if max(map(len, branches)) > most:
+                raise EtcdTooLarge("etcdserver: too many operations in txn request")
+            return cluster.etcd.txn(*branches)
+
+    take_over(Narrow(), cursors)
+    assert all(cursor.is_taken for cursor in cursors)
+    most = 1
+    with pytest.raises(EtcdTooLarge):
+        take_over(Narrow(), [Cursor(places[0], first.token, first.session)])
 
 
 def test_what_is_written_comes_back():
