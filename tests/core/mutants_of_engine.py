@@ -200,8 +200,8 @@ VIEW = [
     engine(
         "changes of a new history are told before its list",
         "follower",
-        "            self._is_told, self._early = False, []\n            asked, wanted",
-        "            asked, wanted",
+        "            self._is_told, self._early = False, []\n            if self._watch",
+        "            if self._watch",
         "engine/test_engine_follower",
     ),
     engine(
