@@ -148,7 +148,7 @@ class Knowledge:
         """Let answers that were held back count if the record allows it.
 
         The thread that has read the record calls this, under the engine's lock. If the record does
-        not allow it, a step handles the event.
+        not allow it, a step handles the event. A step also repeats a read that failed.
 
         Returns:
             What is to be done now, and whether the answers count.
