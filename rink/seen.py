@@ -44,7 +44,7 @@ class MemberStatus:
     ttl: int | None = None
     schemes: tuple[str, ...] = ()
     incarnation: str = ""
-    leads_by: Mapping[str, float | None] = attrs.field(factory=dict)
+    coordinates_by: Mapping[str, float | None] = attrs.field(factory=dict)
     no_rank_because: str = ""
 
 
@@ -185,7 +185,7 @@ def _member(member: Member, rank: int | None, no_rank_because: str) -> MemberSta
         ttl=record.ttl,
         schemes=record.schemes,
         incarnation=record.incarnation,
-        leads_by=record.leads_by,
+        coordinates_by=record.leads_by,
         no_rank_because=no_rank_because,
     )
 
@@ -272,12 +272,12 @@ def wish_text(request: Request) -> str:
 def _differences(members: tuple[MemberStatus, ...]) -> dict[str, dict[str, tuple[str, ...]]]:
     """Return the settings that differ: value -> members, commonest first."""
     found: dict[str, dict[str, tuple[str, ...]]] = {}
-    coordinating = {setting: None for member in members for setting in member.leads_by}
+    coordinating = {setting: None for member in members for setting in member.coordinates_by}
     for setting in ("ttl", "rebalance_delay", "schemes", *coordinating):
         who: dict[str, list[str]] = {}
         for member in members:
-            if setting in member.leads_by:
-                who.setdefault(_text(member.leads_by[setting]), []).append(member.name)
+            if setting in member.coordinates_by:
+                who.setdefault(_text(member.coordinates_by[setting]), []).append(member.name)
             elif setting not in coordinating and member.ttl is not None:  # its record can be read
                 who.setdefault(_text(getattr(member, setting)), []).append(member.name)
         if len(who) > 1:

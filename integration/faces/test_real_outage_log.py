@@ -87,7 +87,7 @@ class Outage:
         with self.member.await_role("x", LONG_S):
             # An answer that was late gives the role back, and the next one ends the outage.
             until(self.member, lambda: self.lines(logging.INFO, "back after"))
-        [warning] = self.lines(logging.WARNING, "not renewed for")
+        [warning] = self.lines(logging.WARNING, "")
         [error] = self.lines(logging.ERROR, "")
         [back] = self.lines(logging.INFO, "back after")
         print(warning, error, back, sep="\n")

@@ -18,7 +18,7 @@ from rink.core.handover import Following
 from rink.core.holds import Hold, Table
 from rink.core.janitor import Janitor
 from rink.core.life import Living
-from rink.core.machines import Write
+from rink.core.machines import Life
 from rink.core.outage import Outage
 from rink.core.outbox import Outbox
 from rink.core.placement import Placement
@@ -56,6 +56,7 @@ class Knowledge:
         self._look_for_grants = False
         self._gather_until = -math.inf
         self._disproved: str | None = None  # the incarnation that has found another history
+        self._list_failing_since: float | None = None
 
     @property
     def name(self) -> str:
@@ -115,11 +116,11 @@ class Knowledge:
         return bool(self.out.effects)
 
     def overdue(self, now: float, words: str) -> bool:
-        """Warn where no keepalive is answered; return whether a step is to follow.
+        """Warn if the lease is not renewed. Return whether a step is to follow.
 
         Args:
             now: the time, in seconds.
-            words: why there is no answer, as far as the client knows.
+            words: why the lease is not renewed, as far as the client knows.
         """
         self.outage.overdue(self.tenure, words, now, self.out)
         return self.owes_reports
@@ -138,11 +139,16 @@ class Knowledge:
         """
         if lease != self.tenure.lease or not self.tenure.is_held:
             return [], False
-        if not self.renewals.counts(call, sent_at, self.writer.may_claim):
+        is_new = self.renewals.meet(call, self.writer.exists)
+        if is_new:
+            self.writer.disbelieve(now)
+            if not self.writer.exists:  # nothing is claimed that a copy could lack
+                self.renewals.prove()
+        if not self.renewals.counts(call, sent_at):
             self._look_for_proof(now)  # not by a step: the engine may hang past the deadline
             return self.out.take_all_but_reports(), True
         revived = self._renew(now, sent_at)
-        return self.out.take_all_but_reports(), revived or self.owes_reports
+        return self.out.take_all_but_reports(), revived or is_new or self.owes_reports
 
     def prove(self, now: float, event: ev.RecordRead) -> tuple[list[Effect], bool]:
         """Let answers that were held back count if the record allows it.
@@ -171,14 +177,6 @@ class Knowledge:
         return is_of_lease and answer.call == self.renewals.new_call
 
     def _look_for_proof(self, now: float) -> None:
-        """Request a read of the own record if an answer is held back and no write is under way.
-
-        Invariant: a read is judged by the last write that the history before has answered. While a
-        write is under way, that history may have answered it, and the engine may not know yet. A
-        write sent after the read was requested can reach only the new history.
-        """
-        if self.writer.state is Write.SENT or not self.writer.exists:
-            return  # the step that takes its answer, or its failure, comes here again
         within_s = max(0.5, self.tenure.granted_ttl / 6)
         self.renewals.look(self.tenure.lease, self.writer.compare, within_s, now, self.out)
 
@@ -203,6 +201,7 @@ class Knowledge:
     def _take(self, event: Event, now: float) -> None:
         match event:
             case ev.Listed() if self.sight.is_heard(event):
+                self._list_failing_since = None
                 if because := self.sight.replace(event):
                     self._change_history(because, now)
             case ev.Changed():
@@ -225,13 +224,13 @@ class Knowledge:
     def _take_failure(self, event: Event, now: float) -> None:
         match event:
             case ev.WriteFailed():
-                self.writer.failed(event.attempt, now)
-                self._failed("writing this member's record", event.error, now)
+                if self.writer.failed(event.attempt, now):
+                    self._failed("writing this member's record", event.error, now)
             case ev.ProclaimFailed():
                 doing = self.coordinator.failed(event, now, self.name)
                 self.out.warn_of(f"{doing} failed: {event.error}", now)
             case ev.ListFailed():
-                self._failed("reading the group", event.error, now)
+                self._list_failed(event.error, now)
             case ev.PostFailed():
                 self.sight.history.posted(now)
                 self.out.warn_of(f"asking for a higher token base failed: {event.error}", now)
@@ -295,6 +294,19 @@ class Knowledge:
         if self.living.ask_to_leave(event, ranked, number, now):
             self._lose_all(now, "the member leaves")
 
+    def _list_failed(self, error: Exception, now: float) -> None:
+        """Warn of a failed list once a keepalive is answered that was sent after a failed one.
+
+        Otherwise etcd may refuse everything, and the outage is to be told once.
+        """
+        if self._list_failing_since is None:
+            self._list_failing_since = now
+        is_answered = self.tenure.answered_at > self._list_failing_since
+        if is_answered or not self.tenure.is_held or self.living.state is Life.JOINING:
+            self._failed("reading the group", error, now)
+        else:
+            self.out.last_error = f"reading the group failed: {error}"
+
     def _failed(self, doing: str, error: Exception, now: float) -> None:
         self.out.warn_of(f"{doing} failed: {error}", now)
         self.living.request_failed(error, self.writer, self.out)  # only while joining
@@ -345,10 +357,12 @@ class Knowledge:
             self.out.do(self.tenure.disown())
 
     def _lose_session(self, now: float, because: str) -> None:
+        is_news = self.tenure.is_alive  # else the outage has told of the loss, at the deadline
         self._lose_all(now, because)
         self._throw_view_away()
         self.outage.begun(now)
-        self.out.report(Level.WARNING, f"member {self.name!r} lost its session: {because}")
+        level = Level.WARNING if is_news else Level.INFO
+        self.out.report(level, f"member {self.name!r} lost its session: {because}")
 
     def _lose(self, hold: Hold, share: Share | None, now: float, because: str) -> None:
         hold.share = share or hold.share  # the newest share that claimed it

@@ -76,7 +76,7 @@ class Living:
 
         The claims stay until user code lets go.
         """
-        return self.state not in (Life.REVOKING, Life.LEFT)
+        return self.state not in (Life.REVOKING, Life.LEFT, Life.RAN_OUT)
 
     @property
     def wants_share(self) -> bool:
@@ -125,10 +125,10 @@ class Living:
         self._saw_name_taken = self._saw_name_taken or other is not None
         if not self.wants_record or other is None:
             return
-        if view.revision < writer.taken_at:
-            return  # of a view from before the answer, perhaps of another history, nothing follows
         found = view.members.get(self.name)
-        if found is None or writer.is_mine(found):  # the latter by a create whose answer was lost
+        is_free = found is None or writer.is_mine(found)  # the latter: a create was applied late
+        # An older view cannot show that the name is free. It may be of another history.
+        if is_free and view.revision >= writer.taken_at:
             writer.freed()
             return
         if not self.wants_lease:

@@ -34,6 +34,7 @@ class Life(enum.Enum):
     RUNNING_OUT = "running out"
     REVOKING = "revoking"
     LEFT = "left"
+    RAN_OUT = "run out"
 
 
 class LifeEvent(enum.Enum):
@@ -47,7 +48,7 @@ class LifeEvent(enum.Enum):
     RELEASED = "every handle released or given up"
     OVERRUN = "handles still held after leave_timeout"
     ENDED = "lease ended"
-    RUN_OUT = "run out"
+    RUN_OUT = "renewed no more"
 
 
 LIFE: Mapping[Life, Mapping[LifeEvent, Life]] = {
@@ -64,9 +65,10 @@ LIFE: Mapping[Life, Mapping[LifeEvent, Life]] = {
     # Everything is lost; the claims stay until user code lets go, or its time is over.
     Life.LETTING_GO: {LifeEvent.RELEASED: Life.REVOKING, LifeEvent.OVERRUN: Life.RUNNING_OUT},
     # The last record claims what is unreleased; nobody revokes its lease, which ends by itself.
-    Life.RUNNING_OUT: {LifeEvent.RELEASED: Life.REVOKING, LifeEvent.RUN_OUT: Life.LEFT},
+    Life.RUNNING_OUT: {LifeEvent.RELEASED: Life.REVOKING, LifeEvent.RUN_OUT: Life.RAN_OUT},
     Life.REVOKING: {LifeEvent.ENDED: Life.LEFT},
     Life.LEFT: {},
+    Life.RAN_OUT: {},
 }
 
 

@@ -15,11 +15,17 @@ OVERDUE_PARTS = 3
 """A third of the TTL: a renewal is sent after a sixth, and overdue after one sixth more."""
 
 
+def stalled(seconds: float) -> str:
+    """Return words for a process that did not run for at least so many seconds."""
+    text = f"this process did not run for at least {seconds:.1f} s"
+    return f"{text}: it was stopped or suspended, or one thread held up all others"
+
+
 @attrs.define
 class Outage:
-    """Note since when no keepalive was answered, and why.
+    """Note since when the lease is not renewed, and why.
 
-    `since` is None while keepalives are answered.
+    `since` is None while it is renewed.
     """
 
     since: float | None = None
@@ -27,14 +33,11 @@ class Outage:
 
     @staticmethod
     def due_at(tenure: Tenure) -> float:
-        """Return when a warning is due unless a keepalive is answered before."""
+        """Return when a warning is due unless the lease is renewed before."""
         return tenure.answered_at + tenure.granted_ttl / OVERDUE_PARTS
 
     def overdue(self, tenure: Tenure, words: str, now: float, out: Outbox) -> None:
-        """Warn once that no keepalive is answered, with the time that is left.
-
-        Beyond the deadline the words are kept for the loss, which is logged instead.
-        """
+        """Warn once that the lease is not renewed, with the time that is left."""
         self.words = words or self.words
         if self.since is not None or not tenure.is_alive:
             return
@@ -47,7 +50,8 @@ class Outage:
 
     def lost(self, tenure: Tenure, roles: int, now: float, out: Outbox) -> None:
         """Report that the deadline has passed."""
-        self.since = tenure.answered_at if self.since is None else self.since
+        if self.since is None:  # no thread has warned, though one looks every second
+            self.since, self.words = tenure.answered_at, stalled(now - self.due_at(tenure))
         text = f"lease {tenure.lease:x}: not renewed for {now - self.since:.1f} s{self._why}"
         what = f"{roles:,} role{'s' * (roles != 1)}"
         out.report(Level.ERROR, f"{text}: the session and {what} are lost; Rink keeps asking etcd")

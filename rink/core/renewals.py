@@ -7,8 +7,11 @@ its answers to keepalives must not move this member's deadline.
 One call of the keepalive stream lies within one history, because the call breaks when its server
 ends. Only a new call may have reached a copy. So the answers of a new call are held back. After the
 first of them, the member reads its own record. The answers count if that record is no earlier than
-the last answered write. So it is with the answers that come while the record is being created: the
-copy may be of the moment before.
+the last answered write.
+
+Invariant: from a new call's first answer on, only answers of its history are believed. A write that
+was under way then may have been answered by the history before, and its answer may not have been
+taken yet. That answer is not believed any more, and the write is tried again (R1).
 """
 
 from __future__ import annotations
@@ -45,29 +48,41 @@ class Renewals:
         """Return why answers do not count, or ""."""
         if self.new_call is None:
             return ""
-        return "etcd answers, but a new connection counts only once this member's record is read"
+        return "etcd answers keepalives, but this member's record could not be read yet"
 
     def begin(self) -> None:
         """Begin with a new lease."""
         self.call = self.new_call = None
         self.is_reading, self.failures, self.retry_at = False, 0, -math.inf
 
-    def counts(self, call: int, sent_at: float, may_claim: bool) -> bool:
+    def meet(self, call: int, has_record: bool) -> bool:
+        """Note the call of an answer; return whether it is a new one, which may reach a copy.
+
+        Args:
+            call: the number of the call.
+            has_record: whether an answered write has shown the own record. The first call of a
+                lease is known where there is none yet.
+
+        Not covered: etcd is replaced by a copy from between the grant of the lease and the create
+        of the record, before the first keepalive is answered and the answer to the create is taken.
+        """
+        if self.call is None and not has_record:
+            self.call = call
+        if call in (self.call, self.new_call):
+            return False
+        self.new_call, self.is_reading = call, False
+        return True
+
+    def counts(self, call: int, sent_at: float) -> bool:
         """Return whether an answer counts now; else hold it back.
 
         Args:
             call: the number of the call that brought it.
             sent_at: when its request was sent, in seconds.
-            may_claim: whether the own record exists, or is being created. Where it is not, every
-                answer counts, since nothing is claimed that a copy could lack.
         """
-        if not may_claim:
-            self.call, self.new_call = call, None
         if call == self.call:
             return True
-        if call != self.new_call:
-            self.is_reading = False
-        self.new_call, self.sent_at = call, sent_at
+        self.sent_at = sent_at
         return False
 
     def look(self, lease: int, mod_revision: int, within_s: float, now: float, out: Outbox) -> None:
@@ -76,7 +91,7 @@ class Renewals:
         Args:
             lease: the member's lease.
             mod_revision: the mod_revision of the last answered write.
-            within_s: the timeout of the read, in seconds.
+            within_s: the timeout of the first read, in seconds. Each failure doubles it.
             now: the time, in seconds.
             out: takes the request.
         """
@@ -86,7 +101,8 @@ class Renewals:
             out.wake(self.retry_at)
             return
         self.is_reading = True
-        out.do(ReadRecord(lease, self.new_call, mod_revision, within_s))
+        patience = within_s * 2 ** min(self.failures, 4)
+        out.do(ReadRecord(lease, self.new_call, mod_revision, patience))
 
     def read(self) -> None:
         """Note that the own record has been read for the new call."""

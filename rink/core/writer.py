@@ -63,11 +63,6 @@ class Writer:
         """
         return self.compare > 0
 
-    @property
-    def may_claim(self) -> bool:
-        """Return whether the record exists, or is being created."""
-        return self.exists or self.state is Write.SENT
-
     def is_mine(self, member: Member | None) -> bool:
         """Return whether a record under the own key is this incarnation's."""
         return (
@@ -82,7 +77,7 @@ class Writer:
 
         Args:
             found: what lies under the own key, or None.
-            answered: the mod_revision of the last write that was answered before etcd was asked.
+            answered: the mod_revision of an answered write that `found` must include.
         """
         if found is None or not self.is_mine(found):
             return Verdict.GONE
@@ -147,13 +142,24 @@ class Writer:
         self.state = advance(WRITE, self.state, WriteEvent.ANSWERED)
         self.compare, self.known = mod_revision, record
 
-    def failed(self, attempt: int, now: float) -> None:
-        """Note that a transaction ended without an answer: it may yet be applied."""
+    def failed(self, attempt: int, now: float) -> bool:
+        """Note that a transaction ended without an answer: it may yet be applied.
+
+        Return False for an earlier transaction, whose answer does not matter any more.
+        """
         if attempt != self.attempt:
-            return
+            return False
         self.state = advance(WRITE, self.state, WriteEvent.NO_ANSWER)
         self.failures += 1
         self.retry_at = now + backoff(self.failures, self.incarnation)
+        return True
+
+    def disbelieve(self, now: float) -> None:
+        """Ignore the answer to the transaction under way, and try it again at once."""
+        if self.state is Write.SENT:
+            self.state = advance(WRITE, self.state, WriteEvent.NO_ANSWER)
+            self.attempt += 1
+            self.retry_at = now
 
     def freed(self) -> None:
         """Note that the record which had the name is gone.

@@ -193,7 +193,7 @@ class Engine:
 
     @property
     def deadline(self) -> float:
-        """Return when every role is lost if no keepalive is answered before."""
+        """Return when every role is lost if the lease is not renewed before."""
         return self.node.tenure.deadline
 
     @property
@@ -220,11 +220,11 @@ class Engine:
 
     @property
     def overdue_at(self) -> float:
-        """Return when to report that no keepalive is answered."""
+        """Return when to report that the lease is not renewed."""
         return self.node.outage.due_at(self.node.tenure)
 
     def overdue(self, words: str) -> None:
-        """Report that no keepalive is answered, once per outage."""
+        """Report that the lease is not renewed, once per outage."""
         with self.lock:
             must_step = self.node.overdue(self.clock.now(), words)
         if must_step:

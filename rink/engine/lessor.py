@@ -14,6 +14,7 @@ from typing import Protocol
 
 import attrs
 
+from rink.core.outage import stalled
 from rink.engine.clock import Clock, Mailbox
 from rink.etcd.api import Etcd, KeepAliveAnswer, KeepAlives
 
@@ -48,11 +49,11 @@ class Tenant(Protocol):
 
     @property
     def overdue_at(self) -> float:
-        """Return when to tell the engine that no keepalive is answered."""
+        """Return when to tell the engine that the lease is not renewed."""
         ...
 
     def overdue(self, words: str) -> None:
-        """Report that no keepalive is answered, and why, if the client knows."""
+        """Report that the lease is not renewed, and why, if the client knows."""
         ...
 
     def ended(self, lease: int) -> None:
@@ -190,10 +191,10 @@ class Lessor:
         mailbox.close()
 
     def _look_after(self, let: _Let, now: float, stalled_s: float) -> None:
-        if now >= let.tenant.overdue_at:
-            let.tenant.overdue(self._why(let, stalled_s))
         if now >= let.tenant.deadline:
             let.tenant.expire()
+        elif now >= let.tenant.overdue_at:
+            let.tenant.overdue(self._why(let, stalled_s))
         if now < let.send_at:
             return
         if let.is_engine_alive:
@@ -207,12 +208,12 @@ class Lessor:
             let.tenant.log_pending()
 
     def _why(self, let: _Let, stalled_s: float) -> str:
-        """Return why no keepalive is answered, as far as this process knows."""
+        """Return why the lease is not renewed, as far as this process knows."""
+        trouble = self._stream.trouble if self._stream is not None else ""
         if stalled_s >= let.ttl / RENEWALS_PER_TTL:  # a renewal was due meanwhile, and not sent
-            text = f"this process did not run for at least {stalled_s:.1f} s"
-            return f"{text}: it was stopped, or one thread held up all others"
-        if self._stream is not None and self._stream.trouble:
-            return self._stream.trouble
+            return "; ".join(filter(None, [trouble, stalled(stalled_s)]))
+        if trouble:
+            return trouble
         if not let.is_engine_alive:
             return "this member's engine does not answer"
         return let.tenant.trouble or "etcd is silent"

@@ -248,9 +248,8 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
             _log.warning("lease %x: etcd said it is gone, but it is not", sent.lease)
 
     def _refused(self, error: Exception) -> None:
-        # There is no way to say it here, and the session's own calls will: try again.
-        if self._backoff.is_fresh:
-            _log.warning("leases cannot be renewed: %s", error)
+        if self._backoff.is_fresh:  # the session warns of it, if it lasts
+            _log.info("leases cannot be renewed: %s", error)
 
     def _ended(self) -> None:
         with self._order:

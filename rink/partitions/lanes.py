@@ -117,12 +117,14 @@ def take_over(etcd: Etcd, cursors: Sequence[Cursor]) -> None:
         asked = txn(left, [cursor.next_of_take() for cursor in left])
         try:
             result = etcd.txn(asked.compare, asked.then, asked.otherwise)
-        except EtcdTooLarge:  # of a lower --max-txn-ops than the default of 128
+        except EtcdTooLarge:  # too many operations, or too many bytes
             if len(left) == 1:
                 raise
             middle = len(left) // 2
-            take_over(etcd, left[:middle])
-            take_over(etcd, left[middle:])
+            try:
+                take_over(etcd, left[:middle])
+            finally:
+                take_over(etcd, left[middle:])
             return
         if result.succeeded:
             for cursor in left:

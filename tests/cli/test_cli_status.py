@@ -71,7 +71,7 @@ def test_json_has_every_key_and_plain_values(town, run_json):
         "ttl": 60,
         "schemes": ["jump"],
         "incarnation": "incarnation-of-a",
-        "leads_by": {},
+        "coordinates_by": {},
         "no_rank_because": "",
     }
 

@@ -8,8 +8,8 @@ ABOUT_LIVENESS = [
     core(
         "a name that another history has is tried for again and again",
         "life",
-        "if view.revision < writer.taken_at:",
-        "if False:",
+        "if is_free and view.revision >= writer.taken_at:",
+        "if is_free:",
         "joining",
     ),
     core(
@@ -29,8 +29,8 @@ ABOUT_LIVENESS = [
     core(
         "an own record found under a taken name is not its own",
         "life",
-        "if found is None or writer.is_mine(found):",
-        "if found is None:",
+        "is_free = found is None or writer.is_mine(found)",
+        "is_free = found is None",
         "joining",
     ),
     core(

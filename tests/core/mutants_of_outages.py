@@ -34,6 +34,27 @@ OUTAGES = [
         "engine/test_engine_lessor",
     ),
     core(
+        "a loss that nobody warned of is told without a reason",
+        "outage",
+        "self.since, self.words = tenure.answered_at, stalled(now - self.due_at(tenure))",
+        "self.since = tenure.answered_at",
+        "outage",
+    ),
+    core(
+        "a failed list is warned of beside the outage",
+        "knowledge",
+        "if is_answered or not self.tenure.is_held or",
+        "if True or",
+        "session",
+    ),
+    core(
+        "a list that fails while etcd answers is not warned of",
+        "knowledge",
+        "if is_answered or not self.tenure.is_held or",
+        "if not self.tenure.is_held or",
+        "session",
+    ),
+    core(
         "a loss found late is warned of as if time were left",
         "outage",
         "if not self.due_at(tenure) <= now < tenure.deadline:",

@@ -29,6 +29,13 @@ PARTITIONS = [
         "faults",
     ),
     partitions(
+        "a take that etcd refuses for its size is not halved",
+        "lanes",
+        "            if len(left) == 1:\n",
+        "            if True:\n",
+        "cursor",
+    ),
+    partitions(
         "a take writes nothing where its own token lies there",
         "lanes",
         "            cursor.found(next(iter(kvs), None))\n"

@@ -53,8 +53,9 @@ def test_every_life_can_end(state):
     states = {state}
     for _ in Life:
         states |= {after for each in states for after in LIFE[each].values()}
-    assert Life.LEFT in states
+    assert states & {Life.LEFT, Life.RAN_OUT}
     assert not LIFE[Life.LEFT]
+    assert not LIFE[Life.RAN_OUT]
 
 
 def test_only_an_answer_leads_out_of_an_unsettled_write():

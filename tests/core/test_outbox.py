@@ -39,6 +39,8 @@ def test_other_failure_meanwhile_is_logged_and_is_the_last_error():
 )
 def test_member_warns_of_failure_that_lasts_once_a_minute(pair, event):
     b = pair.members["b"]
+    pair.tell("b", event)
+    pair.sleep(20.0)
     for _ in range(30):
         pair.tell("b", event)
     assert len([text for text in b.reports if text.endswith("failed: no")]) == 1

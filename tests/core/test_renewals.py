@@ -173,46 +173,48 @@ def test_read_that_a_write_has_overtaken_counts(held_back):
     assert b.node.tenure.deadline > deadline
 
 
-def test_read_waits_for_a_write_that_etcd_may_have_answered(reconnected):
-    """The engine is busy, and the write's answer of the history before waits for it.
-
-    A read of the new history would be judged by the write before.
-    """
+def test_write_under_way_at_a_new_call_is_not_believed(reconnected):
+    """The engine is busy, and the write's answer of the history before waits for it."""
     world, b = reconnected, reconnected.members["b"]
     copy = world.etcd.copy()
     world.hold("b", "answers", "events")
     write(world)
     hold = world.get("b", ROLE_OF_B)
-    lease = b.node.tenure.lease
+    before = b.node.writer.compare
     world.replace_history(copy)
-    world.keep_alive(b)
-    assert b.made(do.ReadRecord) == []
-    world.let("b", "answers")
-    assert len(b.made(do.ReadRecord)) == 1
-    assert b.made(do.RevokeLease) == [do.RevokeLease(lease)]
-    assert "wrote its record at revision" in hold.lost_because
+    world.hold("b", "requests")
+    effects, _ = b.node.renew(world.now, b.node.tenure.lease, world.now, world.etcd.history)
+    world._do(b, effects)
+    world.let("b", "answers")  # before the step in which the write is tried again
+    assert b.node.writer.compare == before
+    assert not b.node.writer.is_settled
+    world.let("b", "requests")
+    assert b.node.renewals.trouble == ""
+    assert world.record("b").incarnation == b.node.writer.incarnation
+    assert b.node.writer.compare > before
+    assert hold.lost_at is None
 
 
-def test_read_does_not_wait_for_a_write_without_an_answer(held_back):
-    """A full etcd refuses writes, and answers reads."""
-    world, b = held_back, held_back.members["b"]
-    world.let("b")
-    world.etcd.history += 1
+def test_write_that_hangs_does_not_hold_up_the_read(reconnected):
+    """Its connection is gone, and nobody knows yet."""
+    world, b = reconnected, reconnected.members["b"]
     world.hold("b", "requests")
     write(world)
     deadline = b.node.tenure.deadline
     world.now += 1.0
     world.keep_alive(b)
-    b.from_etcd.append(unanswered(b.to_etcd.popleft()))
-    world.run()
-    [read] = [request for request in b.to_etcd if isinstance(request, do.ReadRecord)]
-    world.tell("b", world._serve(b, read))
+    hanging = b.to_etcd.popleft()
+    world.let("b")
     assert b.node.tenure.deadline > deadline
+    writes = len(b.made(do.WriteRecord))
+    world.tell("b", unanswered(hanging))
+    assert b.reports == []
+    assert len(b.made(do.WriteRecord)) == writes
 
 
 def test_answers_that_do_not_count_are_explained(held_back):
     world, b = held_back, held_back.members["b"]
-    assert "counts only once this member's record" in b.node.renewals.trouble
+    assert "could not be read yet" in b.node.renewals.trouble
     world.let("b")
     assert b.node.renewals.trouble == ""
 
@@ -252,51 +254,44 @@ def test_proof_is_taken_without_a_step_and_all_else_is_left_to_one(reconnected, 
     assert (b.node.tenure.deadline > deadline) is not bool(wrong)
 
 
-@pytest.fixture
-def creating(pair):
-    """Have b create its record anew, since its lease has ended."""
-    b = pair.members["b"]
-    pair.reads_at_join = True
-    pair.hold("b", "requests")
-    pair.expire(b)
-    while not isinstance(b.to_etcd[0], do.WriteRecord):
-        pair.carry(b, "requests")
-        pair.run()
-    b.effects.clear()
-    pair.now += 1.0
-    return pair
+def test_read_that_fails_is_given_more_time_the_next_time(held_back):
+    world, b = held_back, held_back.members["b"]
+    for _ in range(6):
+        world.lose("b")
+        world.sleep(3.0)
+    times = [effect.within_s for effect in b.made(do.ReadRecord)]
+    assert times[:6] == [10.0, 20.0, 40.0, 80.0, 160.0, 160.0]
 
 
-def test_answer_counts_while_nothing_is_claimed():
+def test_first_call_is_known_by_an_answer_before_the_record():
+    """Nothing is claimed yet that another history could lack."""
     renewals = Renewals()
-    assert renewals.counts(3, 1.0, may_claim=False)
-    assert renewals.counts(4, 2.0, may_claim=False)
-    assert renewals.counts(4, 3.0, may_claim=True)
-    assert not renewals.counts(5, 3.0, may_claim=True)
+    assert not renewals.meet(3, has_record=False)
+    assert renewals.counts(3, 1.0)
+    assert not renewals.meet(3, has_record=True)
+    assert renewals.meet(4, has_record=True)
+    assert not renewals.counts(4, 2.0)
+    assert not renewals.meet(4, has_record=True)
 
 
-def test_answer_while_the_record_is_created_counts_once_it_is_read(creating):
-    """It may be of a copy that was made before the record was created."""
-    world, b = creating, creating.members["b"]
-    deadline = b.node.tenure.deadline
-    world.keep_alive(b)
+def test_new_call_while_the_record_is_created_counts_and_the_create_is_repeated(pair):
+    """A copy may lack the record, and the answer to the create may be of the history before."""
+    world, b = pair, pair.members["b"]
+    world.hold("b", "requests")
+    world.expire(b)
+    while not isinstance(b.to_etcd[0], do.WriteRecord):
+        world.carry(b, "requests")
+        world.run()
+    world.hold("b", "answers")
     world.carry(b, "requests")
-    assert b.made(do.ReadRecord) == []
-    world.carry(b, "answers")
-    [asked] = b.made(do.ReadRecord)
-    assert asked.mod_revision == b.node.writer.compare
-    assert b.node.tenure.deadline == deadline
-    world.let("b")
-    assert b.node.tenure.deadline == deadline + 1.0
-
-
-def test_answer_after_the_create_failed_counts_at_once(creating):
-    world, b = creating, creating.members["b"]
-    world.keep_alive(b)
-    world.lose("b")
-    deadline = b.node.tenure.deadline
+    world.etcd.delete("members/b")
+    world.etcd.history += 1
     world.now += 1.0
-    world.beat(b, b.node.tenure.lease)
-    assert b.node.tenure.deadline > deadline
-    assert b.node.renewals.trouble == ""
+    deadline = b.node.tenure.deadline
+    world.keep_alive(b)
+    assert b.node.tenure.deadline == deadline + 1.0
+    world.carry(b, "answers")
+    assert not b.node.writer.exists
+    world.let("b")
+    assert b.node.writer.exists
     assert b.made(do.ReadRecord) == []

@@ -43,7 +43,7 @@ def test_leaver_that_clings_is_gone_after_leave_timeout(pair):
     assert b.node.living.state is Life.LETTING_GO
     pair.sleep(0.2)
     assert b.left
-    assert b.node.living.state is Life.LEFT
+    assert b.node.living.state is Life.RAN_OUT
 
 
 def test_claim_of_what_clings_stays_until_the_lease_runs_out(pair):

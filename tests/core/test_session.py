@@ -297,8 +297,33 @@ def test_an_answer_about_a_lease_of_the_past_is_passed_over(pair):
     assert node.renew(pair.now, 99, pair.now, 0) == ([], False)
 
 
-def test_a_failed_list_of_a_member_is_reported_and_survived(pair):
-    pair.tell("b", ev.ListFailed(OSError("no answer")))
-    assert "reading the group failed: no answer" in pair.members["b"].reports
-    assert pair.node("b").living.state is Life.ACTIVE
-    assert pair.node("b").out.last_error == "reading the group failed: no answer"
+FAILED_LIST = ev.ListFailed(OSError("no answer"))
+
+
+def test_list_that_fails_while_etcd_answers_is_warned_of(pair):
+    b = pair.members["b"]
+    pair.tell("b", FAILED_LIST)
+    assert b.node.out.last_error == "reading the group failed: no answer"
+    pair.sleep(20.0)
+    pair.tell("b", FAILED_LIST)
+    assert b.reports == ["reading the group failed: no answer"]
+    assert b.node.living.state is Life.ACTIVE
+
+
+def test_list_that_fails_in_an_outage_is_not_warned_of_beside_it(pair):
+    b = pair.members["b"]
+    b.alive = False
+    for _ in range(10):
+        pair.tell("b", FAILED_LIST)
+        pair.sleep(2.0)
+    assert b.node.out.last_error == "reading the group failed: no answer"
+    assert b.reports == []
+
+
+def test_list_that_succeeds_ends_the_failure(pair):
+    b = pair.members["b"]
+    pair.tell("b", FAILED_LIST)
+    b.listed = False
+    pair.sleep(20.0)
+    pair.tell("b", FAILED_LIST)
+    assert b.reports == []

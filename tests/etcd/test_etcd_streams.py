@@ -86,7 +86,7 @@ def test_renewal_answer_without_cluster_id_is_logged_not_delivered(clients, capl
     def keepalive(request):
         yield pb.LeaseKeepAliveResponse(header=header(cluster_id=0), ID=request.ID, TTL=9)
 
-    with caplog.at_level(logging.WARNING), ScriptedEtcd(keepalive=keepalive) as etcd:
+    with caplog.at_level(logging.INFO), ScriptedEtcd(keepalive=keepalive) as etcd:
         client, seen = clients(etcd.endpoint), Seen()
         client.keepalives(seen.deliver).send(7)
         etcd.wait(lambda etcd: len(etcd.seen["range"]) >= 2)  # the stream was opened again

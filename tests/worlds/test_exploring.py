@@ -102,7 +102,7 @@ def clings_out(universe, state):
 
 
 def is_out(facts):
-    return facts.life is Life.LEFT and bool(facts.holds)
+    return facts.life is Life.RAN_OUT and bool(facts.holds)
 
 
 def test_a_wait_that_does_not_end_is_seen(monkeypatch):

@@ -170,7 +170,7 @@ class Universe:
         What its user code has not let go of by then it works on.
         """
         number = state.members[index].state
-        return number == DEAD or self.actors[index].facts[number].life is Life.LEFT
+        return number == DEAD or self.actors[index].facts[number].life in (Life.LEFT, Life.RAN_OUT)
 
     def covers(self, state: State, index: int, lease: int) -> bool:
         """Whether the record under which something was granted still stands.
