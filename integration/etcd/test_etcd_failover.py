@@ -124,7 +124,7 @@ def test_watch_alone_on_a_frozen_node_leaves_within_12_s(cluster, clients, prefi
     seen.wait_events(2, timeout=30.0)
     took = seen.at[-1] - frozen_at
     print(f"the watch alone on a frozen node: next event after {took:.2f} s")
-    assert 10 < took < 12 + BUSY_S
+    assert 10 < took < 12 + 1  # of a busy machine
     victim.thaw()
 
 
