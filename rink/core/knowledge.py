@@ -283,9 +283,9 @@ class Knowledge:
         self.renewals.read()
         if verdict is Verdict.FINE:
             self._renew(now, self.renewals.prove())
-        elif verdict is Verdict.GONE:
+        elif event.found is None or verdict is Verdict.GONE:
             self._disown(now, RECORD_GONE)
-        elif event.found is not None:  # OLDER
+        else:
             self._find_older(event.mod_revision, event.found.mod_revision, now)
 
     def _ask_to_leave(self, event: ev.LeaveAsked, now: float) -> None:
