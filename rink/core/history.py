@@ -9,8 +9,10 @@ none of the three needs to differ. A member finds the proof of another history i
   member's later write is not in this history.
 * the newest version of its view before, written at another revision. A version is written once.
 * a newest version with a lower number than the newest one before. Numbers only rise.
+* another member's record at a lower revision than in the view before. A record that is written
+  again, or is deleted and created, only rises.
 
-A view is replaced only by a list, so the last two are looked for in each list. A missing record is
+A view is replaced only by a list, so the last three are looked for in each list. A missing record is
 an ordinary lost session, and a single missing version proves nothing, since old ones are pruned.
 
 A member that has proof does not know which others are cut off. It waits, by its own clock, for the
@@ -31,6 +33,19 @@ from rink.core.writer import Writer
 
 POST_AGAIN_S = 10.0
 """How long a posted request to raise the token base may take to show."""
+
+
+def record_gone_back(before: View, after: View, name: str) -> str:
+    """Return which other member's record is at a lower revision than before, or an empty string.
+
+    The member of this name judges its own record by its answered writes.
+    """
+    for other, known in before.members.items():
+        found = after.members.get(other)
+        if other != name and found is not None and found.mod_revision < known.mod_revision:
+            was, now = known.mod_revision, found.mod_revision
+            return f"the record of {other!r} was written at etcd's revision {was}, now at {now}"
+    return ""
 
 
 @attrs.define

@@ -31,6 +31,9 @@ from rink.core.values import Share
 from rink.core.view import View
 from rink.core.writer import Verdict, Writer
 
+LIST_MAY_FAIL_S = 60.0
+"""How long lists may fail until that is warned of, though no keepalive has been answered since."""
+
 RECORD_GONE = "the member's record is gone, or another record stands in its place"
 
 
@@ -177,6 +180,8 @@ class Knowledge:
         return is_of_lease and answer.call == self.renewals.new_call
 
     def _look_for_proof(self, now: float) -> None:
+        if self.writer.is_awaited:
+            return  # the step that takes the answer, or the failure, comes here again
         within_s = max(0.5, self.tenure.granted_ttl / 6)
         self.renewals.look(self.tenure.lease, self.writer.compare, within_s, now, self.out)
 
@@ -202,7 +207,7 @@ class Knowledge:
         match event:
             case ev.Listed() if self.sight.is_heard(event):
                 self._list_failing_since = None
-                if because := self.sight.replace(event):
+                if because := self.sight.replace(event, self.name):
                     self._change_history(because, now)
             case ev.Changed():
                 self.sight.change(event)
@@ -247,6 +252,8 @@ class Knowledge:
                 self.writer.begin(event.lease, event.incarnation)
                 self.renewals.begin()
                 self.outage.over(event.incarnation, now, self.out)
+                if now >= tenure.deadline:
+                    self.outage.words = "the grant of the lease came after its deadline"
                 self.table.deadline = tenure.deadline
             case ev.LeaseFailed():
                 tenure.ask_failed(now, self.name)
@@ -301,8 +308,11 @@ class Knowledge:
         """
         if self._list_failing_since is None:
             self._list_failing_since = now
-        is_answered = self.tenure.answered_at > self._list_failing_since
-        if is_answered or not self.tenure.is_held or self.living.state is Life.JOINING:
+        since, is_told = self._list_failing_since, self.outage.since is not None
+        is_answered = self.tenure.answered_at > since
+        is_long = now > since + LIST_MAY_FAIL_S and not is_told
+        is_joining = self.living.state is Life.JOINING
+        if is_answered or is_long or is_joining or not self.tenure.is_held:
             self._failed("reading the group", error, now)
         else:
             self.out.last_error = f"reading the group failed: {error}"

@@ -37,7 +37,10 @@ class Outage:
         return tenure.answered_at + tenure.granted_ttl / OVERDUE_PARTS
 
     def overdue(self, tenure: Tenure, words: str, now: float, out: Outbox) -> None:
-        """Warn once that the lease is not renewed, with the time that is left."""
+        """Warn once that the lease is not renewed, with the time that is left.
+
+        Beyond the deadline the words are kept for the loss, which is logged instead.
+        """
         self.words = words or self.words
         if self.since is not None or not tenure.is_alive:
             return
@@ -50,8 +53,10 @@ class Outage:
 
     def lost(self, tenure: Tenure, roles: int, now: float, out: Outbox) -> None:
         """Report that the deadline has passed."""
-        if self.since is None:  # no thread has warned, though one looks every second
-            self.since, self.words = tenure.answered_at, stalled(now - self.due_at(tenure))
+        if self.since is None:
+            self.since = tenure.answered_at
+            # No thread has given a reason, though one looks every second.
+            self.words = self.words or stalled(now - self.due_at(tenure))
         text = f"lease {tenure.lease:x}: not renewed for {now - self.since:.1f} s{self._why}"
         what = f"{roles:,} role{'s' * (roles != 1)}"
         out.report(Level.ERROR, f"{text}: the session and {what} are lost; Rink keeps asking etcd")

@@ -11,7 +11,8 @@ the last answered write.
 
 Invariant: from a new call's first answer on, only answers of its history are believed. A write that
 was under way then may have been answered by the history before, and its answer may not have been
-taken yet. That answer is not believed any more, and the write is tried again (R1).
+taken yet. That answer is not believed any more, and the write is tried again (R1). If yet another
+call comes before the second try is answered, the read waits for that answer instead.
 """
 
 from __future__ import annotations

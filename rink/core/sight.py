@@ -15,7 +15,7 @@ from rink.core.draft import why_unrankable
 from rink.core.effects import Level, ListGroup
 from rink.core.events import Changed, Event, Listed
 from rink.core.foresight import seen
-from rink.core.history import History
+from rink.core.history import History, record_gone_back
 from rink.core.outbox import Outbox
 from rink.core.view import View
 
@@ -47,8 +47,8 @@ class Sight:
         """Add changes to the view."""
         self.view = seen(self.view, event)
 
-    def replace(self, listed: Listed) -> str:
-        """Replace the view by a list.
+    def replace(self, listed: Listed, name: str) -> str:
+        """Replace the view by a list, for the member of this name.
 
         Where the list proves another history, return how instead.
         """
@@ -57,7 +57,7 @@ class Sight:
             return f"etcd's revision went back from {self.view.revision} to {listed.revision}"
         self.history.keep(self.view, self.chronicle.token_base)
         view = seen(self.view, listed)
-        because = self.history.contradiction(view)
+        because = self.history.contradiction(view) or record_gone_back(self.view, view, name)
         if not because:
             self.view = view
         return because

@@ -34,7 +34,8 @@ class Writer:
     `compare` is the record's mod_revision as last answered, 0 for none; `known` its content then.
     `must_write` asks for one more transaction, even where the content is what the record should
     hold; the answer to one that was sent before does not do. `taken_by` is the record that has the
-    name, and `taken_at` the revision of the answer that has shown it.
+    name, and `taken_at` the revision of the answer that has shown it. `is_tried_again` says that an
+    answer was ignored (R11).
     """
 
     incarnation: str = ""
@@ -46,6 +47,7 @@ class Writer:
     must_write: bool = False
     taken_by: Member | None = None
     taken_at: int = 0
+    is_tried_again: bool = False
     failures: int = 0
     retry_at: float = float("-inf")
     _sent: Record | None = None
@@ -91,6 +93,7 @@ class Writer:
         self.lease, self.incarnation = lease, incarnation
         self.state, self.compare, self.known = Write.ABSENT, 0, None
         self.must_write, self.taken_by, self.failures = False, None, 0
+        self.is_tried_again = False
         self.attempt += 1  # an answer that is still under way is to a transaction of the past
 
     def is_due(self, desired: Record, now: float) -> bool:
@@ -140,7 +143,7 @@ class Writer:
 
     def _settle(self, mod_revision: int, record: Record | None) -> None:
         self.state = advance(WRITE, self.state, WriteEvent.ANSWERED)
-        self.compare, self.known = mod_revision, record
+        self.compare, self.known, self.is_tried_again = mod_revision, record, False
 
     def failed(self, attempt: int, now: float) -> bool:
         """Note that a transaction ended without an answer: it may yet be applied.
@@ -154,9 +157,18 @@ class Writer:
         self.retry_at = now + backoff(self.failures, self.incarnation)
         return True
 
+    @property
+    def is_awaited(self) -> bool:
+        """Return whether the answer to a second try is under way, which is not ignored."""
+        return self.is_tried_again and self.state is Write.SENT
+
     def disbelieve(self, now: float) -> None:
-        """Ignore the answer to the transaction under way, and try it again at once."""
-        if self.state is Write.SENT:
+        """Ignore the answer to the transaction under way, and try it again at once.
+
+        Only once: if calls change faster than etcd answers writes, no write would ever settle.
+        """
+        if self.state is Write.SENT and not self.is_tried_again:
+            self.is_tried_again = True
             self.state = advance(WRITE, self.state, WriteEvent.NO_ANSWER)
             self.attempt += 1
             self.retry_at = now

@@ -13,7 +13,7 @@ log = logging.getLogger("rink")
 Call = Callable[[], None]
 
 IDLE_THREADS = 8
-"""How many requests of a session are under way at once; an engine has at most two or three."""
+"""How many requests of a session are under way at once; an engine seldom has more than three."""
 
 
 class Calls:

@@ -191,10 +191,10 @@ class Lessor:
         mailbox.close()
 
     def _look_after(self, let: _Let, now: float, stalled_s: float) -> None:
+        if now >= let.tenant.overdue_at:  # beyond the deadline, too: the loss needs a reason
+            let.tenant.overdue(self._why(let, stalled_s))
         if now >= let.tenant.deadline:
             let.tenant.expire()
-        elif now >= let.tenant.overdue_at:
-            let.tenant.overdue(self._why(let, stalled_s))
         if now < let.send_at:
             return
         if let.is_engine_alive:

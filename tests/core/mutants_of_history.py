@@ -27,6 +27,27 @@ HISTORY = [
         "renewals",
     ),
     core(
+        "a write is tried again with every new call",
+        "writer",
+        "if self.state is Write.SENT and not self.is_tried_again:",
+        "if self.state is Write.SENT:",
+        "renewals",
+    ),
+    core(
+        "a read does not wait for the second try of a write",
+        "knowledge",
+        "if self.writer.is_awaited:",
+        "if False:",
+        "renewals",
+    ),
+    core(
+        "the record of another member that went back proves nothing",
+        "history",
+        "found.mod_revision < known.mod_revision:",
+        "False:",
+        "one_history",
+    ),
+    core(
         "a read that hangs holds up that of the next call",
         "renewals",
         "self.new_call, self.is_reading = call, False",

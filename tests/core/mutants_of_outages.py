@@ -36,22 +36,22 @@ OUTAGES = [
     core(
         "a loss that nobody warned of is told without a reason",
         "outage",
-        "self.since, self.words = tenure.answered_at, stalled(now - self.due_at(tenure))",
-        "self.since = tenure.answered_at",
+        "self.words = self.words or stalled(now - self.due_at(tenure))",
+        "pass",
         "outage",
     ),
     core(
         "a failed list is warned of beside the outage",
         "knowledge",
-        "if is_answered or not self.tenure.is_held or",
+        "if is_answered or is_long or",
         "if True or",
         "session",
     ),
     core(
         "a list that fails while etcd answers is not warned of",
         "knowledge",
-        "if is_answered or not self.tenure.is_held or",
-        "if not self.tenure.is_held or",
+        "if is_answered or is_long or",
+        "if is_long or",
         "session",
     ),
     core(

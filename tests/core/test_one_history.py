@@ -2,7 +2,7 @@
 
 import pytest
 from attrs import evolve
-from world import KEYS, role_of
+from world import KEYS, KINDS, role_of
 
 from rink.core import effects as do
 from rink.core import events as ev
@@ -380,3 +380,18 @@ def test_largest_ttl_is_that_of_all_records_of_the_view(pair):
     assert b_alone.wanted == b.node.sight.lists_wanted
     world.tell("b", ev.HistoryChanged("y"))
     assert b.node.sight.history.ttl == 900  # it is the largest that was ever seen
+
+
+def test_record_of_another_member_gone_back_proves_another_history(pair):
+    """The copy is older than a claim of b, which is cut off and holds a role by it."""
+    world, a = pair, pair.members["a"]
+    copy = world.etcd.copy()
+    world.node("b").writer.must_write = True
+    world.tell("b", ev.Nudged())
+    world.hold("b", *KINDS)
+    world.members["b"].alive = False
+    world.replace_history(copy)
+    world.run()
+    [error] = [text for text in a.reports if "another history" in text]
+    assert error.startswith("the record of 'b' was written at etcd's revision ")
+    assert a.node.sight.history.why_closed(world.now)

@@ -54,14 +54,17 @@ def test_outage_beyond_the_deadline_is_an_error_that_counts_the_roles(cut_off):
     assert "(etcd: connection refused): the session and 1 role are lost; Rink keeps" in error
 
 
-def test_outage_found_beyond_the_deadline_is_one_error_with_words(cut_off):
+@pytest.mark.parametrize("is_told", [False, True])
+def test_outage_found_beyond_the_deadline_is_one_error_with_words(cut_off, is_told):
     """Nobody has warned before, so the process did not run."""
     world, b = cut_off, cut_off.members["b"]
     world.now = b.node.tenure.answered_at + 60.0
-    overdue(world)
+    if is_told:
+        overdue(world)
     world.step(b, [ev.Nudged()])
     [error] = said(b, Level.ERROR)
-    assert "not renewed for 60.0 s (this process did not run for at least 40.0 s: it was" in error
+    words = "etcd: connection refused" if is_told else "this process did not run for at least 40.0"
+    assert f"not renewed for 60.0 s ({words}" in error
     assert said(b, Level.WARNING) == []
 
 
@@ -110,6 +113,15 @@ def test_session_ended_by_etcd_is_a_warning_and_then_back(pair):
         "member 'b' lost its session: etcd has ended the member's lease"
     ]
     assert [text for text in said(b, Level.INFO) if text.startswith("back after")]
+
+
+def test_grant_that_comes_after_its_deadline_is_the_reason(world):
+    b = world.add("b", held=["answers"])
+    world.run()
+    world.now += 60.0
+    world.let("b")
+    [error] = said(b, Level.ERROR)[:1]
+    assert "(the grant of the lease came after its deadline): the session" in error
 
 
 def test_joining_is_not_told_as_being_back(pair):

@@ -212,6 +212,26 @@ def test_write_that_hangs_does_not_hold_up_the_read(reconnected):
     assert len(b.made(do.WriteRecord)) == writes
 
 
+def test_second_try_of_a_write_is_waited_for(reconnected):
+    """A new call with each keepalive, and writes that take longer, settled no write."""
+    world, b = reconnected, reconnected.members["b"]
+    world.hold("b", "requests")
+    write(world)
+    world.keep_alive(b)
+    world.etcd.history += 1
+    world.keep_alive(b)
+    requests = list(b.to_etcd)
+    assert [type(request) for request in requests] == [
+        do.WriteRecord,
+        do.ReadRecord,
+        do.WriteRecord,
+    ]
+    world.tell("b", world._serve(b, requests[2]))
+    assert b.node.writer.is_settled
+    assert [request.call for request in b.made(do.ReadRecord)] == [1, 2]
+    assert b.made(do.ReadRecord)[1].mod_revision == b.node.writer.compare
+
+
 def test_answers_that_do_not_count_are_explained(held_back):
     world, b = held_back, held_back.members["b"]
     assert "could not be read yet" in b.node.renewals.trouble

@@ -320,6 +320,16 @@ def test_list_that_fails_in_an_outage_is_not_warned_of_beside_it(pair):
     assert b.reports == []
 
 
+def test_list_that_fails_for_long_is_warned_of_beside_no_outage(world):
+    """With a long TTL no keepalive is due for long."""
+    b = world.add("b", ttl=3600)
+    world.tell("b", FAILED_LIST)
+    b.alive = False
+    world.sleep(61.0)
+    world.tell("b", FAILED_LIST)
+    assert b.reports == ["reading the group failed: no answer"]
+
+
 def test_list_that_succeeds_ends_the_failure(pair):
     b = pair.members["b"]
     pair.tell("b", FAILED_LIST)
