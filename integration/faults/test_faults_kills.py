@@ -116,11 +116,15 @@ def stage(members, etcd_url, tmp_path_factory):
 
 
 def rehearse(stage, name):
-    """Return how often the doomed member of a scene passes each place."""
+    """Return how often the doomed member of a scene passes each place.
+
+    It reads its record only if the first keepalive is answered after the create: by chance.
+    """
     group = stage.group(name, name, HARMLESS)
     try:
         doomed = SCENES[name](group)
-        return (doomed.left or doomed.ask("counts"))["counts"] | {ANY_MOMENT: 1}
+        counts = (doomed.left or doomed.ask("counts"))["counts"] | {ANY_MOMENT: 1}
+        return {place: times for place, times in counts.items() if "ReadRecord" not in place}
     finally:
         group.close()
 

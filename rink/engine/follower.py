@@ -189,8 +189,8 @@ class Follower:
             if number != self._round or asked != self._lists:
                 return
             if self._etcd.epoch != self._epoch:
-                # The answer to another call, such as a keepalive, has shown it. The watch that would
-                # report it may be closed already, and this round's watch began afterwards.
+                # The answer to another call, such as a keepalive, has shown it. The watch that
+                # would report it may be closed, and this round's watch began afterwards.
                 self._post(
                     HistoryChanged("another etcd cluster answers, or an earlier state of it")
                 )
