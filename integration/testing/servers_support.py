@@ -21,6 +21,6 @@ def wait_until(look, seconds=10.0):
 @contextlib.contextmanager
 def client_of(url, **settings):
     """A client as users have it, one that does not try again."""
-    settings = {"socket_timeout": 0.5, "decode_responses": True, "retry": None, **settings}
+    settings = {"socket_timeout": 5.0, "decode_responses": True, "retry": None, **settings}
     with redis.Redis.from_url(url, **settings) as client:
         yield client
