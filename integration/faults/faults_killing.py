@@ -139,13 +139,13 @@ def _around_effects(killer: Killer) -> None:
 def _around_renewals(killer: Killer) -> None:
     send, renewed = KeepAliveStream.send, Engine.renewed
 
-    def sent(self: KeepAliveStream, lease: int) -> None:
-        send(self, lease)
+    def sent(self: KeepAliveStream, *args: Any) -> None:
+        send(self, *args)
         killer.cross("renewal sent")
 
-    def answered(self: Engine, lease: int, sent_at: float) -> None:
+    def answered(self: Engine, *args: Any) -> None:
         killer.cross("renewal answered")
-        renewed(self, lease, sent_at)
+        renewed(self, *args)
         killer.cross("renewal counted")
 
     KeepAliveStream.send = sent

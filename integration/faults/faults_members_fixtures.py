@@ -6,11 +6,18 @@ from faults_members_support import Members
 
 
 @pytest.fixture(scope="session")
-def members():
-    """The zygote that forks them."""
+def zygote():
+    """The zygote that forks the members of all tests."""
     members = Members()
     yield members
     members.close()
+
+
+@pytest.fixture
+def members(zygote):
+    """The zygote; the test fails if one of its members logs a traceback."""
+    yield zygote
+    zygote.check()
 
 
 @pytest.fixture

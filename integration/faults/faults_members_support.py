@@ -36,9 +36,14 @@ def until(happens: Callable[[], bool], timeout: float = LONG_S) -> None:
 
 
 class Members:
-    """One zygote, and one thread that reads what all its members say."""
+    """One zygote, and one thread that reads what all its members say.
+
+    Attributes:
+        bugs: the tracebacks that members have logged. No fault that a test makes may cause one.
+    """
 
     def __init__(self, env: dict[str, str] | None = None) -> None:
+        self.bugs: list[str] = []
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._requests = ours
         with theirs:
@@ -61,7 +66,7 @@ class Members:
     def start(self, history: History, name: str, who: str, **given: Any) -> Member:
         """Fork a member; `who` is what this very process is called in the history."""
         ours, theirs = socket.socketpair()
-        member = Member(history, name, who, ours)
+        member = Member(history, name, who, ours, self.bugs)
         with theirs, self._lock:
             socket.send_fds(self._requests, [b"fork"], [theirs.fileno()])
         ours.sendall(json.dumps({"name": name, "who": who, **given}).encode() + b"\n")
@@ -87,6 +92,11 @@ class Members:
                     self._open.discard(key.data)
                     key.data.wire.close()
 
+    def check(self) -> None:
+        """Fail if a member has logged a traceback since the last check."""
+        bugs, self.bugs[:] = list(self.bugs), []
+        assert not bugs, "\n\n".join(bugs)
+
     def close(self) -> None:
         """Kill every member and the zygote."""
         with contextlib.suppress(ProcessLookupError):
@@ -103,8 +113,11 @@ class Members:
 class Member:
     """One member's process; everything it says goes to its history as well."""
 
-    def __init__(self, history: History, name: str, who: str, wire: socket.socket) -> None:
+    def __init__(
+        self, history: History, name: str, who: str, wire: socket.socket, bugs: list[str]
+    ) -> None:
         self.history = history
+        self._bugs = bugs
         self.name = name
         self.who = who
         self.wire = wire
@@ -147,6 +160,8 @@ class Member:
                 self.left = event
             case "log":
                 self.logged.append((event["at"], event["text"]))
+            case "bug":
+                self._bugs.append(f"{self.who}: {event['text']}")
         self._said.put(event)
 
     def say(self, command: str, *arguments: Any) -> None:

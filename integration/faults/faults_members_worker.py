@@ -53,12 +53,16 @@ class Wire:
 
 
 class _Log(logging.Handler):
+    """Tell the test each log line; and, where one has a traceback, that too, as a bug."""
+
     def __init__(self, wire: Wire) -> None:
         super().__init__()
         self._wire = wire
 
     def emit(self, record: logging.LogRecord) -> None:
         self._wire.say("log", level=record.levelname, text=record.getMessage())
+        if record.exc_info:
+            self._wire.say("bug", text=self.format(record))
 
 
 class Ledger:

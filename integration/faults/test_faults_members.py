@@ -113,6 +113,7 @@ def wrong(tmp_path):
     members = Members(preload(tmp_path))
     yield members
     members.close()
+    members.check()
 
 
 def test_a_wall_clock_an_hour_off_changes_no_delay_and_no_hand_over(group_of, wrong, record):
