@@ -12,8 +12,8 @@ none of the three needs to differ. A member finds the proof of another history i
 * another member's record at a lower revision than in the view before. A record that is written
   again, or is deleted and created, only rises.
 
-A view is replaced only by a list, so the last three are looked for in each list. A missing record is
-an ordinary lost session, and a single missing version proves nothing, since old ones are pruned.
+A view is replaced only by a list, so the last three are looked for in each list. A missing record
+is an ordinary lost session, and a single missing version proves nothing, since old ones are pruned.
 
 A member that has proof does not know which others are cut off. It waits, by its own clock, for the
 largest TTL that it had seen. By then each of the others has noticed, or is past its deadline.
@@ -33,19 +33,6 @@ from rink.core.writer import Writer
 
 POST_AGAIN_S = 10.0
 """How long a posted request to raise the token base may take to show."""
-
-
-def record_gone_back(before: View, after: View, name: str) -> str:
-    """Return which other member's record is at a lower revision than before, or an empty string.
-
-    The member of this name judges its own record by its answered writes.
-    """
-    for other, known in before.members.items():
-        found = after.members.get(other)
-        if other != name and found is not None and found.mod_revision < known.mod_revision:
-            was, now = known.mod_revision, found.mod_revision
-            return f"the record of {other!r} was written at etcd's revision {was}, now at {now}"
-    return ""
 
 
 @attrs.define
@@ -78,15 +65,26 @@ class History:
         self.ttl = max([self.ttl, *(record.ttl for record in records)])
         self.token = max(self.token, token_base + view.revision)
 
-    def contradiction(self, view: View) -> str:
-        """Return how a new list proves another history, or an empty string."""
-        newest = view.newest.number if view.newest else 0
+    def contradiction(self, before: View, after: View, name: str) -> str:
+        """Return how a new list proves another history, or an empty string.
+
+        Args:
+            before: the view that the list is to replace, which `keep` has seen.
+            after: the view by the list.
+            name: the member's name. It judges its own record by its answered writes.
+        """
+        newest = after.newest.number if after.newest else 0
         if newest < self.number:
             return f"the newest version in etcd was {self.number} and is now {newest}"
-        found = view.versions.get(self.number)
-        if found is not None and found.mod_revision != self.mod_revision:
-            was, now = self.mod_revision, found.mod_revision
+        version = after.versions.get(self.number)
+        if version is not None and version.mod_revision != self.mod_revision:
+            was, now = self.mod_revision, version.mod_revision
             return f"version {self.number} was written at etcd's revision {was}, now at {now}"
+        for other, member in before.members.items():
+            found = after.members.get(other)
+            if other != name and found is not None and found.mod_revision < member.mod_revision:
+                was, now = member.mod_revision, found.mod_revision
+                return f"the record of {other!r} was written at etcd's revision {was}, now at {now}"
         return ""
 
     def begin_anew(self, because: str, now: float, out: Outbox) -> None:

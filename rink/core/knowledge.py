@@ -32,7 +32,7 @@ from rink.core.view import View
 from rink.core.writer import Verdict, Writer
 
 LIST_MAY_FAIL_S = 60.0
-"""How long lists may fail until that is warned of, though no keepalive has been answered since."""
+"""Warn once lists have failed for this long, in seconds, though no keepalive is answered since."""
 
 RECORD_GONE = "the member's record is gone, or another record stands in its place"
 
@@ -142,16 +142,13 @@ class Knowledge:
         """
         if lease != self.tenure.lease or not self.tenure.is_held:
             return [], False
-        is_new = self.renewals.meet(call, self.writer.exists)
-        if is_new:
+        if self.renewals.meet(call, self.writer.exists):
             self.writer.disbelieve(now)
-            if not self.writer.exists:  # nothing is claimed that a copy could lack
-                self.renewals.prove()
-        if not self.renewals.counts(call, sent_at):
-            self._look_for_proof(now)  # not by a step: the engine may hang past the deadline
-            return self.out.take_all_but_reports(), True
-        revived = self._renew(now, sent_at)
-        return self.out.take_all_but_reports(), revived or is_new or self.owes_reports
+        if self.renewals.counts(call, sent_at):
+            revived = self._renew(now, sent_at)
+            return self.out.take_all_but_reports(), revived or self.owes_reports
+        self._look_for_proof(now)  # not by a step: the engine may hang past the deadline
+        return self.out.take_all_but_reports(), True
 
     def prove(self, now: float, event: ev.RecordRead) -> tuple[list[Effect], bool]:
         """Let answers that were held back count if the record allows it.
@@ -180,8 +177,12 @@ class Knowledge:
         return is_of_lease and answer.call == self.renewals.new_call
 
     def _look_for_proof(self, now: float) -> None:
-        if self.writer.is_awaited:
-            return  # the step that takes the answer, or the failure, comes here again
+        """Look for the proof that answers need which are held back, if any are."""
+        if not self.renewals.holds_back or self.writer.is_awaited:
+            return  # the step that takes the awaited answer, or its failure, comes here again
+        if not self.writer.exists:  # nothing is claimed that a copy could lack
+            self._renew(now, self.renewals.prove())
+            return
         within_s = max(0.5, self.tenure.granted_ttl / 6)
         self.renewals.look(self.tenure.lease, self.writer.compare, within_s, now, self.out)
 

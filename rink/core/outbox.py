@@ -7,7 +7,7 @@ import attrs
 from rink.core.effects import Effect, Level, Lose, Report
 
 REPORT_EVERY_S = 10.0
-"""How often a wait that takes long is reported, with what it waits for, in seconds."""
+"""Report a long wait, and what it waits for, once in so many seconds."""
 
 REPEAT_AFTER_S = 60.0
 """How long a failure that lasts is not logged again; requests are tried every two seconds."""

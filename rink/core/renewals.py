@@ -13,6 +13,9 @@ Invariant: from a new call's first answer on, only answers of its history are be
 was under way then may have been answered by the history before, and its answer may not have been
 taken yet. That answer is not believed any more, and the write is tried again (R1). If yet another
 call comes before the second try is answered, the read waits for that answer instead.
+
+A member that has no record claims nothing, so it has nothing to read. Its answers count at once,
+but for a second try of its create: they wait for the answer to that.
 """
 
 from __future__ import annotations
@@ -45,9 +48,14 @@ class Renewals:
     retry_at: float = -math.inf
 
     @property
+    def holds_back(self) -> bool:
+        """Return whether answers of a new call are held back."""
+        return self.new_call is not None
+
+    @property
     def trouble(self) -> str:
         """Return why answers do not count, or ""."""
-        if self.new_call is None:
+        if not self.holds_back:
             return ""
         return "etcd answers keepalives, but this member's record could not be read yet"
 
@@ -87,7 +95,7 @@ class Renewals:
         return False
 
     def look(self, lease: int, mod_revision: int, within_s: float, now: float, out: Outbox) -> None:
-        """Request a read of the own record if an answer is held back.
+        """Request a read of the own record, for the answers that are held back.
 
         Args:
             lease: the member's lease.

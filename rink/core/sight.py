@@ -15,7 +15,7 @@ from rink.core.draft import why_unrankable
 from rink.core.effects import Level, ListGroup
 from rink.core.events import Changed, Event, Listed
 from rink.core.foresight import seen
-from rink.core.history import History, record_gone_back
+from rink.core.history import History
 from rink.core.outbox import Outbox
 from rink.core.view import View
 
@@ -57,7 +57,7 @@ class Sight:
             return f"etcd's revision went back from {self.view.revision} to {listed.revision}"
         self.history.keep(self.view, self.chronicle.token_base)
         view = seen(self.view, listed)
-        because = self.history.contradiction(view) or record_gone_back(self.view, view, name)
+        because = self.history.contradiction(self.view, view, name)
         if not because:
             self.view = view
         return because

@@ -92,8 +92,8 @@ class Writer:
         """
         self.lease, self.incarnation = lease, incarnation
         self.state, self.compare, self.known = Write.ABSENT, 0, None
-        self.must_write, self.taken_by, self.failures = False, None, 0
-        self.is_tried_again = False
+        self.must_write, self.taken_by = False, None
+        self.failures, self.is_tried_again = 0, False
         self.attempt += 1  # an answer that is still under way is to a transaction of the past
 
     def is_due(self, desired: Record, now: float) -> bool:
@@ -126,7 +126,7 @@ class Writer:
         """Take an answer, and return what it says of the record."""
         if event.attempt != self.attempt:
             return Verdict.FINE
-        self.failures = 0
+        self.failures, self.is_tried_again = 0, False
         if event.applied:
             self._settle(event.revision, self._sent)
         elif event.found is not None and self.is_mine(event.found):
@@ -143,7 +143,7 @@ class Writer:
 
     def _settle(self, mod_revision: int, record: Record | None) -> None:
         self.state = advance(WRITE, self.state, WriteEvent.ANSWERED)
-        self.compare, self.known, self.is_tried_again = mod_revision, record, False
+        self.compare, self.known = mod_revision, record
 
     def failed(self, attempt: int, now: float) -> bool:
         """Note that a transaction ended without an answer: it may yet be applied.

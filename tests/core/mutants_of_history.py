@@ -36,14 +36,35 @@ HISTORY = [
     core(
         "a read does not wait for the second try of a write",
         "knowledge",
-        "if self.writer.is_awaited:",
-        "if False:",
+        "if not self.renewals.holds_back or self.writer.is_awaited:",
+        "if not self.renewals.holds_back:",
         "renewals",
+    ),
+    core(
+        "the next call counts while the second try of a create is under way",
+        "knowledge",
+        "if not self.renewals.holds_back or self.writer.is_awaited:",
+        "if not self.renewals.holds_back or (self.writer.exists and self.writer.is_awaited):",
+        "renewals",
+    ),
+    core(
+        "a member without a record reads it at a new call",
+        "knowledge",
+        "        if not self.writer.exists:  # nothing is claimed that a copy could lack",
+        "        if False:",
+        "renewals",
+    ),
+    core(
+        "a create is not tried again at a new call if the name was taken before",
+        "writer",
+        "        self.failures, self.is_tried_again = 0, False\n        if event",
+        "        self.failures = 0\n        if event",
+        "writer",
     ),
     core(
         "the record of another member that went back proves nothing",
         "history",
-        "found.mod_revision < known.mod_revision:",
+        "found.mod_revision < member.mod_revision:",
         "False:",
         "one_history",
     ),
@@ -58,7 +79,7 @@ HISTORY = [
         "a write under way at a new call is believed",
         "knowledge",
         "            self.writer.disbelieve(now)\n",
-        "",
+        "            pass\n",
         "renewals",
     ),
     core(
@@ -85,8 +106,8 @@ HISTORY = [
     core(
         "renewals that were held back are forgotten",
         "knowledge",
-        "            self._renew(now, self.renewals.prove())\n",
-        "            self.renewals.prove()\n",
+        "        if verdict is Verdict.FINE:\n            self._renew(now, self.renewals.prove())\n",
+        "        if verdict is Verdict.FINE:\n            self.renewals.prove()\n",
         "renewals",
     ),
     core(
@@ -134,7 +155,7 @@ HISTORY = [
     core(
         "a version written anew proves nothing",
         "history",
-        "if found is not None and found.mod_revision != self.mod_revision:",
+        "if version is not None and version.mod_revision != self.mod_revision:",
         "if False:",
         "one_history",
     ),

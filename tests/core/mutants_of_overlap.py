@@ -113,8 +113,8 @@ ABOUT_OVERLAP = [
     core(
         "an answer from before the deadline pays that write",
         "writer",
-        "self.is_tried_again = mod_revision, record, False\n",
-        "self.is_tried_again = mod_revision, record, False\n        self.must_write = False\n",
+        "        self.compare, self.known = mod_revision, record\n",
+        "        self.compare, self.known = mod_revision, record\n        self.must_write = False\n",
         "session",
     ),
     core(

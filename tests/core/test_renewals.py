@@ -34,7 +34,7 @@ def reconnected(pair):
 
 @pytest.fixture
 def held_back(reconnected):
-    """Have an answer of the new call held back, a second later, and the read wait on its way."""
+    """Have a keepalive answered by the new call, a second later; the read waits on its way."""
     reconnected.now += 1.0
     reconnected.hold("b", "requests")
     reconnected.keep_alive(reconnected.members["b"])
@@ -294,14 +294,21 @@ def test_first_call_is_known_by_an_answer_before_the_record():
     assert not renewals.meet(4, has_record=True)
 
 
-def test_new_call_while_the_record_is_created_counts_and_the_create_is_repeated(pair):
-    """A copy may lack the record, and the answer to the create may be of the history before."""
+@pytest.fixture
+def creating(pair):
+    """Have b's lease end, and the create of its next record wait on its way."""
     world, b = pair, pair.members["b"]
     world.hold("b", "requests")
     world.expire(b)
     while not isinstance(b.to_etcd[0], do.WriteRecord):
         world.carry(b, "requests")
         world.run()
+    return world
+
+
+def test_new_call_while_the_record_is_created_counts_and_the_create_is_repeated(creating):
+    """A copy may lack the record, and the answer to the create may be of the history before."""
+    world, b = creating, creating.members["b"]
     world.hold("b", "answers")
     world.carry(b, "requests")
     world.etcd.delete("members/b")
@@ -315,3 +322,58 @@ def test_new_call_while_the_record_is_created_counts_and_the_create_is_repeated(
     world.let("b")
     assert b.node.writer.exists
     assert b.made(do.ReadRecord) == []
+
+
+@pytest.fixture
+def creating_again(creating):
+    """Have a new call be met: the create is tried again, and waits on its way."""
+    world, b = creating, creating.members["b"]
+    world.etcd.history += 1
+    world.keep_alive(b)
+    b.to_etcd.popleft()  # the first try hangs
+    [again] = b.to_etcd
+    assert isinstance(again, do.WriteRecord)
+    return world
+
+
+def test_next_call_does_not_count_before_the_second_create_is_answered(creating_again):
+    """The answer is of the history before, and the copy lacks the record."""
+    world, b = creating_again, creating_again.members["b"]
+    copy = world.etcd.copy()
+    world.hold("b", "answers", "events")
+    world.carry(b, "requests")
+    world.replace_history(copy)
+    deadline = b.node.tenure.deadline
+    world.now += 1.0
+    world.keep_alive(b)
+    assert b.node.tenure.deadline == deadline
+    assert b.made(do.ReadRecord) == []
+    world.let("b", "answers")
+    [read] = b.made(do.ReadRecord)
+    assert read.mod_revision == b.node.writer.compare
+    assert b.node.tenure.deadline == deadline
+    world.let("b", "requests")
+    assert b.node.tenure.lease != read.lease, "the copy lacks the record"
+
+
+def test_next_call_counts_at_once_when_the_second_create_fails(creating_again):
+    world, b = creating_again, creating_again.members["b"]
+    world.etcd.history += 1
+    deadline = b.node.tenure.deadline
+    world.now += 1.0
+    world.keep_alive(b)
+    assert b.node.tenure.deadline == deadline
+    world.lose("b")
+    assert b.node.tenure.deadline == deadline + 1.0
+    assert b.node.renewals.trouble == ""
+    assert b.made(do.ReadRecord) == []
+    world.let("b")
+    world.sleep(1.0)
+    assert b.node.writer.is_settled
+
+
+def test_answer_that_does_not_count_while_the_record_is_created_is_explained(creating_again):
+    world, b = creating_again, creating_again.members["b"]
+    world.etcd.history += 1
+    world.keep_alive(b)
+    assert "could not be read yet" in b.node.renewals.trouble

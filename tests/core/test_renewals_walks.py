@@ -12,6 +12,7 @@ from small_etcd import KEYS, unanswered
 from world import World, role_of
 
 from rink.core import events as ev
+from rink.core.machines import Write
 
 STEPS = 70
 WEIGHTS = {
@@ -27,6 +28,7 @@ WEIGHTS = {
     "heal_watch": 1,
     "wait": 2,
     "expire": 1,
+    "end_lease": 1,
 }
 
 
@@ -45,6 +47,19 @@ class Walk:
         self.world.hold("b", "requests", "answers")
         self.kept = None
         self.had_record_at = self.world.now
+        if seed % 2:
+            self._create()
+
+    def _create(self) -> None:
+        """Begin where a record is to be created, and a copy is of just before."""
+        self._end_lease()
+        self._beat()
+        while self.b.node.writer.state is not Write.SENT:
+            self._serve()
+            self._answer()
+            self.world.run()
+        self._beat()
+        self._copy()
 
     def look(self) -> None:
         """Note when etcd last had the own record as of the last answered write, or later."""
@@ -68,7 +83,9 @@ class Walk:
 
     def _beat(self) -> None:
         tenure, world = self.b.node.tenure, self.world
-        if tenure.is_held and tenure.lease in world.etcd.leases:
+        if tenure.is_held and tenure.lease not in world.etcd.leases:
+            world.step(self.b, [ev.LeaseEnded(tenure.lease)])
+        elif tenure.is_held:
             effects, _ = self.b.node.renew(world.now, tenure.lease, world.now, world.etcd.history)
             world._do(self.b, effects)
 
@@ -114,7 +131,8 @@ class Walk:
         self.kept = self.world.etcd.copy()
 
     def _restore(self) -> None:
-        if self.kept:
+        """Replace etcd, unless `Renewals.meet` does not cover it: no keepalive is answered yet."""
+        if self.kept and self.b.node.renewals.call is not None:
             self.world.replace_history(self.kept)
             self.kept = None
             if self.lots.random() < 0.7:
@@ -131,6 +149,9 @@ class Walk:
 
     def _expire(self) -> None:
         self.world._do(self.b, self.b.node.expire(self.world.now))
+
+    def _end_lease(self) -> None:
+        self.world.etcd.end_lease(self.b.node.tenure.lease)
 
     def calm(self) -> None:
         """End all faults, and check that keepalives count again."""

@@ -163,3 +163,16 @@ def test_own_record_is_judged_by_what_was_answered_before_it_was_read(
 ):
     settle(writer, 10)
     assert writer.judge(seen, answered) is verdict
+
+
+def test_create_after_a_taken_name_is_doubted_anew(writer):
+    """The answer that the name is taken was the second try's; it is a later write's own call."""
+    send(writer)
+    writer.disbelieve(0.0)
+    again = send(writer)
+    taken = WriteAnswered(again.attempt, False, 30, found(OTHER))
+    assert writer.answered(taken) is Verdict.FINE
+    writer.freed()
+    send(writer)
+    writer.disbelieve(0.0)
+    assert writer.state is Write.OWED

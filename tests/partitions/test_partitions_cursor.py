@@ -37,6 +37,15 @@ class Cluster:
         place = Place("orders", 0, 4, KEY, "g", member, record)
         return Cursor(place, self.tokens, created)
 
+    def grant_many(self, count):
+        """Grant so many partitions to member a, in one session."""
+        first, keys = self.grant("a"), OffsetKeys.of("rink/", "g", "orders")
+        places = [
+            attrs.evolve(first.place, partition=number, key=keys.partition(number))
+            for number in range(count)
+        ]
+        return [Cursor(place, first.token, first.session) for place in places]
+
     @property
     def stored(self):
         found = self.etcd.range(KEY).kvs
@@ -174,17 +183,10 @@ def test_a_take_in_a_session_that_is_lost_is_neither_taken_nor_over():
 
 def test_a_take_of_many_goes_on_without_those_that_cannot_be_taken():
     cluster = Cluster()
-    first = cluster.grant("a")
-    keys = OffsetKeys.of("rink/", "g", "orders")
-    places = [
-        attrs.evolve(first.place, partition=number, key=keys.partition(number))
-        for number in range(4)
-    ]
-    cursors = [Cursor(place, first.token, first.session) for place in places]
-    cluster.etcd.txn((), (Put(places[1].key, b"?"),))
-    other = codec.encode(codec.Stored(3, 1, "x", 8))
-    cluster.etcd.txn((), (Put(places[2].key, other),))
-    cluster.etcd.txn((), (Put(places[3].key, codec.encode(codec.Stored(9, 1, "x", 4))),))
+    cursors = cluster.grant_many(4)
+    other, own = codec.Stored(3, 1, "x", 8), codec.Stored(9, 1, "x", 4)
+    for cursor, value in zip(cursors[1:], [b"?", *map(codec.encode, (other, own))], strict=True):
+        cluster.etcd.txn((), (Put(cursor.place.key, value),))
     take_over(cluster.etcd, cursors)
     assert [cursor.is_taken for cursor in cursors] == [True, False, False, True]
     assert [type(cursor.over).__name__ for cursor in cursors[1:3]] == ["StateError", "ConfigError"]
@@ -196,13 +198,7 @@ def test_a_take_of_many_goes_on_without_those_that_cannot_be_taken():
 def test_take_that_etcd_refuses_for_its_size_is_halved(most):
     """The record and its partition are two operations, and fewer never pass."""
     cluster = Cluster()
-    first = cluster.grant("a")
-    keys = OffsetKeys.of("rink/", "g", "orders")
-    places = [
-        attrs.evolve(first.place, partition=number, key=keys.partition(number))
-        for number in range(5)
-    ]
-    cursors = [Cursor(place, first.token, first.session) for place in places]
+    cursors = cluster.grant_many(5)
 
     class Narrow:
         def txn(self, *branches):
@@ -214,7 +210,7 @@ def test_take_that_etcd_refuses_for_its_size_is_halved(most):
     assert all(cursor.is_taken for cursor in cursors)
     most = 1
     with pytest.raises(EtcdTooLarge):
-        take_over(Narrow(), [Cursor(places[0], first.token, first.session)])
+        take_over(Narrow(), cluster.grant_many(1))
 
 
 def test_what_is_written_comes_back():

@@ -152,7 +152,7 @@ def test_grants_in_a_new_history_at_once_are_seen(monkeypatch):
 
 
 def test_another_history_that_is_not_noticed_is_seen(monkeypatch):
-    monkeypatch.setattr(History, "contradiction", lambda self, view: "")
+    monkeypatch.setattr(History, "contradiction", lambda *_: "")
     assert "is held by" in explore(WIPED).broken
 
 
