@@ -87,9 +87,13 @@ class History:
                 return f"the record of {other!r} was written at etcd's revision {was}, now at {now}"
         return ""
 
+    def wait(self, now: float) -> None:
+        """Stop grants for the largest TTL seen."""
+        self.grants_from = max(self.grants_from, now + self.ttl)
+
     def begin_anew(self, because: str, now: float, out: Outbox) -> None:
         """Begin another history, and stop grants for the largest TTL seen."""
-        self.grants_from = max(self.grants_from, now + self.ttl)
+        self.wait(now)
         self.token_floor = max(self.token_floor, self.token)
         self.number = self.mod_revision = 0
         text = f"{because}: etcd has another history (restored, or its volume lost). Every role is"

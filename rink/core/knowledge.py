@@ -273,10 +273,12 @@ class Knowledge:
             case ev.RecordReadFailed() if self._is_awaited(event):
                 self.renewals.read_failed(now, self.name)
                 self.out.warn_of(f"reading this member's record failed: {event.error}", now)
-            case ev.HistoryChanged() if not self._is_disproved():
+            case ev.HistoryChanged() if self._is_disproved():
+                self.sight.history.wait(now)  # that change once more, or yet another one
+            case ev.HistoryChanged():
                 self._change_history(event.because, now)
             case _:
-                pass  # about a past lease, or a change of history that was already handled
+                pass  # about a past lease
 
     def _take_answer(self, verdict: Verdict, now: float) -> None:
         if verdict is Verdict.GONE:

@@ -197,8 +197,15 @@ HISTORY = [
     core(
         "a change of history that is told after the lease ended is passed over",
         "knowledge",
-        "case ev.HistoryChanged() if not self._is_disproved():",
-        "case ev.HistoryChanged() if self.tenure.is_held:",
+        "case ev.HistoryChanged() if self._is_disproved():",
+        "case ev.HistoryChanged() if not self.tenure.is_held:",
+        "one_history",
+    ),
+    core(
+        "a change of history that is told while no lease is held makes no wait longer",
+        "knowledge",
+        "self.sight.history.wait(now)",
+        "pass",
         "one_history",
     ),
     core(

@@ -245,6 +245,17 @@ def test_history_told_by_the_client_more_than_once_is_one_change(pair):
     assert len(errors(b)) == 1
 
 
+def test_history_told_while_no_lease_is_held_makes_the_wait_longer(pair):
+    """It may be yet another change. Who was cut off by that holds as long from then."""
+    world, b = pair, pair.members["b"]
+    world.hold("b", "requests", "events")
+    world.tell("b", ev.HistoryChanged("the term went back"))
+    world.now += 20.0
+    world.tell("b", ev.HistoryChanged("the revision went back"))
+    assert len(errors(b)) == 1
+    assert b.node.sight.history.grants_from == world.now + 60.0
+
+
 def test_history_told_by_the_client_after_the_lease_ended_counts(pair):
     """The view is gone by then, and what was kept of it may prove nothing."""
     world, b = pair, pair.members["b"]
