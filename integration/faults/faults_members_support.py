@@ -1,4 +1,4 @@
-"""The tests' side of members that a zygote forks: started, told, listened to, killed."""
+"""Start, command, read and kill members that a zygote forks."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ ROOT = HERE.parents[1]
 
 
 def until(happens: Callable[[], bool], timeout: float = LONG_S) -> None:
-    """Look now and then whether something has come about that nobody tells of."""
+    """Poll until a condition holds."""
     end = SYSTEM.now() + timeout
     while not happens():
-        assert SYSTEM.now() < end, "it did not come about"
+        assert SYSTEM.now() < end, "the condition did not hold in time"
         time.sleep(0.02)
 
 
@@ -64,7 +64,7 @@ class Members:
         self._reader.start()
 
     def start(self, history: History, name: str, who: str, **given: Any) -> Member:
-        """Fork a member; `who` is what this very process is called in the history."""
+        """Fork a member, which the history calls `who`."""
         ours, theirs = socket.socketpair()
         member = Member(history, name, who, ours, self.bugs)
         with theirs, self._lock:
@@ -111,7 +111,7 @@ class Members:
 
 
 class Member:
-    """One member's process; everything it says goes to its history as well."""
+    """Run one member's process, and note grants and losses in its history."""
 
     def __init__(
         self, history: History, name: str, who: str, wire: socket.socket, bugs: list[str]
@@ -131,7 +131,10 @@ class Member:
         self._said: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
 
     def read(self) -> bool:
-        """Take what it said; false where it is gone. Called by the one thread that reads."""
+        """Read the member's lines; return False once it has ended.
+
+        Only the reading thread calls it.
+        """
         try:
             data = self.wire.recv(1 << 16)
         except ConnectionResetError:  # it died with commands unread
@@ -169,7 +172,7 @@ class Member:
             self.wire.sendall(json.dumps([command, *arguments]).encode() + b"\n")
 
     def wait(self, *what: str, timeout: float = LONG_S) -> dict[str, Any]:
-        """The next thing of these kinds that it says; `ended` is one too."""
+        """Return the next line of one of these kinds; `ended` is one, too."""
         end = SYSTEM.now() + timeout
         while True:
             try:
@@ -188,13 +191,16 @@ class Member:
         return self.wait(command)
 
     def ask_if_alive(self, command: str, *arguments: Any) -> dict[str, Any] | None:
-        """Ask one that may be dead; None where it is."""
+        """Ask a member that may be dead; return None if it is."""
         self.say(command, *arguments)
         answer = self.wait(command, "ended")
         return answer if answer["what"] == command else None
 
     def until_it_sees(self, *others: Member) -> None:
-        """Wait until these are in its view; else it leaves as if there were nobody to wait for it."""
+        """Wait until the member's view has these others.
+
+        Otherwise it would leave without waiting for a successor.
+        """
         while not {one.name for one in others} <= set(self.ask("status")["members"]):
             pass
 
@@ -204,7 +210,7 @@ class Member:
         assert self.ended.wait(LONG_S)
 
     def signal(self, number: int) -> float:
-        """Send a signal; the time just after it."""
+        """Send a signal, and return the time just after it."""
         if not self.pid:
             self.wait("began")
         with contextlib.suppress(ProcessLookupError):
@@ -212,7 +218,7 @@ class Member:
         return SYSTEM.now()
 
     def freeze(self) -> float:
-        """Keep it from running; the time from which it does not."""
+        """Freeze the process, and return a time at which it is frozen."""
         self.signal(signal.SIGSTOP)
         wait_stopped(self.pid)
         at = SYSTEM.now()
@@ -220,7 +226,7 @@ class Member:
         return at
 
     def thaw(self) -> float:
-        """Let it go on; the time from which it does."""
+        """Thaw the process, and return a time at which it is still frozen."""
         at = SYSTEM.now()
         self.history.add(Event(What.THAWED, self.who, at))
         self.signal(signal.SIGCONT)

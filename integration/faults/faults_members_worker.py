@@ -1,4 +1,4 @@
-"""A member in a process that a zygote has forked: the body of the child.
+"""Run one member in a child process that a zygote has forked.
 
 It talks JSON lines over one socket. The first is `given`: where etcd is, who it is, which roles it
 wants, and the killing point that it dies at. The others are commands, [name, *arguments]: each is
@@ -26,7 +26,7 @@ from rink.engine.clock import SYSTEM
 
 
 class Wire:
-    """Lines of JSON to the test; safe from any thread."""
+    """Send JSON lines to the test, from any thread."""
 
     def __init__(self, wire: socket.socket) -> None:
         self._socket = wire
@@ -37,7 +37,7 @@ class Wire:
             self._send(what, more)
 
     def say_last(self, what: str, **more: Any) -> None:
-        """Say a thing after which no thread of this process says anything."""
+        """Send the last line of this process, and block every later one."""
         self._lock.acquire()  # and kept: between the last word and the signal, others still run
         self._send(what, more)
 
@@ -53,7 +53,7 @@ class Wire:
 
 
 class _Log(logging.Handler):
-    """Tell the test each log line; and, where one has a traceback, that too, as a bug."""
+    """Send each log line to the test, and each traceback as a bug."""
 
     def __init__(self, wire: Wire) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Ledger:
             self._lines = end.makefile("rw")
 
     def write(self, role: str, token: int, midway: Callable[[], None] = lambda: None) -> bool:
-        """Whether the write was accepted."""
+        """Write to the fenced resource, and return whether it was accepted."""
         left = self._member.session_remaining
         until = SYSTEM.now() + left if left < math.inf else None
         line = {"who": self._who, "role": role, "token": token, "until": until}
@@ -130,7 +130,7 @@ class Worker:
         self.say("left", counts=self.killer.counts)
 
     def _follow(self) -> None:
-        """User code: it writes to a fenced resource while it holds a role."""
+        """Act as user code: write to the resource for each role gained."""
         cross = self.killer.cross
         for change in self.roles:
             role = change.role
@@ -156,7 +156,7 @@ class Worker:
         return {"counts": self.killer.counts}
 
     def status(self, wait: bool = False) -> dict[str, Any]:
-        """What it sees; first waits a moment for the group to be settled where that is asked."""
+        """Return the member's view, after a wait of at most 1 s if asked."""
         if wait:
             self.member.wait_settled(1.0)
         status = self.member.status()
@@ -180,7 +180,7 @@ class Worker:
         return {"held": len(self.roles.held)}
 
     def take(self, names: list[str], tell: bool = False) -> dict[str, Any]:
-        """Keep handles of roles beside the user code above, and say so if that has none."""
+        """Take handles beside those of `_follow`, and report them if `tell`."""
         found = {name: self.member.get_role(name) for name in names}
         taken = {name: role for name, role in found.items() if role is not None}
         for name, role in taken.items() if tell else ():
@@ -189,7 +189,7 @@ class Worker:
         return {"taken": sorted(taken)}
 
     def get_all(self, how: str) -> dict[str, Any]:
-        """Take every role once more, by this method, and let go of it; microseconds for each."""
+        """Take and release every role once, and return the µs for each."""
         take = getattr(self.member, how)
         begin = SYSTEM.now()
         handles = [take(name) for name in self.given["roles"]]
@@ -203,7 +203,7 @@ class Worker:
         return {"got": got, "each_us": each_us, "released_us": released_us}
 
     def why_not(self, name: str, timeout: float) -> dict[str, Any]:
-        """What a wait for a role says when it gives up."""
+        """Return the message of the timeout of a wait for a role."""
         try:
             self.member.await_role(name, timeout).release()
         except rink.RoleTimeout as error:
@@ -211,14 +211,14 @@ class Worker:
         return {"because": ""}
 
     def held(self) -> dict[str, Any]:
-        """What `is_held` says of them at this very moment, and whether their loss has been told."""
+        """Return the names of the handles whose `is_held` is True now."""
         return {"held": [name for name, role in self.handles.items() if role.is_held]}
 
     def lost(self, timeout: float) -> dict[str, Any]:
         return {"lost": [n for n, role in self.handles.items() if role.lost.wait(timeout)]}
 
     def write(self) -> dict[str, Any]:
-        """Write with every handle, as user code does that has not looked at `is_held`."""
+        """Write with every handle, without a look at `is_held`."""
         assert self.ledger is not None
         wrote = {n: self.ledger.write(n, r.token) for n, r in self.handles.items()}
         return {"accepted": [n for n, ok in wrote.items() if ok]}
@@ -243,7 +243,7 @@ class Worker:
         self.member.leave(keep_rank=keep_rank)
 
     def begin_to_leave(self) -> dict[str, Any]:
-        """Leave, and go on answering: what is held on to can be looked at, and let go."""
+        """Leave on another thread, and go on answering commands."""
 
         def leave() -> None:
             self.member.leave(wait=True)  # however slow the machine is
@@ -254,7 +254,7 @@ class Worker:
 
 
 def run(connection: socket.socket) -> None:
-    """Be the member until it has left; then the process ends."""
+    """Run the member until it has left."""
     wire = Wire(connection)
     logging.getLogger("rink").addHandler(_Log(wire))
     logging.getLogger("rink").propagate = False

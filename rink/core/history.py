@@ -1,4 +1,4 @@
-"""Which history of etcd a member believes it is in (R11).
+"""Find the proof of another history of etcd, and stop grants (R11).
 
 An etcd that lost its volume, or was restored from a copy, begins another history behind the same
 address. Members that are cut off at that time still hold roles by the old history, and etcd does
@@ -7,10 +7,10 @@ none of the three needs to differ. A member finds the proof of another history i
 
 * its own record, of the same incarnation, at a lower revision than etcd has answered before. The
   member's later write is not in this history.
-* the newest version of its view before, written at another revision. A version is written once.
+* the newest version of the view before, now at another revision. A version is written only once.
 * a newest version with a lower number than the newest one before. Numbers only rise.
-* another member's record at a lower revision than in the view before. A record that is written
-  again, or is deleted and created, only rises.
+* another member's record at a lower revision than in the view before. Within one history, the
+  revision of a record only rises, even if the record is deleted and created again.
 
 A view is replaced only by a list, so the last three are looked for in each list. A missing record
 is an ordinary lost session, and a single missing version proves nothing, since old ones are pruned.
@@ -125,7 +125,7 @@ class History:
             )
         if self.token_floor:
             return (
-                f"fencing tokens up to {self.token_floor} were given in an earlier history of "
-                "etcd, and the next ones would be lower: the token base is being raised"
+                f"fencing tokens up to {self.token_floor} may have been given in an earlier history "
+                "of etcd, and the next ones would not be higher: the token base is being raised"
             )
         return ""

@@ -1,4 +1,6 @@
-"""What one member knows, and how each event changes it: the first half of a step.
+"""Keep what one member knows, and change it by each event.
+
+This is the first half of a step.
 
 The second half, what follows from it, is `rink.core.node`. Where an event ends the session, or
 proves another history, the roles are lost here and at once.
@@ -31,14 +33,17 @@ from rink.core.values import Share
 from rink.core.view import View
 from rink.core.writer import Verdict, Writer
 
-LIST_MAY_FAIL_S = 60.0
-"""Warn once lists have failed for this long, in seconds, though no keepalive is answered since."""
+LIST_FAILURE_TIMEOUT_S = 60.0
+"""How long lists may fail before a warning, if no outage is logged and no keepalive answered."""
 
 RECORD_GONE = "the member's record is gone, or another record stands in its place"
 
 
 class Knowledge:
-    """One member's view, lease, record and roles; times are of one monotonic clock, in seconds."""
+    """Keep one member's view, lease, record and roles.
+
+    Times are of one monotonic clock, in seconds.
+    """
 
     def __init__(self, settings: MemberSettings, placement: Placement | None = None) -> None:
         self.settings = settings
@@ -166,18 +171,24 @@ class Knowledge:
         return self.out.take_all_but_reports(), True
 
     def _judge(self, event: ev.RecordRead) -> Verdict | None:
-        """Judge the own record as read, or return None for a read that is not awaited any more."""
+        """Judge the own record as read.
+
+        Return None for a read that is not awaited any more.
+        """
         if not self._is_awaited(event):
             return None
         return self.writer.judge(event.found, event.mod_revision)
 
     def _is_awaited(self, answer: ev.RecordRead | ev.RecordReadFailed) -> bool:
-        """Return whether the read was asked for by this lease, for the newest call."""
+        """Return whether this lease requested the read, for the newest call."""
         is_of_lease = self.tenure.is_held and answer.lease == self.tenure.lease
         return is_of_lease and answer.call == self.renewals.new_call
 
     def _look_for_proof(self, now: float) -> None:
-        """Look for the proof that answers need which are held back, if any are."""
+        """Request the read that held-back answers wait for, if any.
+
+        Without a record there is nothing to read, and the answers count at once.
+        """
         if not self.renewals.holds_back or self.writer.is_awaited:
             return  # the step that takes the awaited answer, or its failure, comes here again
         if not self.writer.exists:  # nothing is claimed that a copy could lack
@@ -287,7 +298,7 @@ class Knowledge:
             self._change_history("etcd returned a record older than this member's last write", now)
 
     def _take_read(self, event: ev.RecordRead, verdict: Verdict | None, now: float) -> None:
-        """Let a new call's answers count where it reaches the history of the last write."""
+        """Take the record as read: let answers count, or end the session."""
         if verdict is None:
             return
         self.renewals.read()
@@ -305,15 +316,18 @@ class Knowledge:
             self._lose_all(now, "the member leaves")
 
     def _list_failed(self, error: Exception, now: float) -> None:
-        """Warn of a failed list once a keepalive is answered that was sent after a failed one.
+        """Warn of a failed list, unless it belongs to a logged outage.
 
-        Otherwise etcd may refuse everything, and the outage is to be told once.
+        A keepalive that was sent after the first failure and is answered shows that only lists
+        fail. Without such an answer, the outage is logged and its lists are not. Where no outage is
+        logged, lists are warned of after a while. While the member joins or has no lease, each
+        failure is warned of.
         """
         if self._list_failing_since is None:
             self._list_failing_since = now
-        since, is_told = self._list_failing_since, self.outage.since is not None
+        since, is_logged = self._list_failing_since, self.outage.since is not None
         is_answered = self.tenure.answered_at > since
-        is_long = now > since + LIST_MAY_FAIL_S and not is_told
+        is_long = now > since + LIST_FAILURE_TIMEOUT_S and not is_logged
         is_joining = self.living.state is Life.JOINING
         if is_answered or is_long or is_joining or not self.tenure.is_held:
             self._failed("reading the group", error, now)

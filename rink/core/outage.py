@@ -1,6 +1,6 @@
 """Log an outage: a warning, the loss of the session, and the return.
 
-Nothing else would log it. A member that has nothing to write sends no request that could fail.
+Nothing else warns of it, because an idle member sends only keepalives.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ OVERDUE_PARTS = 3
 
 
 def stalled(seconds: float) -> str:
-    """Return words for a process that did not run for at least so many seconds."""
+    """Return the reason for an outage in which this process did not run."""
     text = f"this process did not run for at least {seconds:.1f} s"
     return f"{text}: it was stopped or suspended, or one thread held up all others"
 
 
 @attrs.define
 class Outage:
-    """Note since when the lease is not renewed, and why.
+    """Keep when the lease was last renewed, and why it is not.
 
-    `since` is None while it is renewed.
+    `since` is None until an outage is noted.
     """
 
     since: float | None = None
@@ -62,7 +62,7 @@ class Outage:
         out.report(Level.ERROR, f"{text}: the session and {what} are lost; Rink keeps asking etcd")
 
     def begun(self, now: float) -> None:
-        """Count from now, as the session has ended before its deadline."""
+        """Begin the outage now, if none has begun yet."""
         self.since = now if self.since is None else self.since
 
     def over(self, incarnation: str, now: float, out: Outbox) -> None:

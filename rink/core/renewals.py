@@ -9,13 +9,14 @@ ends. Only a new call may have reached a copy. So the answers of a new call are 
 first of them, the member reads its own record. The answers count if that record is no earlier than
 the last answered write.
 
-Invariant: from a new call's first answer on, only answers of its history are believed. A write that
-was under way then may have been answered by the history before, and its answer may not have been
-taken yet. That answer is not believed any more, and the write is tried again (R1). If yet another
-call comes before the second try is answered, the read waits for that answer instead.
+Invariant: the answers of a new call count only if its history has every write whose answer the
+member has taken. A write may be under way at the first answer of a new call. The history before may
+have answered it, and the member may not have taken that answer yet. So the member ignores the
+answer and tries the write again (R1). It does so once for each write. If another new call comes
+before the second try is answered, the member does take that answer, and the read waits for it.
 
-A member that has no record claims nothing, so it has nothing to read. Its answers count at once,
-but for a second try of its create: they wait for the answer to that.
+A member that has no record claims nothing, so it has nothing to read, and answers count at once.
+There is one exception: while a second try of its create is under way, they wait for its answer.
 """
 
 from __future__ import annotations
@@ -34,8 +35,7 @@ class Renewals:
     """Hold back the answers of a new call until the own record has been read.
 
     `call` is the number of the call whose answers count. `new_call` is the number of the call whose
-    answers are held back, or None. `sent_at` is when the last request was sent that the new call
-    has answered. `is_reading` says whether the own record is being read for the new call. A read
+    answers are held back, or None. `sent_at` is when the request of its last answer was sent. `is_reading` says whether the own record is being read for the new call. A read
     for an earlier call may hang, and is not waited for. Answers come in the order of their calls,
     since one thread reads the calls one after another.
     """
@@ -57,7 +57,7 @@ class Renewals:
         """Return why answers do not count, or ""."""
         if not self.holds_back:
             return ""
-        return "etcd answers keepalives, but this member's record could not be read yet"
+        return "etcd answers keepalives, but this member has not found its last write there yet"
 
     def begin(self) -> None:
         """Begin with a new lease."""
@@ -65,15 +65,17 @@ class Renewals:
         self.is_reading, self.failures, self.retry_at = False, 0, -math.inf
 
     def meet(self, call: int, has_record: bool) -> bool:
-        """Note the call of an answer; return whether it is a new one, which may reach a copy.
+        """Note the call of an answer. Return whether the call is new.
+
+        A new call may reach a copy of etcd.
 
         Args:
             call: the number of the call.
-            has_record: whether an answered write has shown the own record. The first call of a
-                lease is known where there is none yet.
+            has_record: whether an answered write has shown the own record. Without a record, the
+                answers of a lease's first call count at once.
 
-        Not covered: etcd is replaced by a copy from between the grant of the lease and the create
-        of the record, before the first keepalive is answered and the answer to the create is taken.
+        Not covered: a copy is made between the grant of the lease and the create of the record. It
+        replaces etcd, and answers the first keepalive before the answer to the create is taken.
         """
         if self.call is None and not has_record:
             self.call = call
@@ -100,7 +102,8 @@ class Renewals:
         Args:
             lease: the member's lease.
             mod_revision: the mod_revision of the last answered write.
-            within_s: the timeout of the first read, in seconds. Each failure doubles it.
+            within_s: the timeout of the first read, in seconds. Each failure doubles it, up to
+                sixteen times as long.
             now: the time, in seconds.
             out: takes the request.
         """
@@ -118,7 +121,10 @@ class Renewals:
         self.is_reading, self.failures, self.retry_at = False, 0, -math.inf
 
     def read_failed(self, now: float, who: str) -> None:
-        """Note that the own record could not be read; `retry_at` says when to ask again."""
+        """Note that the own record could not be read.
+
+        `retry_at` says when to read it again.
+        """
         self.is_reading = False
         self.failures += 1
         self.retry_at = now + backoff(self.failures, who)

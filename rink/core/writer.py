@@ -1,4 +1,6 @@
-"""The own record in etcd (R1): one unsettled write at a time, settled only by an answer.
+"""Write the own record (R1).
+
+One write at a time is unsettled, and only an answer settles it.
 
 A transaction whose answer was lost may be applied much later: a frozen follower forwards it when
 it thaws, and a linearizable read in between does not find it. So nothing but the answer of a
@@ -29,13 +31,13 @@ class Verdict(enum.Enum):
 
 @attrs.define
 class Writer:
-    """What is known of the own record, and what is owed to it.
+    """Keep what is known of the own record, and what is to be written.
 
-    `compare` is the record's mod_revision as last answered, 0 for none; `known` its content then.
-    `must_write` asks for one more transaction, even where the content is what the record should
-    hold; the answer to one that was sent before does not do. `taken_by` is the record that has the
-    name, and `taken_at` the revision of the answer that has shown it. `is_tried_again` says that an
-    answer was ignored (R11).
+    `compare` is the record's mod_revision by the last answer, or 0. `known` is its content by that
+    answer. `must_write` asks for one more transaction, even if the content is right. It stays set
+    until a later transaction is sent. `taken_by` is the record that has the name. `taken_at` is the
+    revision of the answer that showed it. `is_tried_again` says that the answer to an earlier try
+    of this write was ignored (R11).
     """
 
     incarnation: str = ""
@@ -159,13 +161,17 @@ class Writer:
 
     @property
     def is_awaited(self) -> bool:
-        """Return whether the answer to a second try is under way, which is not ignored."""
+        """Return whether the answer to a second try is awaited.
+
+        That answer is not ignored.
+        """
         return self.is_tried_again and self.state is Write.SENT
 
     def disbelieve(self, now: float) -> None:
-        """Ignore the answer to the transaction under way, and try it again at once.
+        """Ignore the answer to the write under way, and try the write again.
 
-        Only once: if calls change faster than etcd answers writes, no write would ever settle.
+        A write is tried again only once. Otherwise no write would settle while calls change faster
+        than etcd answers writes.
         """
         if self.state is Write.SENT and not self.is_tried_again:
             self.is_tried_again = True

@@ -234,7 +234,7 @@ def test_second_try_of_a_write_is_waited_for(reconnected):
 
 def test_answers_that_do_not_count_are_explained(held_back):
     world, b = held_back, held_back.members["b"]
-    assert "could not be read yet" in b.node.renewals.trouble
+    assert "has not found its last write" in b.node.renewals.trouble
     world.let("b")
     assert b.node.renewals.trouble == ""
 
@@ -376,4 +376,4 @@ def test_answer_that_does_not_count_while_the_record_is_created_is_explained(cre
     world, b = creating_again, creating_again.members["b"]
     world.etcd.history += 1
     world.keep_alive(b)
-    assert "could not be read yet" in b.node.renewals.trouble
+    assert "has not found its last write" in b.node.renewals.trouble

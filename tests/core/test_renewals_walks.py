@@ -1,4 +1,4 @@
-"""Seeded walks of one member whose etcd is replaced by copies of itself (R11).
+"""Walk one member at random, while copies replace its etcd (R11).
 
 Requests, answers and events are under way until a step carries them, in any order. A keepalive is
 answered at once, by the history that etcd has then. The engine is busy at times: answers that are
@@ -33,7 +33,7 @@ WEIGHTS = {
 
 
 class Walk:
-    """A pair of members, of which b is walked with."""
+    """Walk with member b of a pair, and answer its requests in any order."""
 
     def __init__(self, seed: int) -> None:
         self.lots = random.Random(seed)
@@ -51,7 +51,7 @@ class Walk:
             self._create()
 
     def _create(self) -> None:
-        """Begin where a record is to be created, and a copy is of just before."""
+        """Begin with a create under way, and keep a copy from before it."""
         self._end_lease()
         self._beat()
         while self.b.node.writer.state is not Write.SENT:
@@ -62,13 +62,13 @@ class Walk:
         self._copy()
 
     def look(self) -> None:
-        """Note when etcd last had the own record as of the last answered write, or later."""
+        """Note the last time at which etcd had the last answered write."""
         kv, node = self.world.etcd.kvs.get(KEYS.member("b")), self.b.node
         if kv is not None and kv.lease == node.tenure.lease and kv.mod >= node.writer.compare:
             self.had_record_at = self.world.now
 
     def step(self) -> None:
-        """Take one step, and check that only an etcd which has the record moved the deadline."""
+        """Take one step, and check what has moved the deadline."""
         self.look()
         [kind] = self.lots.choices(list(WEIGHTS), list(WEIGHTS.values()))
         getattr(self, f"_{kind}")()
@@ -131,7 +131,10 @@ class Walk:
         self.kept = self.world.etcd.copy()
 
     def _restore(self) -> None:
-        """Replace etcd, unless `Renewals.meet` does not cover it: no keepalive is answered yet."""
+        """Replace etcd by the copy, once a keepalive has been answered.
+
+        `Renewals.meet` does not cover an earlier replacement.
+        """
         if self.kept and self.b.node.renewals.call is not None:
             self.world.replace_history(self.kept)
             self.kept = None
