@@ -147,8 +147,8 @@ class Knowledge:
         """
         if lease != self.tenure.lease or not self.tenure.is_held:
             return [], False
-        if self.renewals.meet(call, self.writer.exists):
-            self.writer.disbelieve(now)
+        if self.renewals.meet(call) and self._awaited_until is None:
+            self.writer.doubt(now)
         if self.renewals.counts(call, sent_at):
             revived = self._renew(now, sent_at)
             return self.out.take_all_but_reports(), revived or self.owes_reports
@@ -184,18 +184,31 @@ class Knowledge:
         is_of_lease = self.tenure.is_held and answer.lease == self.tenure.lease
         return is_of_lease and answer.call == self.renewals.new_call
 
+    @property
+    def _patience_s(self) -> float:
+        """Return how long proof of a new call may take before it is looked for in another way."""
+        return max(0.5, self.tenure.granted_ttl / 6)
+
+    @property
+    def _awaited_until(self) -> float | None:
+        return self.writer.awaited_until(self._patience_s)
+
     def _look_for_proof(self, now: float) -> None:
         """Request the read that held-back answers wait for, if any.
 
         Without a record there is nothing to read, and the answers count at once.
         """
-        if not self.renewals.holds_back or self.writer.is_awaited:
-            return  # the step that takes the awaited answer, or its failure, comes here again
+        if not self.renewals.holds_back or self.renewals.is_reading:
+            return
+        if (until := self._awaited_until) is not None:
+            if now < until:
+                self.out.wake(until)
+                return  # the step that takes the awaited answer, or its failure, comes here again
+            self.writer.doubt(now)
         if not self.writer.exists:  # nothing is claimed that a copy could lack
             self._renew(now, self.renewals.prove())
             return
-        within_s = max(0.5, self.tenure.granted_ttl / 6)
-        self.renewals.look(self.tenure.lease, self.writer.compare, within_s, now, self.out)
+        self.renewals.look(self.tenure.lease, self.writer.compare, self._patience_s, now, self.out)
 
     def _renew(self, now: float, sent_at: float) -> bool:
         """Move the deadline; return whether a suspect lease has come back to life."""

@@ -12,8 +12,9 @@ the last answered write.
 Invariant: the answers of a new call count only if its history has every write whose answer the
 member has taken. A write may be under way at the first answer of a new call. The history before may
 have answered it, and the member may not have taken that answer yet. So the member ignores the
-answer and tries the write again (R1). It does so once for each write. If another new call comes
-before the second try is answered, the member does take that answer, and the read waits for it.
+answer and tries the write again (R1). If another new call comes soon, the member waits for the
+answer to that try instead, takes it, and then reads. If the wait is too long, it ignores that
+answer, too.
 
 A member that has no record claims nothing, so it has nothing to read, and answers count at once.
 There is one exception: while a second try of its create is under way, they wait for its answer.
@@ -60,28 +61,19 @@ class Renewals:
         return "etcd answers keepalives, but this member has not found its last write there yet"
 
     def begin(self) -> None:
-        """Begin with a new lease."""
-        self.call = self.new_call = None
-        self.is_reading, self.failures, self.retry_at = False, 0, -math.inf
+        """Begin with a new lease; `call` stays known, since calls serve many leases."""
+        self.new_call = None
+        self.read()
 
-    def meet(self, call: int, has_record: bool) -> bool:
+    def meet(self, call: int) -> bool:
         """Note the call of an answer. Return whether the call is new.
 
-        A new call may reach a copy of etcd.
-
-        Args:
-            call: the number of the call.
-            has_record: whether an answered write has shown the own record. Without a record, the
-                answers of a lease's first call count at once.
-
-        Not covered: a copy is made between the grant of the lease and the create of the record. It
-        replaces etcd, and answers the first keepalive before the answer to the create is taken.
+        A new call may reach a copy of etcd. So may the first one: the copy may be of the moment
+        between the grant of the lease and the create of the record.
         """
-        if self.call is None and not has_record:
-            self.call = call
         if call in (self.call, self.new_call):
             return False
-        self.new_call, self.is_reading = call, False
+        self.new_call, self.is_reading, self.retry_at = call, False, -math.inf
         return True
 
     def counts(self, call: int, sent_at: float) -> bool:

@@ -36,8 +36,8 @@ class Writer:
     `compare` is the record's mod_revision by the last answer, or 0. `known` is its content by that
     answer. `must_write` asks for one more transaction, even if the content is right. It stays set
     until a later transaction is sent. `taken_by` is the record that has the name. `taken_at` is the
-    revision of the answer that showed it. `is_tried_again` says that the answer to an earlier try
-    of this write was ignored (R11).
+    revision of the answer that showed it. `doubts` is how often the answer to a try of this write
+    was ignored (R11), and `doubted_at` when it was last.
     """
 
     incarnation: str = ""
@@ -49,7 +49,8 @@ class Writer:
     must_write: bool = False
     taken_by: Member | None = None
     taken_at: int = 0
-    is_tried_again: bool = False
+    doubts: int = 0
+    doubted_at: float = float("-inf")
     failures: int = 0
     retry_at: float = float("-inf")
     _sent: Record | None = None
@@ -95,7 +96,7 @@ class Writer:
         self.lease, self.incarnation = lease, incarnation
         self.state, self.compare, self.known = Write.ABSENT, 0, None
         self.must_write, self.taken_by = False, None
-        self.failures, self.is_tried_again = 0, False
+        self.failures = self.doubts = 0
         self.attempt += 1  # an answer that is still under way is to a transaction of the past
 
     def is_due(self, desired: Record, now: float) -> bool:
@@ -128,7 +129,7 @@ class Writer:
         """Take an answer, and return what it says of the record."""
         if event.attempt != self.attempt:
             return Verdict.FINE
-        self.failures, self.is_tried_again = 0, False
+        self.failures = self.doubts = 0
         if event.applied:
             self._settle(event.revision, self._sent)
         elif event.found is not None and self.is_mine(event.found):
@@ -159,22 +160,21 @@ class Writer:
         self.retry_at = now + backoff(self.failures, self.incarnation)
         return True
 
-    @property
-    def is_awaited(self) -> bool:
-        """Return whether the answer to a second try is awaited.
+    def awaited_until(self, patience_s: float) -> float | None:
+        """Return until when the answer to another try of a write is waited for, not ignored.
 
-        That answer is not ignored.
+        Return None if no such answer is under way. Each doubt doubles the patience. Otherwise no
+        write would settle while calls change faster than etcd answers writes.
         """
-        return self.is_tried_again and self.state is Write.SENT
+        if not self.doubts or self.state is not Write.SENT:
+            return None
+        return self.doubted_at + patience_s * (1 << (self.doubts - 1))
 
-    def disbelieve(self, now: float) -> None:
-        """Ignore the answer to the write under way, and try the write again.
-
-        A write is tried again only once. Otherwise no write would settle while calls change faster
-        than etcd answers writes.
-        """
-        if self.state is Write.SENT and not self.is_tried_again:
-            self.is_tried_again = True
+    def doubt(self, now: float) -> None:
+        """Ignore the answer to the write under way, if any, and try the write again."""
+        if self.state is Write.SENT:
+            self.doubts += 1
+            self.doubted_at = now
             self.state = advance(WRITE, self.state, WriteEvent.NO_ANSWER)
             self.attempt += 1
             self.retry_at = now

@@ -2,12 +2,13 @@
 
 import pytest
 from attrs import evolve
-from small_etcd import unanswered
+from small_etcd import KEYS, unanswered
 from world import role_of
 
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.effects import Level
+from rink.core.outbox import Outbox
 from rink.core.renewals import Renewals
 
 ROLE_OF_B = role_of(1, 2)
@@ -232,6 +233,31 @@ def test_second_try_of_a_write_is_waited_for(reconnected):
     assert b.made(do.ReadRecord)[1].mod_revision == b.node.writer.compare
 
 
+def test_second_try_that_hangs_is_waited_for_ever_longer_and_then_tried_again(reconnected):
+    """Each new call waits; else a hanging request would cost the roles at a short TTL."""
+    world, b = reconnected, reconnected.members["b"]
+    world.hold("b", "requests")
+    write(world)
+    world.keep_alive(b)  # the second try begins
+    waits = []
+    for _ in range(2):
+        world.etcd.history += 1
+        before, since = len(b.made(do.WriteRecord)), world.now
+        world.keep_alive(b)
+        reads = len(b.made(do.ReadRecord))
+        while len(b.made(do.WriteRecord)) == before:
+            assert len(b.made(do.ReadRecord)) == reads
+            assert b.node.wake_at > world.now
+            world.now = b.node.wake_at
+            world.step(b, [])
+        waits.append(world.now - since)
+        assert len(b.made(do.ReadRecord)) == reads + 1
+    assert waits == [10.0, 20.0]
+    world.let("b")
+    assert b.node.writer.is_settled
+    assert b.node.renewals.trouble == ""
+
+
 def test_answers_that_do_not_count_are_explained(held_back):
     world, b = held_back, held_back.members["b"]
     assert "has not found its last write" in b.node.renewals.trouble
@@ -283,15 +309,51 @@ def test_read_that_fails_is_given_more_time_the_next_time(held_back):
     assert times[:6] == [10.0, 20.0, 40.0, 80.0, 160.0, 160.0]
 
 
-def test_first_call_is_known_by_an_answer_before_the_record():
-    """Nothing is claimed yet that another history could lack."""
+def test_first_call_is_a_new_one_and_a_call_that_counts_stays_known():
+    """A copy may have the lease: it was made between the grant and the create of the record."""
     renewals = Renewals()
-    assert not renewals.meet(3, has_record=False)
-    assert renewals.counts(3, 1.0)
-    assert not renewals.meet(3, has_record=True)
-    assert renewals.meet(4, has_record=True)
-    assert not renewals.counts(4, 2.0)
-    assert not renewals.meet(4, has_record=True)
+    assert renewals.meet(3)
+    assert not renewals.counts(3, 1.0)
+    assert not renewals.meet(3)
+    assert renewals.prove() == 1.0
+    renewals.begin()
+    assert not renewals.meet(3)
+    assert renewals.counts(3, 2.0)
+    assert renewals.meet(4)
+
+
+def test_read_for_a_new_call_does_not_wait_for_the_pause_of_the_call_before():
+    renewals, out = Renewals(), Outbox()
+    renewals.meet(3)
+    renewals.look(1, 10, 0.5, 100.0, out)
+    renewals.read_failed(100.0, "b")
+    renewals.meet(4)
+    renewals.look(1, 10, 0.5, 100.0, out)
+    assert [(one.call, one.within_s) for one in out.effects] == [(3, 0.5), (4, 1.0)]
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_copy_from_before_the_create_that_answers_the_first_keepalive_is_found(pair, is_known):
+    """It has the lease, and no record; its answer comes before the one to the create."""
+    world, b = pair, pair.members["b"]
+    world.reads_at_join = True
+    b.node.renewals.call = world.etcd.history if is_known else None
+    world.hold("b", "requests")
+    world.expire(b)
+    while not (b.to_etcd and isinstance(b.to_etcd[0], do.WriteRecord)):
+        world.carry(b, "requests")
+        world.run()
+    copy, lease = world.etcd.copy(), b.node.tenure.lease
+    world.hold("b", "answers")
+    world.carry(b, "requests")
+    world.run()
+    world.hold("b", "events")
+    world.replace_history(copy)
+    world.keep_alive(b)
+    world.let("b", "answers", "requests")
+    assert b.node.tenure.lease == lease
+    assert world.record("b").incarnation == b.node.writer.incarnation
+    assert world.etcd.kvs[KEYS.member("b")].mod == b.node.writer.compare
 
 
 @pytest.fixture

@@ -165,14 +165,17 @@ def test_own_record_is_judged_by_what_was_answered_before_it_was_read(
     assert writer.judge(seen, answered) is verdict
 
 
-def test_create_after_a_taken_name_is_doubted_anew(writer):
-    """The answer that the name is taken was the second try's; it is a later write's own call."""
+def test_answer_to_another_try_is_awaited_ever_longer_and_any_answer_ends_that(writer):
     send(writer)
-    writer.disbelieve(0.0)
-    again = send(writer)
+    assert writer.awaited_until(2.0) is None
+    for doubts, patience in ((1, 2.0), (2, 4.0), (3, 8.0)):
+        writer.doubt(100.0)
+        assert writer.doubts == doubts
+        assert writer.awaited_until(2.0) is None, "it is not sent yet"
+        again = send(writer)
+        assert writer.awaited_until(2.0) == 100.0 + patience
     taken = WriteAnswered(again.attempt, False, 30, found(OTHER))
     assert writer.answered(taken) is Verdict.FINE
     writer.freed()
     send(writer)
-    writer.disbelieve(0.0)
-    assert writer.state is Write.OWED
+    assert writer.awaited_until(2.0) is None

@@ -98,7 +98,7 @@ class World:
         self.tokens: dict[str, tuple[Member, int]] = {}
         # Leases that nobody renews any more: etcd ends them some day.
         self.unrenewed: list[int] = []
-        # Whether a member reads its record after a keepalive is answered while it is being created.
+        # Whether the first call of a member's keepalives is a new one, as it is outside of tests.
         self.reads_at_join = False
         self.expiries: dict[int, float] = {}  # when etcd ends a lease; here only a test does
 
@@ -322,10 +322,11 @@ class World:
                         del self.members[member.node.name]
                 case do.ListGroup():
                     member.listed = False
-                case do.KeepLease():
-                    member.node.renewals.call = None if self.reads_at_join else self.etcd.history
+                case do.KeepLease() if not self.reads_at_join:
+                    member.node.renewals.call = self.etcd.history
                 case (
-                    do.Report()
+                    do.KeepLease()
+                    | do.Report()
                     | do.Lose()
                     | do.Refuse()
                     | do.DropLease()
