@@ -21,6 +21,11 @@ class Shop:
         self.place_on(url)
         self.connection = Connection(connect(url), patience)
 
+    def close(self):
+        """Close the connections: after an error, a cycle may keep them open for long."""
+        self.redis.close()
+        self.connection.client.close()
+
     def place_on(self, url):
         """Have the stream be there."""
         self.url = url

@@ -1,5 +1,6 @@
 """What options do, on a real Redis and without Spark: each is one that would be missed."""
 
+import contextlib
 import sys
 import time
 import types
@@ -33,7 +34,8 @@ def shop(rink_redis, monkeypatch):
     )
     module.asynchronous = lambda: redis.asyncio.Redis.from_url(rink_redis.url)
     monkeypatch.setitem(sys.modules, "options_on_redis", module)
-    return Shop(rink_redis.url)
+    with contextlib.closing(Shop(rink_redis.url)) as made:
+        yield made
 
 
 def source(shop, **given):

@@ -1,5 +1,6 @@
 """Where reading begins and ends, on a real Redis and without Spark: what was trimmed is noticed, and how large a page is."""
 
+import contextlib
 import json
 import logging
 
@@ -13,7 +14,8 @@ from rink.spark.source.reading import FIRST_PAGE, Range, pages
 
 @pytest.fixture
 def shop(rink_redis):
-    return Shop(rink_redis.url)
+    with contextlib.closing(Shop(rink_redis.url)) as made:
+        yield made
 
 
 def options(shop, **given):

@@ -1,6 +1,7 @@
 """A query as a group of its stream, on a real Redis and without Spark: what is kept, what is refused, what is noticed."""
 
 import asyncio
+import contextlib
 import re
 import shlex
 
@@ -17,7 +18,8 @@ from rink.streams import App, admin
 
 @pytest.fixture
 def shop(rink_redis):
-    return Shop(rink_redis.url)
+    with contextlib.closing(Shop(rink_redis.url)) as made:
+        yield made
 
 
 # ── a new checkpoint ─────────────────────────────────────────────────────────────────────────────
@@ -350,20 +352,20 @@ def test_all_partitions_have_a_place(shop):
 
 def test_a_redis_that_lacks_its_replicas_for_a_while_is_waited_for(rink_redis):
     """It says so of a command among several, one for each partition."""
-    shop = Shop(rink_redis.url, patience=30.0)
-    shop.add(count=2)
-    plain, sent = shop.connection._send, []
+    with contextlib.closing(Shop(rink_redis.url, patience=30.0)) as shop:
+        shop.add(count=2)
+        plain, sent = shop.connection._send, []
 
-    def send(commands):
-        sent.append(commands)
-        if len(sent) == 3:
+        def send(commands):
+            sent.append(commands)
+            if len(sent) == 3:
+                shop.redis.config_set("min-replicas-to-write", 0)
+            return plain(commands)
+
+        shop.connection._send = send
+        shop.redis.config_set("min-replicas-to-write", 1)
+        try:
+            assert shop.group().begin(edges("earliest")) == edges("0-0")
+        finally:
             shop.redis.config_set("min-replicas-to-write", 0)
-        return plain(commands)
-
-    shop.connection._send = send
-    shop.redis.config_set("min-replicas-to-write", 1)
-    try:
-        assert shop.group().begin(edges("earliest")) == edges("0-0")
-    finally:
-        shop.redis.config_set("min-replicas-to-write", 0)
     assert len(sent) >= 3
