@@ -147,8 +147,8 @@ class Knowledge:
         """
         if lease != self.tenure.lease or not self.tenure.is_held:
             return [], False
-        if self.renewals.meet(call) and self._awaited_until is None:
-            self.writer.doubt(now)
+        if self.renewals.meet(call):
+            self.writer.meet(now, max(0.5, self.tenure.granted_ttl / 12))
         if self.renewals.counts(call, sent_at):
             revived = self._renew(now, sent_at)
             return self.out.take_all_but_reports(), revived or self.owes_reports
@@ -184,15 +184,6 @@ class Knowledge:
         is_of_lease = self.tenure.is_held and answer.lease == self.tenure.lease
         return is_of_lease and answer.call == self.renewals.new_call
 
-    @property
-    def _patience_s(self) -> float:
-        """Return how long proof of a new call may take before it is looked for in another way."""
-        return max(0.5, self.tenure.granted_ttl / 6)
-
-    @property
-    def _awaited_until(self) -> float | None:
-        return self.writer.awaited_until(self._patience_s)
-
     def _look_for_proof(self, now: float) -> None:
         """Request the read that held-back answers wait for, if any.
 
@@ -200,15 +191,16 @@ class Knowledge:
         """
         if not self.renewals.holds_back or self.renewals.is_reading:
             return
-        if (until := self._awaited_until) is not None:
-            if now < until:
-                self.out.wake(until)
-                return  # the step that takes the awaited answer, or its failure, comes here again
+        if self.writer.is_awaited:
+            if now < self.writer.awaited_until:
+                self.out.wake(self.writer.awaited_until)
+                return  # the step that takes the answer, or its failure, comes here again
             self.writer.doubt(now)
         if not self.writer.exists:  # nothing is claimed that a copy could lack
             self._renew(now, self.renewals.prove())
             return
-        self.renewals.look(self.tenure.lease, self.writer.compare, self._patience_s, now, self.out)
+        within_s = max(0.5, self.tenure.granted_ttl / 6)
+        self.renewals.look(self.tenure.lease, self.writer.compare, within_s, now, self.out)
 
     def _renew(self, now: float, sent_at: float) -> bool:
         """Move the deadline; return whether a suspect lease has come back to life."""

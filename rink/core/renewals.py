@@ -12,9 +12,9 @@ the last answered write.
 Invariant: the answers of a new call count only if its history has every write whose answer the
 member has taken. A write may be under way at the first answer of a new call. The history before may
 have answered it, and the member may not have taken that answer yet. So the member ignores the
-answer and tries the write again (R1). If another new call comes soon, the member waits for the
-answer to that try instead, takes it, and then reads. If the wait is too long, it ignores that
-answer, too.
+answer and tries the write again (R1). If another new call comes before that try is answered, the
+member waits for the answer, takes it, and then reads. If the answer does not come for a while, the
+member ignores it, too.
 
 A member that has no record claims nothing, so it has nothing to read, and answers count at once.
 There is one exception: while a second try of its create is under way, they wait for its answer.

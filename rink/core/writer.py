@@ -36,8 +36,9 @@ class Writer:
     `compare` is the record's mod_revision by the last answer, or 0. `known` is its content by that
     answer. `must_write` asks for one more transaction, even if the content is right. It stays set
     until a later transaction is sent. `taken_by` is the record that has the name. `taken_at` is the
-    revision of the answer that showed it. `doubts` is how often the answer to a try of this write
-    was ignored (R11), and `doubted_at` when it was last.
+    revision of the answer that showed it. `is_doubted` says that the answer to a try of this write
+    was ignored (R11). `awaited` is the attempt whose answer is awaited instead, and `awaited_until`
+    the time until which it is.
     """
 
     incarnation: str = ""
@@ -49,8 +50,9 @@ class Writer:
     must_write: bool = False
     taken_by: Member | None = None
     taken_at: int = 0
-    doubts: int = 0
-    doubted_at: float = float("-inf")
+    is_doubted: bool = False
+    awaited: int = 0
+    awaited_until: float = float("-inf")
     failures: int = 0
     retry_at: float = float("-inf")
     _sent: Record | None = None
@@ -96,7 +98,7 @@ class Writer:
         self.lease, self.incarnation = lease, incarnation
         self.state, self.compare, self.known = Write.ABSENT, 0, None
         self.must_write, self.taken_by = False, None
-        self.failures = self.doubts = 0
+        self.failures, self.is_doubted = 0, False
         self.attempt += 1  # an answer that is still under way is to a transaction of the past
 
     def is_due(self, desired: Record, now: float) -> bool:
@@ -129,7 +131,7 @@ class Writer:
         """Take an answer, and return what it says of the record."""
         if event.attempt != self.attempt:
             return Verdict.FINE
-        self.failures = self.doubts = 0
+        self.failures, self.is_doubted = 0, False
         if event.applied:
             self._settle(event.revision, self._sent)
         elif event.found is not None and self.is_mine(event.found):
@@ -160,24 +162,31 @@ class Writer:
         self.retry_at = now + backoff(self.failures, self.incarnation)
         return True
 
-    def awaited_until(self, patience_s: float) -> float | None:
-        """Return until when the answer to another try of a write is waited for, not ignored.
+    @property
+    def is_awaited(self) -> bool:
+        """Return whether the answer to the try under way is awaited, not ignored."""
+        return self.state is Write.SENT and self.awaited == self.attempt
 
-        Return None if no such answer is under way. Each doubt doubles the patience. Otherwise no
-        write would settle while calls change faster than etcd answers writes.
+    def meet(self, now: float, patience_s: float) -> None:
+        """Note a new call of keepalives, which may reach a copy of etcd (R11).
+
+        The history before may have answered the write under way. Ignore that answer, and try the
+        write again. If an answer to it was ignored before, wait for this one instead, for
+        `patience_s`. Otherwise no write would settle while calls change faster than etcd answers.
         """
-        if not self.doubts or self.state is not Write.SENT:
-            return None
-        return self.doubted_at + patience_s * (1 << (self.doubts - 1))
+        if self.state is not Write.SENT:
+            return
+        if not self.is_doubted:
+            self.doubt(now)
+        elif not self.is_awaited:
+            self.awaited, self.awaited_until = self.attempt, now + patience_s
 
     def doubt(self, now: float) -> None:
-        """Ignore the answer to the write under way, if any, and try the write again."""
-        if self.state is Write.SENT:
-            self.doubts += 1
-            self.doubted_at = now
-            self.state = advance(WRITE, self.state, WriteEvent.NO_ANSWER)
-            self.attempt += 1
-            self.retry_at = now
+        """Ignore the answer to the write under way, and try the write again."""
+        self.is_doubted = True
+        self.state = advance(WRITE, self.state, WriteEvent.NO_ANSWER)
+        self.attempt += 1
+        self.retry_at = now
 
     def freed(self) -> None:
         """Note that the record which had the name is gone.

@@ -29,22 +29,22 @@ HISTORY = [
     core(
         "a write is tried again with every new call",
         "knowledge",
-        "if self.renewals.meet(call) and self._awaited_until is None:",
-        "if self.renewals.meet(call):",
+        "            if now < self.writer.awaited_until:",
+        "            if False:",
         "renewals",
     ),
     core(
         "a second try that hangs holds back the next call until it fails",
         "knowledge",
-        "            if now < until:",
+        "            if now < self.writer.awaited_until:",
         "            if True:",
         "renewals",
     ),
     core(
-        "the answer to a further try is waited for no longer than that to the second",
+        "a read waits for a write that was sent after the call was met",
         "writer",
-        "return self.doubted_at + patience_s * (1 << (self.doubts - 1))",
-        "return self.doubted_at + patience_s",
+        "return self.state is Write.SENT and self.awaited == self.attempt",
+        "return self.state is Write.SENT and self.is_doubted",
         "renewals",
     ),
     core(
@@ -57,15 +57,15 @@ HISTORY = [
     core(
         "a read does not wait for the second try of a write",
         "knowledge",
-        "if (until := self._awaited_until) is not None:",
-        "if (until := None) is not None:",
+        "        if self.writer.is_awaited:",
+        "        if False:",
         "renewals",
     ),
     core(
         "the next call counts while the second try of a create is under way",
         "knowledge",
-        "if (until := self._awaited_until) is not None:",
-        "if self.writer.exists and (until := self._awaited_until) is not None:",
+        "        if self.writer.is_awaited:",
+        "        if self.writer.exists and self.writer.is_awaited:",
         "renewals",
     ),
     core(
@@ -78,7 +78,7 @@ HISTORY = [
     core(
         "a create after a taken name is not doubted at a new call",
         "writer",
-        "        self.failures = self.doubts = 0\n        if event",
+        "        self.failures, self.is_doubted = 0, False\n        if event",
         "        self.failures = 0\n        if event",
         "writer",
     ),
@@ -99,15 +99,15 @@ HISTORY = [
     core(
         "a write under way at a new call is believed",
         "knowledge",
-        "            self.writer.doubt(now)\n        if self.renewals.counts",
-        "            pass\n        if self.renewals.counts",
+        "            self.writer.meet(now, max(0.5, self.tenure.granted_ttl / 12))\n",
+        "            pass\n",
         "renewals",
     ),
     core(
         "the answer to a write that is not believed settles it",
         "writer",
-        "            self.attempt += 1\n            self.retry_at = now\n",
-        "            self.retry_at = now\n",
+        "        self.attempt += 1\n        self.retry_at = now\n",
+        "        self.retry_at = now\n",
         "renewals",
     ),
     core(

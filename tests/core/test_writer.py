@@ -165,17 +165,19 @@ def test_own_record_is_judged_by_what_was_answered_before_it_was_read(
     assert writer.judge(seen, answered) is verdict
 
 
-def test_answer_to_another_try_is_awaited_ever_longer_and_any_answer_ends_that(writer):
+def test_answer_to_a_second_try_is_awaited_for_a_while_and_any_answer_ends_that(writer):
     send(writer)
-    assert writer.awaited_until(2.0) is None
-    for doubts, patience in ((1, 2.0), (2, 4.0), (3, 8.0)):
-        writer.doubt(100.0)
-        assert writer.doubts == doubts
-        assert writer.awaited_until(2.0) is None, "it is not sent yet"
-        again = send(writer)
-        assert writer.awaited_until(2.0) == 100.0 + patience
+    writer.meet(100.0, 2.0)
+    assert writer.state is Write.OWED, "the first is ignored"
+    again = send(writer)
+    assert not writer.is_awaited, "it was sent by the new call's time"
+    writer.meet(101.0, 2.0)
+    writer.meet(102.0, 2.0)
+    assert writer.is_awaited
+    assert writer.awaited_until == 103.0
     taken = WriteAnswered(again.attempt, False, 30, found(OTHER))
     assert writer.answered(taken) is Verdict.FINE
     writer.freed()
     send(writer)
-    assert writer.awaited_until(2.0) is None
+    writer.meet(104.0, 2.0)
+    assert writer.state is Write.OWED
