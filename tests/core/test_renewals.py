@@ -26,11 +26,20 @@ def write(world):
 
 
 @pytest.fixture
-def reconnected(pair):
-    """Have b hold a role, and its keepalives go on by a new call."""
-    pair.get("b", ROLE_OF_B)
-    pair.etcd.history += 1
+def known(pair):
+    """Have the call of b's keepalives be known, and count its effects from here."""
+    pair.keep_alive(pair.members["b"])
+    pair.run()
+    pair.members["b"].effects.clear()
     return pair
+
+
+@pytest.fixture
+def reconnected(known):
+    """Have b hold a role, and its keepalives go on by a new call."""
+    known.get("b", ROLE_OF_B)
+    known.etcd.history += 1
+    return known
 
 
 @pytest.fixture
@@ -349,7 +358,6 @@ def test_read_for_a_new_call_does_not_wait_for_the_pause_of_the_call_before():
 def test_copy_from_before_the_create_that_answers_the_first_keepalive_is_found(pair, is_known):
     """It has the lease, and no record; its answer comes before the one to the create."""
     world, b = pair, pair.members["b"]
-    world.reads_at_join = True
     b.node.renewals.call = world.etcd.history if is_known else None
     world.hold("b", "requests")
     world.expire(b)
@@ -370,9 +378,9 @@ def test_copy_from_before_the_create_that_answers_the_first_keepalive_is_found(p
 
 
 @pytest.fixture
-def creating(pair):
+def creating(known):
     """Have b's lease end, and the create of its next record wait on its way."""
-    world, b = pair, pair.members["b"]
+    world, b = known, known.members["b"]
     world.hold("b", "requests")
     world.expire(b)
     while not isinstance(b.to_etcd[0], do.WriteRecord):

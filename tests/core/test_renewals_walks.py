@@ -38,7 +38,6 @@ class Walk:
     def __init__(self, seed: int) -> None:
         self.lots = random.Random(seed)
         self.world = World()
-        self.world.reads_at_join = True
         for name in ("a", "b"):
             self.world.add(name, rebalance_delay=0.0)
         self.world.sleep(1.0)

@@ -98,8 +98,6 @@ class World:
         self.tokens: dict[str, tuple[Member, int]] = {}
         # Leases that nobody renews any more: etcd ends them some day.
         self.unrenewed: list[int] = []
-        # Whether the first call of a member's keepalives is a new one, as it is outside of tests.
-        self.reads_at_join = False
         self.expiries: dict[int, float] = {}  # when etcd ends a lease; here only a test does
 
     # ── what a test says ─────────────────────────────────────────────────────────────────────
@@ -322,8 +320,6 @@ class World:
                         del self.members[member.node.name]
                 case do.ListGroup():
                     member.listed = False
-                case do.KeepLease() if not self.reads_at_join:
-                    member.node.renewals.call = self.etcd.history
                 case (
                     do.KeepLease()
                     | do.Report()
