@@ -20,6 +20,8 @@ from rink.core import events as ev
 from rink.core.machines import Life
 from rink.core.view import owner_of
 
+CHORES = (do.LookUpLease, do.RemoveRecord, ev.LeaseLookedUp)
+
 
 @attrs.define(eq=False)
 class Universe:
@@ -71,13 +73,18 @@ class Universe:
         number, effects = self.actors[index].act(one.state, what, *given)
         changes, requests = one.changes, one.requests
         if effects:
-            requests += self._numbered(effects)
+            asked = self._numbered(effects)
+            requests += tuple(each for each in asked if not self._is_chore_again(each, requests))
             if any(type(effect) is do.ListGroup for effect in effects):
                 changes = None  # what is on its way is of the view that was thrown away
         after = with_one(state, index, One(number, changes, requests, one.answers))
         if self.is_out(after, index):
             after = with_one(state, index, One(number, None, requests, ()))
         return self._note_grants(state, after, index)
+
+    def _is_chore_again(self, message: int, under_way: tuple[int, ...]) -> bool:
+        """Return whether the janitor repeats itself; else ever more would be under way."""
+        return message in under_way and isinstance(self.things[message], CHORES)
 
     def _numbered(self, effects: tuple) -> tuple[int, ...]:
         requests = (effect for effect in effects if type(effect) is not do.ListGroup)
@@ -124,8 +131,10 @@ class Universe:
         one = state.members[index]
         if answer is None or self.is_out(state, index):
             return state
-        answers = (*one.answers, self.number(answer))
-        return with_one(state, index, one._replace(answers=answers))
+        number = self.number(answer)
+        if self._is_chore_again(number, one.answers):
+            return state
+        return with_one(state, index, one._replace(answers=(*one.answers, number)))
 
     def unanswered(self, request: int) -> Any:
         """Return what a member hears of a request that is not answered: the same each time."""
