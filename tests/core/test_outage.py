@@ -144,6 +144,7 @@ def test_loss_is_told_before_it_is_logged(cut_off):
 def test_loss_is_told_before_anything_of_its_step_is_logged(pair):
     world, node = pair, pair.node("b")
     world.get("b", role_of(1, 2))
-    events = [ev.ListFailed(RuntimeError("no answer")), ev.LeaseEnded(node.tenure.lease)]
+    failed = ev.ChoreFailed("pruning old versions", RuntimeError("no answer"))
+    events = [failed, ev.LeaseEnded(node.tenure.lease)]
     effects = [type(one) for one in node.step(world.now, events)]
     assert effects.index(do.Lose) < effects.index(do.Report)
