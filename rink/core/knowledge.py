@@ -189,7 +189,8 @@ class Knowledge:
 
         Without a record there is nothing to read, and the answers count at once.
         """
-        if not self.renewals.holds_back or self.renewals.is_reading:
+        call = self.renewals.unread_call
+        if call is None:
             return
         if self.writer.is_awaited:
             if now < self.writer.awaited_until:
@@ -200,7 +201,8 @@ class Knowledge:
             self._renew(now, self.renewals.prove())
             return
         within_s = max(0.5, self.tenure.granted_ttl / 6)
-        self.renewals.look(self.tenure.lease, self.writer.compare, within_s, now, self.out)
+        lease, compare = self.tenure.lease, self.writer.compare
+        self.renewals.look(call, lease, compare, within_s, now, self.out)
 
     def _renew(self, now: float, sent_at: float) -> bool:
         """Move the deadline; return whether a suspect lease has come back to life."""

@@ -49,14 +49,14 @@ class Renewals:
     retry_at: float = -math.inf
 
     @property
-    def holds_back(self) -> bool:
-        """Return whether answers of a new call are held back."""
-        return self.new_call is not None
+    def unread_call(self) -> int | None:
+        """Return the new call, if the own record is yet to be read for it."""
+        return None if self.is_reading else self.new_call
 
     @property
     def trouble(self) -> str:
         """Return why answers do not count, or ""."""
-        if not self.holds_back:
+        if self.new_call is None:
             return ""
         return "etcd answers keepalives, but this member has not found its last write there yet"
 
@@ -88,10 +88,13 @@ class Renewals:
         self.sent_at = sent_at
         return False
 
-    def look(self, lease: int, mod_revision: int, within_s: float, now: float, out: Outbox) -> None:
+    def look(
+        self, call: int, lease: int, mod_revision: int, within_s: float, now: float, out: Outbox
+    ) -> None:
         """Request a read of the own record, for the answers that are held back.
 
         Args:
+            call: the new call.
             lease: the member's lease.
             mod_revision: the mod_revision of the last answered write.
             within_s: the timeout of the first read, in seconds. Each failure doubles it, up to
@@ -99,14 +102,12 @@ class Renewals:
             now: the time, in seconds.
             out: takes the request.
         """
-        if self.new_call is None or self.is_reading:
-            return
         if now < self.retry_at:
             out.wake(self.retry_at)
             return
         self.is_reading = True
         patience = within_s * 2 ** min(self.failures, 4)
-        out.do(ReadRecord(lease, self.new_call, mod_revision, patience))
+        out.do(ReadRecord(lease, call, mod_revision, patience))
 
     def read(self) -> None:
         """Note that the own record has been read for the new call."""

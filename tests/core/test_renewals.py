@@ -347,10 +347,10 @@ def test_first_call_is_a_new_one_and_a_call_that_counts_stays_known():
 def test_read_for_a_new_call_does_not_wait_for_the_pause_of_the_call_before():
     renewals, out = Renewals(), Outbox()
     renewals.meet(3)
-    renewals.look(1, 10, 0.5, 100.0, out)
+    renewals.look(3, 1, 10, 0.5, 100.0, out)
     renewals.read_failed(100.0, "b")
     renewals.meet(4)
-    renewals.look(1, 10, 0.5, 100.0, out)
+    renewals.look(4, 1, 10, 0.5, 100.0, out)
     assert [(one.call, one.within_s) for one in out.effects] == [(3, 0.5), (4, 1.0)]
 
 
