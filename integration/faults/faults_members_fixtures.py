@@ -7,7 +7,7 @@ from faults_members_support import Members
 
 @pytest.fixture(scope="session")
 def zygote():
-    """The zygote that forks the members of all tests."""
+    """Start the zygote that forks the members of all tests."""
     members = Members()
     yield members
     members.close()
@@ -15,14 +15,14 @@ def zygote():
 
 @pytest.fixture
 def members(zygote):
-    """The zygote; the test fails if one of its members logs a traceback."""
+    """Return the zygote, and fail the test if one of its members logs a traceback."""
     yield zygote
     zygote.check()
 
 
 @pytest.fixture
 def group_of(members, etcd_url, tmp_path_factory):
-    """Makes groups that follow these roles; all their members are gone in the end."""
+    """Make groups that follow these roles; all their members are gone in the end."""
     groups = []
 
     def group_of(roles, ttl=3, endpoints=etcd_url):

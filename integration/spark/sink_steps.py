@@ -1,5 +1,7 @@
 """What the tests of the sink's steps share: a sink on a real Redis, and drivers that die. No Spark in it."""
 
+import contextlib
+
 import pytest
 import redis
 from spark_support import Shop
@@ -15,9 +17,9 @@ from rink.streams.values import Bounds
 def shop(rink_redis, monkeypatch):
     monkeypatch.setattr(publishing, "STEP", 2)
     monkeypatch.setattr(publishing, "_LOOKS_AGAIN_S", 0.01)
-    made = Shop(rink_redis.url)
-    yield made
-    made.redis.config_set("maxmemory", 0)
+    with contextlib.closing(Shop(rink_redis.url)) as made:
+        yield made
+        made.redis.config_set("maxmemory", 0)
 
 
 def sink(shop, token=0, name="q", limit=1000, connection=None, patience=5.0, loses=False, **more):

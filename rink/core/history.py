@@ -125,7 +125,8 @@ class History:
             )
         if self.token_floor:
             return (
-                f"fencing tokens up to {self.token_floor} may have been given in an earlier history "
-                "of etcd, and the next ones would not be higher: the token base is being raised"
+                f"fencing tokens up to {self.token_floor} may have been given in an earlier "
+                "history of etcd, and the next ones would not be higher: the token base is being "
+                "raised"
             )
         return ""

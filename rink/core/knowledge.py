@@ -25,7 +25,7 @@ from rink.core.outage import Outage
 from rink.core.outbox import Outbox
 from rink.core.placement import Placement
 from rink.core.ranks import Upcoming
-from rink.core.renewals import Renewals
+from rink.core.renewals import Renewals, read_timeout, second_try_timeout
 from rink.core.settings import MemberSettings
 from rink.core.sight import Sight
 from rink.core.tenure import Tenure
@@ -34,7 +34,7 @@ from rink.core.view import View
 from rink.core.writer import Verdict, Writer
 
 LIST_FAILURE_TIMEOUT_S = 60.0
-"""How long lists may fail before a warning, if no outage is logged and no keepalive answered."""
+"""Time for which lists may fail without a warning, if no outage is logged, in seconds."""
 
 RECORD_GONE = "the member's record is gone, or another record stands in its place"
 
@@ -148,7 +148,7 @@ class Knowledge:
         if lease != self.tenure.lease or not self.tenure.is_held:
             return [], False
         if self.renewals.meet(call):
-            self.writer.meet(now, max(0.5, self.tenure.granted_ttl / 12))
+            self.writer.meet(now, second_try_timeout(self.tenure.granted_ttl))
         if self.renewals.counts(call, sent_at):
             revived = self._renew(now, sent_at)
             return self.out.take_all_but_reports(), revived or self.owes_reports
@@ -200,7 +200,7 @@ class Knowledge:
         if not self.writer.exists:  # nothing is claimed that a copy could lack
             self._renew(now, self.renewals.prove())
             return
-        within_s = max(0.5, self.tenure.granted_ttl / 6)
+        within_s = read_timeout(self.tenure.granted_ttl)
         lease, compare = self.tenure.lease, self.writer.compare
         self.renewals.look(call, lease, compare, within_s, now, self.out)
 

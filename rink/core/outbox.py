@@ -7,10 +7,10 @@ import attrs
 from rink.core.effects import Effect, Level, Lose, Report
 
 REPORT_EVERY_S = 10.0
-"""Report a long wait, and what it waits for, once in so many seconds."""
+"""Interval between two reports of a long wait, in seconds."""
 
 REPEAT_AFTER_S = 60.0
-"""How long a failure that lasts is not logged again; requests are tried every two seconds."""
+"""Interval between two warnings of a failure that lasts, in seconds."""
 
 
 @attrs.define

@@ -31,14 +31,28 @@ from rink.core.effects import ReadRecord
 from rink.core.outbox import Outbox
 
 
+def read_timeout(ttl: float) -> float:
+    """Return the timeout of the first read for a new call, in seconds."""
+    return max(0.5, ttl / 6)
+
+
+def second_try_timeout(ttl: float) -> float:
+    """Return how long such a read waits for the second try of a write, in seconds.
+
+    With the read, it is a quarter of the TTL, so a write that hangs costs no role.
+    """
+    return max(0.5, ttl / 12)
+
+
 @attrs.define
 class Renewals:
     """Hold back the answers of a new call until the own record has been read.
 
     `call` is the number of the call whose answers count. `new_call` is the number of the call whose
-    answers are held back, or None. `sent_at` is when the request of its last answer was sent. `is_reading` says whether the own record is being read for the new call. A read
-    for an earlier call may hang, and is not waited for. Answers come in the order of their calls,
-    since one thread reads the calls one after another.
+    answers are held back, or None. `sent_at` is when the request of its last answer was sent.
+    `is_reading` says whether the own record is being read for the new call. A read for an earlier
+    call may hang, and is not waited for. Answers come in the order of their calls, since one thread
+    reads the calls one after another.
     """
 
     call: int | None = None

@@ -12,8 +12,8 @@ log = logging.getLogger("rink")
 
 Call = Callable[[], None]
 
-IDLE_THREADS = 8
-"""How many requests of a session are under way at once; an engine seldom has more than three."""
+MAX_THREADS = 8
+"""Largest number of threads for requests of one session; it seldom needs more than three."""
 
 
 class Calls:
@@ -33,7 +33,7 @@ class Calls:
         Nothing is called after close.
         """
         with self._lock:
-            if self._hand_over(call, IDLE_THREADS):
+            if self._hand_over(call, MAX_THREADS):
                 return
             self._threads += 1
             name = f"rink-call-{self._threads}"

@@ -99,7 +99,7 @@ HISTORY = [
     core(
         "a write under way at a new call is believed",
         "knowledge",
-        "            self.writer.meet(now, max(0.5, self.tenure.granted_ttl / 12))\n",
+        "            self.writer.meet(now, second_try_timeout(self.tenure.granted_ttl))\n",
         "            pass\n",
         "renewals",
     ),

@@ -243,7 +243,7 @@ def test_second_try_of_a_write_is_waited_for(reconnected):
 
 
 def test_second_try_that_hangs_is_waited_for_a_while_and_then_ignored(reconnected):
-    """Else a request that hangs would cost the roles at a short TTL."""
+    """Without a limit, a request that hangs would cost the roles at a short TTL."""
     world, b = reconnected, reconnected.members["b"]
     world.hold("b", "requests")
     write(world)
@@ -356,7 +356,7 @@ def test_read_for_a_new_call_does_not_wait_for_the_pause_of_the_call_before():
 
 @pytest.mark.parametrize("is_known", [False, True])
 def test_copy_from_before_the_create_that_answers_the_first_keepalive_is_found(pair, is_known):
-    """It has the lease, and no record; its answer comes before the one to the create."""
+    """The copy has the lease and no record. It answers before the create is answered."""
     world, b = pair, pair.members["b"]
     b.node.renewals.call = world.etcd.history if is_known else None
     world.hold("b", "requests")

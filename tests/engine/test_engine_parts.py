@@ -11,7 +11,7 @@ import pytest
 
 from rink.engine import clock
 from rink.engine.callbacks import Callbacks, Listeners
-from rink.engine.calls import IDLE_THREADS, Calls
+from rink.engine.calls import MAX_THREADS, Calls
 from rink.engine.clock import DEAF_S, SYSTEM
 from rink.engine.signals import Signal
 
@@ -251,13 +251,13 @@ def test_no_more_calls_than_a_bound_are_under_way_and_the_rest_wait(calls):
         began.put(1)
         goes_on.wait(LONG_S)
 
-    for _ in range(IDLE_THREADS):
+    for _ in range(MAX_THREADS):
         calls.submit(hang)
-    for _ in range(IDLE_THREADS):
+    for _ in range(MAX_THREADS):
         began.get(timeout=LONG_S)
     for index in range(20):
         calls.submit(lambda index=index: done.put(index))
-    assert calls._threads == IDLE_THREADS
+    assert calls._threads == MAX_THREADS
     assert done.empty()
     goes_on.set()
     assert sorted(done.get(timeout=LONG_S) for _ in range(20)) == list(range(20))
