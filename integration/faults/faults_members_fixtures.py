@@ -15,7 +15,7 @@ def zygote():
 
 @pytest.fixture
 def members(zygote):
-    """Return the zygote, and fail the test if one of its members logs a traceback."""
+    """Return the zygote, and fail the test on a member's traceback."""
     yield zygote
     zygote.check()
 

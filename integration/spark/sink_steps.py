@@ -1,4 +1,4 @@
-"""What the tests of the sink's steps share: a sink on a real Redis, and drivers that die. No Spark in it."""
+"""Share a sink on a real Redis, and drivers that die; Spark is not used."""
 
 import contextlib
 

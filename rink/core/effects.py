@@ -77,7 +77,8 @@ class ListGroup:
 class ReadRecord:
     """Read the own record, which decides whether the answers of a new keepalive call count.
 
-    `mod_revision` is that of the last answered write. `within_s` is the timeout, in seconds.
+    `mod_revision` is that of the last answered write. The timeout is `within_s` seconds, or the
+    session's timeout if that is shorter.
     """
 
     lease: int

@@ -9,11 +9,12 @@ none of the three needs to differ. A member finds the proof of another history i
   member's later write is not in this history.
 * the newest version of the view before, now at another revision. A version is written only once.
 * a newest version with a lower number than the newest one before. Numbers only rise.
-* another member's record at a lower revision than in the view before. Within one history, the
-  revision of a record only rises, even if the record is deleted and created again.
+* another member's record at a lower revision than in the view that the list replaces. Within one
+  history, the revision of a record only rises, even if the record is deleted and created again.
 
-A view is replaced only by a list, so the last three are looked for in each list. A missing record
-is an ordinary lost session, and a single missing version proves nothing, since old ones are pruned.
+The last three are looked for when a list arrives. A view that was thrown away leaves only its
+newest version to compare. A missing record is an ordinary lost session, and a single missing
+version proves nothing, since old ones are pruned.
 
 A member that has proof does not know which others are cut off. It waits, by its own clock, for the
 largest TTL that it had seen. By then each of the others has noticed, or is past its deadline.
@@ -32,7 +33,7 @@ from rink.core.view import View
 from rink.core.writer import Writer
 
 POST_AGAIN_S = 10.0
-"""How long a posted request to raise the token base may take to show."""
+"""Interval between two requests for a higher token base, in seconds."""
 
 
 @attrs.define
@@ -42,8 +43,8 @@ class History:
     `number` and `mod_revision` are those of its newest version, 0 if there was none. `ttl` is the
     largest TTL of all records in all such views, in seconds. `token` is the highest token that a
     grant by one of these views could have. Grants wait until `grants_from`, a reading of the
-    member's clock. They also wait until new tokens are above `token_floor`, which is 0 once they
-    are. The request for a higher token base is posted at `post_at`, and again if the first one
+    member's clock. They also wait while `token_floor` is not 0. It becomes 0 when new tokens are
+    above it. The request for a higher token base is posted at `post_at`, and again if the first one
     has no effect.
     """
 
@@ -71,7 +72,8 @@ class History:
         Args:
             before: the view that the list is to replace, which `keep` has seen.
             after: the view by the list.
-            name: the member's name. It judges its own record by its answered writes.
+            name: the member's name. The record under it is left out, since the member judges it by
+                its answered writes.
         """
         newest = after.newest.number if after.newest else 0
         if newest < self.number:
@@ -97,7 +99,9 @@ class History:
         self.token_floor = max(self.token_floor, self.token)
         self.number = self.mod_revision = 0
         text = f"{because}: etcd has another history (restored, or its volume lost). Every role is"
-        out.report(Level.ERROR, f"{text} lost; this member grants nothing for {self.ttl} s")
+        out.report(
+            Level.ERROR, f"{text} lost; this member grants nothing for at least {self.ttl} s"
+        )
 
     def raise_tokens(self, view: View, writer: Writer, now: float, out: Outbox) -> None:
         """Request a higher token base while new tokens would be too low."""

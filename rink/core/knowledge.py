@@ -34,7 +34,7 @@ from rink.core.view import View
 from rink.core.writer import Verdict, Writer
 
 LIST_FAILURE_TIMEOUT_S = 60.0
-"""Time for which lists may fail without a warning, if no outage is logged, in seconds."""
+"""Time until lists that fail are warned of, in seconds; see `_list_failed`."""
 
 RECORD_GONE = "the member's record is gone, or another record stands in its place"
 
@@ -175,19 +175,20 @@ class Knowledge:
 
         Return None for a read that is not awaited any more.
         """
-        if not self._is_awaited(event):
+        if not self._is_current(event):
             return None
         return self.writer.judge(event.found, event.mod_revision)
 
-    def _is_awaited(self, answer: ev.RecordRead | ev.RecordReadFailed) -> bool:
-        """Return whether this lease requested the read, for the newest call."""
+    def _is_current(self, answer: ev.RecordRead | ev.RecordReadFailed) -> bool:
+        """Return whether a read is of this lease, and for the newest call."""
         is_of_lease = self.tenure.is_held and answer.lease == self.tenure.lease
         return is_of_lease and answer.call == self.renewals.new_call
 
     def _look_for_proof(self, now: float) -> None:
-        """Request the read that held-back answers wait for, if any.
+        """Request the read of the own record for a new call, if there is one.
 
-        Without a record there is nothing to read, and the answers count at once.
+        A second try of a write is waited for first, since its answer changes what the read must
+        find. Without a record there is nothing to read, and the answers count.
         """
         call = self.renewals.unread_call
         if call is None:
@@ -288,7 +289,7 @@ class Knowledge:
                 self._failed("revoking the lease", event.error, now)
             case ev.RecordRead():
                 self._take_read(event, self._judge(event), now)
-            case ev.RecordReadFailed() if self._is_awaited(event):
+            case ev.RecordReadFailed() if self._is_current(event):
                 self.renewals.read_failed(now, self.name)
                 self.out.warn_of(f"reading this member's record failed: {event.error}", now)
             case ev.HistoryChanged() if self._is_disproved():

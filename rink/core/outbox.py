@@ -10,7 +10,7 @@ REPORT_EVERY_S = 10.0
 """Interval between two reports of a long wait, in seconds."""
 
 REPEAT_AFTER_S = 60.0
-"""Interval between two warnings of a failure that lasts, in seconds."""
+"""Least interval between two warnings with the same text, in seconds."""
 
 
 @attrs.define

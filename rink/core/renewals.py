@@ -1,8 +1,8 @@
 """Decide which answered keepalives count (R11).
 
 etcd may be replaced by a copy of an earlier state in which the lease still lives, while the own
-record there is an earlier one. The members of that copy need not honour what this member holds, so
-its answers to keepalives must not move this member's deadline.
+record there is an earlier one. Members that follow the copy may grant the roles that this member
+holds. So the copy's answers to keepalives must not move this member's deadline.
 
 One call of the keepalive stream lies within one history, because the call breaks when its server
 ends. Only a new call may have reached a copy. So the answers of a new call are held back. After the
@@ -16,8 +16,9 @@ answer and tries the write again (R1). If another new call comes before that try
 member waits for the answer, takes it, and then reads. If the answer does not come for a while, the
 member ignores it, too.
 
-A member that has no record claims nothing, so it has nothing to read, and answers count at once.
-There is one exception: while a second try of its create is under way, they wait for its answer.
+A member whose create has not been answered grants nothing and has nothing to read, so the answers
+of a new call count at once. There is one exception. If another new call comes while the second try
+of the create is under way, the answers of that call wait, as above.
 """
 
 from __future__ import annotations
@@ -32,14 +33,18 @@ from rink.core.outbox import Outbox
 
 
 def read_timeout(ttl: float) -> float:
-    """Return the timeout of the first read for a new call, in seconds."""
+    """Return the timeout of a read of the own record, in seconds.
+
+    Each failure doubles it, see `Renewals.look`.
+    """
     return max(0.5, ttl / 6)
 
 
 def second_try_timeout(ttl: float) -> float:
-    """Return how long such a read waits for the second try of a write, in seconds.
+    """Return the longest wait for the second try of a write, in seconds.
 
-    With the read, it is a quarter of the TTL, so a write that hangs costs no role.
+    From a TTL of 6 s on, this wait and a read take at most a quarter of the TTL. So a write that
+    hangs does not use up the time to the deadline.
     """
     return max(0.5, ttl / 12)
 
@@ -64,7 +69,7 @@ class Renewals:
 
     @property
     def unread_call(self) -> int | None:
-        """Return the new call, if the own record is yet to be read for it."""
+        """Return the new call, or None while its read is under way."""
         return None if self.is_reading else self.new_call
 
     @property
@@ -75,7 +80,10 @@ class Renewals:
         return "etcd answers keepalives, but this member has not found its last write there yet"
 
     def begin(self) -> None:
-        """Begin with a new lease; `call` stays known, since calls serve many leases."""
+        """Begin with a new lease, and forget the answers that were held back.
+
+        `call` stays known, since a call serves many leases.
+        """
         self.new_call = None
         self.read()
 
@@ -91,7 +99,7 @@ class Renewals:
         return True
 
     def counts(self, call: int, sent_at: float) -> bool:
-        """Return whether an answer counts now; else hold it back.
+        """Return whether an answer counts now. If not, keep its `sent_at`.
 
         Args:
             call: the number of the call that brought it.
@@ -105,14 +113,14 @@ class Renewals:
     def look(
         self, call: int, lease: int, mod_revision: int, within_s: float, now: float, out: Outbox
     ) -> None:
-        """Request a read of the own record, for the answers that are held back.
+        """Request a read of the own record, or a step at `retry_at`.
 
         Args:
             call: the new call.
             lease: the member's lease.
             mod_revision: the mod_revision of the last answered write.
-            within_s: the timeout of the first read, in seconds. Each failure doubles it, up to
-                sixteen times as long.
+            within_s: the timeout of a read if none has failed before, in seconds. Each failure in
+                a row doubles it, up to sixteen times as long.
             now: the time, in seconds.
             out: takes the request.
         """
@@ -137,6 +145,6 @@ class Renewals:
         self.retry_at = now + backoff(self.failures, who)
 
     def prove(self) -> float:
-        """Let the answers of the new call count; return `sent_at`."""
+        """Let the answers of the new call count, and return `sent_at`."""
         self.call, self.new_call = self.new_call, None
         return self.sent_at

@@ -3,9 +3,9 @@
 One write at a time is unsettled, and only an answer settles it.
 
 A transaction whose answer was lost may be applied much later: a frozen follower forwards it when
-it thaws, and a linearizable read in between does not find it. So nothing but the answer of a
-transaction settles: of this one, or of a retry with the same compare, of which at most one can ever
-be applied. Deliberately absent: any way to settle by a read or by what the watch shows.
+it thaws, and a linearizable read in between does not find it. So only the
+answer to the newest try settles a write. All tries of a write have the same compare, so within one
+history at most one of them is ever applied. A read or the watch never settles a write.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Writer:
     `compare` is the record's mod_revision by the last answer, or 0. `known` is its content by that
     answer. `must_write` asks for one more transaction, even if the content is right. It stays set
     until a later transaction is sent. `taken_by` is the record that has the name. `taken_at` is the
-    revision of the answer that showed it. `is_doubted` says that the answer to a try of this write
-    was ignored (R11). `awaited` is the attempt whose answer is awaited instead, and `awaited_until`
-    the time until which it is.
+    revision of the answer that showed it. `is_doubted` says that a try of this write was
+    given up because of a new call of keepalives (R11). The answer to that try is ignored. `awaited`
+    is the number of a later try, for which the read waits. `awaited_until` is the end of that wait.
     """
 
     incarnation: str = ""
@@ -59,7 +59,7 @@ class Writer:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether an answer has shown that the record is `known`."""
+        """Return whether the last write was answered, and no other is to follow."""
         return self.state is Write.SETTLED and not self.must_write
 
     @property
@@ -119,7 +119,7 @@ class Writer:
     def send(self, desired: Record) -> WriteRecord:
         """Begin a transaction.
 
-        It uses the compare of the unsettled one where there is one.
+        Its compare is that of the last answer, so all tries of a write have the same compare.
         """
         self.state = advance(WRITE, self.state, WriteEvent.SEND)
         self.must_write = False
@@ -170,9 +170,10 @@ class Writer:
     def meet(self, now: float, patience_s: float) -> None:
         """Note a new call of keepalives, which may reach a copy of etcd (R11).
 
-        The history before may have answered the write under way. Ignore that answer, and try the
-        write again. If an answer to it was ignored before, wait for this one instead, for
-        `patience_s`. Otherwise no write would settle while calls change faster than etcd answers.
+        The history before may have answered the first try of a write under way. So ignore its
+        answer, and try the write again. For a later try, wait for the answer for `patience_s`. A
+        further call does not extend that wait. Without the wait, no write would settle while new
+        calls come faster than answers to writes.
         """
         if self.state is not Write.SENT:
             return

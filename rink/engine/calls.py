@@ -13,7 +13,7 @@ log = logging.getLogger("rink")
 Call = Callable[[], None]
 
 MAX_THREADS = 8
-"""Largest number of threads for requests of one session; it seldom needs more than three."""
+"""Largest number of threads of a `Calls`; a session seldom needs three."""
 
 
 class Calls:

@@ -206,7 +206,7 @@ class Engine:
         self._mailbox.put(_Tick())
 
     def renewed(self, lease: int, sent_at: float, call: int) -> None:
-        """Move the deadline."""
+        """Take an answered keepalive, and move the deadline if it counts."""
         with self.lock:
             effects, must_step = self.node.renew(self.clock.now(), lease, sent_at, call)
         self._carry_out(effects)

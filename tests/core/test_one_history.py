@@ -246,7 +246,7 @@ def test_history_told_by_the_client_more_than_once_is_one_change(pair):
 
 
 def test_history_told_while_no_lease_is_held_makes_the_wait_longer(pair):
-    """The report may be of yet another change. Who it cut off holds as long from then."""
+    """Another change may have come, and others were cut off until then."""
     world, b = pair, pair.members["b"]
     world.hold("b", "requests", "events")
     world.tell("b", ev.HistoryChanged("the term went back"))

@@ -356,7 +356,7 @@ def test_read_for_a_new_call_does_not_wait_for_the_pause_of_the_call_before():
 
 @pytest.mark.parametrize("is_known", [False, True])
 def test_copy_from_before_the_create_that_answers_the_first_keepalive_is_found(pair, is_known):
-    """The copy has the lease and no record. It answers before the create is answered."""
+    """The copy has the lease, but no record, and answers first."""
     world, b = pair, pair.members["b"]
     b.node.renewals.call = world.etcd.history if is_known else None
     world.hold("b", "requests")
