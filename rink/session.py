@@ -87,6 +87,7 @@ class BaseSession:
             raise ConfigError("timeout=0 would let no request succeed; give a few seconds")
         self.etcd = _client(endpoints, timeout, clock, user, password, ca, cert, key)
         self._calls = Calls(clock)
+        self._reads = Calls(clock, "rink-read")
         self._lessor = Lessor(self.etcd, clock)
         self._engines: list[Engine] = []
         self._lock = threading.RLock()  # its owner can be asked for: a signal handler may come
@@ -116,6 +117,7 @@ class BaseSession:
             settings,
             clock=self.clock,
             calls=self._calls,
+            reads=self._reads,
             lessor=self._lessor,
             listeners=listeners,
             group=group,
@@ -179,6 +181,7 @@ class BaseSession:
             engine.stop()
         self._lessor.close()
         self._calls.close()
+        self._reads.close()
         self.etcd.close()
         self._is_ended = True
         _joined.discard(self)

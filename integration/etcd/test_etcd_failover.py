@@ -7,6 +7,7 @@ import grpc
 import pytest
 from etcd_support import Seen, eventually, put, put_until_done
 
+import rink
 from rink.errors import ClosedError, EtcdError, EtcdUnavailable
 from rink.etcd import connections
 from rink.etcd.api import Put
@@ -87,6 +88,33 @@ def test_rule_5_a_frozen_node_is_left_within_seconds(cluster, clients, prefix, w
     assert client.endpoint != victim.endpoint
     put_until_done(client, key, b"mine")
     victim.thaw()
+
+
+def test_member_whose_ticker_failed_to_start_once_leaves_a_frozen_node(
+    cluster, prefix, monkeypatch
+):
+    """The thread that looks for silent servers is started again, so the role is kept."""
+    ttl, start, fails = 6, threading.Thread.start, ["rink-etcd-ticker"]
+
+    def refuse_once(thread):
+        if thread.name in fails:
+            fails.remove(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse_once)
+    victim = follower(cluster)
+    session = rink.Session(first_is(cluster, victim), ttl=ttl, prefix=prefix)
+    with session:
+        with pytest.raises(EtcdUnavailable, match="can't start new thread"):
+            rink.Rink(session, "g").join()
+        member = rink.Rink(session, "g", initial_delay=0.1).join()
+        with member.await_role("x", timeout=20.0) as role:
+            assert session.etcd.endpoint == victim.endpoint
+            victim.freeze()
+            assert not role.lost.wait(1.5 * ttl)
+            assert session.etcd.endpoint != victim.endpoint
+            victim.thaw()
 
 
 @pytest.mark.parametrize("which", ["leader", "follower"])

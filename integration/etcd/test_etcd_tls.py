@@ -1,5 +1,6 @@
 """TLS, client certificates, and each way in which they go wrong: a clear error, in time."""
 
+import contextlib
 import datetime as dt
 import time
 
@@ -7,10 +8,13 @@ import pytest
 from etcd_support import Seen, put, put_until_done
 from pems import Files
 
+import rink
 from rink.errors import ConfigError, EtcdTls, EtcdUnavailable
 from rink.testing import local_etcd
 
 pytestmark = pytest.mark.waits
+
+MEMBER_TTL_S = 5
 
 
 @pytest.fixture(scope="module")
@@ -136,25 +140,37 @@ def renews(client):
     return renew
 
 
+@contextlib.contextmanager
+def holding_a_role(endpoint, prefix, **tls):
+    """Join a group, and hold a role of it."""
+    session = rink.Session(endpoint, ttl=MEMBER_TTL_S, prefix=prefix, **tls)
+    member = rink.Rink(session, "g", initial_delay=0.1)
+    with session, member, member.await_role("x", timeout=20.0) as role:
+        yield role
+
+
 def test_client_certificate_rotated_on_disk_is_used_when_etcd_is_back(tmp_path, clients, prefix):
     """Let the old one be over by then, as with certificates that live for hours."""
     servers, ours = Files(tmp_path / "servers", "127.0.0.1"), Files(tmp_path / "ours", "app")
     ours.authority = servers.authority
     with local_etcd(fsync=False, tls=servers.server(client_cert_auth=True)) as node:
-        over_at = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=4)
+        over_at = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=5)
         ours.issue(not_after=over_at)
-        client = clients(node.endpoint, ca=servers.ca, cert=ours.cert, key=ours.key)
+        tls = {"ca": servers.ca, "cert": ours.cert, "key": ours.key}
+        client = clients(node.endpoint, **tls)
         key, seen, renew = prefix.encode(), Seen(), renews(client)
         client.watch(key, b"", client.range(key).header.revision + 1, seen.deliver)
         renew()
-        ours.issue()
-        while dt.datetime.now(dt.UTC) < over_at:
-            time.sleep(0.1)
-        renew()  # over the connection that was opened before
-        node.restart()
-        print(f"certificate rotated, etcd restarted: renewed after {renew():.2f} s")
-        put_until_done(client, key, b"after")
-        seen.wait_events(1)
+        with holding_a_role(node.endpoint, prefix, **tls) as role:
+            ours.issue()
+            while dt.datetime.now(dt.UTC) < over_at:
+                time.sleep(0.1)
+            renew()  # over the connection that was opened before
+            node.restart()
+            print(f"certificate rotated, etcd restarted: renewed after {renew():.2f} s")
+            put_until_done(client, key, b"after")
+            seen.wait_events(1)
+            assert not role.lost.wait(MEMBER_TTL_S)  # renewed meanwhile, over a new connection
 
 
 def test_authority_rotated_on_disk_is_trusted_when_etcd_is_back(tmp_path, clients, prefix):

@@ -5,6 +5,7 @@ A member may lose ten thousand at once: whoever reads its log is told of them in
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 
@@ -16,7 +17,7 @@ from rink.core.record import some
 REPORT_AFTER_S = 10.0
 
 GUARDED_NAMED = 20
-"""How many roles, and handles of each, are named that only a fencing token guards."""
+"""Largest number of roles, and of handles of each, in a line about unreleased roles."""
 
 
 def watch(table: Table, grace: float | None, now: float, out: Outbox) -> None:
@@ -89,10 +90,15 @@ def _guards(holds: Sequence[Hold]) -> str:
 
 
 def _handles(hold: Hold) -> str:
+    """Return a role with its token, and the place of each handle."""
     some_handles = islice(hold.handles, GUARDED_NAMED)  # each line is sought in a code object
-    places = sorted({*map(made_by, some_handles)} - {""})
+    counts = Counter(map(made_by, some_handles))
+    del counts[""]  # unknown places
+    places = [f"{place} ({n} handles)" if n > 1 else place for place, n in sorted(counts.items())]
     taken = f", taken at {' and at '.join(places)}" if places else ""
-    return f"{hold.role!r} (token {hold.token}{taken})"
+    more = len(hold.handles) - GUARDED_NAMED
+    rest = f" and {more:,} more {'handle' if more == 1 else 'handles'}" if more > 0 else ""
+    return f"{hold.role!r} (token {hold.token}{taken}{rest})"
 
 
 def _late(holds: Sequence[Hold], now: float) -> str:

@@ -9,12 +9,11 @@ none of the three needs to differ. A member finds the proof of another history i
   member's later write is not in this history.
 * the newest version of the view before, now at another revision. A version is written only once.
 * a newest version with a lower number than the newest one before. Numbers only rise.
-* another member's record at a lower revision than in the view that the list replaces. Within one
-  history, the revision of a record only rises, even if the record is deleted and created again.
+* another member's record at a lower revision than in the view before. Within one history, the
+  revision of a record only rises, even if the record is deleted and created again.
 
-The last three are looked for when a list arrives. A view that was thrown away leaves only its
-newest version to compare. A missing record is an ordinary lost session, and a single missing
-version proves nothing, since old ones are pruned.
+A view is replaced only by a list, so the last three are looked for in each list. A missing record
+is an ordinary lost session, and a single missing version proves nothing, since old ones are pruned.
 
 A member that has proof does not know which others are cut off. It waits, by its own clock, for the
 largest TTL that it had seen. By then each of the others has noticed, or is past its deadline.
@@ -40,7 +39,8 @@ POST_AGAIN_S = 10.0
 class History:
     """Keep what is needed of a view that is thrown away or replaced.
 
-    `number` and `mod_revision` are those of its newest version, 0 if there was none. `ttl` is the
+    `number` and `mod_revision` are those of its newest version, 0 if there was none. `records` has
+    the mod_revision of each record. `ttl` is the
     largest TTL of all records in all such views, in seconds. `token` is the highest token that a
     grant by one of these views could have. Grants wait until `grants_from`, a reading of the
     member's clock. They also wait while `token_floor` is not 0. It becomes 0 when new tokens are
@@ -50,6 +50,7 @@ class History:
 
     number: int = 0
     mod_revision: int = 0
+    records: dict[str, int] = attrs.field(factory=dict)
     ttl: int = 0
     token: int = 0
     grants_from: float = -math.inf
@@ -62,15 +63,17 @@ class History:
             return
         newest = view.newest
         self.number, self.mod_revision = (newest.number, newest.mod_revision) if newest else (0, 0)
+        self.records = {name: member.mod_revision for name, member in view.members.items()}
         records = [member.record for member in view.members.values() if member.record is not None]
         self.ttl = max([self.ttl, *(record.ttl for record in records)])
         self.token = max(self.token, token_base + view.revision)
 
-    def contradiction(self, before: View, after: View, name: str) -> str:
+    def contradiction(self, after: View, name: str) -> str:
         """Return how a new list proves another history, or an empty string.
 
+        `keep` has seen the view that the list is to replace, or that was thrown away.
+
         Args:
-            before: the view that the list is to replace, which `keep` has seen.
             after: the view by the list.
             name: the member's name. The record under it is left out, since the member judges it by
                 its answered writes.
@@ -82,10 +85,9 @@ class History:
         if version is not None and version.mod_revision != self.mod_revision:
             was, now = self.mod_revision, version.mod_revision
             return f"version {self.number} was written at etcd's revision {was}, now at {now}"
-        for other, member in before.members.items():
-            found = after.members.get(other)
-            if other != name and found is not None and found.mod_revision < member.mod_revision:
-                was, now = member.mod_revision, found.mod_revision
+        for other, member in after.members.items():
+            was, now = self.records.get(other, 0), member.mod_revision
+            if other != name and now < was:
                 return f"the record of {other!r} was written at etcd's revision {was}, now at {now}"
         return ""
 
@@ -97,7 +99,7 @@ class History:
         """Begin another history, and stop grants for the largest TTL seen."""
         self.wait(now)
         self.token_floor = max(self.token_floor, self.token)
-        self.number = self.mod_revision = 0
+        self.number, self.mod_revision, self.records = 0, 0, {}
         text = f"{because}: etcd has another history (restored, or its volume lost). Every role is"
         out.report(
             Level.ERROR, f"{text} lost; this member grants nothing for at least {self.ttl} s"

@@ -319,8 +319,7 @@ class Knowledge:
 
     def _ask_to_leave(self, event: ev.LeaveAsked, now: float) -> None:
         ranked = self.share is not None and self.tenure.is_alive and self.writer.exists
-        number = self.view.newest.number if self.view.newest else 0
-        if self.living.ask_to_leave(event, ranked, number, now):
+        if self.living.ask_to_leave(event, ranked, self.view, now):
             self._lose_all(now, "the member leaves")
 
     def _list_failed(self, error: Exception, now: float) -> None:

@@ -51,7 +51,7 @@ class Living:
     revoke_until: float = math.inf
     keeps_rank: bool = False
     _saw_name_taken: bool = False
-    _version_when_leaving: int = 0
+    _ranks_when_leaving: tuple[str, ...] = ()
     _report_at: float = -math.inf
 
     @property
@@ -163,7 +163,7 @@ class Living:
 
     # ── leaving ──────────────────────────────────────────────────────────────────────────────
 
-    def ask_to_leave(self, event: LeaveAsked, is_ranked: bool, number: int, now: float) -> bool:
+    def ask_to_leave(self, event: LeaveAsked, is_ranked: bool, view: View, now: float) -> bool:
         """Begin to leave; return whether every role is to be lost at once.
 
         A second leave may shorten the wait for handles, and never lengthens it. If it names a bound
@@ -186,7 +186,7 @@ class Living:
             return True
         self._on(LifeEvent.LEAVE)
         self.leave_until = now + self._version_within
-        self._version_when_leaving = number
+        self._ranks_when_leaving = view.version.ranks if view.version else ()
         return False
 
     @property
@@ -204,9 +204,10 @@ class Living:
         """
         if self.state is not Life.LEAVING:
             return False
-        number = view.newest.number if view.newest else 0
-        if number > self._version_when_leaving:  # `stagger`: another member's turn came first
-            self._version_when_leaving = number
+        if view.version is not None and view.version.ranks != self._ranks_when_leaving:
+            # With `stagger`, the turns of other members come first, and each changes the ranks. A
+            # version that changes only pins is no turn. It may come although none can be taken.
+            self._ranks_when_leaving = view.version.ranks
             self.leave_until = now + self._version_within
         successor = any(member.name != self.name and member.is_active for member in view.by_age)
         if is_ranked and is_alive and successor and now < self.leave_until:
@@ -214,8 +215,10 @@ class Living:
             return False
         is_replaced = view.version is not None and self.name not in view.version.ranks
         if is_ranked and is_alive and successor and not is_replaced:
-            text = f"member {self.name!r} leaves after {self.leave_timeout:g} s without a version"
-            out.report(Level.WARNING, f"{text} that gives its rank to another")
+            text = (
+                f"member {self.name!r} leaves without a successor: for {self._version_within:g} s"
+            )
+            out.report(Level.WARNING, f"{text}, no version gave its rank to another")
         self._stop(LifeEvent.UNRANKED, now)
         return True
 

@@ -44,7 +44,8 @@ def second_try_timeout(ttl: float) -> float:
     """Return the longest wait for the second try of a write, in seconds.
 
     From a TTL of 6 s on, this wait and a read take at most a quarter of the TTL. So a write that
-    hangs does not use up the time to the deadline.
+    hangs does not use up the time to the deadline, unless each keepalive comes by a new call: a
+    new call begins the read anew.
     """
     return max(0.5, ttl / 12)
 

@@ -57,7 +57,7 @@ class Sight:
             return f"etcd's revision went back from {self.view.revision} to {listed.revision}"
         self.history.keep(self.view, self.chronicle.token_base)
         view = seen(self.view, listed)
-        because = self.history.contradiction(self.view, view, name)
+        because = self.history.contradiction(view, name)
         if not because:
             self.view = view
         return because

@@ -13,14 +13,15 @@ log = logging.getLogger("rink")
 Call = Callable[[], None]
 
 MAX_THREADS = 8
-"""Largest number of threads of a `Calls`; a session seldom needs three."""
+"""Largest number of threads of one `Calls`. An engine seldom needs more than three."""
 
 
 class Calls:
     """A few threads that take calls in order. Daemons: a hung request must not hold an exit."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, name: str = "rink-call") -> None:
         self._clock = clock
+        self._name = name
         self._lock = threading.Lock()
         self._idle: list[Mailbox[Call | None]] = []
         self._threads = 0
@@ -36,7 +37,7 @@ class Calls:
             if self._hand_over(call, MAX_THREADS):
                 return
             self._threads += 1
-            name = f"rink-call-{self._threads}"
+            name = f"{self._name}-{self._threads}"
         mailbox: Mailbox[Call | None] = self._clock.mailbox()
         mailbox.put(call)
         thread = threading.Thread(target=self._run, args=(mailbox,), name=name, daemon=True)

@@ -81,6 +81,7 @@ class Engine:
         *,
         clock: Clock,
         calls: Calls,
+        reads: Calls,
         lessor: Lessor,
         listeners: Listeners,
         group: str,
@@ -106,7 +107,7 @@ class Engine:
         self._ticks_answered = 0
         self._pairs: frozenset[tuple[str, int]] = frozenset()
         self._follower = Follower(etcd, keys, calls, clock, self.post)
-        self._requests = Requests(etcd, keys, settings.name, calls, clock, self._answered)
+        self._requests = Requests(etcd, keys, settings.name, calls, reads, clock, self._answered)
         self._thread = threading.Thread(target=self._run, name=f"rink-engine-{group}", daemon=True)
         _engines.add(self)
 

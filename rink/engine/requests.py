@@ -31,7 +31,11 @@ log = logging.getLogger("rink")
 
 
 class Requests:
-    """Carries out the effects that ask something of etcd, each on a thread of `calls`."""
+    """Carries out the effects that ask something of etcd, each on a thread of `calls`.
+
+    The read of the own record has threads of its own, `reads`. Renewals wait for it (R11), so it
+    must not wait until requests of many groups that hang have failed.
+    """
 
     def __init__(
         self,
@@ -39,6 +43,7 @@ class Requests:
         keys: Keys,
         name: str,
         calls: Calls,
+        reads: Calls,
         clock: Clock,
         post: Callable[[Event], None],
     ) -> None:
@@ -46,12 +51,14 @@ class Requests:
         self._keys = keys
         self._own = keys.member(name)
         self._calls = calls
+        self._reads = reads
         self._clock = clock
         self._post = post
 
     def carry_out(self, effect: Effect) -> None:
         """Make a request; its outcome is posted."""
-        self._calls.submit(lambda: self._make(effect))
+        calls = self._reads if isinstance(effect, do.ReadRecord) else self._calls
+        calls.submit(lambda: self._make(effect))
 
     def _make(self, effect: Effect) -> None:
         try:

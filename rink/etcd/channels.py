@@ -115,7 +115,8 @@ class CountedChannel:
 
     Attributes:
         made_at: when it was made (monotonic).
-        heard_at: when the last answer came over it, of whatever call: a sign of life for all.
+        heard_at: when the last answer came over it, of whatever call. A watch takes it for a sign
+            of life. A renewal does not: a follower that cannot reach its leader answers others.
         doubted_at: when a stream waited in vain for an answer last.
         is_closed: it is closed, or about to be.
         calls: how many calls use it; its `Connection` counts them.

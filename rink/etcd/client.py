@@ -99,8 +99,9 @@ class Client:
 
         That is a client of python3-etcd3. The application keeps it open as long as this one is
         used, and closes it. A token that etcd refuses is an EtcdAuth here: only the application can
-        log in again. How soon a broken connection is noticed by gRPC is up to the application's own
-        channel options.
+        log in again. Only it can make a new channel, too: Rink does so where a name has a new
+        address, a certificate was rotated, or no thread could be started. How soon gRPC notices a
+        broken connection, and looks a name up again, is up to the application's channel options.
 
         Args:
             client: the application's.

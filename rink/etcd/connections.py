@@ -98,6 +98,13 @@ class Connection:
                 self._current = None
                 self._dropped.append(channel)
 
+    def lost_thread(self, channel: CountedChannel) -> None:
+        """Use another channel from now on, since this one got no thread to read a stream.
+
+        gRPC has counted the stream, so it never starts that thread for a later one.
+        """
+        self.drop(channel)
+
     def close(self) -> None:
         """End every channel and every call on it."""
         with self._lock:
@@ -158,8 +165,26 @@ class OwnConnection(Connection):
         tlsprobe.find_tls_trouble(self._endpoint, self._tls.read(), deadline)
 
 
+_never_collected: list[CountedChannel] = []
+"""Channels that lost a thread. gRPC closes a channel that is collected, and would wait for ever."""
+
+
 class BorrowedConnection(Connection):
-    """A connection over the channel of an application's own client, which alone may close it."""
+    """A connection over the channel of an application's own client.
+
+    Only the application may close the channel, and only it can make a new one.
+    """
+
+    def lost_thread(self, channel: CountedChannel) -> None:
+        """Warn that the application is to make a new channel, and use that one from then on."""
+        _log.warning(
+            "%s: no thread could be started to read a stream, and its channel will answer no other "
+            "stream. Only your application can make a new channel; do not close this one, which "
+            "would wait for ever",
+            self.name,
+        )
+        _never_collected.append(channel)
+        super().lost_thread(channel)
 
     def _end(self, channel: CountedChannel) -> None:
         pass

@@ -272,7 +272,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         try:
             answers = channel.stream(self._method, iter(requests), metadata(token))
         except RuntimeError as error:
-            connection.drop(channel)
+            connection.lost_thread(channel)
             raise BrokenError(str(error)) from error
         try:
             with self._lock:

@@ -6,6 +6,13 @@ from mutant import Mutant, engine
 
 LEASES = [
     engine(
+        "the read that renewals wait for waits behind requests that hang",
+        "requests",
+        "self._reads if isinstance(effect, do.ReadRecord) else self._calls",
+        "self._calls",
+        "engine/test_engine_requests",
+    ),
+    engine(
         "a lease is renewed although its engine does not answer",
         "lessor",
         "return self.tenant.ticks_answered >= self.ticks_asked",

@@ -94,6 +94,13 @@ LEAVING = [
         "running_out",
     ),
     core(
+        "a leaver waits anew with every step once ranks have changed",
+        "life",
+        "            self._ranks_when_leaving = view.version.ranks\n            self.leave",
+        "            self.leave",
+        "leaving",
+    ),
+    core(
         "a leave with a bound waits for a version as long as without",
         "life",
         "return min(self.leave_timeout, self.release_within)",

@@ -85,8 +85,15 @@ HISTORY = [
     core(
         "the record of another member that went back proves nothing",
         "history",
-        "found.mod_revision < member.mod_revision:",
-        "False:",
+        "if other != name and now < was:",
+        "if False:",
+        "one_history",
+    ),
+    core(
+        "records are forgotten with the view that is thrown away",
+        "history",
+        "        if not view.revision:\n            return\n",
+        "        if not view.revision:\n            self.records = {}\n            return\n",
         "one_history",
     ),
     core(

@@ -393,16 +393,24 @@ def test_largest_ttl_is_that_of_all_records_of_the_view(pair):
     assert b.node.sight.history.ttl == 900  # it is the largest that was ever seen
 
 
-def test_record_of_another_member_gone_back_proves_another_history(pair):
-    """The copy is older than a claim of b, which is cut off and holds a role by it."""
+@pytest.mark.parametrize("is_lease_over", [False, True])
+def test_record_of_another_member_gone_back_proves_another_history(pair, is_lease_over):
+    """The copy is older than a claim of b, which is cut off and holds a role by it.
+
+    It may lack the lease of a, too. Then the view of a is thrown away before the list comes.
+    """
     world, a = pair, pair.members["a"]
     copy = world.etcd.copy()
     world.node("b").writer.must_write = True
     world.tell("b", ev.Nudged())
     world.hold("b", *KINDS)
     world.members["b"].alive = False
+    world.hold("a", "events")
     world.replace_history(copy)
-    world.run()
+    if is_lease_over:
+        world.etcd.end_lease(a.node.tenure.lease)
+        world.tell("a", ev.LeaseEnded(a.node.tenure.lease))
+    world.let("a")
     [error] = [text for text in a.reports if "another history" in text]
     assert error.startswith("the record of 'b' was written at etcd's revision ")
     assert a.node.sight.history.why_closed(world.now)

@@ -333,6 +333,23 @@ def test_error_names_each_handle_and_where_it_was_made(pair):
     )
 
 
+@pytest.mark.parametrize(
+    ("count", "places"),
+    [(2, " (2 handles))"), (21, " (20 handles) and 1 more handle)"), (25, "and 5 more handles)")],
+)
+def test_error_counts_handles_that_were_made_at_one_place(pair, count, places):
+    b, (hold,) = pair.members["b"], clings(pair)
+    code = (lambda: None).__code__
+    while len(hold.handles) < count:
+        pair.node("b").table.take(b.node.table.gate, Handle(hold.role), pair.now)
+    for handle in hold.handles:
+        handle.made_at = code, 0
+    pair.leave("b")
+    pair.sleep(11.0)
+    (error,) = errors(b)
+    assert error.endswith(places)
+
+
 def test_error_of_several_roles_names_them_all(pair):
     b, holds = pair.members["b"], clings(pair, count=7)
     pair.leave("b")

@@ -1,12 +1,19 @@
 """Requests: what a core wants asked of etcd, and that each ends in an event whatever happens."""
 
+import queue
+import threading
+
 import attrs
 import pytest
 
+import rink
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.keys import Keys
+from rink.core.settings import MemberSettings
 from rink.core.values import Record, Version
+from rink.engine.callbacks import Listeners
+from rink.engine.calls import MAX_THREADS
 from rink.engine.requests import Requests
 from rink.errors import EtcdUnavailable
 from rink.etcd.api import Put
@@ -37,7 +44,8 @@ class Setting:
         self.cluster = MemoryCluster(clock=self.time, pumped=True)
         self.etcd, self.other = self.cluster.client(), self.cluster.client()
         self.events = []
-        self.requests = Requests(self.etcd, KEYS, "a", Inline(), self.time, self.events.append)
+        calls = Inline(), Inline()
+        self.requests = Requests(self.etcd, KEYS, "a", *calls, self.time, self.events.append)
 
     def ask(self, effect):
         """Make a request; the events it ended in."""
@@ -254,6 +262,23 @@ def test_own_record_is_read_as_etcd_has_it(setting):
     setting.ask(setting.write(lease := setting.lease()))
     [event] = setting.ask(effect)
     assert (event.found.record, event.found.lease) == (RECORD, lease)
+
+
+def test_own_record_is_read_though_all_other_requests_hang():
+    """Renewals wait for the read. Requests of many groups may hang on one frozen node."""
+    goes_on, events = threading.Event(), queue.SimpleQueue()
+    session = rink.Session(MemoryCluster().client())
+    try:
+        for _ in range(MAX_THREADS):
+            session._calls.submit(goes_on.wait)
+        requests = session.make_engine("g", MemberSettings("a", 10), Listeners())._requests
+        requests._post = events.put
+        requests.carry_out(do.WriteRecord(1, 7, 0, RECORD))
+        requests.carry_out(do.ReadRecord(7, 2, 5, 2.0))
+        assert events.get(timeout=20) == ev.RecordRead(7, 2, 5, None)
+    finally:
+        goes_on.set()
+        session.close()
 
 
 def test_a_lost_answer_is_a_failure_though_it_was_applied(setting):

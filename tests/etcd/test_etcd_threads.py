@@ -1,11 +1,14 @@
 """A moment in which no thread can be started: what failed to start is started again."""
 
 import threading
+import types
 
+import grpc
 import pytest
 from etcd_scripted import ScriptedEtcd, Seen, header
 
 from rink.errors import EtcdUnavailable
+from rink.etcd.client import Client
 from rink.etcd.proto import rinketcd_pb2 as pb
 
 GRPC = "rink-etcd-watch starts Thread-"
@@ -72,6 +75,22 @@ def test_channel_that_got_no_thread_is_replaced(etcd, clients, starts, which):
     client.keepalives(renewed.deliver).send(1)
     renewed.wait(lambda s: s.items)
     assert starts == {GRPC: []}
+
+
+def test_borrowed_channel_that_got_no_thread_is_warned_of_and_left(etcd, starts, caplog):
+    """Only the application can make a new channel; Rink uses it as soon as it is there."""
+    seen, target = Seen(), etcd.endpoint.removeprefix("http://")
+    old = grpc.insecure_channel(target)  # never closed, since that would wait for ever
+    with grpc.insecure_channel(target) as new:
+        theirs = types.SimpleNamespace(channel=old, metadata=None)
+        starts[GRPC] = [True]
+        with Client.from_etcd3(theirs, timeout=0.5) as client:
+            client.range(b"k")  # over the old one
+            theirs.channel = new
+            client.watch(b"k", b"", 7, seen.deliver)
+            assert seen.wait_events(1)
+    assert starts == {GRPC: []}
+    assert "Only your application can make a new channel" in caplog.text
 
 
 def test_stream_without_threads_sends_nothing(etcd, clients, starts):

@@ -272,6 +272,7 @@ def fingerprint(actor: Actor, far_s: float) -> tuple:
     out += (history.grants_from, history.token_floor, history.post_at)
     if not view.revision:  # else it is written over before anybody looks at it
         out += (history.number, history.mod_revision, history.ttl, history.token)
+        out += sorted(history.records.items())
     out.append(view.revision)
     for entries in (view.members, view.versions, view.requests):
         out.extend(entries[key] for key in sorted(entries))
