@@ -150,7 +150,7 @@ NO_THREADS = [
     etcd(
         "a channel that got no thread is used for ever",
         "stream",
-        "            connection.drop(channel)\n",
+        "            connection.lost_thread(channel)\n",
         "",
         "threads",
     ),
