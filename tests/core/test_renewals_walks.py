@@ -162,7 +162,11 @@ class Walk:
 
 
 @pytest.mark.parametrize(
-    ("first", "count"), [(0, 300), (300, 300), pytest.param(600, 8000, marks=pytest.mark.deep)]
+    ("first", "count"),
+    [
+        *((first, 300) for first in (0, 300)),
+        *(pytest.param(first, 2000, marks=pytest.mark.deep) for first in range(600, 8600, 2000)),
+    ],
 )
 def test_only_an_etcd_with_the_own_record_moves_the_deadline(first, count):
     for seed in range(first, first + count):
