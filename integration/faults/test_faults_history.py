@@ -58,7 +58,7 @@ class Holder(threading.Thread):
 
 
 class FirstAnswer(threading.Thread):
-    """Notes when the first answer comes to a session, of whatever call, after this moment."""
+    """Note when etcd first answers a session after this moment, on any call."""
 
     def __init__(self, session):
         super().__init__(daemon=True)
@@ -145,7 +145,7 @@ class Setting:
             writer.compact(revision)
 
     def held_until(self, name, since):
-        """Return until when a member held roles that it had at a moment, or None if none."""
+        """Return when a member lost the last role that it held at a moment, or None."""
         ends = [
             until or time.monotonic()
             for one in self.holders

@@ -40,12 +40,11 @@ class History:
     """Keep what is needed of a view that is thrown away or replaced.
 
     `number` and `mod_revision` are those of its newest version, 0 if there was none. `records` has
-    the mod_revision of each record. `ttl` is the
-    largest TTL of all records in all such views, in seconds. `token` is the highest token that a
-    grant by one of these views could have. Grants wait until `grants_from`, a reading of the
-    member's clock. They also wait while `token_floor` is not 0. It becomes 0 when new tokens are
-    above it. The request for a higher token base is posted at `post_at`, and again if the first one
-    has no effect.
+    the mod_revision of each record. `ttl` is the largest TTL of all records in all such views, in
+    seconds. `token` is the highest token that a grant by one of these views could have. Grants wait
+    until `grants_from`, a reading of the member's clock. They also wait while `token_floor` is not
+    0. It becomes 0 when new tokens are above it. The request for a higher token base is posted at
+    `post_at`, and again if the first one has no effect.
     """
 
     number: int = 0

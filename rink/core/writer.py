@@ -3,9 +3,9 @@
 One write at a time is unsettled, and only an answer settles it.
 
 A transaction whose answer was lost may be applied much later: a frozen follower forwards it when
-it thaws, and a linearizable read in between does not find it. So only the
-answer to the newest try settles a write. All tries of a write have the same compare, so within one
-history at most one of them is ever applied. A read or the watch never settles a write.
+it thaws, and a linearizable read in between does not find it. So only the answer to the newest try
+settles a write. All tries of a write have the same compare, so within one history at most one of
+them is ever applied. A read or the watch never settles a write.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Writer:
     `compare` is the record's mod_revision by the last answer, or 0. `known` is its content by that
     answer. `must_write` asks for one more transaction, even if the content is right. It stays set
     until a later transaction is sent. `taken_by` is the record that has the name. `taken_at` is the
-    revision of the answer that showed it. `is_doubted` says that a try of this write was
-    given up because of a new call of keepalives (R11). The answer to that try is ignored. `awaited`
-    is the number of a later try, for which the read waits. `awaited_until` is the end of that wait.
+    revision of the answer that showed it. `is_doubted` says that a try of this write was given up
+    because of a new call of keepalives (R11). The answer to that try is ignored. `awaited` is the
+    number of a later try, for which the read waits. `awaited_until` is the end of that wait.
     """
 
     incarnation: str = ""

@@ -31,10 +31,10 @@ log = logging.getLogger("rink")
 
 
 class Requests:
-    """Carries out the effects that ask something of etcd, each on a thread of `calls`.
+    """Carry out the effects that ask something of etcd, each on a thread of `calls`.
 
-    The read of the own record has threads of its own, `reads`. Renewals wait for it (R11), so it
-    must not wait until requests of many groups that hang have failed.
+    The read of the own record runs on a thread of `reads`. Renewals wait for that read (R11).
+    Requests of other groups may hang, and the read must not wait behind them.
     """
 
     def __init__(

@@ -83,7 +83,7 @@ class Universe:
         return self._note_grants(state, after, index)
 
     def _is_chore_again(self, message: int, under_way: tuple[int, ...]) -> bool:
-        """Return whether the janitor repeats itself; else ever more would be under way."""
+        """Return whether the same request of the janitor is under way already."""
         return message in under_way and isinstance(self.things[message], CHORES)
 
     def _numbered(self, effects: tuple) -> tuple[int, ...]:
