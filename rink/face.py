@@ -41,8 +41,8 @@ class BaseRink(Generic[R, S]):
         grace: seconds that user code has to let go of a lost role before its claim is given up;
             None: as long as it takes, while this member stays. If it leaves without `wait`, the
             claim ends after `leave_timeout` and the rest of the lease.
-        scheme: how roles are mapped to ranks: "jump", "balanced:P", a registered one, or a list of
-            those, best first.
+        scheme: how roles are mapped to ranks: "jump", "first", "balanced:P", a registered one, or a
+            list of those, best first. With "first" a leader moves only when its holder goes.
         stagger: how many ranks one version may add, or take from members that leave by plan.
         join_timeout: seconds until a join that waits for its name gives up; None: as long as it
             takes. Where etcd has not answered yet, the first request that fails ends the join.

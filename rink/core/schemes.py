@@ -22,6 +22,7 @@ from typing import Protocol
 
 import attrs
 
+from rink.core import first
 from rink.core.hashing import fnv1a64, jump_hash
 from rink.errors import ConfigError
 
@@ -94,6 +95,23 @@ class _Balanced:
 
 
 @attrs.frozen
+class First:
+    """Some roles, or all, have rank 0, so they move only when its holder goes."""
+
+    name: str
+    roles: frozenset[str] | None
+    """None: every role."""
+    rest: Scheme
+    """What the other roles follow."""
+
+    def rank(self, role: str, size: int) -> int | None:
+        """Return the rank of a role, as `Scheme` says."""
+        if self.roles is None or role in self.roles:
+            return 0 if size else None
+        return self.rest.rank(role, size)
+
+
+@attrs.frozen
 class _Custom:
     """A user's function, with what it returns checked at every call."""
 
@@ -115,7 +133,8 @@ _custom: dict[str, Scheme] = {}
 def find(name: str) -> Scheme:
     """Return the scheme of a name.
 
-    The name is `jump`, `balanced:P`, or that of a registered scheme.
+    The name is `jump`, `balanced:P`, `first` as in `rink.core.first`, or that of a registered
+    scheme.
 
     Args:
         name: Its one spelling; P is a decimal without leading zeros, 1 ≤ P ≤ `MAX_PARTITIONS`.
@@ -132,9 +151,11 @@ def find(name: str) -> Scheme:
         raise UnknownScheme(f"a scheme's name is a str, not {type(name).__name__}")
     if (custom := _custom.get(name)) is not None:
         return custom
+    if first.is_first(name):
+        return _first(name)
     if not name.startswith("balanced:"):
         raise UnknownScheme(
-            f"scheme {name!r} is not known here: it is neither 'jump' nor 'balanced:P', "
+            f"scheme {name!r} is not known here: it is none of 'jump', 'first' and 'balanced:P', "
             f"and this process has registered no scheme of that name, version and behaviour"
         )
     match = _BALANCED.fullmatch(name)
@@ -145,6 +166,36 @@ def find(name: str) -> Scheme:
             f"partitions, 1 to {MAX_PARTITIONS}, in digits without leading zeros"
         )
     return _Balanced(name, int(match[1]))
+
+
+def _first(name: str) -> Scheme:
+    try:
+        roles, rest = first.parse(name)
+    except ValueError as error:
+        raise UnknownScheme(f"scheme {name[:80]!r} is not known here: {error}") from error
+    return First(name, roles, find(rest))
+
+
+def partitions_of(name: str) -> int:
+    """Return the P of a scheme that spreads the partitions `…/0` to `…/P-1` evenly, or 0.
+
+    It is `balanced:P`, or `first:…|balanced:P`.
+    """
+    match = _BALANCED.fullmatch(_rest(name))
+    return int(match[1]) if match and can_follow(name) else 0
+
+
+def _rest(name: str) -> str:
+    """Return the scheme that a member must know to follow this one.
+
+    For `first:…|mine@1#…` it is what stands behind `|`. For every other name it is the name.
+    """
+    if not first.is_first(name):
+        return name
+    try:
+        return first.parse(name)[1]
+    except ValueError:
+        return name
 
 
 def can_follow(name: str) -> bool:
@@ -163,7 +214,8 @@ def follows(listed: Collection[str], name: str) -> bool:
     every member, with any parameter, so none of them need be listed. The answer must not depend on
     who asks: that a custom scheme is known in this process says nothing of the member.
     """
-    return name in listed or (name not in _custom and can_follow(name))
+    known = _rest(name)
+    return known in map(_rest, listed) or (known not in _custom and can_follow(known))
 
 
 def rank_of(role: str, size: int, scheme: str = "jump") -> int | None:
@@ -191,6 +243,7 @@ def rank_of(role: str, size: int, scheme: str = "jump") -> int | None:
     if not 0 <= size <= MAX_SIZE:
         raise ConfigError(f"the size is 0 to {MAX_SIZE}, not {size}")
     try:
+        role.encode()
         return find(scheme).rank(role, size)
     except UnicodeEncodeError as error:
         raise ConfigError(f"the role's name {role!r} has no UTF-8 form: {error}") from error

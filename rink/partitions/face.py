@@ -137,7 +137,8 @@ class BaseConsumer(Generic[R, A]):
     travels with it. Iterate to be told what is assigned here, and what is revoked.
 
     Args:
-        r: a Rink that has joined, with `scheme="balanced:P"` for so many partitions as here.
+        r: a Rink that has joined, with `scheme="balanced:P"` for so many partitions as here, or
+            with `scheme="first:…|balanced:P"`.
         topic: any name; in one group and one process, one consumer for each topic.
         partitions: how many there are. Offsets of another number mean nothing: to change it, take
             another topic name.
@@ -157,7 +158,7 @@ class BaseConsumer(Generic[R, A]):
         self._lanes: Lanes[R] | None = None
         check_name("role", f"{topic}/{self.partitions - 1}")  # the longest of its roles
         scheme, own = f"balanced:{partitions}", r._settings.schemes  # noqa: SLF001 - a friend
-        if scheme not in own:
+        if partitions not in map(schemes.partitions_of, own):
             raise ConfigError(
                 f"topic {topic!r} has {partitions} partitions, which take scheme {scheme!r}, and "
                 f"this member of group {r.group!r} follows {', '.join(own)}: write "
@@ -201,7 +202,7 @@ class BaseConsumer(Generic[R, A]):
         if self._lanes is not None:
             raise UsageError(f"this consumer of {self.topic!r} was used before: make a new one")
         topic.engine.refuse_own_thread("PartitionedConsumer()")
-        if version is not None and version.scheme != scheme:
+        if version is not None and schemes.partitions_of(version.scheme) != self.partitions:
             raise ConfigError(
                 f"group {self._rink.group!r} lives by scheme {version.scheme!r} (version "
                 f"{version.number}), not by {scheme!r}, which topic {self.topic!r} takes: write "

@@ -328,9 +328,16 @@ ABOUT_OVERLAP = [
     core(
         "a custom scheme known here counts as known to all",
         "schemes",
-        "name in listed or (name not in _custom and can_follow(name))",
-        "name in listed or can_follow(name)",
+        "known in map(_rest, listed) or (known not in _custom and can_follow(known))",
+        "known in map(_rest, listed) or can_follow(known)",
         "schemes",
+    ),
+    core(
+        "a scheme's name may list its first roles in any order",
+        "first",
+        "    if name != spelling:",
+        "    if set(name) != set(spelling):",
+        "first",
     ),
     core(
         "a new coordinator lowers the token base",

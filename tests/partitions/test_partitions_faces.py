@@ -246,6 +246,12 @@ def test_a_member_of_another_scheme_is_told_what_to_write(world):
         world.consumer(a)
 
 
+def test_group_with_a_leader_and_balanced_others_is_consumed(world):
+    a = world.join("a", scheme="first:leader|balanced:2")
+    with world.consumer(a, partitions=2):
+        pass
+
+
 def test_a_group_of_another_scheme_is_told_what_to_write(world):
     world.join("old", scheme="jump")
     member = world.make("new", scheme=["balanced:4", "jump"]).join()

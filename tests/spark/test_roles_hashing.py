@@ -20,6 +20,7 @@ from rink.spark.roles import hashing, loops_numba, loops_numpy
 from rink.spark.roles.hashing import Spans, ranks
 
 SIZES = range(1, 129)
+SCHEMES = ["jump", "balanced:8", "first", "first:leader,x%2F7|balanced:8"]
 LETTERS = "abcxyz0189/.-_% " + "äßñøΩж日本語🛷𐍈\u0000\u200d"
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -103,9 +104,7 @@ def shaped(draw):
     return names, array
 
 
-@given(
-    shaped(), st.sampled_from([0, 1, 2, 7, 64, MAX_SIZE]), st.sampled_from(["jump", "balanced:8"])
-)
+@given(shaped(), st.sampled_from([0, 1, 2, 7, 64, MAX_SIZE]), st.sampled_from(SCHEMES))
 def test_any_array_has_the_scalar_ranks(given, size, scheme):
     names, array = given
     found = ranks(array, size, scheme)
@@ -218,7 +217,7 @@ def test_a_scheme_that_was_shipped_to_an_executor_is_not_taken_for_a_custom_one(
     """A copy is another object; the scalar function would be asked, right and 60 times slower."""
     cloudpickle = pytest.importorskip("pyspark.cloudpickle")
     monkeypatch.setattr(hashing, "_custom", lambda *_: pytest.fail("by the scalar function"))
-    for name in ("jump", "balanced:8"):
+    for name in SCHEMES:
         copy = cloudpickle.loads(cloudpickle.dumps(schemes.find(name)))
         assert copy is not schemes.find(name) or name != "jump"
         assert ranks(pa.array(["x/3", "y"]), 5, copy).to_pylist() == expected_ranks(
@@ -226,12 +225,24 @@ def test_a_scheme_that_was_shipped_to_an_executor_is_not_taken_for_a_custom_one(
         )
 
 
+def test_first_asks_the_scheme_behind_it_for_the_other_roles_alone():
+    def refuses_leader(role, size):
+        if role == "my leader":
+            raise ValueError(role)
+        return size - 1
+
+    name = f"first:my%20leader|{schemes.register(refuses_leader, 'refuses', 1)}"
+    names = ["my leader", "a", None, "my leader", "b"]
+    assert ranks(pa.array(names), 5, name).to_pylist() == [0, 4, None, 0, 4]
+    assert ranks(pa.array(["my leader"]), 5, name).to_pylist() == [0]
+
+
 # ── two sizes ────────────────────────────────────────────────────────────────────────────────────
 
 sizes = st.sampled_from([0, 1, 2, 3, 7, 8, 64, MAX_SIZE])
 
 
-@given(shaped(), sizes, sizes, st.sampled_from(["jump", "balanced:8"]))
+@given(shaped(), sizes, sizes, st.sampled_from(SCHEMES))
 def test_the_ranks_of_two_sizes_are_those_of_each(given, one, other, scheme):
     names, array = given
     if isinstance(array, pa.ChunkedArray):

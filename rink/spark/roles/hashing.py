@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rink.core import schemes
-from rink.core.schemes import JUMP, MAX_SIZE, Scheme
+from rink.core.schemes import JUMP, MAX_SIZE, First, Scheme
 from rink.errors import ConfigError
 
 Names: TypeAlias = Any
@@ -109,6 +109,8 @@ def _ranks(names: Names, size: int, scheme: Scheme) -> Any:
     names = plain(names)
     if size == 0:
         return pa.nulls(len(names), pa.int32())
+    if isinstance(scheme, First):
+        return _first(names, size, scheme)
     # By its name: a scheme that was shipped to an executor is a copy.
     kind, _, partitions = scheme.name.partition(":")
     if kind not in {"jump", "balanced"}:
@@ -216,6 +218,18 @@ def owners(names: Names, ranks: Any, pins: Mapping[str, int]) -> Ranks:
     if (index == NOBODY).all():
         return found
     return np.where(index == NOBODY, found, np.array(list(pins.values()), np.int32)[index])
+
+
+def _first(names: Names, size: int, scheme: First) -> Any:
+    """Return rank 0 for the roles of `first`, and what the scheme behind it says for the others."""
+    found = np.zeros(len(names), np.int32)
+    if scheme.roles is not None:
+        listed = pc.is_in(names, value_set=pa.array(sorted(scheme.roles), names.type))
+        others = np.flatnonzero(~listed.to_numpy(zero_copy_only=False))
+        # Of the others alone: a function behind `|` need not take the roles that are listed.
+        ranked = _ranks(names.take(pa.array(others)), size, scheme.rest)
+        found[others] = ranked.fill_null(0).to_numpy(zero_copy_only=False)
+    return pa.array(found, mask=nulls(names))
 
 
 def _custom(names: Names, size: int, scheme: Scheme) -> Any:
