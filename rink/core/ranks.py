@@ -7,11 +7,13 @@ The steps, in this order (DESIGN section 4):
    has waited longest, lowest rank first.
 3. With nobody waiting, a gone member's rank stays reserved for `leave_delay`, for the same name or
    for any newcomer. A leaving one's is not reserved.
-4. After that the group shrinks: the ranks above the new size move into the holes.
+4. After that the group shrinks: the members above the new size move into the holes. Only a usable
+   member moves: a rank above the new size whose member leaves, or is gone, is given up as well.
 5. A waiting member whose delay is over is appended, with all whose delay ends within a tenth of it.
 
 An empty group ranks everyone at once. `stagger` bounds how many ranks one version may add, and how
-many it may take from members that leave by plan; ranks of dead members are never kept back by it.
+many it may take from members that leave by plan. It keeps back neither ranks of dead members, nor
+those that step 4 gives up as well.
 
 Waiting order is the record's create revision. Nothing here depends on the order of a dict, and no
 clock but the caller's is looked at: all times are readings of that one.
@@ -113,15 +115,16 @@ def plan(situation: Situation, now: float, settings: Settings) -> Plan:
         return Plan(situation.ranks)  # whoever leaves last serves until it has gone
     because: list[str] = []
     budget = _Stagger(settings.stagger, situation.settled)
-    ranks, held_back = _replace(situation.ranks, live, waiting, budget, because)
-    ranks, reserved = _shrink(ranks, situation, held_back, live, now, settings, because)
+    ranks = _replace(situation.ranks, live, waiting, budget, because)
+    ranks, reserved = _shrink(ranks, situation, live, now, settings, budget, because)
     ranked = set(ranks)
     waiting = [member for member in waiting if member.name not in ranked]
     delayed = _grow(ranks, waiting, situation, starting, now, settings, budget, because)
     if because and (starting or situation.was_empty):
         because.insert(0, STARTED)
     placed = {*ranks, *delayed}
-    turns = [f"{name!r}, which leaves," for name in ranks if name in held_back]
+    leaving = [name for name in ranks if name in live and live[name].leaving]
+    turns = [f"{name!r}, which leaves," for name in leaving]
     turns += [f"member {member.name!r}" for member in waiting if member.name not in placed]
     # Whoever's delay ends before the last version has settled waits for its turn then as well.
     upcoming = _first(reserved if turns else [*reserved, *delayed.values()], turns, settings)
@@ -162,27 +165,21 @@ def _replace(
     waiting: Sequence[Candidate],
     budget: _Stagger,
     because: list[str],
-) -> tuple[list[str], set[str]]:
-    """Give missing ranks to members that wait (steps 1 and 2).
-
-    Also return who must go on serving for a while.
-    """
+) -> list[str]:
+    """Give missing ranks to members that wait, lowest rank first (steps 1 and 2)."""
     ranks = list(today)
     queue = list(waiting)
-    held_back: set[str] = set()
     for rank, name in enumerate(today):
         member = live.get(name)
-        if member is not None and member.is_usable:
+        if not queue or (member is not None and member.is_usable):
             continue
         if member is not None and member.leaving:
             if not budget.may_give_up:
-                held_back.add(name)
                 continue
             budget.to_give_up -= 1
-        if queue:
-            ranks[rank] = queue.pop(0).name
-            because.append(f"replaced {name} by {ranks[rank]}: {_why_missing(member)}")
-    return ranks, held_back
+        ranks[rank] = queue.pop(0).name
+        because.append(f"replaced {name} by {ranks[rank]}: {_why_missing(member)}")
+    return ranks
 
 
 def _why_missing(member: Candidate | None) -> str:
@@ -194,37 +191,72 @@ def _why_missing(member: Candidate | None) -> str:
 def _shrink(
     ranks: list[str],
     situation: Situation,
-    held_back: set[str],
     live: Mapping[str, Candidate],
     now: float,
     settings: Settings,
+    budget: _Stagger,
     because: list[str],
 ) -> tuple[list[str], list[Upcoming]]:
     """Drop the ranks that nobody took and nothing reserves (steps 3 and 4).
 
     Also return until when the others are reserved.
     """
-    reserved: list[Upcoming] = []
-    dropped: set[str] = set()
-    for name in ranks:
-        member = live.get(name)
-        if name in held_back or (member is not None and member.is_usable):
-            continue
-        if member is None:
-            until = situation.gone_since.get(name, now) + settings.leave_delay
-            if now < until:
-                delay = f"leave_delay of {settings.leave_delay:g} s"
-                text = f"the rank of {name!r}, which is gone, is kept: {delay}"
-                reserved.append(Upcoming(until, text))
-                continue
-            because.append(f"expired {name}")
-        else:
-            because.append(f"left {name}" if member.leaving else f"cannot follow {name}")
-        dropped.add(name)
+    leaving = [name for name in ranks if name in live and live[name].leaving]
+    gone = [name for name in ranks if name not in live]
+    lost = [name for name in ranks if name in live and not live[name].can_follow]
+    reserved = {
+        name: until
+        for name in gone
+        if now < (until := situation.gone_since.get(name, now) + settings.leave_delay)
+    }
+    dropped = {*gone, *lost} - reserved.keys() - set(leaving)
+    dropped |= _turns(ranks, dropped, leaving, budget)
+    because += [_why_dropped(name, live.get(name)) for name in ranks if name in dropped]
+    while useless := [
+        name
+        for name in ranks[len(ranks) - len(dropped) :]
+        if name not in dropped and (name in leaving or name in reserved)
+    ]:  # each would move, and serve for a moment or not at all; without it, the size is smaller
+        because += [f"gave up {name}: the group shrinks below its rank" for name in useless]
+        dropped.update(useless)
+    delay = f"leave_delay of {settings.leave_delay:g} s"
+    return _closed_up(ranks, dropped), [
+        Upcoming(until, f"the rank of {name!r}, which is gone, is kept: {delay}")
+        for name, until in reserved.items()
+        if name not in dropped
+    ]
+
+
+def _turns(
+    ranks: Sequence[str], dropped: set[str], leaving: Sequence[str], budget: _Stagger
+) -> set[str]:
+    """Return the leaving members that give up their ranks now, as far as the budget goes.
+
+    The top member moves into each hole. So a leaving member at the top has the first turn, and then
+    the lowest one: no other order moves fewer members.
+    """
+    if budget.to_give_up >= len(leaving):
+        return set(leaving)
+    turns: set[str] = set()
+    while budget.may_give_up:
+        budget.to_give_up -= 1
+        serving = _closed_up(ranks, dropped | turns)
+        top = serving[-1]
+        turns.add(top if top in leaving else next(n for n in serving if n in leaving))
+    return turns
+
+
+def _closed_up(ranks: Sequence[str], dropped: set[str]) -> list[str]:
+    """Return the ranks without some members; those above the new size move into the holes."""
     size = len(ranks) - len(dropped)
     movers = iter([name for name in ranks[size:] if name not in dropped])
-    kept = [next(movers) if name in dropped else name for name in ranks[:size]]
-    return kept, reserved
+    return [next(movers) if name in dropped else name for name in ranks[:size]]
+
+
+def _why_dropped(name: str, member: Candidate | None) -> str:
+    if member is None:
+        return f"expired {name}"
+    return f"left {name}" if member.leaving else f"cannot follow {name}"
 
 
 def _grow(

@@ -130,11 +130,12 @@ def check_plan(group, made):
         reserved = now < group.gone_since.get(name, now) + group.settings.leave_delay
         served = name in live and (group.settings.stagger is not None or not usable)
         assert (name not in live and reserved) or served or not usable, f"{name} cannot serve"
-        assert before.index(name) == rank or before.index(name) >= len(after)
+        assert before.index(name) == rank, f"{name} was moved, and cannot serve"
     stagger = group.settings.stagger
     if stagger is not None and set(before) & set(live):
         allowed = stagger if group.settled else 0
         given_up = {n for n in set(before) - set(after) if n in live and live[n].leaving}
+        given_up = {n for n in given_up if before.index(n) < len(after)}  # others would move
         assert len(after) - len(before) <= allowed
         assert len(given_up) <= allowed
     for name, member in live.items():
@@ -277,6 +278,74 @@ def test_a_leavers_rank_is_not_reserved():
 def test_a_shrinking_group_moves_the_members_above_into_the_holes():
     made = make("abcde", live("b"), live("c"), live("e"))
     assert told(made) == planned(("e", "b", "c"), ("expired a", "expired d"))
+
+
+def test_leaving_leader_moves_once_while_another_leaves():
+    """With `stagger`, the leader went to a member that was leaving as well, and moved twice."""
+    settings = Settings(stagger=1)
+    members = live("a", leaving=True), live("b"), live("c", leaving=True)
+    made = make("abc", *members, settings=settings)
+    assert told(made)[:2] == (("a", "b"), ("left c",))
+    made = make(made.ranks, *members[:2], settings=settings)
+    assert told(made)[:2] == (("b",), ("left a",))
+
+
+@pytest.mark.parametrize("stagger", [1, 2, 3])
+def test_leaving_members_never_move_and_the_others_once_at_most(stagger):
+    """For every order of three that leave and two that stay, one version after the other."""
+    settings = Settings(stagger=stagger)
+    members = [live(name, leaving=name in "abc") for name in "abcde"]
+    for order in itertools.permutations("abcde"):
+        ranks, moves = order, []
+        while (made := make(ranks, *members, settings=settings)).because:
+            moves += [n for i, n in enumerate(made.ranks) if ranks[i] != n]
+            assert len(ranks) - len(made.ranks) <= stagger
+            ranks = made.ranks
+            members = [member for member in members if member.name in ranks]
+        members = [live(name, leaving=name in "abc") for name in "abcde"]
+        assert set(ranks) == {"d", "e"}
+        assert not set(moves) & set("abc")
+        assert len(moves) == sum(order.index(name) > 1 for name in "de")
+
+
+def test_lowest_leaver_has_the_first_turn_where_somebody_waits():
+    settings = Settings(stagger=1)
+    members = live("a", leaving=True), live("b"), live("c", leaving=True), live("new", 9, 999.0)
+    made = make("abc", *members, settings=settings)
+    assert told(made)[:2] == (("new", "b", "c"), ("replaced a by new: leaving",))
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_leaving_member_above_a_dead_rank_gives_up_instead_of_moving(settled):
+    settings = Settings(stagger=1)
+    members = live("b"), live("c", leaving=True), live("d", leaving=True)
+    made = make("abcd", *members, settings=settings, settled=settled)
+    because = {"expired a", "left c", "gave up d: the group shrinks below its rank"}
+    if not settled:
+        because = {"expired a", *(f"gave up {n}: the group shrinks below its rank" for n in "cd")}
+    assert (made.ranks, set(made.because)) == (("b",), because)
+
+
+def test_leaver_below_the_new_size_waits_its_turn_at_its_rank():
+    settings = Settings(stagger=1)
+    members = live("a", leaving=True), live("b"), live("c", leaving=True)
+    made = make("abxc", *members, settings=settings)
+    assert (made.ranks, set(made.because)) == (("a", "b"), {"expired x", "left c"})
+    made = make("axb", *members[:2], settings=settings, settled=False)
+    assert told(made)[:2] == (("a", "b"), ("expired x",))
+
+
+def test_rank_that_is_reserved_for_a_gone_member_is_never_moved():
+    """The roles of a leaver went to a member that was gone, and nobody had them meanwhile."""
+    settings = Settings(leave_delay=30.0)
+    members = live("a", leaving=True), live("b")
+    made = make("abc", *members, gone_since={"c": 990.0}, settings=settings)
+    assert told(made) == planned(
+        ("b",),
+        ("left a", "gave up c: the group shrinks below its rank"),
+    )
+    made = make("bca", *members, gone_since={"c": 990.0}, settings=settings)
+    assert told(made) == planned(("b", "c"), ("left a",), 1020.0)
 
 
 def test_whoever_leaves_last_serves_until_it_has_gone():
