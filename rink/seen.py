@@ -12,10 +12,10 @@ from typing import Any
 import attrs
 
 from rink.core import schemes
-from rink.core.coordinator import is_settled
 from rink.core.draft import unrankable
 from rink.core.placement import Placement
 from rink.core.record import some
+from rink.core.unsettled import unsettled_in
 from rink.core.values import Member, Request, Share, Version, Wish
 from rink.core.view import View, shares_of
 
@@ -199,7 +199,7 @@ def settled(view: View, owned: dict[str, Share]) -> bool | None:
     if view.version is None or not view.by_age:
         return False
     if _can_place(view.version):
-        return is_settled(view, owned)
+        return not unsettled_in(view.by_age, owned)
     return None if not in_the_way(view, owned) else False
 
 

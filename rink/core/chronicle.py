@@ -12,7 +12,7 @@ import math
 import attrs
 
 from rink.core import ranks
-from rink.core.values import Phase
+from rink.core.records import is_same
 from rink.core.view import View
 
 
@@ -29,21 +29,26 @@ class Chronicle:
     started_at: float | None = None
     was_empty: bool = False
     token_base: int = 0
-    _leaving: set[str] = attrs.field(factory=set)
+    _leaving: frozenset[str] = frozenset()
     _is_empty: bool = False
     _last_number: int | None = None
+    _sources: tuple[object, ...] = ()
 
     def note(self, view: View, now: float) -> None:
         """Take in a view; times of what is no longer there are forgotten."""
         if not view.revision:
             return  # nothing has been read yet
-        seen = {(member.name, member.create_revision) for member in view.by_age}
-        if seen != self.first_seen.keys():  # most changes are of records that were there before
+        sources = (view.records.standing, view.newest)
+        if is_same(sources, self._sources):
+            return  # most changes are of what records claim
+        self._sources = sources
+        seen = view.records.roster.births
+        if seen != self.first_seen.keys():
             for key in self.first_seen.keys() - seen:
                 del self.first_seen[key]
             for key in seen - self.first_seen.keys():
                 self.first_seen[key] = now
-        live = {member.name for member in view.by_age}
+        live = view.records.roster.place.keys()
         ranked = set(view.version.ranks) if view.version else set()
         self._note_gone(view, ranked - live, now)
         self._note_start(view, ranked.isdisjoint(live), now)
@@ -56,11 +61,7 @@ class Chronicle:
         for name in gone - self.gone_since.keys():
             # Nothing is reserved for one that left by plan, even if no version said so in time.
             self.gone_since[name] = -math.inf if name in self._leaving else now
-        self._leaving = {
-            member.name
-            for member in view.by_age
-            if member.record is not None and member.record.phase is Phase.LEAVING
-        }
+        self._leaving = view.records.standing.leaving
 
     def _note_start(self, view: View, is_empty: bool, now: float) -> None:
         number = view.newest.number if view.newest else 0

@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from rink.core.placement import Placement
-from rink.core.values import Share
-from rink.core.view import View
+from rink.core.records import BY_AGE
+from rink.core.values import Member, Share
 
 
 @attrs.frozen
@@ -36,12 +36,25 @@ class Obstacles:
     everything: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def of(cls, view: View, me: str, owned: Mapping[str, Share], placement: Placement) -> Obstacles:
-        """Collect them; `owned` is every member's share of the newest version."""
+    def of(
+        cls,
+        unsettled: Mapping[str, Member],
+        me: str,
+        owned: Mapping[str, Share],
+        placement: Placement,
+    ) -> Obstacles:
+        """Collect them.
+
+        Args:
+            unsettled: every record that is not just its share of the newest version.
+            me: this member's name.
+            owned: every member's share of the newest version.
+            placement: which schemes are known here.
+        """
         draining: dict[str, str] = {}
         shares: list[tuple[str, Share]] = []
         everything: list[tuple[str, str]] = []
-        for member in view.by_age:
+        for member in sorted(unsettled.values(), key=BY_AGE):
             if member.name == me:
                 continue
             if member.record is None:

@@ -18,7 +18,8 @@ from rink.core.effects import Effect, Level, Proclaim, Prune, Report
 from rink.core.events import ProclaimAnswered, ProclaimFailed
 from rink.core.ranks import Settings, Upcoming
 from rink.core.record import some
-from rink.core.values import Member, Proclaimed, Share
+from rink.core.records import is_same
+from rink.core.values import Member, Proclaimed
 from rink.core.view import View
 from rink.errors import EtcdTooLarge
 
@@ -35,20 +36,6 @@ Trying again is harmless, since the transaction asks for all that matters.
 """
 
 
-def is_settled(view: View, owned: dict[str, Share]) -> bool:
-    """Return whether the group is settled.
-
-    It is if each live record has one share, that of the newest version, and nothing drains.
-    """
-    for member in view.by_age:
-        if member.record is None or member.record.draining:
-            return False
-        share = owned.get(member.name)
-        if member.record.shares != (() if share is None else (share,)):
-            return False
-    return True
-
-
 @attrs.define
 class Coordinator:
     """The coordinator's own state: what it has under way.
@@ -57,7 +44,8 @@ class Coordinator:
     `retry_at`, the view is waited for to show `answered`, or to move on from `refused_at`.
     `upcoming` is the next change of the ranks; None as well while a proclamation is under way.
     `wishes` is how many requests that proclamation answers. `wishes_at_once` is how many may be
-    tried: half of what etcd has refused for its size.
+    tried: half of what etcd has refused for its size. `_sources` is what the last draft followed
+    from, where that has changed nothing; it is empty while another draft is due.
     """
 
     settings: Settings
@@ -71,15 +59,22 @@ class Coordinator:
     wishes: int = 0
     wishes_at_once: int = WISHES_AT_ONCE
     upcoming: Upcoming | None = None
+    _sources: tuple[object, ...] = ()
 
     def coordinate(
         self, me: Member, view: View, chronicle: Chronicle, settled: bool, now: float
     ) -> tuple[list[Effect], float | None]:
         """Return what to proclaim and prune now, and when to look again.
 
-        This sets `upcoming`.
+        This sets `upcoming`. A draft is made where anything that it follows from has changed, or
+        its time has come. The chronicle is no such source: it changes with the records and the
+        newest version alone.
         """
-        self.upcoming = None
+        sources = (view.records.standing, view.versions, view.requests, settled)
+        look_at = self.upcoming.at if self.upcoming else None
+        if is_same(sources, self._sources) and (look_at is None or now < look_at):
+            return [], look_at
+        self.upcoming, self._sources = None, ()
         if view.newest is not None and view.newest.version is None:
             return [], None  # a later Rink's version: hold what is held, decide nothing
         number = view.newest.number if view.newest else 0
@@ -103,7 +98,7 @@ class Coordinator:
             after = view.newest.mod_revision if view.newest else 0
             effects.append(Proclaim(drafted.version, me.create_revision, after, drafted.requests))
             return effects, None  # its answer comes first
-        self.upcoming = drafted.upcoming
+        self.upcoming, self._sources = drafted.upcoming, sources
         return effects, self.upcoming.at if self.upcoming else None
 
     def _report(self, left_out: frozenset[str], view: View) -> list[Effect]:

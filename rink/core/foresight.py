@@ -2,23 +2,23 @@
 
 A step places the roles of its table, and those that a version new to it pins, by the shares and the
 version of the view that its events lead to. Folding them twice is cheap; a user's scheme may not
-be.
+be. Nor is it cheap to look at every role of the table for each event, so `Placing` remembers what is
+placed already.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 import attrs
 
 from rink.core import events as ev
 from rink.core.events import Event
+from rink.core.holds import Table
 from rink.core.placement import Placement
+from rink.core.records import Pair
 from rink.core.values import Share, Version
 from rink.core.view import View
-
-Pair = tuple[str, int]
-"""A scheme, and the size it is asked for."""
 
 
 def seen(view: View, event: Event) -> View:
@@ -41,7 +41,7 @@ class Foresight:
     """
 
     pairs: frozenset[Pair]
-    pinned: Iterable[str] = ()
+    pinned: Collection[str] = ()
     pinned_by: Pair = ("", 0)
 
     @classmethod
@@ -54,8 +54,7 @@ class Foresight:
         """
         for event in events:
             view = seen(view, event)
-        records = [member.record for member in view.members.values() if member.record is not None]
-        pairs = {(one.scheme, one.size) for record in records for one in record.shares}
+        pairs = set(view.records.pairs)
         if share is not None:
             pairs.add((share.scheme, share.size))
         version = view.version
@@ -65,13 +64,36 @@ class Foresight:
         # What the pins of a version that was placed already ask for lies in its shares.
         return cls(frozenset(pairs | {pair}), () if version is placed else version.pins, pair)
 
-    def missing(self, roles: Iterable[str], placement: Placement) -> list[tuple[str, str, int]]:
-        """Return each (role, scheme, size) that is still to be placed."""
-        names, pinned = frozenset(roles), frozenset(self.pinned)
-        asked = [(pair, names) for pair in self.pairs] + [(self.pinned_by, pinned)]
+
+@attrs.define
+class Placing:
+    """Which roles of the table are placed by which pairs, so that only new ones are looked at.
+
+    `complete` are the pairs by which every role of the table is placed, but those in the table's
+    `unplaced`. A pair whose scheme is not known here is never complete: it may be registered.
+    """
+
+    complete: frozenset[Pair] = frozenset()
+    _followed: frozenset[Pair] = frozenset()
+
+    def missing(
+        self, foreseen: Foresight, table: Table, placement: Placement
+    ) -> list[tuple[str, str, int]]:
+        """Return each (role, scheme, size) that is still to be placed before the step."""
+        self._followed = frozenset(
+            [pair for pair in foreseen.pairs if placement.can_follow(pair[0])]
+        )
+        new = [(pair, table.unplaced) for pair in self._followed & self.complete]
+        new += [(pair, table.roles) for pair in self._followed - self.complete]
+        if foreseen.pinned and placement.can_follow(foreseen.pinned_by[0]):
+            new.append((foreseen.pinned_by, set(foreseen.pinned)))
         return [
             (role, scheme, size)
-            for (scheme, size), wanted in asked
-            if placement.can_follow(scheme)
-            for role in wanted.difference(placement.ranks(scheme, size))
+            for (scheme, size), roles in new
+            for role in roles.difference(placement.ranks(scheme, size))
         ]
+
+    def done(self, table: Table, unplaced: set[str]) -> None:
+        """Note that every role is placed, but those; under the lock under which it was seen."""
+        self.complete = self._followed
+        table.unplaced = unplaced

@@ -6,6 +6,8 @@ own life, lease, record and rank, of which each closes the gate for every role.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from rink.core import effects as do
 from rink.core.effects import Effect
 from rink.core.holds import Table
@@ -55,17 +57,19 @@ def why_closed(
     return ""
 
 
-def grant(table: Table, placement: Placement, now: float) -> list[Effect]:
-    """Grant every role that is waited for and free.
+def grant(
+    table: Table, placement: Placement, now: float, unplaced: Collection[str]
+) -> list[Effect]:
+    """Grant every role that is waited for and free, but those `unplaced`.
 
     Waits for a role that no scheme can place are refused.
     """
     gate, effects = table.gate, list[Effect]()
     assert gate.share is not None, "a gate without a share lets nothing through"
-    for role in list(table.waits):
+    for role in table.waits.sort(gate.share, placement, unplaced):
         failed = placement.failure(role, gate.share.scheme, gate.share.size)
         if failed is not None:
             effects += [do.Refuse(handle) for handle in table.refuse(role, failed)]
-        elif gate.is_mine(role, placement) and not gate.obstacle(role, placement):
+        elif not gate.obstacle(role, placement):
             effects += [do.Grant(handle) for handle in table.grant(role, now)]
     return effects

@@ -19,6 +19,7 @@ import attrs
 
 from rink.core.claims import Gate, closed
 from rink.core.values import Share
+from rink.core.waits import Waits
 
 Place = tuple[CodeType, int]
 """A place in user code: a code object, and the offset of an instruction in it.
@@ -75,15 +76,17 @@ def made_by(handle: Handle) -> str:
 class Table:
     """What this process holds, drains and waits for, and the gate for more.
 
-    `overruns` counts roles that user code had not let go of in time: in its `grace`, or when
-    leaving.
+    `unplaced` are the roles that have come since a step last placed every role
+    (`rink.core.foresight`). `overruns` counts roles that user code had not let go of in time: in
+    its `grace`, or when leaving.
     """
 
     gate: Gate = attrs.field(factory=lambda: closed("the group has not been joined yet"))
     deadline: float = float("-inf")
     held: dict[str, Hold] = attrs.field(factory=dict)
     lost: dict[str, Hold] = attrs.field(factory=dict)
-    waits: dict[str, list[Handle]] = attrs.field(factory=dict)
+    waits: Waits = attrs.field(factory=Waits)
+    unplaced: set[str] = attrs.field(factory=set)
     overruns: int = 0
 
     def take(self, gate: Gate, handle: Handle, now: float) -> Hold | None:
@@ -100,6 +103,7 @@ class Table:
             return None
         if role in self.lost:
             return None
+        self.unplaced.add(role)
         hold = handle.hold = Hold(role, gate.token, gate.version, gate.share, {handle})
         self.held[role] = hold
         return hold
@@ -126,26 +130,30 @@ class Table:
             Whether the engine must hear of it: no handle is left, and the role was lost, or the
             gate is closed, perhaps because a newcomer is to have it.
         """
-        if handle.role in self.waits:
-            self._withdraw(handle)
+        self.waits.discard(handle)
         hold = handle.hold
-        if hold is None:
-            return False
-        hold.handles.discard(handle)
-        if hold.handles:
+        if hold is not None:
+            hold.handles.discard(handle)
+        if hold is None or hold.handles:
+            self._forget(handle.role)
             return False
         if self.held.get(hold.role) is hold:
             del self.held[hold.role]
         elif self.lost.get(hold.role) is hold:
             del self.lost[hold.role]
+        self._forget(handle.role)
         return hold.lost_at is not None or self.gate.share is None
 
-    def _withdraw(self, handle: Handle) -> None:
-        waiting = self.waits[handle.role]
-        if handle in waiting:
-            waiting.remove(handle)
-        if not waiting:
-            del self.waits[handle.role]
+    def _forget(self, role: str) -> None:
+        """Forget that a role is new, if it is not here any more.
+
+        Between two steps, user code may ask for any number of names.
+        """
+        if role in self.unplaced and not self._has(role):
+            self.unplaced.discard(role)
+
+    def _has(self, role: str) -> bool:
+        return role in self.held or role in self.lost or role in self.waits
 
     def lose(self, hold: Hold, now: float, because: str) -> None:
         """Mark a held role as lost."""
@@ -156,11 +164,8 @@ class Table:
 
     def want(self, handle: Handle) -> None:
         """Add a handle to those that wait for its role."""
-        waiting = self.waits.get(handle.role)
-        if waiting is None:
-            self.waits[handle.role] = [handle]
-        else:
-            waiting.append(handle)
+        self.unplaced.add(handle.role)
+        self.waits.add(handle)
 
     def grant(self, role: str, now: float) -> list[Handle]:
         """Give a role of the open gate to every handle here that waits for it."""
@@ -169,12 +174,11 @@ class Table:
             return []
         for handle in waiting[1:]:
             self.join(handle, now)
-        del self.waits[role]
-        return waiting
+        return self.waits.end(role)
 
     def refuse(self, role: str, error: Exception) -> list[Handle]:
         """End every wait for a role that has no rank."""
-        waiting = self.waits.pop(role)
+        waiting = self.waits.end(role)
         for handle in waiting:
             handle.refused = error
         return waiting

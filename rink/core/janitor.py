@@ -21,76 +21,113 @@ from rink.core.values import Member
 from rink.core.view import View
 
 LOOK_EVERY_S = 60.0
+FIRST_LOOK_AFTER_S = LOOK_EVERY_S / 4
+"""Delay before a new record is first looked at, in seconds: most records are of live members."""
+
 UNREADABLE_TTL_S = 60.0
+
+
+Content = tuple[str, int]
+"""One content of a record: its member, and its mod_revision."""
+
+Binding = tuple[str, int, int]
+"""One record, however often it is rewritten: its member, its create_revision, and its lease."""
 
 
 @attrs.define
 class Janitor:
-    """When which record was looked at, and since when which lease is known to be unknown."""
+    """When which record is looked at next, and since when which lease is known to be unknown.
 
-    dead_since: dict[tuple[str, int], float] = attrs.field(factory=dict)
-    _confirmed: set[tuple[str, int]] = attrs.field(factory=set)
-    _look_at: dict[tuple[str, int], float] = attrs.field(factory=dict)
+    The times are those of bindings, so a record that is rewritten costs nothing here. But only a
+    content that has stood still may be dead. `_watched` is what decides whose records this member
+    looks after, and `_due` is the earliest of the times.
+    """
 
-    def suspects(
-        self, view: View, me: str, coordinates: bool, waiting_for_name: bool
-    ) -> list[Member]:
-        """Return the records that this member looks after."""
-        unbound = [one for one in view.members.values() if not one.lease and one.name != me]
-        bound = view.by_age if coordinates else filter(None, [view.coordinator])
-        own = [view.members[me]] if waiting_for_name and me in view.members else []
-        return [*unbound, *own, *(member for member in bound if member.name != me)]
+    dead_since: dict[Content, float] = attrs.field(factory=dict)
+    _confirmed: set[Content] = attrs.field(factory=set)
+    _look_at: dict[Binding, float] = attrs.field(factory=dict)
+    _watched: tuple[object, ...] = ()
+    _due: float | None = None
 
-    def look(self, suspects: list[Member], now: float) -> tuple[list[Effect], float | None]:
+    def look_after(
+        self, view: View, me: str, coordinates: bool, waiting_for_name: bool, now: float
+    ) -> tuple[list[Effect], float | None]:
         """Return what to look up and what to remove now, and when to look again."""
+        coordinator = view.coordinator.name if view.coordinator and not coordinates else ""
+        watched = (view.records.roster, coordinator, coordinates, waiting_for_name)
+        if watched == self._watched and (self._due is None or now < self._due):
+            return [], self._due
+        self._watched = watched
+        suspects = _suspects(view, me, coordinates, waiting_for_name)
+        self._forget_all_but(suspects)
+        effects = [effect for member in suspects for effect in self._look(member, now)]
+        self._due = min(self._look_at.values(), default=None)
+        return effects, self._due
+
+    def _forget_all_but(self, suspects: list[Member]) -> None:
+        contents = set(map(_content, suspects))
+        for content in self.dead_since.keys() - contents:
+            del self.dead_since[content]
+        self._confirmed &= contents
+        for binding in self._look_at.keys() - set(map(_binding, suspects)):
+            del self._look_at[binding]
+
+    def _look(self, member: Member, now: float) -> list[Effect]:
+        binding, content = _binding(member), _content(member)
+        first = now if not member.lease else now + FIRST_LOOK_AFTER_S
+        if now < self._look_at.setdefault(binding, first):
+            return []
         effects: list[Effect] = []
-        known = {(member.name, member.mod_revision) for member in suspects}
-        for times in (self.dead_since, self._look_at):
-            for key in times.keys() - known:
-                del times[key]
-        self._confirmed &= known
-        for member in suspects:
-            key = (member.name, member.mod_revision)
-            if now < self._look_at.setdefault(key, now if not member.lease else now + self._first):
-                continue
-            if member.lease == 0 and key not in self.dead_since:
-                self.dead_since[key] = now
-                text = f"record members/{member.name} has no lease: it claims nothing"
-                effects.append(Report(Level.WARNING, text))
-            since = self.dead_since.get(key)
-            is_dead = since is not None and now >= since + _ttl(member)
-            if is_dead and (not member.lease or key in self._confirmed):
-                self._confirmed.discard(key)  # where the removal fails, another look comes first
-                self._look_at[key] = now + LOOK_EVERY_S
-                effects.append(RemoveRecord(member.name, member.mod_revision))
-                text = f"record members/{member.name} is removed: etcd has not known its lease "
-                effects.append(Report(Level.WARNING, f"{text}for {_ttl(member):.0f} s"))
-            elif since is not None and not is_dead:
-                self._look_at[key] = since + _ttl(member)
-            else:
-                self._look_at[key] = now + LOOK_EVERY_S
-                effects.append(LookUpLease(member.name, member.mod_revision, member.lease))
-        return effects, min(self._look_at.values(), default=None)
-
-    @property
-    def _first(self) -> float:
-        """Return the delay before a new record is first looked at.
-
-        Most records are of live members.
-        """
-        return LOOK_EVERY_S / 4
+        if member.lease == 0 and content not in self.dead_since:
+            self.dead_since[content] = now
+            text = f"record members/{member.name} has no lease: it claims nothing"
+            effects.append(Report(Level.WARNING, text))
+        since = self.dead_since.get(content)
+        is_dead = since is not None and now >= since + _ttl(member)
+        if is_dead and (not member.lease or content in self._confirmed):
+            self._confirmed.discard(content)  # where the removal fails, another look comes first
+            self._look_at[binding] = now + LOOK_EVERY_S
+            effects.append(RemoveRecord(member.name, member.mod_revision))
+            text = f"record members/{member.name} is removed: etcd has not known its lease "
+            effects.append(Report(Level.WARNING, f"{text}for {_ttl(member):.0f} s"))
+        elif since is not None and not is_dead:
+            self._look_at[binding] = since + _ttl(member)
+        else:
+            self._look_at[binding] = now + LOOK_EVERY_S
+            effects.append(LookUpLease(member.name, member.mod_revision, member.lease))
+        return effects
 
     def looked_up(self, event: LeaseLookedUp, member: Member | None, now: float) -> None:
         """Take in whether etcd knows a lease."""
-        key = (event.name, event.mod_revision)
+        content = (event.name, event.mod_revision)
         if event.is_known or member is None or member.mod_revision != event.mod_revision:
-            self.dead_since.pop(key, None)
-        elif key not in self.dead_since:
-            self.dead_since[key] = now
-            self._look_at[key] = now + _ttl(member)
-        elif now >= self.dead_since[key] + _ttl(member):
-            self._confirmed.add(key)
-            self._look_at[key] = now
+            self.dead_since.pop(content, None)
+        elif content not in self.dead_since:
+            self.dead_since[content] = now
+            self._look_again(member, now + _ttl(member))
+        elif now >= self.dead_since[content] + _ttl(member):
+            self._confirmed.add(content)
+            self._look_again(member, now)
+
+    def _look_again(self, member: Member, at: float) -> None:
+        self._look_at[_binding(member)] = at
+        self._due = min(self._look_at.values())
+
+
+def _suspects(view: View, me: str, coordinates: bool, waiting_for_name: bool) -> list[Member]:
+    """Return the records that this member looks after."""
+    unbound = [view.members[name] for name in view.records.roster.unbound if name != me]
+    bound = view.by_age if coordinates else filter(None, [view.coordinator])
+    own = [view.members[me]] if waiting_for_name and me in view.members else []
+    return [*unbound, *own, *(member for member in bound if member.name != me)]
+
+
+def _content(member: Member) -> Content:
+    return member.name, member.mod_revision
+
+
+def _binding(member: Member) -> Binding:
+    return member.name, member.create_revision, member.lease
 
 
 def _ttl(member: Member) -> float:

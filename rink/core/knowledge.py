@@ -9,13 +9,15 @@ proves another history, the roles are lost here and at once.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.claims import closed
-from rink.core.coordinator import Coordinator, is_settled
+from rink.core.coordinator import Coordinator
 from rink.core.effects import Effect, Level
 from rink.core.events import Event
+from rink.core.foresight import Placing
 from rink.core.handover import Following
 from rink.core.holds import Hold, Table
 from rink.core.janitor import Janitor
@@ -29,7 +31,8 @@ from rink.core.renewals import Renewals, read_timeout, second_try_timeout
 from rink.core.settings import MemberSettings
 from rink.core.sight import Sight
 from rink.core.tenure import Tenure
-from rink.core.values import Share
+from rink.core.unsettled import Unsettled
+from rink.core.values import Member, Share
 from rink.core.view import View
 from rink.core.writer import Verdict, Writer
 
@@ -59,6 +62,8 @@ class Knowledge:
         self.coordinator = Coordinator(settings.ranking)
         self.janitor = Janitor()
         self.coordinates = False
+        self.placing = Placing()
+        self._unsettled = Unsettled()
         self.wake_at: float | None = None
         self.out = Outbox()
         self._look_for_grants = False
@@ -93,9 +98,14 @@ class Knowledge:
         return share.rank if share else None
 
     @property
+    def unsettled(self) -> Mapping[str, Member]:
+        """Return the records that are not just their share of the newest readable version."""
+        return self._unsettled.find(self.view.records, self.owned)
+
+    @property
     def is_settled(self) -> bool:
         """Return whether the group is settled, in this member's view."""
-        return self.view.version is not None and is_settled(self.view, self.owned)
+        return self.view.version is not None and not self.unsettled
 
     @property
     def upcoming(self) -> Upcoming | None:

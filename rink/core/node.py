@@ -17,13 +17,12 @@ the write comes before the gate because nothing is granted while it is unsettled
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache, partial
 
 from rink.core import drains, grants
 from rink.core import effects as do
 from rink.core.claims import Gate, Obstacles
-from rink.core.coordinator import is_settled
 from rink.core.effects import Effect
 from rink.core.events import Event
 from rink.core.foresight import Foresight
@@ -46,14 +45,23 @@ class Node(Knowledge):
         heard = [event for event in events if self.sight.is_heard(event)]
         return Foresight.of(self.view, self.share, self.following.newest, heard)
 
-    def step(self, now: float, events: Sequence[Event]) -> list[Effect]:
-        """Take in events, in order, and return everything that is to be done now."""
+    def step(
+        self, now: float, events: Sequence[Event], unplaced: Collection[str] = ()
+    ) -> list[Effect]:
+        """Take in events, in order, and return everything that is to be done now.
+
+        Args:
+            now: the time, in seconds.
+            events: what has happened, oldest first.
+            unplaced: roles that are waited for and were not placed before this step: they are left
+                out, and another step is to follow.
+        """
         for event in events:
             self._take(event, now)
-        self._conclude(now)
+        self._conclude(now, unplaced)
         return self.out.take()
 
-    def _conclude(self, now: float) -> None:
+    def _conclude(self, now: float, unplaced: Collection[str]) -> None:
         self.out.wakes.clear()
         self._expire(now)
         self._check_own_record(now)
@@ -67,7 +75,7 @@ class Node(Knowledge):
         self.sight.history.raise_tokens(self.view, self.writer, now, self.out)
         self._write(now)
         self._publish(now)
-        self._grant(now)
+        self._grant(now, unplaced)
         self._coordinate(now)
         self._look_after_the_dead(now)
         if self.tenure.is_alive:
@@ -178,15 +186,15 @@ class Node(Knowledge):
             return
         ranks = self.placement.ranks(share.scheme, share.size) if share else {}
         number = version.number if version else 0
-        # Two threads may seek them at once: they come from a frozen view.
-        find = cache(partial(Obstacles.of, self.view, self.name, self.owned, self.placement))
+        # Two threads may seek them at once: they come from what is never changed.
+        find = cache(partial(Obstacles.of, self.unsettled, self.name, self.owned, self.placement))
         self.table.gate = Gate(share, find, token, number, because, ranks)
         self._look_for_grants = True
 
-    def _grant(self, now: float) -> None:
+    def _grant(self, now: float, unplaced: Collection[str]) -> None:
         if self.table.gate.share is not None and self._look_for_grants:
             self._look_for_grants = False
-            for effect in grants.grant(self.table, self.placement, now):
+            for effect in grants.grant(self.table, self.placement, now, unplaced):
                 self.out.do(effect)
 
     # ── for everybody ────────────────────────────────────────────────────────────────────────────
@@ -203,9 +211,8 @@ class Node(Knowledge):
             self.coordinates = coordinates
             self.out.do(do.CoordinatorChanged(coordinates))
         if coordinates and me is not None:
-            settled = is_settled(self.view, self.owned)
             effects, look_at = self.coordinator.coordinate(
-                me, self.view, self.sight.chronicle, settled, now
+                me, self.view, self.sight.chronicle, not self.unsettled, now
             )
             for effect in effects:
                 self.out.do(effect)
@@ -215,8 +222,9 @@ class Node(Knowledge):
         if not self.tenure.is_alive or self.living.state is Life.REVOKING:
             return
         waits_for_name = self.writer.state is Write.TAKEN
-        suspects = self.janitor.suspects(self.view, self.name, self.coordinates, waits_for_name)
-        effects, look_at = self.janitor.look(suspects, now)
+        effects, look_at = self.janitor.look_after(
+            self.view, self.name, self.coordinates, waits_for_name, now
+        )
         for effect in effects:
             self.out.do(effect)
         self.out.wake(look_at)

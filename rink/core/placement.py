@@ -10,6 +10,8 @@ function cannot take must not cost a member all it has.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rink.core import schemes
 from rink.core.schemes import SchemeFailed, UnknownScheme
 from rink.core.values import Share
@@ -75,14 +77,14 @@ class Placement:
             return None
         return failed
 
-    def trim(self, roles: set[str]) -> None:
-        """Begin each full memory anew, with these roles.
+    def trim(self, roles: Callable[[], set[str]]) -> None:
+        """Begin each full memory anew, with the roles that are returned.
 
         The engine calls this between steps.
         """
         for ranks in tuple(self._ranks.values()):
             if len(ranks) >= REMEMBERED:
-                kept = {role: ranks[role] for role in roles if role in ranks}
+                kept = {role: ranks[role] for role in roles() if role in ranks}
                 ranks.clear()
                 ranks.update(kept)
 

@@ -17,6 +17,7 @@ from rink.core.events import Changed, Event, Listed
 from rink.core.foresight import seen
 from rink.core.history import History
 from rink.core.outbox import Outbox
+from rink.core.records import is_same
 from rink.core.view import View
 
 
@@ -34,6 +35,7 @@ class Sight:
     lists_wanted: int = 0
     why_unrankable: str = ""
     _noted: View | None = None
+    _sources: tuple[object, ...] = ()
     _told: set[tuple[str, str]] = attrs.field(factory=set)
 
     def is_heard(self, event: Event) -> bool:
@@ -69,14 +71,22 @@ class Sight:
         """
         if self._noted is self.view:
             return False
-        self._noted = self.view
-        self.chronicle.note(self.view, now)
+        view = self._noted = self.view
+        self.chronicle.note(view, now)
+        # All that problems follow from. What has not changed is the same object as before.
+        problems, standing = view.records.problems, view.records.standing
+        sources = (problems, standing, view.versions, view.requests, view.clutter)
+        if not is_same(sources, self._sources):
+            self._sources = sources
+            self._tell_problems(name, out)
+        return True
+
+    def _tell_problems(self, name: str, out: Outbox) -> None:
         why = self.why_unrankable = why_unrankable(self.view, name)
         own = {(f"members/{name}", f"is not ranked: {why}")} if why else set()
         told, self._told = self._told, {*self.view.problems, *own}
         for key, problem in sorted(self._told - told):
             out.report(Level.WARNING, f"{key}: {problem}")
-        return True
 
     def throw_view_away(self, out: Outbox, *, lists: bool) -> None:
         """Throw the view away; `lists`: have the group listed anew."""

@@ -1,25 +1,24 @@
 """A member's view: the fold of the group's whole key range up to one etcd revision.
 
 A `View` is immutable; `listed` and `changed` return the next one. What follows from a view alone
-is derived here, once per view at most, so that no state is kept that a view already says.
+is derived here, once per view at most, so that no state is kept that a view already says. What
+follows from the records is brought along from view to view (`rink.core.records`), and a mapping in
+which nothing has changed is the same object as before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from operator import attrgetter
 from typing import Any
 
 import attrs
 
+from rink.core.records import Records
 from rink.core.values import Asked, Clutter, Entry, Member, Proclaimed, Share, Version
 
 RankOf = Callable[[str, str, int], int | None]
 """(role, scheme, size) -> the rank that the scheme maps the role to."""
-
-
-_AGE = attrgetter("create_revision", "name")
 
 
 @attrs.frozen
@@ -60,6 +59,7 @@ class View:
     versions: Mapping[int, Proclaimed] = attrs.field(factory=dict)
     requests: Mapping[str, Asked] = attrs.field(factory=dict)
     clutter: Mapping[str, Clutter] = attrs.field(factory=dict)
+    _records: Records | None = attrs.field(default=None, eq=False, repr=False)
 
     @classmethod
     def listed(cls, revision: int, entries: Iterable[Entry]) -> View:
@@ -68,18 +68,34 @@ class View:
 
     def changed(self, revision: int, changes: Iterable[Change]) -> View:
         """Return the view with the changes of whole revisions folded in."""
-        folds: dict[type, dict[Any, Any]] = {
-            Member: dict(self.members),
-            Proclaimed: dict(self.versions),
-            Asked: dict(self.requests),
-            Clutter: dict(self.clutter),
+        parts: dict[type, Mapping[Any, Any]] = {
+            Member: self.members,
+            Proclaimed: self.versions,
+            Asked: self.requests,
+            Clutter: self.clutter,
         }
+        folded: dict[type, dict[Any, Any]] = {}
+        names: set[str] = set()
         for change in changes:
-            if isinstance(change, Gone):
-                folds[change.kind].pop(change.id, None)
+            key = change if isinstance(change, Gone) else gone(change)
+            if key.kind not in folded:
+                parts[key.kind] = folded[key.kind] = dict(parts[key.kind])
+            if change is key:
+                folded[key.kind].pop(key.id, None)
             else:
-                folds[type(change)][_id(change)] = change
-        return View(revision, *folds.values())
+                folded[key.kind][key.id] = change
+            if key.kind is Member:
+                names.add(str(key.id))
+        members, records = parts[Member], self.records
+        if names:
+            records = records.rewritten(self.members, members, names)
+        others = parts[Proclaimed], parts[Asked], parts[Clutter]
+        return View(revision, members, *others, records)
+
+    @cached_property
+    def records(self) -> Records:
+        """Return what follows from the records alone."""
+        return self._records or Records.of(self.members)
 
     @cached_property
     def newest(self) -> Proclaimed | None:
@@ -94,14 +110,13 @@ class View:
         """Return the newest version, or None where it cannot be read."""
         return self.newest.version if self.newest else None
 
-    @cached_property
-    def by_age(self) -> tuple[Member, ...]:
+    @property
+    def by_age(self) -> Sequence[Member]:
         """Return the records bound to a lease, oldest first.
 
         The oldest has the lowest create revision.
         """
-        bound = (member for member in self.members.values() if member.lease)
-        return tuple(sorted(bound, key=_AGE))
+        return self.records.by_age
 
     @cached_property
     def coordinator(self) -> Member | None:
@@ -110,13 +125,13 @@ class View:
         Where no record is active, return the oldest of all that can coordinate. A member that
         leaves may take long to let go, and its record may outlive it.
         """
-        able = [member for member in self.by_age if member.can_coordinate]
-        return next((member for member in able if member.is_active), able[0] if able else None)
+        active = (one for one in self.by_age if one.can_coordinate and one.is_active)
+        return next(active, next((one for one in self.by_age if one.can_coordinate), None))
 
     @cached_property
     def problems(self) -> frozenset[tuple[str, str]]:
         """Return every key that cannot be read, with the reason."""
-        odd = [(f"members/{m.name}", m.problem) for m in self.members.values() if m.problem]
+        odd = [(f"members/{name}", problem) for name, problem in self.records.problems.items()]
         odd += [(f"versions/{v.number}", v.problem) for v in self.versions.values() if v.problem]
         odd += [
             (f"requests/{one.id}", one.problem) for one in self.requests.values() if one.problem

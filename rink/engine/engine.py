@@ -347,23 +347,23 @@ class Engine:
         Every role is placed first, without the lock. The step then holds it.
         """
         foreseen = self.node.foresee(events)
-        placement = self.node.placement
+        placing, placement = self.node.placing, self.node.placement
         for turn in itertools.count():
             with _turns.taken(), self.lock:
-                roles = self.table.roles
-                missing = foreseen.missing(roles, placement)
+                missing = placing.missing(foreseen, self.table, placement)
                 unplaced = set[str]()
                 if turn > 1 and missing:  # callers that go on asking must not keep it from its step
                     served = self.table.held.keys() | self.table.lost.keys()
                     unplaced = {role for role, _, _ in missing} - served
-                    missing = foreseen.missing(served, placement)
+                    missing = [one for one in missing if one[0] not in unplaced]
                 if not missing:
                     gate = self.table.gate
-                    effects = self._step_without(unplaced, events)
+                    placing.done(self.table, unplaced)
+                    effects = self.node.step(self.clock.now(), events, unplaced)
                     granted = [one.handle for one in effects if isinstance(one, do.Grant)]
                     self.callbacks.granted(handle.hold for handle in granted)
                     changed = bool(effects or events) or gate is not self.table.gate
-                    placement.trim(roles)
+                    placement.trim(lambda: self.table.roles)
                     break
                 if turn > 1:  # nor may those that take roles
                     self.table.gate = closed("the group is changing")
@@ -380,23 +380,10 @@ class Engine:
         if changed:
             self.stepped.tell()
 
-    def _step_without(self, unplaced: set[str], events: list[Event]) -> list[Effect]:
-        """Step as if nobody waited for roles that are not placed yet.
-
-        The caller holds the lock.
-        """
-        waits = self.table.waits
-        aside = {role: waits.pop(role) for role in unplaced & waits.keys()}
-        try:
-            return self.node.step(self.clock.now(), events)
-        finally:
-            waits.update(aside)
-
     def _end_waits(self) -> None:
         """Wake every wait with no role: nothing will be granted any more."""
         with self.lock:
-            handles = [handle for waiting in self.table.waits.values() for handle in waiting]
-            self.table.waits.clear()
+            handles = self.table.waits.clear()
         for handle in handles:
             handle.signal.set()
 

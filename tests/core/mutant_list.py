@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mutant import Mutant
+from mutants_of_bookkeeping import BOOKKEEPING
 from mutants_of_engine import ENGINE
 from mutants_of_etcd import ETCD
 from mutants_of_guards import GUARDS
@@ -22,6 +23,7 @@ BY_HEADING: dict[str, list[Mutant]] = {
     "About outages": OUTAGES,
     "About liveness and stickiness": ABOUT_LIVENESS,
     "About leaving": LEAVING,
+    "About what is brought along": BOOKKEEPING,
     "Of the engine": ENGINE,
     "Of handles": HANDLES,
     "Of the etcd client": ETCD,

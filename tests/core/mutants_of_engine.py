@@ -245,9 +245,9 @@ THREADS = [
     engine(
         "an effect is carried out before the step is published",
         "engine",
-        "                    effects = self._step_without(unplaced, events)\n",
+        "                    effects = self.node.step(self.clock.now(), events, unplaced)\n",
         "                    before = self.table.gate\n"
-        "                    effects = self._step_without(unplaced, events)\n"
+        "                    effects = self.node.step(self.clock.now(), events, unplaced)\n"
         "                    after, self.table.gate = self.table.gate, before\n"
         "                    self._carry_out([one for one in effects if isinstance(one, do.Lose)])\n"
         "                    self.table.gate = after\n",

@@ -95,8 +95,8 @@ ABOUT_LIVENESS = [
     core(
         "what came next stays in the status while it is proclaimed",
         "coordinator",
-        "        self.upcoming = None\n",
-        "",
+        "        self.upcoming, self._sources = None, ()\n",
+        "        self._sources = ()\n",
         "upcoming",
     ),
     core(
@@ -309,8 +309,8 @@ ABOUT_LIVENESS = [
     core(
         "the oldest of all coordinates, also where it leaves",
         "view",
-        "return next((member for member in able if member.is_active), able[0] if able else None)",
-        "return able[0] if able else None",
+        "if one.can_coordinate and one.is_active)",
+        "if one.can_coordinate)",
         "view",
         "coordinator",
     ),

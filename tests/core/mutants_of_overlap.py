@@ -291,9 +291,9 @@ ABOUT_OVERLAP = [
     ),
     core(
         "records without a lease count",
-        "view",
-        "for member in self.members.values() if member.lease)",
-        "for member in self.members.values())",
+        "records",
+        "for member in members.values() if member.lease)",
+        "for member in members.values())",
         "view",
         "node",
     ),
@@ -314,7 +314,7 @@ ABOUT_OVERLAP = [
     core(
         "a dead record is removed after one look at its lease",
         "janitor",
-        "if is_dead and (not member.lease or key in self._confirmed):",
+        "if is_dead and (not member.lease or content in self._confirmed):",
         "if is_dead:",
         "janitor",
     ),

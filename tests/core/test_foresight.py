@@ -3,49 +3,14 @@
 import pytest
 import walks
 import world as worlds
+from derived import Strict
 
-from rink.core import codec
+from rink.core import codec, schemes
 from rink.core import events as ev
-from rink.core.foresight import seen
-from rink.core.node import Node
-from rink.core.placement import Placement
-from rink.core.values import Request, Wish
+from rink.core.foresight import Foresight, Placing, seen
+from rink.core.holds import Handle, Table
+from rink.core.values import Member, Record, Request, Share, Wish
 from rink.core.view import View
-
-
-class Strict(Placement):
-    """In a step it knows what it has been asked before it, and nothing else."""
-
-    stepping = False
-
-    def rank(self, role, scheme, size, *, bounded=True):
-        known = role in self.ranks(scheme, size) or not self.can_follow(scheme)
-        assert known or not self.stepping, f"a step asks {scheme} for {role} of {size}"
-        return super().rank(role, scheme, size, bounded=bounded)
-
-
-class Foreseen(Node):
-    """Places what is foreseen and then steps, as the engine does."""
-
-    def __init__(self, settings):
-        super().__init__(settings, Strict())
-        self.placed = set()
-
-    def step(self, now, events):
-        missing = self.foresee(events).missing(self.table.roles, self.placement)
-        for role, scheme, size in missing:
-            self.placement.rank(role, scheme, size, bounded=False)
-        self.placed |= set(missing)
-        self.placement.stepping = True
-        try:
-            return super().step(now, events)
-        finally:
-            self.placement.stepping = False
-
-
-@pytest.fixture(autouse=True)
-def foreseen(monkeypatch):
-    monkeypatch.setattr(worlds, "Node", Foreseen)
 
 
 def test_waits_are_placed_by_the_version_that_comes_and_by_every_share(world):
@@ -72,6 +37,37 @@ def test_a_group_of_another_history_foresees_nothing():
     view = View(7)
     assert seen(view, ev.HistoryChanged("restored")) == View()
     assert seen(View(), ev.Changed(9, ())) == View()  # no list came before it
+
+
+def test_pair_is_complete_only_once_its_scheme_is_known():
+    """A foreign share by a custom scheme claims everything, until user code registers that."""
+    name, table, places, placing = "late@1#0", Table(), Strict(), Placing()
+    view = View.listed(1, [member("b", shares=(Share(0, 1, "jump"), Share(0, 1, name)))])
+    foreseen = Foresight.of(view, None, None, ())
+    table.want(Handle("x"))
+    assert placing.missing(foreseen, table, places) == [("x", "jump", 1)]
+    placing.done(table, set())
+    assert (placing.complete, table.unplaced) == ({("jump", 1)}, set())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(schemes._custom, name, schemes.JUMP)
+        assert ("x", name, 1) in placing.missing(foreseen, table, places)
+
+
+def test_placing_asks_for_what_is_left_out_again():
+    table, places, placing = Table(), Strict(), Placing()
+    foreseen = Foresight.of(
+        View.listed(1, [member("b", shares=(Share(0, 1, "jump"),))]), None, None, ()
+    )
+    for role in "xy":
+        table.want(Handle(role))
+    placing.missing(foreseen, table, places)
+    places.rank("x", "jump", 1)
+    placing.done(table, {"y"})
+    assert placing.missing(foreseen, table, places) == [("y", "jump", 1)]
+
+
+def member(name, **record):
+    return Member(name, Record("i", 9, **record), 1, 1, 7)
 
 
 def test_no_step_of_a_walk_asks_for_what_was_not_foreseen():

@@ -147,3 +147,11 @@ def test_releasing_twice_takes_nothing_from_other_handles(table):
 def test_a_handle_that_nothing_was_done_for_is_released_all_the_same(table):
     assert table.release(Handle("x")) is False
     assert not table.roles
+
+
+def test_names_that_come_and_go_between_two_steps_are_forgotten(table):
+    for number in range(10):
+        handle = Handle(f"job-{number}")
+        table.want(handle)
+        table.release(handle)
+    assert table.unplaced == set()

@@ -118,7 +118,7 @@ def view(mod=5):
 
 
 def look(janitor, view, now):
-    return janitor.look(janitor.suspects(view, "a", False, False), now)
+    return janitor.look_after(view, "a", False, False, now)
 
 
 def test_an_answer_about_a_record_that_has_changed_counts_for_nothing(janitor):

@@ -172,6 +172,16 @@ def test_clutter_and_records_without_a_lease_are_reported_and_claim_nothing(worl
     assert "by-hand" in member.node.out.last_error
 
 
+def test_problems_that_come_later_are_reported_each(pair):
+    """Neither clutter, nor another problem of an unreadable record, changes what ranking reads."""
+    member = pair.members["a"]
+    for key, value in (("notes/today", b"x"), ("members/junk", b"?"), ("members/junk", b"[]")):
+        before = len(member.reports)
+        pair.etcd.put(key, value, 99)
+        pair.run()
+        assert any(key in text for text in member.reports[before:]), key
+
+
 def test_the_deleted_log_is_begun_anew_and_its_token_base_is_remembered(pair):
     world = pair
     world.etcd.put("requests/u", encode(Request(Wish.TOKEN_BASE, token_base=10**6)))

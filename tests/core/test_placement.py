@@ -67,7 +67,7 @@ def test_a_full_memory_forgets_nothing_before_the_engine_says_so(calls, monkeypa
     places.rank("late", scheme, 3, bounded=False)
     calls.clear()
     assert (places.rank("early", scheme, 3), places.rank("late", scheme, 3)) == (2, 1)
-    places.trim({"early", "late", "unknown"})
+    places.trim(lambda: {"early", "late", "unknown"})
     assert places.ranks(scheme, 3) == {"early": 2, "late": 1}
     assert calls == []
 

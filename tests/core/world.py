@@ -6,7 +6,9 @@ traffic of one kind until `let`: late answers, late events, a frozen member. `lo
 without an answer, and `thaw` has the etcd carry it out after all.
 
 After every step the world checks what must always hold (`check`), that the member knows when to
-step again, and that a second step at once does nothing: no lost wake-up, no busy loop.
+step again, and that a second step at once does nothing: no lost wake-up, no busy loop. A member is
+`Foreseen`: its roles are placed before the step, and what it keeps is compared with what is derived
+anew.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 
 import attrs
+from derived import Foreseen
 from small_etcd import KEYS, Etcd, unanswered
 
 from rink.core import effects as do
@@ -107,7 +110,7 @@ class World:
         ranking = {k: settings.pop(k) for k in list(settings) if hasattr(Settings(), k)}
         clock = settings.pop("clock", (0.0, 1.0))
         given = {"ttl": 60, **settings}
-        node = Node(MemberSettings(name, ranking=Settings(**ranking), **given))
+        node = Foreseen(MemberSettings(name, ranking=Settings(**ranking), **given))
         member = self.members[name] = Member(node, held=set(held), clock=clock)
         self.everyone.append(member)
         self.step(member, [])

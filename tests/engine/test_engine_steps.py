@@ -48,9 +48,9 @@ def test_a_thousand_releases_that_come_together_are_taken_in_by_one_step(time):
     time.settle()
     step, steps = engine.node.step, []
 
-    def counted(now, events):
+    def counted(now, events, *rest):
         steps.append(len(events))
-        return step(now, events)
+        return step(now, events, *rest)
 
     engine.node.step = counted
     with engine.lock:  # with the first of them it waits here, and the others gather
@@ -89,9 +89,9 @@ def test_each_turn_is_followed_by_the_rest_that_is_due_after_it(time, monkeypatc
     engine, rests = join(time, "a")._opened, []
     step = engine.node.step
 
-    def slow(now, events):
+    def slow(now, events, *rest):
         time.clock._now += 0.05
-        return step(now, events)
+        return step(now, events, *rest)
 
     time.settle()
     monkeypatch.setattr(engine.node, "step", slow)

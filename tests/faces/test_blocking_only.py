@@ -207,7 +207,7 @@ def test_an_engine_that_fails_gives_everything_up_and_says_so(blocking, apart, c
     until(a, lambda: a.status().waiting_for)
     engine = engine_of(a)
 
-    def step(now, events):
+    def step(now, events, *_):
         raise RuntimeError("a bug of ours")
 
     engine.node.step = step

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
+import derived
 from snapshots import Snapshots
 
 from rink.core import effects as do
@@ -23,6 +24,7 @@ from rink.core import events as ev
 from rink.core.holds import Handle, Hold
 from rink.core.machines import Life, Write
 from rink.core.node import MemberSettings, Node
+from rink.core.records import is_same
 
 NEVER_S = 1_000_000
 """A TTL that no number of alarms uses up: a deadline is noticed by a move of its own."""
@@ -72,6 +74,7 @@ class Actor:
         """A step is done at once, and the member wakes in time for the next one."""
         wake_at = self.node.wake_at
         assert wake_at is None or wake_at > self.now, "it would wake at once, for ever"
+        derived.check(self.node, self.now)
         again = self.node.step(self.now, [])
         assert not again, f"not done in one step: {again}"
         assert (wake_at or 0) <= (self.node.wake_at or float("inf")), "it would sleep for too long"
@@ -212,6 +215,7 @@ def facts(actor: Actor) -> Facts:
 _PASSED_OVER = {
     "upcoming", "failures", "settings", "lost_because", "reported", "left_out",
     "_saw_name_taken", "pruned_below", "margin_set", "join_timeout", "leave_timeout",
+    "_sources", "_watched", "_due",
 }  # fmt: skip
 """Derived, said only to people, constant, or how long a retry waits, which no order depends on."""
 
@@ -244,6 +248,8 @@ def _walk_table(actor: Actor, out: list) -> None:
             out += sorted(handle.lost for handle in hold.handles)
         out.append(len(holds))
     out += sorted((role, len(handles)) for role, handles in table.waits.items())
+    if table.waits.share == actor.node.share:  # else all of them are sorted anew
+        out += sorted(table.waits.unsorted)
     out += sorted((one.role, one.hold.token if one.hold else 0) for one in actor.handles)
     for gate in (table.gate, *(actor.gates[role] for role in sorted(actor.gates))):
         if gate is None:
@@ -277,6 +283,8 @@ def fingerprint(actor: Actor, far_s: float) -> tuple:
     for entries in (view.members, view.versions, view.requests):
         out.extend(entries[key] for key in sorted(entries))
         out.append(len(entries))
+    sources = (view.records.standing, view.versions, view.requests, not node.unsettled)
+    out.append(is_same(sources, node.coordinator._sources))
     out += (node.coordinates, node._gather_until, node._look_for_grants)
     _walk_table(actor, out)
     ahead = sorted({x for x in out if type(x) is float and actor.now < x < float("inf")})

@@ -14,11 +14,12 @@ from rink.core.claims import Gate, Obstacles
 from rink.core.node import MemberSettings
 from rink.core.placement import Placement
 from rink.core.ranks import Settings
+from rink.core.records import Records, Roster, Standing
 from rink.core.values import Member, Proclaimed, Record, Share, Version
 from rink.core.view import View
 
 SHARED = (Gate, Obstacles, MemberSettings, Placement, Settings, Member, Proclaimed, Record, Share)
-SHARED += (Version, View)
+SHARED += (Version, View, Records, Roster, Standing)
 """Frozen, but for a placement, which is a memory of a pure function."""
 
 
@@ -47,8 +48,16 @@ class Snapshots:
 
     def _number(self, thing: Any) -> int | None:
         if not isinstance(thing, SHARED):
-            return None
-        number = self._numbers.setdefault(id(thing), len(self._shared))
-        if number == len(self._shared):
+            return self._numbers.get(id(thing))
+        if id(thing) not in self._numbers:
+            self._share(thing)
+            if isinstance(thing, View):  # a member asks for the parts of a view by identity
+                for part in (thing.members, thing.versions, thing.requests, thing.clutter):
+                    self._share(part)
+                self._share(thing.by_age)
+        return self._numbers[id(thing)]
+
+    def _share(self, thing: Any) -> None:
+        if id(thing) not in self._numbers:
+            self._numbers[id(thing)] = len(self._shared)
             self._shared.append(thing)  # kept, so that its id stays its own
-        return number

@@ -1,0 +1,137 @@
+"""The records of a view, and what follows from them alone.
+
+A group of a thousand members sees an event whenever one of them rewrites its record. So what
+follows is brought along from view to view: where records are only rewritten, a copy of two
+containers is made, and all else costs by what has changed.
+
+The rule for readers: whatever has not changed is the same object as before. Who has kept the last
+one may compare by identity, and be done. The rule for writers: nothing here is ever changed in
+place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from operator import attrgetter, is_
+
+import attrs
+
+from rink.core.values import Member, Phase
+
+
+def is_same(now: Sequence[object], before: Sequence[object]) -> bool:
+    """Return whether two rows hold the very same objects."""
+    return len(now) == len(before) and all(map(is_, now, before))
+
+
+BY_AGE = attrgetter("create_revision", "name")
+
+Pair = tuple[str, int]
+"""A scheme, and the size it is asked for."""
+
+
+@attrs.frozen(eq=False)
+class Roster:
+    """Who there is; another object as soon as a record comes, goes, or is bound anew.
+
+    `place` is where each bound record stands in the order of age, and `births` says when each was
+    created. `unbound` are the names of the records without a lease.
+    """
+
+    place: Mapping[str, int]
+    births: frozenset[tuple[str, int]]
+    unbound: tuple[str, ...]
+
+
+@attrs.frozen(eq=False)
+class Standing:
+    """What ranking reads of the bound records; another object as soon as any of it changes."""
+
+    roster: Roster
+    leaving: frozenset[str]
+
+
+@attrs.frozen(eq=False)
+class Records:
+    """What follows from the records of one view.
+
+    `by_age` are the records that are bound to a lease, oldest (lowest create revision) first.
+    `pairs` counts the shares of each scheme and size. `problems` says why a record cannot be read.
+    """
+
+    by_age: Sequence[Member]
+    roster: Roster
+    standing: Standing
+    pairs: Mapping[Pair, int]
+    problems: Mapping[str, str]
+
+    @classmethod
+    def of(cls, members: Mapping[str, Member]) -> Records:
+        """Derive everything anew."""
+        by_age = sorted((member for member in members.values() if member.lease), key=BY_AGE)
+        roster = Roster(
+            place={member.name: index for index, member in enumerate(by_age)},
+            births=frozenset([(member.name, member.create_revision) for member in by_age]),
+            unbound=tuple([member.name for member in members.values() if not member.lease]),
+        )
+        pairs: dict[Pair, int] = {}
+        for member in members.values():
+            _count(pairs, member, 1)
+        return cls(
+            by_age=by_age,
+            roster=roster,
+            standing=Standing(roster, frozenset([m.name for m in by_age if _is_leaving(m)])),
+            pairs=pairs,
+            problems={m.name: m.problem for m in members.values() if m.problem},
+        )
+
+    def rewritten(
+        self, before: Mapping[str, Member], after: Mapping[str, Member], names: Collection[str]
+    ) -> Records:
+        """Return what follows from the records after some of them have changed.
+
+        Args:
+            before: the records that these follow from.
+            after: the records now.
+            names: of every record that is not the same in both.
+        """
+        changes = [(before.get(name), after.get(name)) for name in names]
+        by_age, pairs = list(self.by_age), dict(self.pairs)
+        leaving, is_ranking_changed, problems = self.standing.leaving, False, self.problems
+        for old, new in changes:
+            if old is None or new is None or not _is_rewritten(old, new):
+                return Records.of(after)
+            by_age[self.roster.place[new.name]] = new
+            _count(pairs, old, -1)
+            _count(pairs, new, 1)
+            if _for_ranking(old) != _for_ranking(new):
+                is_ranking_changed = True
+                leaving = leaving | {new.name} if _is_leaving(new) else leaving - {new.name}
+            if old.problem != new.problem:
+                problems = {name: text for name, text in problems.items() if name != new.name}
+                problems |= {new.name: new.problem} if new.problem else {}
+        standing = Standing(self.roster, leaving) if is_ranking_changed else self.standing
+        return Records(by_age, self.roster, standing, pairs, problems)
+
+
+def _is_rewritten(old: Member, new: Member) -> bool:
+    """Return whether a record has another content at most, and is bound as before."""
+    bound = old.lease, old.create_revision
+    return old.lease != 0 and bound == (new.lease, new.create_revision)
+
+
+def _is_leaving(member: Member) -> bool:
+    return member.record is not None and member.record.phase is Phase.LEAVING
+
+
+def _for_ranking(member: Member) -> object:
+    record = member.record
+    return record and (record.phase, record.rebalance_delay, record.schemes)
+
+
+def _count(pairs: dict[Pair, int], member: Member, by: int) -> None:
+    for share in member.record.shares if member.record is not None else ():
+        pair = (share.scheme, share.size)
+        pairs[pair] = pairs.get(pair, 0) + by
+        if not pairs[pair]:
+            del pairs[pair]

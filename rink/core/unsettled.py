@@ -1,0 +1,58 @@
+"""Which records are not just their member's share of the newest version.
+
+A group is settled when there is none. And only such a record can be in the way of a grant, since
+two members' shares of one version never meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import compress
+from operator import is_not
+
+import attrs
+
+from rink.core.records import Records, Roster
+from rink.core.values import Member, Share
+
+
+def is_settled(member: Member, share: Share | None) -> bool:
+    """Return whether a record claims just this share (None: nothing), and drains nothing."""
+    record = member.record
+    if record is None or record.draining:
+        return False
+    return record.shares == (() if share is None else (share,))
+
+
+def unsettled_in(by_age: Sequence[Member], owned: Mapping[str, Share]) -> dict[str, Member]:
+    """Return the records that are not settled, by name; `owned` is each member's share."""
+    return {one.name: one for one in by_age if not is_settled(one, owned.get(one.name))}
+
+
+@attrs.define
+class Unsettled:
+    """The unsettled records of the last view, brought along to the next.
+
+    Records that are only rewritten keep their places in `by_age`, as long as the roster is the same
+    object, so those that differ are found by comparing it with the last one, place by place.
+    """
+
+    _owned: Mapping[str, Share] | None = None
+    _roster: Roster | None = None
+    _by_age: Sequence[Member] = ()
+    _found: Mapping[str, Member] = attrs.field(factory=dict)
+
+    def find(self, records: Records, owned: Mapping[str, Share]) -> Mapping[str, Member]:
+        """Return the unsettled records; the mapping is never changed."""
+        if owned is not self._owned or records.roster is not self._roster:
+            self._found = unsettled_in(records.by_age, owned)
+        elif records.by_age is not self._by_age:
+            differ = map(is_not, records.by_age, self._by_age)
+            changed = list(compress(records.by_age, differ))
+            found = {**self._found, **{member.name: member for member in changed}}
+            for member in changed:
+                if is_settled(member, owned.get(member.name)):
+                    del found[member.name]
+            self._found = found
+        self._owned, self._roster, self._by_age = owned, records.roster, records.by_age
+        return self._found

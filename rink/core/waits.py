@@ -1,0 +1,104 @@
+"""The roles that user code waits for, and which of them lie in the member's share.
+
+A process may wait for 100,000 roles, most of them other members' roles. So a role is sorted once
+for each share, and from then on only the roles of the share are tried. The invariant, at any time:
+
+    each role that is waited for is in `unsorted`, or in `mine`, or lies outside of `share`
+
+Only `sort` takes a role out of `unsorted`, and only when it has sorted it. In particular a look
+while the gate is closed sorts nothing, so whoever begins to wait meanwhile is not forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import attrs
+
+from rink.core.placement import Placement
+from rink.core.values import Share
+
+if TYPE_CHECKING:
+    from rink.core.holds import Handle
+
+
+@attrs.define(eq=False)
+class Waits(Mapping[str, "list[Handle]"]):
+    """A mapping from each role to the handles that wait for it; called with the engine's lock held.
+
+    `share` is what the roles were sorted by last. The other two are ordered sets.
+    """
+
+    share: Share | None = None
+    unsorted: dict[str, None] = attrs.field(factory=dict)
+    mine: dict[str, None] = attrs.field(factory=dict)
+    _handles: dict[str, list[Handle]] = attrs.field(factory=dict)
+
+    def __getitem__(self, role: str) -> list[Handle]:
+        return self._handles[role]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._handles)
+
+    def __len__(self) -> int:
+        return len(self._handles)
+
+    def add(self, handle: Handle) -> None:
+        """Have a handle wait for its role."""
+        waiting = self._handles.get(handle.role)
+        if waiting:
+            waiting.append(handle)
+            return
+        # In this order: a signal handler may raise in between, and the wait must not be forgotten.
+        self.unsorted[handle.role] = None
+        self._handles[handle.role] = [handle]
+
+    def discard(self, handle: Handle) -> None:
+        """Have a handle wait no longer, if it does."""
+        waiting = self._handles.get(handle.role)
+        if waiting is None:
+            return
+        if handle in waiting:
+            waiting.remove(handle)
+        if not waiting:  # also where a signal handler raised before, just here
+            self.end(handle.role)
+
+    def end(self, role: str) -> list[Handle]:
+        """End every wait for a role, and return the handles."""
+        handles = self._handles.pop(role, [])  # first, as in `add`
+        self.unsorted.pop(role, None)
+        self.mine.pop(role, None)
+        return handles
+
+    def clear(self) -> list[Handle]:
+        """End every wait, and return the handles."""
+        return [handle for role in list(self._handles) for handle in self.end(role)]
+
+    def sort(self, share: Share, placement: Placement, unplaced: Collection[str]) -> list[str]:
+        """Sort what is new, or everything by a new share; return the roles to be tried.
+
+        These lie in the share, or no scheme can place them, so that nobody is ever granted them.
+
+        Args:
+            share: the member's share of the version that it lives by.
+            placement: where roles are; it has been asked for all of them but those `unplaced`.
+            unplaced: roles that have not been placed yet, and wait for the next look.
+        """
+        if share != self.share:
+            self.share = share
+            self.unsorted, self.mine = dict.fromkeys(self._handles), {}
+        # Both are made anew: a dict from which very much was taken is as slow to go through as before.
+        mine = {role: None for role in self.mine if role in self._handles}
+        unsorted: dict[str, None] = {}
+        can_sort = placement.can_follow(share.scheme)
+        for role in self.unsorted:
+            if not can_sort or role in unplaced:
+                unsorted[role] = None
+                continue
+            is_mine = placement.has(share, role)  # first: it notes a failure
+            failed = placement.failure(role, share.scheme, share.size)
+            if role in self._handles and (is_mine or failed is not None):
+                mine[role] = None
+        self.mine, self.unsorted = mine, unsorted
+        return [role for role in mine if role not in unplaced]

@@ -1,0 +1,142 @@
+"""What must be true of a member after each step: everything kept equals what is derived anew.
+
+A member brings much along from step to step, so that an event costs by what has changed. Each such
+value is compared here with the one that follows from the same entries, listed anew.
+"""
+
+from __future__ import annotations
+
+from rink.core.draft import draft, why_unrankable, without_room
+from rink.core.janitor import _binding, _suspects
+from rink.core.machines import Life, Write
+from rink.core.node import Node
+from rink.core.placement import Placement
+from rink.core.unsettled import unsettled_in
+from rink.core.view import View
+
+
+class Strict(Placement):
+    """In a step it knows what it was asked for before, and nothing else (R2)."""
+
+    stepping = False
+
+    def rank(self, role, scheme, size, *, bounded=True):
+        known = role in self.ranks(scheme, size) or not self.can_follow(scheme)
+        assert known or not self.stepping, f"a step asks {scheme} for {role} of {size}"
+        return super().rank(role, scheme, size, bounded=bounded)
+
+
+class Foreseen(Node):
+    """Places what is foreseen and then steps, as the engine does, and checks what it keeps."""
+
+    def __init__(self, settings):
+        super().__init__(settings, Strict())
+        self.placed = set()
+
+    def step(self, now, events, unplaced=()):
+        missing = self.placing.missing(self.foresee(events), self.table, self.placement)
+        for role, scheme, size in missing:
+            self.placement.rank(role, scheme, size, bounded=False)
+        self.placed |= set(missing)
+        self.placing.done(self.table, set(unplaced))
+        self.placement.stepping = True
+        try:
+            effects = super().step(now, events, unplaced)
+        finally:
+            self.placement.stepping = False
+        check(self, now)
+        return effects
+
+
+def check(node: Node, now: float) -> None:
+    """Compare all that a member keeps with what is derived anew, between two of its steps."""
+    _check_view(node.view)
+    _check_sight(node)
+    assert node.unsettled == unsettled_in(node.view.by_age, node.owned)
+    _check_coordinator(node, now)
+    _check_janitor(node)
+    _check_waits(node, now)
+
+
+def _check_view(view: View) -> None:
+    entries = [*view.members.values(), *view.versions.values()]
+    entries += [*view.requests.values(), *view.clutter.values()]
+    anew = View.listed(view.revision, entries)
+    assert view == anew
+    assert (view.coordinator, view.problems) == (anew.coordinator, anew.problems)
+    kept, fresh = view.records, anew.records
+    assert list(kept.by_age) == list(fresh.by_age)
+    assert (kept.pairs, kept.problems) == (fresh.pairs, fresh.problems)
+    assert kept.standing.roster is kept.roster
+    assert kept.standing.leaving == fresh.standing.leaving
+    assert (kept.roster.place, kept.roster.births) == (fresh.roster.place, fresh.roster.births)
+    assert sorted(kept.roster.unbound) == sorted(fresh.roster.unbound)
+
+
+def _check_sight(node: Node) -> None:
+    view, chronicle = node.view, node.sight.chronicle
+    if not view.revision:
+        return
+    ranked = set(view.version.ranks) if view.version else set()
+    live = {member.name for member in view.by_age}
+    assert chronicle.first_seen.keys() == view.records.roster.births
+    assert chronicle.gone_since.keys() == ranked - live
+    assert chronicle._leaving == view.records.standing.leaving
+    assert node.sight.why_unrankable == why_unrankable(view, node.name)
+
+
+def _check_coordinator(node: Node, now: float) -> None:
+    """Where the last draft stands, another one would say the same."""
+    coordinator, view = node.coordinator, node.view
+    is_under_way = coordinator.proclaiming > (view.newest.number if view.newest else 0)
+    if not node.coordinates or is_under_way or now < coordinator.retry_at:
+        return
+    if view.newest is not None and view.newest.version is None:
+        return
+    drafted = draft(
+        node.name,
+        view,
+        node.sight.chronicle,
+        not node.unsettled,
+        now,
+        node.settings.ranking,
+        without_room(view),
+        coordinator.wishes_at_once,
+    )
+    assert drafted.version is None, f"{drafted.version} was due"
+    assert drafted.upcoming == coordinator.upcoming
+    assert node.wake_at is None or not drafted.upcoming or node.wake_at <= _at(drafted.upcoming)
+
+
+def _at(upcoming) -> float:
+    return float("inf") if upcoming.at is None else upcoming.at
+
+
+def _check_janitor(node: Node) -> None:
+    if not node.tenure.is_alive or node.living.state is Life.REVOKING:
+        return
+    waits_for_name = node.writer.state is Write.TAKEN
+    suspects = _suspects(node.view, node.name, node.coordinates, waits_for_name)
+    assert set(map(_binding, suspects)) <= node.janitor._look_at.keys()
+    assert node.janitor._due == min(node.janitor._look_at.values(), default=None)
+    assert node.wake_at is None or not suspects or node.wake_at <= node.janitor._due
+
+
+def _check_waits(node: Node, now: float) -> None:
+    """No role waits that is mine and free; and each one is placed and sorted, or known as new."""
+    table, placement, waits = node.table, node.placement, node.table.waits
+    for scheme, size in node.placing.complete:
+        assert table.roles <= placement.ranks(scheme, size).keys() | table.unplaced
+    assert table.unplaced <= table.roles
+    for role in waits:
+        if role in waits.unsorted or waits.share is None:
+            continue
+        failed = placement.failure(role, waits.share.scheme, waits.share.size)
+        is_mine = placement.has(waits.share, role) or failed is not None
+        assert is_mine == (role in waits.mine), f"{role} is sorted wrongly"
+    gate = table.gate
+    if gate.share is None or now >= table.deadline:
+        return
+    for role in waits.keys() - table.lost.keys() - table.unplaced:
+        is_free = gate.is_mine(role, placement) and not gate.obstacle(role, placement)
+        assert not is_free, f"{role} is mine and free, and waits"

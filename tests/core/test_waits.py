@@ -1,0 +1,144 @@
+"""Roles that are waited for: each is sorted once for a share, and none that is mine is forgotten.
+
+Most tests are of a world, which sees after every step that no role waits that is mine and free.
+"""
+
+from world import role_of
+
+from rink.core import effects as do
+from rink.core import events as ev
+from rink.core import schemes
+from rink.core.codec import encode
+from rink.core.holds import Handle
+from rink.core.placement import Placement
+from rink.core.values import Request, Share, Wish
+from rink.core.waits import Waits
+
+ONE, TWO = Share(0, 1, "jump"), Share(0, 2, "jump")
+MINE, OTHER = role_of(0, 2), role_of(1, 2)
+
+
+def make(*roles):
+    waits = Waits()
+    handles = [Handle(role) for role in roles]
+    for handle in handles:
+        waits.add(handle)
+    return waits, handles
+
+
+def test_sort_tries_the_roles_of_the_share_and_no_other_again():
+    waits, _ = make(MINE, OTHER)
+    assert waits.sort(TWO, Placement(), ()) == [MINE]
+    assert (list(waits.unsorted), list(waits.mine)) == ([], [MINE])
+    assert waits.sort(TWO, Placement(), ()) == [MINE]
+    assert waits.sort(ONE, Placement(), ()) == [MINE, OTHER]
+
+
+def test_sort_leaves_what_is_not_placed_for_the_next_look():
+    waits, _ = make(MINE, "late")
+    assert waits.sort(ONE, Placement(), {"late"}) == [MINE]
+    assert list(waits.unsorted) == ["late"]
+    assert waits.sort(ONE, Placement(), {MINE}) == ["late"]
+    assert waits.sort(ONE, Placement(), ()) == [MINE, "late"]
+
+
+def test_sort_leaves_everything_while_the_scheme_is_unknown():
+    waits, _ = make(MINE)
+    later = Share(0, 1, "later@1#0")
+    assert waits.sort(later, Placement(), ()) == []
+    assert list(waits.unsorted) == [MINE]
+
+
+def test_wait_that_ends_is_forgotten_everywhere():
+    waits, (first, second) = make(MINE, OTHER)
+    waits.sort(TWO, Placement(), ())
+    waits.discard(first)
+    waits.discard(first)
+    assert (list(waits), list(waits.mine)) == ([OTHER], [])
+    waits.add(first)
+    assert waits.clear() == [second, first]
+    assert (len(waits), waits.unsorted, waits.mine) == (0, {}, {})
+
+
+def test_wait_of_two_handles_ends_with_the_second():
+    waits, (first, second) = make(MINE, MINE)
+    waits.discard(first)
+    assert waits[MINE] == [second]
+    assert waits.sort(TWO, Placement(), ()) == [MINE]
+    waits.discard(second)
+    assert MINE not in waits
+
+
+def test_wait_that_begins_while_a_write_is_unanswered_is_granted_after_it(pair):
+    """The gate opens again with the same share, and nothing else says that the wait is new."""
+    pair.hold("a", "answers")
+    node = pair.node("a")
+    pair.etcd.put("members/a", encode(node.writer.known), node.tenure.lease)  # is put right
+    pair.run()
+    assert pair.node("a").table.gate.share is None
+    wait = pair.want("a", MINE)
+    assert wait.hold is None
+    pair.let("a")
+    assert wait.hold is not None
+
+
+def test_wait_is_granted_by_a_pin(pair):
+    wait = pair.want("a", OTHER)
+    pair.etcd.put("requests/u", encode(Request(Wish.PIN, OTHER, "a")))
+    pair.run()
+    assert wait.hold is not None
+    assert OTHER in pair.node("a").share.gained
+
+
+def test_wait_is_granted_when_a_foreign_record_shrinks(pair):
+    pair.members["b"].lets_go = False
+    held = pair.get("b", OTHER)
+    wait = pair.want("a", OTHER)
+    pair.etcd.put("requests/u", encode(Request(Wish.PIN, OTHER, "a")))
+    pair.sleep(1.0)
+    assert pair.record("b").draining == (OTHER,)
+    assert wait.hold is None
+    pair.release("b", held)
+    assert wait.hold is not None
+
+
+def test_wait_is_granted_when_the_lost_handle_is_released(pair):
+    pair.members["a"].lets_go = False
+    held = pair.get("a", MINE)
+    for number, to in enumerate("ba"):
+        pair.etcd.put(f"requests/u{number}", encode(Request(Wish.PIN, MINE, to)))
+        pair.run()
+    wait = pair.want("a", MINE)
+    assert pair.node("a").table.gate.share is not None
+    assert wait.hold is None, "the handle of the grant that was lost is not released"
+    pair.release("a", held)
+    assert wait.hold is not None
+
+
+def test_wait_is_refused_by_a_scheme_that_fails_and_granted_once_it_works(world):
+    def odd(role, size):
+        if role == "odd" and size == 1:
+            raise ValueError("not yet")
+        return 0
+
+    name = schemes.register(odd, "fails-for-one", 1)
+    member = world.add("a", schemes=(name,), rebalance_delay=0.0)
+    refused = world.want("a", "odd")
+    assert isinstance(refused.refused, schemes.SchemeFailed)
+    assert do.Refuse(refused) in member.effects
+    world.add("b", schemes=(name,), rebalance_delay=0.0)
+    world.sleep(1.0)
+    assert len(world.ranks) == 2
+    assert world.want("a", "odd").hold is not None
+
+
+def test_event_that_is_folded_twice_changes_nothing(pair):
+    member = pair.members["a"]
+    wait = pair.want("a", OTHER)
+    event = ev.Changed(pair.node("a").view.revision + 1, (pair.node("a").view.members["b"],))
+    pair.tell("a", event, event)
+    view = pair.node("a").view
+    pair.tell("a", event)
+    assert pair.node("a").view is view
+    assert wait.hold is None
+    assert member.node.is_settled
