@@ -9,6 +9,9 @@ from typing import Any
 
 from rink.errors import ConfigError, UsageError
 
+PLAIN = "write it as a plain function"
+"""What to write instead of an async function that nobody awaits."""
+
 
 def check_function(what: str, function: Callable[..., Any], *arguments: str) -> None:
     """Refuse a function that would do nothing when it is called, or cannot be called.
@@ -42,7 +45,9 @@ def check_function(what: str, function: Callable[..., Any], *arguments: str) -> 
         ) from error
 
 
-def check_plain(what: str, function: Callable[..., Any], *arguments: str, instead: str) -> None:
+def check_plain(
+    what: str, function: Callable[..., Any], *arguments: str, instead: str = PLAIN
+) -> None:
     """Refuse an async function where nobody awaits what it returns.
 
     Args:
