@@ -15,6 +15,7 @@
 
 from typing import TYPE_CHECKING
 
+from rink.distribution import refuse_other_distribution
 from rink.errors import (
     ClosedError,
     ConfigError,
@@ -38,6 +39,8 @@ from rink.errors import (
     WrongThreadError,
 )
 from rink.lazily import named
+
+refuse_other_distribution(__path__[0])
 
 if TYPE_CHECKING:
     from rink import aio as aio

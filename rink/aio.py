@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rink.aio_role import Lost, Role
+from rink.awaited import AwaitedRole
 from rink.core.holds import Handle, Place
 from rink.core.keys import check_name
 from rink.core.outbox import REPORT_EVERY_S
@@ -49,6 +50,7 @@ from rink.errors import (
 from rink.face import BaseRink, new_versions
 from rink.in_loop import in_loop, soon_in_loop, wait_in_loop
 from rink.loops import asyncio_loop
+from rink.misuse import AsyncFor, AsyncWith
 from rink.on_role import TaskSupervisor
 from rink.roles import Change
 from rink.session import BaseSession
@@ -70,7 +72,7 @@ log = logging.getLogger("rink")
 F = TypeVar("F", bound=Callable[["Role"], Awaitable[Any]])
 
 
-class Session(BaseSession):  # noqa: D101 - documented by its base
+class Session(AsyncWith, BaseSession):  # noqa: D101 - documented by its base
     __doc__ = BaseSession.__doc__
 
     async def close(self, timeout: float | None = None) -> None:
@@ -110,8 +112,10 @@ class Session(BaseSession):  # noqa: D101 - documented by its base
         await self.close()
 
 
-class Rink(BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documented by its base
+class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documented by its base
     __doc__ = BaseRink.__doc__
+    _face = "rink.aio"
+    _session_class = Session
     _role_class = Role
     _supervisor_class = TaskSupervisor
 
@@ -189,7 +193,8 @@ class Rink(BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documented by its ba
             ClosedError: the group was left meanwhile.
         """
         self._ready(name)
-        return AwaitedRole(self, name, timeout, made_at())
+        place = made_at()
+        return AwaitedRole(name, lambda: self._acquire(name, timeout, place), place)
 
     async def _acquire(self, name: str, timeout: float | None, place: Place) -> Role:
         engine = self._engine
@@ -269,42 +274,7 @@ async def _changes(engine: Engine) -> AsyncIterator[asyncio.Event]:
         engine.stepped.remove(wake)
 
 
-class AwaitedRole:
-    """A role that is waited for: `await` it, or use it in `async with`."""
-
-    def __init__(self, rink: Rink, name: str, timeout: float | None, place: Place) -> None:
-        self._rink = rink
-        self._name = name
-        self._timeout = timeout
-        self._place = place
-        self._is_entered = False
-        self._role: Role | None = None
-
-    def __await__(self) -> Generator[Any, None, Role]:
-        rink = self._rink
-        acquiring = rink._acquire(self._name, self._timeout, self._place)  # noqa: SLF001
-        return acquiring.__await__()
-
-    async def __aenter__(self) -> Role:
-        if self._is_entered:
-            raise UsageError(
-                f"role {self._name!r}: an await_role() can be entered once; call await_role() again"
-            )
-        self._is_entered = True
-        self._role = await self
-        return await self._role.__aenter__()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
-        assert self._role is not None
-        return await self._role.__aexit__(kind, error, trace)
-
-
-class RoleSet(BaseRoleSet[Role]):
+class RoleSet(AsyncFor, BaseRoleSet[Role]):
     """Roles that are held as far as they are mine; an async context manager and iterator.
 
     `held` maps names to roles at this moment. Iterate to be told of each change: a role that was

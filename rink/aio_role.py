@@ -11,6 +11,7 @@ from rink.engine.callers import caller
 from rink.engine.signals import Signal
 from rink.errors import UsageError
 from rink.in_loop import in_loop, wait_in_loop
+from rink.misuse import AsyncWith
 from rink.roles import BaseRole
 
 
@@ -34,7 +35,7 @@ class Lost:
         return await wait_in_loop(self._signal, timeout)
 
 
-class Role(BaseRole):
+class Role(AsyncWith, BaseRole):
     """A held role on the asyncio face.
 
     `async with role:` releases it at the end, and cancels the body when the role is lost, or when

@@ -17,6 +17,7 @@ from rink.core.view import owner_of
 from rink.engine.callbacks import Listeners
 from rink.engine.engine import Engine
 from rink.errors import ClosedError, ForkedProcessError, RoleTimeout, UsageError
+from rink.functions import check_callback
 from rink.on_role import Supervisor
 from rink.roles import BaseRole
 from rink.session import BaseSession
@@ -55,12 +56,16 @@ class BaseRink(Generic[R, S]):
         on_role_change: called with a name and True when a role that was awaited is granted, and
             with False when any held role is lost.
 
-    Callbacks run on a worker of their own, in order; they may not make blocking calls of this Rink.
+    Callbacks are plain functions on both faces. They run on a thread of their own, in order, and
+    may not make blocking calls of this Rink.
 
     Raises:
         ConfigError: a setting cannot be used; the message names it.
+        UsageError: the session is none, or is of the other face.
     """
 
+    _face: str  # the module that users know this face by
+    _session_class: type[BaseSession]
     _role_class: type[R]
     _supervisor_class: type[S]
 
@@ -83,8 +88,11 @@ class BaseRink(Generic[R, S]):
         on_rank_change: Callable[[int | None], Any] | None = None,
         on_role_change: Callable[[str, bool], Any] | None = None,
     ) -> None:
-        if not isinstance(session, BaseSession):
-            raise UsageError(f"a Rink takes a rink.Session first, not {session!r}")
+        if not isinstance(session, self._session_class):
+            raise UsageError(
+                f"group {group!r}: a {self._face}.Rink takes a {self._face}.Session first, not "
+                f"{session!r}"
+            )
         self._session = session
         self.group = check_name("group", group)
         self._settings = member_settings(
@@ -102,6 +110,9 @@ class BaseRink(Generic[R, S]):
             labels=labels,
             joined=session.clock.wall(),
         )
+        check_callback("on_coordinator_change", on_coordinator_change, "coordinates")
+        check_callback("on_rank_change", on_rank_change, "rank")
+        check_callback("on_role_change", on_role_change, "role", "is_held")
         self._listeners = Listeners(on_coordinator_change, on_rank_change, on_role_change)
         self._opened: Engine | None = None
         self._table = Table()  # of the engine, once joined; empty before

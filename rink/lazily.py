@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from rink.distribution import install_command
+
 
 def named(
     package: str, homes: Mapping[str, str], extra: str | Mapping[str, str] = ""
@@ -60,5 +62,5 @@ def _imported(module: str, asked: str, extra: str) -> Any:
         if not extra or (error.name or "").startswith("rink"):
             raise
         missing = (error.name or "").partition(".")[0]
-        told = f"{asked} needs {missing}: pip install 'rink[{extra}]'"
+        told = f"{asked} needs {missing}: {install_command(extra)}"
         raise ModuleNotFoundError(told, name=error.name) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import inspect
 import logging
 import threading
 from collections.abc import Callable
@@ -11,7 +12,8 @@ from typing import Any
 
 from rink.core.backoff import backoff
 from rink.engine.callers import made_at
-from rink.errors import ClosedError, RinkError
+from rink.errors import ClosedError, ConfigError, RinkError
+from rink.functions import check_function, check_plain, is_async, refuse_unrun
 from rink.loops import asyncio_loop
 
 log = logging.getLogger("rink")
@@ -25,6 +27,8 @@ LONGEST_PAUSE_S = 30.0
 RAISED = "rink: on_role(%r): %r raised"
 ENDS = "rink: on_role(%r) ends"
 
+INSTEAD = "write it as a plain function, or use rink.aio"
+
 
 class Supervisor(abc.ABC):
     """Runs one function: waits for its role, calls it, and again after a loss or an error.
@@ -36,9 +40,13 @@ class Supervisor(abc.ABC):
         rink: the face's Rink, whose `await_role` is used.
         name: the role's name.
         function: the user's.
+
+    Raises:
+        ConfigError: the function cannot be run so.
     """
 
     def __init__(self, rink: Any, name: str, function: Callable[[Any], Any]) -> None:
+        self._check(f"on_role({name!r})", function)
         self._rink = rink
         self._name = name
         self._function = function
@@ -53,6 +61,11 @@ class Supervisor(abc.ABC):
         for one in filter(None, (kept, role)):
             one._handle.made_at = self._made_at  # noqa: SLF001 - a friend of the handle
         return role
+
+    @staticmethod
+    @abc.abstractmethod
+    def _check(what: str, function: Callable[[Any], Any]) -> None:
+        """Refuse a function that cannot be run so, with a ConfigError."""
 
     @abc.abstractmethod
     def start(self) -> None:
@@ -81,6 +94,10 @@ class ThreadSupervisor(Supervisor):
         super().__init__(rink, name, function)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+
+    @staticmethod
+    def _check(what: str, function: Callable[[Any], Any]) -> None:
+        check_plain(what, function, "role", instead=INSTEAD)
 
     def start(self) -> None:
         """Start the thread, once."""
@@ -122,7 +139,8 @@ class ThreadSupervisor(Supervisor):
 
     def _call(self, role: Any) -> bool:
         try:
-            self._function(role)
+            returned = self._function(role)
+            refuse_unrun(f"on_role({self._name!r})", returned, INSTEAD)
         except BaseException:  # sys.exit() here must not leave the role without its function
             log.exception(RAISED, self._name, self._function)
             return False
@@ -135,6 +153,15 @@ class TaskSupervisor(Supervisor):
     def __init__(self, rink: Any, name: str, function: Callable[[Any], Any]) -> None:
         super().__init__(rink, name, function)
         self._task: asyncio.Task[None] | None = None
+
+    @staticmethod
+    def _check(what: str, function: Callable[[Any], Any]) -> None:
+        check_function(what, function, "role")
+        if not is_async(inspect.unwrap(function)):
+            raise ConfigError(
+                f"{what} {function!r} is a plain function, which would block the event loop: write "
+                "it with `async def`, in a decorator's wrapper as well"
+            )
 
     def start(self) -> None:
         """Start the task, once, in the running loop."""

@@ -17,8 +17,10 @@ from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import ClosedError
 from rink.face import BaseRink, Subscription, new_versions
+from rink.misuse import PlainFor, PlainWith
 from rink.on_role import ThreadSupervisor
 from rink.roles import Change, Role
+from rink.session import Session
 from rink.tracker import BaseRoleSet, Tracker
 
 log = logging.getLogger("rink")
@@ -26,8 +28,10 @@ log = logging.getLogger("rink")
 F = TypeVar("F", bound=Callable[[Role], Any])
 
 
-class Rink(BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documented by its base
+class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documented by its base
     __doc__ = BaseRink.__doc__
+    _face = "rink"
+    _session_class = Session
     _role_class = Role
     _supervisor_class = ThreadSupervisor
 
@@ -179,7 +183,7 @@ class Rink(BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documented by its 
                 changes.wait(None)
 
 
-class RoleSet(BaseRoleSet[Role]):
+class RoleSet(PlainFor, BaseRoleSet[Role]):
     """Roles that are held as far as they are mine; a context manager, and an iterator of changes.
 
     `held` maps names to roles at this moment. Iterate to be told of each change: a role that was

@@ -12,6 +12,7 @@ from rink.core.holds import Handle, Hold
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import ForkedProcessError, RoleLost, UsageError
+from rink.misuse import PlainWith
 
 RELEASED = "released here"
 """The reason of a handle that was released while its role was held."""
@@ -199,7 +200,7 @@ def warn_unreleased(what: str) -> None:
         )
 
 
-class Role(BaseRole):
+class Role(PlainWith, BaseRole):
     """A held role on the blocking face: a context manager that releases at its end."""
 
     __slots__ = ()

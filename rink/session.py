@@ -31,6 +31,7 @@ from rink.etcd.api import Etcd
 from rink.etcd.client import Client
 from rink.etcd.green import refuse_green_threads
 from rink.etcd.versions import advice
+from rink.misuse import PlainWith
 from rink.settings import check_endpoints, check_prefix, check_seconds, check_ttl
 
 log = logging.getLogger("rink")
@@ -213,7 +214,7 @@ class BaseSession:
         raise UsageError("a session cannot be pickled: open one in the process that uses it")
 
 
-class Session(BaseSession):  # noqa: D101 - documented by its base
+class Session(PlainWith, BaseSession):  # noqa: D101 - documented by its base
     __doc__ = BaseSession.__doc__
 
     def close(self, timeout: float | None = None) -> None:

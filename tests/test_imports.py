@@ -279,11 +279,14 @@ def test_what_an_extra_brings_is_named_where_it_is_missing():
     code = "import sys; sys.modules['redis'] = None\nfrom rink.streams import App"
     done = run_python(code, check=False)
     told = done.stderr.splitlines()[-1]
-    assert told == "ModuleNotFoundError: rink.streams.App needs redis: pip install 'rink[streams]'"
+    assert (
+        told
+        == "ModuleNotFoundError: rink.streams.App needs redis: pip install 'etcd-rink[streams]'"
+    )
 
 
 def test_a_source_of_spark_brings_no_session_and_no_worker():
-    """Each query starts several processes that import it; and `rink[spark]` has not all that `rink[streams]` has."""
+    """Each query starts several processes that import it; and `etcd-rink[spark]` has not all that `etcd-rink[streams]` has."""
     pytest.importorskip("pyspark")
     loaded = set(loaded_by("rink.spark.datasource"))
     of_workers = {"grpc", "google.protobuf", "prometheus_client", "cronsim"}

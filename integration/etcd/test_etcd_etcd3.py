@@ -1,4 +1,4 @@
-"""The extra `rink[etcd3]`: an application's python3-etcd3 client, and ours over its channel.
+"""The extra `etcd-rink[etcd3]`: an application's python3-etcd3 client, and ours over its channel.
 
 The session over it is here too, and not with the faces: it needs the same venv.
 """

@@ -9,6 +9,8 @@ from __future__ import annotations
 import io
 import sys
 
+from rink.distribution import install_command
+
 NEEDED = {"click", "rich"}
 """What the extra `cli` brings."""
 
@@ -24,7 +26,7 @@ def main() -> None:
         if (error.name or "").partition(".")[0] not in NEEDED:
             raise
         print(
-            f"rink: the command line needs {error.name}: pip install 'rink[cli]'", file=sys.stderr
+            f"rink: the command line needs {error.name}: {install_command('cli')}", file=sys.stderr
         )
         sys.exit(2)
     commands(prog_name="rink")

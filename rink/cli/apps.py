@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rink.cli.options import Failed
+from rink.distribution import install_command
 
 if TYPE_CHECKING:
     from rink.streams import App, Stream
@@ -89,7 +90,7 @@ def _app_class() -> type[App]:
         missing = (error.name or "").partition(".")[0]
         if missing not in NEEDED:
             raise
-        raise NeedsExtra(f"streams need {missing}: pip install 'rink[streams]'") from error
+        raise NeedsExtra(f"streams need {missing}: {install_command('streams')}") from error
     return App
 
 

@@ -16,6 +16,7 @@ from rink.cli.planning import plan
 from rink.cli.sending import send, sendmany
 from rink.cli.streams import streams
 from rink.cli.workers import worker
+from rink.distribution import DISTRIBUTION
 from rink.engine.follower import read_group
 from rink.seen import seen
 
@@ -23,7 +24,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON, for pr
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="rink", prog_name="rink")
+@click.version_option(package_name=DISTRIBUTION, prog_name="rink")
 def commands() -> None:
     """Sticky, exclusive roles over etcd: look at groups, run workers of streams, and an etcd for development.
 

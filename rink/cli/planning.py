@@ -23,6 +23,7 @@ from rink.cli import observe, render
 from rink.cli.options import Failed, Target, check_group, opened, with_target
 from rink.core.record import some
 from rink.core.values import Version
+from rink.distribution import install_command
 from rink.engine.follower import read_group
 
 if TYPE_CHECKING:
@@ -138,14 +139,14 @@ def _read(group: str, target: Target) -> _Start:
 def _needed(plot: str | None) -> Iterator[None]:
     """Say which extra brings what is missing."""
     if plot and importlib.util.find_spec("matplotlib") is None:
-        raise Failed("--plot needs matplotlib: pip install 'rink[plot]'")
+        raise Failed(f"--plot needs matplotlib: {install_command('plot')}")
     try:
         yield
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in NEEDED:
             raise
-        raise Failed(f"rink plan needs {missing}: pip install 'rink[spark]'") from error
+        raise Failed(f"rink plan needs {missing}: {install_command('spark')}") from error
 
 
 def _compute(

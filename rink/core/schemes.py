@@ -17,7 +17,9 @@ import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Collection
-from functools import lru_cache
+from contextlib import suppress
+from functools import lru_cache, partial
+from types import CodeType, FunctionType, MethodType
 from typing import Protocol
 
 import attrs
@@ -127,7 +129,7 @@ JUMP: Scheme = _Jump()
 _CANONICAL = re.compile(r"0|[1-9][0-9]*")
 _BALANCED = re.compile(r"balanced:([1-9][0-9]*)")
 _WORD = re.compile(r"[A-Za-z0-9_.-]+")
-_custom: dict[str, Scheme] = {}
+_custom: dict[str, _Custom] = {}
 
 
 def find(name: str) -> Scheme:
@@ -256,7 +258,8 @@ def register(function: SchemeFunction, name: str, version: str | int) -> str:
     rank for the same role and size, in every process, on every machine, for any role. It is
     called here on fixed samples, whose hash becomes part of the scheme's name; so other code is
     another scheme wherever the samples show it. They cannot show everything: raise the version
-    with each change. Registering the same scheme again changes nothing.
+    with each change. Registering the same code again changes nothing, so a module may be imported
+    twice. Other code under the same name and version is refused.
 
     Args:
         function: (role, size) -> rank, with size ≥ 1 and 0 ≤ rank < size; called on any
@@ -269,7 +272,8 @@ def register(function: SchemeFunction, name: str, version: str | int) -> str:
 
     Raises:
         ConfigError: The function cannot be called, the name or version has other characters,
-            or two calls with the same role and size gave two ranks.
+            two calls with the same role and size gave two ranks, or other code was registered
+            under this name and version before.
         SchemeFailed: The function raised, or returned no rank, on a sample.
     """
     if not callable(function):
@@ -290,8 +294,51 @@ def register(function: SchemeFunction, name: str, version: str | int) -> str:
     digest = hashlib.sha256(",".join(map(str, ranks)).encode()).hexdigest()
     full = f"{label}#{digest[:12]}"
     # The first one stays: a group may be living by it at this moment.
-    _custom.setdefault(full, _Custom(full, function))
+    before = [scheme for scheme in [*_custom.values()] if scheme.name.startswith(f"{label}#")]
+    first = before[0] if before else _custom.setdefault(full, _Custom(full, function))
+    if first.name != full or _code(first.function) != _code(function):
+        raise ConfigError(
+            f"scheme {label!r} was registered before with other code ({first.function!r}, and now "
+            f"{function!r}): raise the version, or give one of them another name"
+        )
     return full
+
+
+def _code(value: object) -> object:
+    """Return what is compared of a function: its code, its defaults, what it closes over.
+
+    A module that is imported twice makes other functions of the same code, and these are equal
+    here. So lines and names of functions are left out, and so is all that cannot be compared for
+    sure, such as instances and what a global name stands for.
+    """
+    match value:
+        case object(__wrapped__=wrapped):  # what functools.cache wraps, say
+            return _code(wrapped)
+        case MethodType():
+            return _code(value.__func__)
+        case partial():
+            return (_code(value.func), *map(_code, (*value.args, *value.keywords.values())))
+        case FunctionType():
+            given = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
+            return tuple(map(_code, (value.__code__, *given, *_closed_over(value))))
+        case CodeType():
+            return (value.co_code, value.co_names, *map(_code, value.co_consts))
+        case tuple():
+            return tuple(map(_code, value))
+        case frozenset():
+            return frozenset(map(_code, value))
+        case None | bool() | int() | float() | str() | bytes():
+            return type(value), repr(value)
+    return type(value).__qualname__
+
+
+def _closed_over(function: FunctionType) -> list[object]:
+    """Return what a function closes over, of functions their code: one may close over itself."""
+    found = []
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # an empty cell
+            found.append(getattr(cell.cell_contents, "__code__", cell.cell_contents))
+    return found
 
 
 def _is_word(value: object) -> bool:

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Self
 
-from rink.aio import Lost, Role
+from rink.aio import Lost, Rink, Role
 from rink.errors import EtcdClusterChanged
 from rink.in_loop import soon_in_loop
+from rink.misuse import AsyncFor
 from rink.partitions.face import BaseAssignment, BaseConsumer, PartitionChange
 from rink.partitions.table import PartitionRow
 from rink.settings import check_seconds
@@ -56,8 +57,9 @@ class Assignment(BaseAssignment[Role]):  # noqa: D101 - documented by its base
                     return
 
 
-class PartitionedConsumer(BaseConsumer[Role, Assignment]):  # noqa: D101 - documented by its base
+class PartitionedConsumer(AsyncFor, BaseConsumer[Role, Assignment]):  # noqa: D101 - documented by its base
     __doc__ = BaseConsumer.__doc__
+    _rink_class = Rink
     _assignment_class = Assignment
 
     async def __aenter__(self) -> Self:

@@ -10,8 +10,10 @@ from rink.engine.callers import warn_in_event_loop
 from rink.engine.clock import DEAF_S, Event
 from rink.engine.signals import Signal
 from rink.errors import EtcdClusterChanged
+from rink.misuse import PlainFor
 from rink.partitions.face import BaseAssignment, BaseConsumer, PartitionChange
 from rink.partitions.table import PartitionRow
+from rink.rink import Rink
 from rink.roles import Role
 from rink.settings import check_seconds
 
@@ -54,8 +56,9 @@ class Assignment(BaseAssignment[Role]):  # noqa: D101 - documented by its base
                     return
 
 
-class PartitionedConsumer(BaseConsumer[Role, Assignment]):  # noqa: D101 - documented by its base
+class PartitionedConsumer(PlainFor, BaseConsumer[Role, Assignment]):  # noqa: D101 - documented by its base
     __doc__ = BaseConsumer.__doc__
+    _rink_class = Rink
     _assignment_class = Assignment
 
     def __enter__(self) -> Self:

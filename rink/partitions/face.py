@@ -147,11 +147,15 @@ class BaseConsumer(Generic[R, A]):
         ConfigError: a setting cannot be used; the message says what to write instead.
     """
 
+    _rink_class: ClassVar[type[Any]]
     _assignment_class: ClassVar[type[Any]]
 
     def __init__(self, r: BaseRink[R, Any], topic: str, *, partitions: int) -> None:
-        if not isinstance(r, BaseRink):
-            raise UsageError(f"a PartitionedConsumer takes a rink.Rink first, not {r!r}")
+        if not isinstance(r, self._rink_class):
+            face = self._rink_class._face  # noqa: SLF001 - a friend
+            raise UsageError(
+                f"topic {topic!r}: this PartitionedConsumer takes a {face}.Rink first, not {r!r}"
+            )
         self.topic = check_name("topic", topic)
         self.partitions = check_count("partitions", partitions, most=schemes.MAX_PARTITIONS)
         self._rink = r

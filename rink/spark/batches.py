@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all do
 from pyspark.sql import types as T  # noqa: N812
 
 from rink.errors import ConfigError, StateError, UsageError
+from rink.functions import check_plain
 from rink.guards import Batch, Fence, Guard
 from rink.settings import check_count
 from rink.spark.connections import connection
@@ -96,6 +97,7 @@ def fenced(
             f"{foreach_batch!r} cannot be called with (df, batch_id, out): what it writes by itself no guard can "
             f"refuse; have it write through the third: {error}"
         ) from error
+    check_plain("foreachBatch", foreach_batch, "df", "batch_id", "out")
     check_count("parts", parts)
     its_fence = Fence.of(role)
     guard.raise_fence(its_fence)
@@ -156,6 +158,7 @@ class FencedBatch:
             arrow: give pyarrow.RecordBatches in place of rows as dicts.
 
         Raises:
+            ConfigError: the function cannot be called so.
             UsageError: an output of this name was written before, in this batch.
             StaleToken: (as Spark's PythonException where a part was refused) a later driver has been here.
             StateError: (so, too) a later batch of this query was written: its checkpoint has gone back.
@@ -166,6 +169,7 @@ class FencedBatch:
                 f"output {name!r} of batch {self.number} was written already, here or by another fenced function: give "
                 "each output of a batch a name (write(..., name=...)), or this one would count as written"
             )
+        check_plain("each", each, "step", "rows")
         keys = [by] if isinstance(by, str) else list(by)
         cut = _cut(df, self.parts, keys)
         self._begun.add(name)

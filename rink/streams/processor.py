@@ -8,9 +8,9 @@ from typing import Any, Generic, TypeVar
 import attrs
 
 from rink.errors import ConfigError
+from rink.functions import check_function, is_async
 from rink.settings import check_count
 from rink.streams.events import Middleware
-from rink.streams.functions import check_function, is_async
 from rink.streams.policy import Policy
 from rink.streams.stream import Stream
 from rink.streams.values import Place

@@ -14,9 +14,9 @@ import attrs
 from cronsim import CronSim, CronSimError
 
 from rink.errors import ClosedError, ConfigError
+from rink.functions import check_function, is_async
 from rink.settings import check_seconds
 from rink.streams.endings import apart, is_ending, outlast, running_task
-from rink.streams.functions import check_function, is_async
 
 T = TypeVar("T")
 log = logging.getLogger("rink.streams")

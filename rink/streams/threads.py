@@ -14,10 +14,10 @@ from typing import Any, Generic, TypeVar
 import attrs
 
 from rink.errors import ClosedError, UsageError
+from rink.functions import refuse_unrun
 from rink.streams.endings import outlast
 from rink.streams.event import Event
 from rink.streams.events import Batches, Events, Outputs
-from rink.streams.functions import refuse_unrun
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -124,6 +124,9 @@ class BlockingBatches(Generic[R]):
         return ([event.record for event in batch] for batch in self)
 
 
+_ASYNC = "write it with `async def` and await that, in a decorator's wrapper as well"
+
+
 async def call_in_thread(
     function: Callable[[BlockingEvents[R]], object], events: Events[R], given_up: asyncio.Event
 ) -> int | None:
@@ -142,7 +145,7 @@ async def call_in_thread(
     def run() -> None:
         error: BaseException | None = None
         try:
-            refuse_unrun(context.run(function, blocking))
+            refuse_unrun("the processor", context.run(function, blocking), _ASYNC)
         except (SystemExit, KeyboardInterrupt) as raised:  # end a thread, and nothing else
             error = RuntimeError(f"the processor raised {raised!r}")
             error.__cause__ = raised

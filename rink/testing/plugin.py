@@ -1,4 +1,6 @@
-"""A pytest plugin, on as soon as `rink[testing]` is installed: a test of yours takes three lines.
+"""Give tests of users an etcd, a clock and servers: a plugin of pytest.
+
+It is on as soon as `etcd-rink[testing]` is installed. A test takes three lines:
 
     def test_orders_are_settled_by_the_leader(rink_session):
         with rink.Rink(rink_session, "orders") as r, r.await_role("leader", timeout=1) as role:

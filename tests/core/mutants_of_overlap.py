@@ -340,6 +340,13 @@ ABOUT_OVERLAP = [
         "first",
     ),
     core(
+        "other code under a scheme's name and version is dropped where samples show no difference",
+        "schemes",
+        "if first.name != full or _code(first.function) != _code(function):",
+        "if first.name != full:",
+        "schemes",
+    ),
+    core(
         "a new coordinator lowers the token base",
         "draft",
         "wishes = _Wishes(dict(current.pins) if current else {}, chronicle.token_base, room)",

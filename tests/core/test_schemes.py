@@ -1,5 +1,7 @@
 """Schemes: balanced, custom ones, and how their names are read."""
 
+import functools
+import importlib
 import itertools
 from concurrent.futures import ThreadPoolExecutor
 
@@ -246,27 +248,107 @@ def test_registering_a_scheme_again_keeps_the_first():
     assert find(name) is first
 
 
-def test_another_name_version_or_behaviour_is_another_scheme():
-    def by_first(role, size):
-        return ord(role[0]) % size if role else 0
+def by_first(role, size):
+    return ord(role[0]) % size if role else 0
 
-    def only_at_one_size_other(role, size):
-        return 0 if size == 31 else by_length(role, size)
 
-    def only_for_one_role_other(role, size):
-        return 0 if role == "BTC/ETH" else by_length(role, size)
+def only_at_one_size_other(role, size):
+    return 0 if size == 31 else by_length(role, size)
 
+
+def only_for_one_role_other(role, size):
+    return 0 if role == "BTC/ETH" else by_length(role, size)
+
+
+def other_outside_the_samples(role, size):
+    return 0 if role == "rare" else by_length(role, size)
+
+
+def modulo(divisor):
+    """Return a scheme that the samples do not tell from `modulo` of a larger divisor."""
+    return lambda role, size: len(role) % divisor % size
+
+
+def test_another_name_or_version_is_another_scheme():
     registered = {
         register(by_length, "mine", 1),
         register(by_length, "mine", 2),
         register(by_length, "mine", "1.0-beta_2"),
         register(by_length, "other", 1),
-        register(by_first, "mine", 1),
-        register(only_at_one_size_other, "mine", 1),
-        register(only_for_one_role_other, "mine", 1),
+        register(by_first, "mine", 3),
     }
-    assert len(registered) == 7
+    assert len(registered) == 5
     assert all(can_follow(name) for name in registered)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        by_first,
+        only_at_one_size_other,
+        only_for_one_role_other,
+        other_outside_the_samples,
+        functools.cache(other_outside_the_samples),
+    ],
+)
+def test_register_other_code_under_same_version_raises(other):
+    """Members of one group would compute other ranks, by which of the two they registered."""
+    name = register(by_length, "same", 1)
+    with pytest.raises(ConfigError, match=r"'same@1' was registered before.*raise the version"):
+        register(other, "same", 1)
+    assert find(name).function is by_length  # a group may be living by it
+
+
+def test_register_other_closure_under_same_version_raises():
+    """The samples are shorter than both divisors, so they show no difference."""
+    name = register(modulo(1000), "modulo", 1)
+    assert register(modulo(1000), "modulo", 1) == name
+    with pytest.raises(ConfigError, match="raise the version"):
+        register(modulo(2000), "modulo", 1)
+
+
+def test_register_same_code_again_keeps_the_first(tmp_path, monkeypatch):
+    """A module may be imported twice: by another name, or after `del sys.modules[...]`."""
+    source = (
+        "from rink.core.schemes import register\n\n"
+        "TABLE = {}\n\n"
+        "def made(seed):\n"
+        "    def again(role):\n        return again and len(role) + seed\n"
+        "    def rank(role, size, *, skipped=(1, 2.0, None)):\n"
+        "        if role == 'never':\n            return later\n"
+        "        return 0 if role in TABLE or role in {'a', 'b'} else again(role) % size\n"
+        "    if not TABLE:\n        return rank\n"
+        "    later = 0\n\n"
+        "NAME = register(made(3), 'imported-twice', 1)\n"
+    )
+    (tmp_path / "imported_once.py").write_text(source)
+    (tmp_path / "imported_again.py").write_text("# Moved by a line.\n" + source)
+    monkeypatch.syspath_prepend(tmp_path)
+    names = {importlib.import_module(module).NAME for module in ("imported_once", "imported_again")}
+    first = find(names.pop())
+    assert not names
+    assert first.function.__module__ == "imported_once"
+
+
+class Modulo:
+    def __init__(self, divisor):
+        self.divisor = divisor
+
+    def rank(self, role, size):
+        return len(role) % self.divisor % size
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Modulo(1000).rank,
+        lambda: functools.cache(Modulo(1000).rank),
+        lambda: functools.partial(Modulo.rank, Modulo(1000)),
+    ],
+)
+def test_register_same_method_or_partial_again_keeps_the_first(make):
+    name = f"made-{make.__code__.co_firstlineno}"
+    assert register(make(), name, 1) == register(make(), name, 1)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a@1", "a#1", "balanced:8", "ü", "a\n", None, 3])

@@ -223,3 +223,31 @@ def test_an_assignment_that_is_lost_says_so(rink_etcd):
             pass
         assert repr(one).endswith("lost>")
         assert not one.is_held
+
+
+def test_consumer_of_other_face_raises(rink_session):
+    r = rink.Rink(rink_session, "g", scheme="balanced:2")
+    with pytest.raises(rink.UsageError, match=r"'orders'.*takes a rink\.aio\.Rink first"):
+        AioConsumer(r, "orders", partitions=2)
+
+
+def test_aio_consumer_of_other_face_or_in_plain_with_raises():
+    async def scenario(etcd, r, consumer):
+        with pytest.raises(rink.UsageError, match=r"'orders'.*takes a rink\.Rink first"):
+            PartitionedConsumer(r, "orders", partitions=2)
+        with pytest.raises(rink.UsageError, match="write `async with`, not `with`"), consumer:
+            pass
+        with pytest.raises(rink.UsageError, match="write `async for`, not `for`"):
+            list(consumer)
+
+    run_aio(scenario)
+
+
+def test_consumer_in_async_with_raises(rink_session):
+    async def enter(consumer):
+        async with consumer:
+            pass
+
+    r = rink.Rink(rink_session, "g", scheme="balanced:2")
+    with pytest.raises(rink.UsageError, match="write `with`, not `async with`"):
+        asyncio.run(enter(PartitionedConsumer(r, "orders", partitions=2)))

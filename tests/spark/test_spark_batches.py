@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as T  # noqa: N812
 
-from rink.errors import StateError
+from rink.errors import ConfigError, StateError, UsageError
 from rink.guards import Batch, Fence, ParquetGuard
-from rink.spark.batches import _CUT, _collations, _Part, _without_cut
+from rink.spark.batches import _CUT, FencedBatch, _collations, _Part, _without_cut, fenced
 
 FENCE = Fence("sums", 1)
 ROWS = pa.schema([("amount", pa.int64())])
@@ -71,3 +71,20 @@ def test_rows_of_another_part_are_refused_and_the_others_have_no_column_more(gua
 )
 def test_collations_are_found_wherever_they_are_in_a_key(kind, found):
     assert _collations(T.StructType().add("key", kind)) == found
+
+
+async def write_nothing(*_): ...
+
+
+def test_fenced_async_function_raises(guard):
+    """Nothing would be written, and the batch would count as done."""
+    with pytest.raises(ConfigError, match=r"foreachBatch 'write_nothing' is async.*plain function"):
+        fenced(write_nothing, guard, FENCE)
+
+
+def test_fenced_batch_async_each_raises_and_batch_is_not_done(guard):
+    batch = FencedBatch(guard, FENCE, "q", 0, set(), 2)
+    with pytest.raises(ConfigError, match=r"each 'write_nothing' is async.*plain function"):
+        batch.write(None, write_nothing, by="amount")
+    with pytest.raises(UsageError, match="was not written"):
+        batch.end()

@@ -376,3 +376,15 @@ def test_a_job_and_a_query_have_names_of_their_own(driver, quick):
     starts.wait_for(1)
     with pytest.raises(ConfigError, match="there is a query of this name"):
         driver.run("b", print)
+
+
+async def compute_nothing(job): ...
+
+
+def test_runner_async_function_raises(driver):
+    """A job would count as done, and nothing would have run."""
+    for begin in (driver.start, driver.run):
+        with pytest.raises(ConfigError, match="job 'a': function 'compute_nothing' is async"):
+            begin("a", compute_nothing)
+    with pytest.raises(ConfigError, match="watch: function 'compute_nothing' is async"):
+        driver.watch(list, compute_nothing)

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from rink.engine.callers import made_at
 from rink.errors import ClosedError, ConfigError, RinkError
+from rink.functions import check_plain
 from rink.rink import Rink
 from rink.settings import check_count, check_seconds
 from rink.spark.jobs.job import Job, State
@@ -66,8 +67,10 @@ class JobRunner:
 
         Raises:
             ClosedError: this runner, or the group, is closed.
-            ConfigError: there is a query of this name: each needs a role of its own.
+            ConfigError: there is a query of this name: each needs a role of its own. Or the function cannot be called
+                with a job.
         """
+        check_plain(f"job {job_id!r}: function", function, "job")
         return self._start(job_id, function, lambda: None)
 
     def _start(
@@ -126,7 +129,11 @@ class JobRunner:
             function: called with each job, as in `start`.
             every: seconds between two looks at the list; when a job has ended it is looked at once.
             at_once: how many jobs run here beside each other.
+
+        Raises:
+            ConfigError: the function cannot be called with a job, or a setting cannot be used.
         """
+        check_plain("watch: function", function, "job")
         watch = Watch(
             self._start,
             list_pending_jobs,

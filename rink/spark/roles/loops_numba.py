@@ -1,7 +1,7 @@
 """FNV-1a and the jump hash over arrays, compiled by Numba: a third of the time that NumPy takes.
 
-It can be imported where Numba is installed (`rink[numba]`). A key's next jump waits for its last one.
-So some keys jump side by side: while a core would wait for the one, it computes another.
+It can be imported where Numba is installed (`etcd-rink[numba]`). A key's next jump waits for its
+last one. So some keys jump side by side: while a core would wait for the one, it computes another.
 """
 
 from __future__ import annotations

@@ -1,0 +1,117 @@
+"""Check whether the functions of users can be called as they will be."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from rink.errors import ConfigError, UsageError
+
+PLAIN = "write it as a plain function"
+"""What to write instead of an async function that nobody awaits."""
+
+
+def check_function(what: str, function: Callable[..., Any], *arguments: str) -> None:
+    """Refuse a function that would do nothing when it is called, or cannot be called.
+
+    Args:
+        what: it is declared as: `processor` or `task`.
+        function: the user's.
+        arguments: the names of what it is called with.
+
+    Raises:
+        ConfigError: it is no function, a generator, or takes other arguments.
+    """
+    name = _name(function)
+    if not callable(function):
+        raise ConfigError(f"{what} {name} is no function")
+    if any(map(_yields, _called(function))):
+        raise ConfigError(
+            f"{what} {name!r} is a generator, and a call runs none of it: write it without `yield`"
+        )
+    try:
+        # As it is called: what a decorator has wrapped may take more, which the wrapper gives it.
+        signature = inspect.signature(function, follow_wrapped=False)
+    except (TypeError, ValueError):  # of some functions in C there is none
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        called = ", ".join(arguments)
+        raise ConfigError(
+            f"{what} {name!r} takes {signature} and is called as ({called}): {error}"
+        ) from error
+
+
+def check_plain(
+    what: str, function: Callable[..., Any], *arguments: str, instead: str = PLAIN
+) -> None:
+    """Refuse an async function where nobody awaits what it returns.
+
+    Args:
+        what: it is declared as, as in `check_function`.
+        function: the user's.
+        arguments: the names of what it is called with.
+        instead: what to write instead, for the message.
+
+    Raises:
+        ConfigError: it is async, or `check_function` refuses it.
+    """
+    check_function(what, function, *arguments)
+    if is_async(function):
+        raise ConfigError(
+            f"{what} {_name(function)!r} is async, and it is called without `await`, so none of it "
+            f"would run: {instead}"
+        )
+
+
+def check_callback(setting: str, callback: Callable[..., Any] | None, *arguments: str) -> None:
+    """Refuse a callback that would do nothing when it is called, or cannot be called."""
+    if callback is not None:
+        instead = "give a plain function; loop.call_soon_threadsafe() in it reaches an event loop"
+        check_plain(setting, callback, *arguments, instead=instead)
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Return whether a call of it is to be awaited.
+
+    An object with an `async def __call__` counts as a function.
+    """
+    return any(map(inspect.iscoroutinefunction, _called(function)))
+
+
+def refuse_unrun(what: str, returned: object, instead: str) -> None:
+    """Raise a UsageError where a plain function returned something that nobody runs.
+
+    Args:
+        what: the function was declared as.
+        returned: what its call returned.
+        instead: what to write instead, for the message.
+    """
+    if inspect.iscoroutine(returned):
+        returned.close()  # or Python warns that nobody has awaited it
+    if (
+        inspect.isgenerator(returned)
+        or inspect.isasyncgen(returned)
+        or inspect.isawaitable(returned)
+    ):
+        raise UsageError(
+            f"{what} is a plain function and returned {returned!r}, which nobody runs: {instead}"
+        )
+
+
+def _name(function: object) -> str:
+    return getattr(function, "__qualname__", repr(function))
+
+
+def _yields(function: object) -> bool:
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+
+
+def _called(function: Callable[..., Any]) -> tuple[object, object]:
+    """Return what runs when it is called: the function or its `__call__`, without partials."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function, getattr(function, "__call__", None)  # noqa: B004 - to look into it

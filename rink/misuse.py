@@ -1,0 +1,75 @@
+"""Refuse a class of one face where the syntax of the other face is used.
+
+Python's own TypeError does not say what to write. These methods are hidden from type checkers,
+which find such a mistake because the method is missing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from rink.errors import UsageError
+
+
+class AsyncWith:
+    """Refuse `with` on a class of asyncio."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __enter__(self) -> NoReturn:
+            raise _of_asyncio(self, "with")
+
+        def __exit__(self, *_: object) -> None:
+            """Do nothing; `with` looks for this first."""
+
+
+class AsyncFor(AsyncWith):
+    """Refuse `with` and `for` on a class of asyncio."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __iter__(self) -> NoReturn:
+            raise _of_asyncio(self, "for")
+
+
+class PlainWith:
+    """Refuse `async with` on a class that is used in `with`."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __aenter__(self) -> NoReturn:
+            raise _plain(self, "with")
+
+        def __aexit__(self, *_: object) -> None:
+            """Do nothing; `async with` looks for this first."""
+
+
+class PlainFor(PlainWith):
+    """Refuse `async with` and `async for` on a class that is used without."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __aiter__(self) -> NoReturn:
+            raise _plain(self, "for")
+
+
+def _of_asyncio(made: object, keyword: str) -> UsageError:
+    return UsageError(
+        f"{made!r} is of asyncio: write `async {keyword}`, not `{keyword}`; code without an event "
+        "loop uses the class of this name outside of `aio`"
+    )
+
+
+def _plain(made: object, keyword: str) -> UsageError:
+    return UsageError(
+        f"{made!r} is not of asyncio: write `{keyword}`, not `async {keyword}`; code of asyncio "
+        "uses the class of this name in `aio`"
+    )
