@@ -13,6 +13,14 @@ NEEDED = {"click", "rich"}
 """What the extra `cli` brings."""
 
 
+def refuse_without_extra(error: ModuleNotFoundError) -> None:
+    """Exit with status 2 if the missing module is one that the extra `cli` brings."""
+    if (error.name or "").partition(".")[0] in NEEDED:
+        needs = f"the command line needs {error.name}: pip install 'rink[cli]'"
+        print(f"rink: {needs}", file=sys.stderr)
+        sys.exit(2)
+
+
 def main() -> None:
     """Run the command line: the entry point of `rink`."""
     for stream in (sys.stdout, sys.stderr):
@@ -21,10 +29,6 @@ def main() -> None:
     try:
         from rink.cli.commands import commands
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in NEEDED:
-            raise
-        print(
-            f"rink: the command line needs {error.name}: pip install 'rink[cli]'", file=sys.stderr
-        )
-        sys.exit(2)
+        refuse_without_extra(error)
+        raise
     commands(prog_name="rink")

@@ -15,7 +15,7 @@ import click
 
 from rink.core.keys import Keys, check_name
 from rink.engine.clock import SYSTEM, Clock
-from rink.errors import ConfigError, RinkError, StateError
+from rink.errors import ConfigError, StateError
 from rink.etcd.api import Etcd
 from rink.etcd.client import Client
 from rink.settings import check_endpoints, check_prefix
@@ -160,25 +160,6 @@ def with_target(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(_OPTIONS):
         packed = option(packed)
     return packed
-
-
-class Failed(click.ClickException):
-    """An error of Rink's, shown as one line without a traceback; the exit status is 1."""
-
-    def show(self, file: Any = None) -> None:
-        """Say it on stderr."""
-        click.echo(f"rink: {self.format_message()}", file=file, err=True)
-
-
-class Commands(click.Group):
-    """A group of commands in which no error of Rink's is ever a traceback."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that was asked for."""
-        try:
-            return super().invoke(ctx)
-        except RinkError as error:
-            raise Failed("; ".join([str(error), *getattr(error, "__notes__", ())])) from error
 
 
 @contextlib.contextmanager

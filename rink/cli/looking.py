@@ -1,0 +1,106 @@
+"""`rink status`, `groups` and `history`: a group as it is now, or was, read once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from rink.changes import steps
+from rink.cli import observe, render
+from rink.cli.options import Target, check_group, opened, with_target
+from rink.engine.follower import read_group
+from rink.seen import seen
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
+
+
+@click.command(short_help="How GROUP is now, and what keeps it from being settled.")
+@click.argument("group", required=False, callback=check_group)
+@_JSON
+@with_target
+def status(group: str | None, as_json: bool, target: Target) -> None:
+    """Show GROUP as it is now: its version, ranks, members, and what keeps it from being settled.
+
+    Without GROUP: list the groups, as `rink groups` does.
+    """
+    if group is None:
+        _list_groups(target, as_json)
+        return
+    with opened(target) as etcd:
+        view = read_group(etcd, target.keys(group))
+    if observe.is_empty(view):
+        raise target.unknown(group)
+    now = seen(view, group)
+    if as_json:
+        _write({"prefix": target.prefix, **now.as_json()})
+    else:
+        render.console().print(render.show(now))
+
+
+@click.command()
+@_JSON
+@with_target
+def groups(as_json: bool, target: Target) -> None:
+    """List the groups under the prefix."""
+    _list_groups(target, as_json)
+
+
+def _list_groups(target: Target, as_json: bool) -> None:
+    with opened(target) as etcd:
+        found = observe.read_groups(etcd, target.prefix)
+    every = [seen(view, group) for group, view in sorted(found.views.items())]
+    if as_json:
+        brief = [
+            {
+                "group": one.group,
+                "version": one.version,
+                "ranks": len(one.ranks),
+                "members": len(one.members),
+                "coordinator": one.coordinator,
+                "settled": one.settled,
+            }
+            for one in every
+        ]
+        _write({"prefix": target.prefix, "revision": found.revision, "groups": brief,
+                "strays": list(found.strays)})  # fmt: skip
+    elif every or found.strays:
+        render.console().print(render.show_groups(every, found.strays))
+    else:
+        click.echo(f"no groups: the etcd at {target.where} has no key under {target.prefix!r}")
+
+
+@click.command(short_help="The versions of GROUP: when, by whom, why, what changed.")
+@click.argument("group", callback=check_group)
+@click.option(
+    "--last",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="How many versions, the newest ones.",
+)
+@_JSON
+@with_target
+def history(group: str, last: int, as_json: bool, target: Target) -> None:
+    """Show the versions of GROUP: when, by whom, why, and which rank went from whom to whom.
+
+    etcd keeps the last hundred of them.
+    """
+    with opened(target) as etcd:
+        view = read_group(etcd, target.keys(group))
+    if observe.is_empty(view):
+        raise target.unknown(group)
+    found = steps(view)[-last:]
+    if as_json:
+        versions = [step.as_json() for step in found]
+        _write({"group": group, "prefix": target.prefix, "revision": view.revision,
+                "versions": versions})  # fmt: skip
+    elif found:
+        render.console().print(render.show_history(found))
+    else:
+        click.echo(f"group {group!r} has no version yet")
+
+
+def _write(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2))
