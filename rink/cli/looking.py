@@ -9,7 +9,9 @@ import click
 
 from rink.changes import steps
 from rink.cli import observe, render
-from rink.cli.options import Target, check_group, opened, with_target
+from rink.cli.leases import read_leases
+from rink.cli.options import Target, check_group, opened, outside, with_target
+from rink.cli.since import draining_since
 from rink.engine.follower import read_group
 from rink.seen import seen
 
@@ -18,9 +20,10 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON, for pr
 
 @click.command(short_help="How GROUP is now, and what keeps it from being settled.")
 @click.argument("group", required=False, callback=check_group)
+@click.option("--leases", "every_lease", is_flag=True, help="Ask for each lease, however many.")
 @_JSON
 @with_target
-def status(group: str | None, as_json: bool, target: Target) -> None:
+def status(group: str | None, every_lease: bool, as_json: bool, target: Target) -> None:
     """Show GROUP as it is now: its version, ranks, members, and what keeps it from being settled.
 
     Without GROUP: list the groups, as `rink groups` does.
@@ -30,13 +33,24 @@ def status(group: str | None, as_json: bool, target: Target) -> None:
         return
     with opened(target) as etcd:
         view = read_group(etcd, target.keys(group))
-    if observe.is_empty(view):
-        raise target.unknown(group)
-    now = seen(view, group)
+        if observe.is_empty(view):
+            raise target.unknown(group)
+        leases = read_leases(etcd, view, however_many=every_lease)
+    now, since = seen(view, group), draining_since(view)
     if as_json:
-        _write({"prefix": target.prefix, **now.as_json()})
-    else:
-        render.console().print(render.show(now))
+        _write(
+            {
+                "prefix": target.prefix,
+                **now.as_json(),
+                "leases": leases.as_json(),
+                "leases_problem": leases.problem,
+                "draining_since": {name: one.as_json() for name, one in since.items()},
+            }
+        )
+        return
+    wall = outside().clock.wall()
+    words = {name: f", {one.text(wall)}" for name, one in since.items()}
+    render.console().print(render.show(now, leases=leases, since=words))
 
 
 @click.command()

@@ -43,6 +43,7 @@ class Town:
         self.targets = []
         self.script = []
         self.faults = []
+        self.lease_faults = []
         self.leases = {}
 
     def __enter__(self):
@@ -69,6 +70,12 @@ class Town:
         self.leases[name] = lease
         key = Keys.of(prefix, group).member(name)
         self.etcd.txn((), (Put(key, codec.encode(Record(**fields)), lease),))
+
+    def renew(self, name):
+        """Renew a member's lease: it begins anew, as by a keepalive."""
+        lease = self.leases[name]
+        with self.cluster.change() as store:
+            store.keep_alive(lease, self.clock.now())
 
     def crash(self, name):
         self.etcd.revoke(self.leases.pop(name))
@@ -114,6 +121,11 @@ class Watched:
         if not range_end:
             self._happen()
         return self.client.range(key, range_end)
+
+    def time_to_live(self, lease, *, timeout=None):
+        if self.town.lease_faults:
+            raise self.town.lease_faults.pop()
+        return self.client.time_to_live(lease)
 
     def _happen(self):
         # The list and its watch are made on other threads, and count once they have been told.
