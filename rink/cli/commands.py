@@ -19,6 +19,7 @@ HOMES = {
     "dev": "rink.cli.dev",
     "groups": "rink.cli.looking",
     "history": "rink.cli.looking",
+    "owner": "rink.cli.owning",
     "plan": "rink.cli.planning",
     "send": "rink.cli.sending",
     "sendmany": "rink.cli.sending",
@@ -64,5 +65,5 @@ class Commands(click.Group):
 def commands() -> None:
     """Sticky, exclusive roles over etcd: look at groups, run workers of streams, and an etcd for development.
 
-    status, groups, history, watch and plan only read: they join no group and write no key.
+    status, owner, groups, history, watch and plan only read: they join no group and write no key.
     """

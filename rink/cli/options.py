@@ -115,6 +115,14 @@ def check_group(_: click.Context, __: click.Parameter, value: str | None) -> str
         raise click.BadParameter(str(error)) from error
 
 
+def check_roles(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse what can be no role's name; for the ROLE arguments."""
+    try:
+        return tuple(check_name("role", role) for role in value)
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 _OPTIONS = (
     click.option(
         "--endpoints",
