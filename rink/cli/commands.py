@@ -25,6 +25,7 @@ HOMES = {
     "sendmany": "rink.cli.sending",
     "status": "rink.cli.looking",
     "streams": "rink.cli.streams",
+    "wait": "rink.cli.waiting",
     "watch": "rink.cli.watching",
     "worker": "rink.cli.workers",
 }
@@ -65,5 +66,5 @@ class Commands(click.Group):
 def commands() -> None:
     """Sticky, exclusive roles over etcd: look at groups, run workers of streams, and an etcd for development.
 
-    status, owner, groups, history, watch and plan only read: they join no group and write no key.
+    All but dev, worker, send, sendmany and streams only read: they join no group and write no key.
     """

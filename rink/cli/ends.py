@@ -20,3 +20,9 @@ class Failed(click.ClickException):
     def show(self, file: Any = None) -> None:
         """Say it on stderr."""
         click.echo(f"rink: {self.format_message()}", file=file, err=True)
+
+
+class Not(Failed):
+    """The answer no, with the line that says why; the exit status is 3."""
+
+    exit_code = NO

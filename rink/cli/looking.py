@@ -9,30 +9,45 @@ import click
 
 from rink.changes import steps
 from rink.cli import observe, render
-from rink.cli.leases import read_leases
+from rink.cli.ends import NO, Failed, Not
+from rink.cli.leases import Leases, read_leases
 from rink.cli.options import Target, check_group, opened, outside, with_target
 from rink.cli.since import draining_since
 from rink.engine.follower import read_group
-from rink.seen import seen
+from rink.seen import GroupStatus, seen
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
 
 
 @click.command(short_help="How GROUP is now, and what keeps it from being settled.")
 @click.argument("group", required=False, callback=check_group)
+@click.option("--check", is_flag=True, help="Exit with 3 unless it is settled and alive.")
 @click.option("--leases", "every_lease", is_flag=True, help="Ask for each lease, however many.")
 @_JSON
 @with_target
-def status(group: str | None, every_lease: bool, as_json: bool, target: Target) -> None:
+@click.pass_context
+def status(
+    ctx: click.Context,
+    group: str | None,
+    check: bool,
+    every_lease: bool,
+    as_json: bool,
+    target: Target,
+) -> None:
     """Show GROUP as it is now: its version, ranks, members, and what keeps it from being settled.
 
+    With --check, the exit status is 0 if it is settled and every member renews its lease, and 3 if not.
     Without GROUP: list the groups, as `rink groups` does.
     """
+    if group is None and check:
+        raise click.UsageError("Say which GROUP to check.")
     if group is None:
         _list_groups(target, as_json)
         return
     with opened(target) as etcd:
         view = read_group(etcd, target.keys(group))
+        if observe.is_empty(view) and check:
+            raise Not(str(target.unknown(group)))
         if observe.is_empty(view):
             raise target.unknown(group)
         leases = read_leases(etcd, view, however_many=every_lease)
@@ -47,10 +62,20 @@ def status(group: str | None, every_lease: bool, as_json: bool, target: Target) 
                 "draining_since": {name: one.as_json() for name, one in since.items()},
             }
         )
-        return
-    wall = outside().clock.wall()
-    words = {name: f", {one.text(wall)}" for name, one in since.items()}
-    render.console().print(render.show(now, leases=leases, since=words))
+    else:
+        wall = outside().clock.wall()
+        words = {name: f", {one.text(wall)}" for name, one in since.items()}
+        render.console().print(render.show(now, leases=leases, since=words))
+    if check:
+        _answer(ctx, now, leases)
+
+
+def _answer(ctx: click.Context, now: GroupStatus, leases: Leases) -> None:
+    """Exit with the status that answers `--check`, unless it is 0."""
+    if not now.settled or leases.overdue:
+        ctx.exit(NO)
+    if leases.problem:
+        raise Failed(f"whether the members are alive is not known: {leases.problem}")
 
 
 @click.command()

@@ -117,16 +117,21 @@ def _vague(member: Member, placement: Placement) -> str:
 
 
 def _why_nobody(view: View, group: str) -> str:
+    version = view.version
+    if version is None:
+        return why_no_version(view, group)
+    if not version.ranks:
+        return "nobody has a rank"
+    return f"scheme {version.scheme!r} is not known here"
+
+
+def why_no_version(view: View, group: str) -> str:
+    """Return why the group has no newest version that can be read."""
     if observe.is_empty(view):
         return f"there is no group {group!r}"
     if view.newest is None:
         return "the group has no version yet"
-    version = view.newest.version
-    if version is None:
-        return f"version {view.newest.number} {view.newest.problem}"
-    if not version.ranks:
-        return "nobody has a rank"
-    return f"scheme {version.scheme!r} is not known here"
+    return f"version {view.newest.number} {view.newest.problem}"
 
 
 @click.command(short_help="Who has each ROLE of GROUP, and who would be next.")
