@@ -17,6 +17,7 @@ from rink.errors import RinkError
 
 HOMES = {
     "dev": "rink.cli.dev",
+    "forget": "rink.cli.forgetting",
     "groups": "rink.cli.looking",
     "history": "rink.cli.looking",
     "owner": "rink.cli.owning",
@@ -66,5 +67,5 @@ class Commands(click.Group):
 def commands() -> None:
     """Sticky, exclusive roles over etcd: look at groups, run workers of streams, and an etcd for development.
 
-    All but dev, worker, send, sendmany and streams only read: they join no group and write no key.
+    All but dev, forget, worker, send, sendmany and streams only read: they join no group and write no key.
     """

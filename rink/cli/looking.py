@@ -79,17 +79,20 @@ def _answer(ctx: click.Context, now: GroupStatus, leases: Leases) -> None:
 
 
 @click.command()
+@click.option("--all", "every", is_flag=True, help="Also those without members.")
 @_JSON
 @with_target
-def groups(as_json: bool, target: Target) -> None:
-    """List the groups under the prefix."""
-    _list_groups(target, as_json)
+def groups(every: bool, as_json: bool, target: Target) -> None:
+    """List the groups under the prefix that have members."""
+    _list_groups(target, as_json, every=every)
 
 
-def _list_groups(target: Target, as_json: bool) -> None:
+def _list_groups(target: Target, as_json: bool, *, every: bool = False) -> None:
     with opened(target) as etcd:
         found = observe.read_groups(etcd, target.prefix)
-    every = [seen(view, group) for group, view in sorted(found.views.items())]
+    shown = {group: view for group, view in found.views.items() if every or view.by_age}
+    statuses = [seen(view, group) for group, view in sorted(shown.items())]
+    hidden = len(found.views) - len(shown)
     if as_json:
         brief = [
             {
@@ -100,12 +103,12 @@ def _list_groups(target: Target, as_json: bool) -> None:
                 "coordinator": one.coordinator,
                 "settled": one.settled,
             }
-            for one in every
+            for one in statuses
         ]
         _write({"prefix": target.prefix, "revision": found.revision, "groups": brief,
-                "strays": list(found.strays)})  # fmt: skip
-    elif every or found.strays:
-        render.console().print(render.show_groups(every, found.strays))
+                "hidden": hidden, "strays": list(found.strays)})  # fmt: skip
+    elif found.views or found.strays:
+        render.console().print(render.show_groups(statuses, hidden, found.strays))
     else:
         click.echo(f"no groups: the etcd at {target.where} has no key under {target.prefix!r}")
 

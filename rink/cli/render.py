@@ -333,8 +333,10 @@ def _first(lines: Sequence[str]) -> list[str]:
     return [*(clean(line) for line in lines[:LINES_SHOWN]), f"… and {hidden} more"]
 
 
-def show_groups(statuses: list[GroupStatus], strays: tuple[str, ...]) -> RenderableType:
-    """Show the groups under a prefix, a line each."""
+def show_groups(
+    statuses: list[GroupStatus], hidden: int, strays: tuple[str, ...]
+) -> RenderableType:
+    """Show groups, a line each, how many others there are, and the keys of none."""
     made = Listing(("group", ">version", ">ranks", ">members", "coordinator", "state"))
     for status in statuses:
         made.add(
@@ -345,6 +347,11 @@ def show_groups(statuses: list[GroupStatus], strays: tuple[str, ...]) -> Rendera
             clean(status.coordinator or "-"),
             _settled(status),
         )
-    if not strays:
-        return made
-    return Group(made, Text(f"not keys of a group: {clean(some(strays))}", "yellow"))
+    parts: list[RenderableType] = [made] if statuses else []
+    if hidden:
+        are, them = ("is", "it") if hidden == 1 else ("are", "them")
+        number = f"{hidden} group{'s' * (hidden != 1)}"
+        parts.append(Text(f"{number} without members {are} hidden: --all shows {them}", "dim"))
+    if strays:
+        parts.append(Text(f"not keys of a group: {clean(some(strays))}", "yellow"))
+    return Group(*parts)

@@ -126,6 +126,9 @@ class Watched:
             self._happen()
         return self.client.range(key, range_end)
 
+    def txn(self, compare, then):
+        return self.client.txn(compare, then)
+
     def time_to_live(self, lease, *, timeout=None):
         if self.town.lease_faults:
             raise self.town.lease_faults.pop()

@@ -269,7 +269,14 @@ def test_names_are_shown_as_they_are_but_move_no_cursor(town, run, run_json):
 def test_looking_writes_nothing(town, run):
     town.settled("a")
     before = town.etcd.range(b"x").header.revision
-    for line in (["status", "orders"], ["status"], ["groups"], ["history", "orders"]):
+    for line in (
+        ["status", "orders", "--check"],
+        ["status"],
+        ["groups"],
+        ["history", "orders"],
+        ["owner", "orders", "leader"],
+        ["wait", "orders", "--settled"],
+    ):
         assert run(*line).exit_code == 0
     assert town.etcd.range(b"x").header.revision == before
 
