@@ -1,7 +1,7 @@
 """The `rink` command: look at groups from outside, run workers of streams, and an etcd for development.
 
-What looks at groups reads only: it joins none, takes no lease and writes no key. What is of streams needs
-the extra `streams`, and is imported where a command asks for it.
+What looks at groups only reads: it joins none, takes no lease and writes no key. Only `forget` deletes
+keys. What is of streams needs the extra `streams`, and is imported where a command asks for it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 One transaction deletes them, guarded by the revision that was read: it is refused if anything was
 written in the group's range since. So no member that joins meanwhile loses its record. What keeps
-fencing tokens from going back is kept: the last version if it has a token base, and requests to
-raise it. So are the offsets of partitions, which lie beside the range.
+fencing tokens from going back is kept: the last version if it has a token base, and requests that
+raise it, or may. So are the offsets of partitions, which lie beside the range.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from shlex import quote
 
 import attrs
 import click
@@ -19,7 +20,7 @@ from rink.cli import observe, render
 from rink.cli.options import Target, check_group, opened, with_target
 from rink.core.keys import OFFSETS, Keys
 from rink.core.record import some
-from rink.core.values import Request, Wish
+from rink.core.values import Asked, Wish
 from rink.core.view import View
 from rink.engine.follower import read_group
 from rink.errors import StateError
@@ -34,12 +35,12 @@ class Kept:
 
     version: int | None
     token_base: int
-    requests: tuple[tuple[str, Request], ...]
+    requests: tuple[Asked, ...]
     offsets: int
 
     def keys(self, keys: Keys) -> list[bytes]:
         """Return the keys in the group's own range that stay, in order."""
-        found = [keys.request(request_id) for request_id, _ in self.requests]
+        found = [keys.request(asked.id) for asked in self.requests]
         if self.version is not None:
             found.append(keys.version(self.version))
         return sorted(found)
@@ -51,12 +52,15 @@ class Kept:
                 f"kept: version {self.version}, with the token base {self.token_base}, because "
                 "fencing tokens must never go back"
             )
-        for _, request in self.requests:
-            yield f"kept: the request to {wish_text(request)}, for the next coordinator"
+        for asked in self.requests:
+            if asked.request is None:
+                yield f"kept: the request {asked.id!r}, which cannot be read here"
+            else:
+                yield f"kept: the request to {wish_text(asked.request)}, for the next coordinator"
         if self.offsets:
             yield (
                 f"kept: {_number(self.offsets, 'offset')} of its partitions: the next members go on "
-                f"from there, unless you run `etcdctl del --prefix {offsets_root}` before"
+                f"from there, unless you run `etcdctl del --prefix {quote(offsets_root)}` before"
             )
 
 
@@ -124,8 +128,8 @@ def _kept(view: View, group: str, keys: Keys, offsets: int) -> Kept:
         names = some(tuple(member.name for member in view.by_age))
         raise StateError(
             f"group {group!r} has {_number(len(view.by_age), 'member')}: {names}. Stop them first. "
-            f"A member that was killed is in until its lease ends: `rink wait {group} --members 0` "
-            "waits for that",
+            "A member that was killed is in until its lease ends: "
+            f"`rink wait {quote(group)} --members 0` waits for that",
             key=keys.root.decode(),
         )
     newest = view.newest
@@ -139,11 +143,8 @@ def _kept(view: View, group: str, keys: Keys, offsets: int) -> Kept:
         )
     version = view.version if view.version and view.version.token_base else None
     asked = sorted(view.requests.values(), key=lambda one: one.mod_revision)
-    raises = [
-        (one.id, one.request)
-        for one in asked
-        if one.request and one.request.wish is Wish.TOKEN_BASE
-    ]
+    # A request that cannot be read may be one that raises the token base.
+    raises = (one for one in asked if one.request is None or one.request.wish is Wish.TOKEN_BASE)
     return Kept(
         version=version.number if version else None,
         token_base=version.token_base if version else 0,
@@ -186,7 +187,7 @@ def _write_json(group: str, target: Target, deleted: int, kept: Kept) -> None:
         "kept": {
             "version": kept.version,
             "token_base": kept.token_base,
-            "requests": [wish_text(request) for _, request in kept.requests],
+            "requests": [asked.id for asked in kept.requests],
             "offsets": kept.offsets,
         },
     }

@@ -37,6 +37,11 @@ class Lease:
     seconds_left: int
 
     @property
+    def is_over(self) -> bool:
+        """Return whether etcd does not know the lease any more, so that the record is gone."""
+        return self.seconds_left < 0
+
+    @property
     def ends_within_s(self) -> int:
         """Return in how many seconds the lease ends at the latest, if nobody renews it."""
         return min(self.seconds_left + 1, max(self.ttl_s, self.seconds_left))

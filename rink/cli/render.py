@@ -184,7 +184,7 @@ def _settled(status: GroupStatus, leases: Leases = NO_LEASES) -> Text:
             "does not renew its lease" if len(leases.overdue) == 1 else "do not renew their leases"
         )
         return Text(f"settled, but {who} {does}", "bold yellow")
-    return Text("settled", "green")
+    return Text("settled", "" if leases.problem else "green")
 
 
 def _because(status: GroupStatus) -> Text:
@@ -237,6 +237,8 @@ def _line(status: GroupStatus, member: MemberStatus, leases: Leases) -> Cells:
 def _lease(lease: Lease | None) -> Text:
     if lease is None:
         return Text("")
+    if lease.is_over:
+        return Text("over", "bold yellow")
     return Text(f"≤ {lease.ends_within_s} s", "bold yellow" if lease.renewal_overdue else "")
 
 
@@ -281,6 +283,8 @@ def _foot(
 
 
 def _overdue(lease: Lease) -> str:
+    if lease.is_over:
+        return "its lease is over, and its record is gone by now"
     every = round(lease.ttl_s / RENEWALS_PER_TTL, 1)
     return (
         f"its lease was not renewed for {lease.not_renewed_s} s or more (normally every {every:g} "

@@ -44,6 +44,7 @@ class Town:
         self.script = []
         self.faults = []
         self.lease_faults = []
+        self.lease_answers = []
         self.leases = {}
 
     def __enter__(self):
@@ -132,6 +133,8 @@ class Watched:
     def time_to_live(self, lease, *, timeout=None):
         if self.town.lease_faults:
             raise self.town.lease_faults.pop()
+        if self.town.lease_answers:
+            return self.town.lease_answers.pop()
         return self.client.time_to_live(lease)
 
     def _happen(self):

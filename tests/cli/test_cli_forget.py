@@ -98,6 +98,21 @@ def test_forget_keeps_requests_to_raise_the_token_base(dead, run):
         result.stdout
     )
     assert left(dead)[0] == "orders/requests/2"
+    assert json.loads(run("forget", "orders", "--json").stdout)["kept"]["requests"] == ["2"]
+
+
+def test_forget_keeps_a_request_that_cannot_be_read(dead, run, run_json):
+    """It may raise the token base."""
+    dead.write(KEYS.request("2"), b'{"format": 2}')
+    result = run("forget", "orders")
+    assert "kept: the request '2', which cannot be read here" in result.stdout
+    assert left(dead)[0] == "orders/requests/2"
+    assert run_json("forget", "orders")["kept"]["requests"] == ["2"]
+
+
+def test_forget_quotes_names_in_the_commands_that_it_names(town, run):
+    town.record("a", group="a b")
+    assert "`rink wait 'a b' --members 0`" in run("forget", "a b").stderr
 
 
 def test_forget_keeps_offsets_and_says_how_to_delete_them(dead, run):

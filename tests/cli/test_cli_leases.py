@@ -49,8 +49,14 @@ def test_lease_is_overdue_once_a_third_of_its_ttl_has_surely_passed(ttl, left, o
     assert Lease(ttl, left).renewal_overdue is overdue
 
 
-def test_lease_that_etcd_does_not_know_ends_at_once(town, run_json):
-    assert (Lease(60, -1).ends_within_s, Lease(60, -1).renewal_overdue) == (0, True)
+def test_status_of_member_whose_lease_is_over_says_so(town, run, run_json):
+    """It ends between the read of the group and the question."""
+    town.settled("a")
+    town.lease_answers = [-1] * 2
+    over = {"ttl_s": 60, "ends_within_s": 0, "renewal_overdue": True}
+    assert run_json("status", "orders")["leases"] == {"a": over}
+    text = run("status", "orders").stdout
+    assert "not renewed a: its lease is over, and its record is gone by now" in words(text)
 
 
 def test_status_of_many_members_asks_for_leases_only_if_told(town, run, run_json):
