@@ -85,6 +85,9 @@ def test_owner_that_has_not_claimed_the_role_does_not_hold_it(town, run_status):
     status, (role,) = owner(run_status, LEADER)
     assert (status, role["owner"], role["holder"]) == (3, "b", None)
     assert role["why"] == "b has not claimed it yet"
+    town.record("b", shares=(Share(0, 3, "jump"), Share(1, 2, "jump")))
+    status, (role,) = owner(run_status, LEADER)
+    assert (status, role["why"]) == (3, "b has not claimed it yet"), "only the newest share grants"
 
 
 def test_owner_that_drains_an_earlier_grant_does_not_hold_the_role(town, run_status):

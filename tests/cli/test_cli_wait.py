@@ -1,9 +1,14 @@
 """`rink wait` and `rink status --check`: questions of scripts, answered by the exit status."""
 
+import threading
+
 import pytest
-from cli_support import LEAVING
+from cli_support import LEAVING, Watched
+from click.testing import CliRunner
 from test_cli_owner import LEADER, grown
 
+from rink.cli.commands import commands
+from rink.cli.options import Outside
 from rink.core.values import Share
 from rink.errors import EtcdUnavailable
 from rink.etcd.api import Put
@@ -115,6 +120,23 @@ def test_wait_that_times_out_exits_with_3_and_says_what_lacks(town, wait):
         "--settled", "--timeout", "30", script=[lambda: town.let_pass(29), lambda: town.let_pass(1)]
     )
     assert done == (3, "", [f"waiting for orders: {told}", f"rink: not so after 30 s: {told}"])
+
+
+def test_wait_asks_etcd_nothing_once_its_time_is_over(town):
+    """A request at the end could take its whole timeout."""
+    grown(town)
+    time = threading.Thread(target=town.clock.advance, args=(30,))
+
+    class Client(Watched):
+        def watch(self, *args):
+            time.start()  # from now on there is a mailbox that the clock waits for
+            return super().watch(*args)
+
+    world = Outside(connect=lambda _: Client(town), clock=town.clock, quiet_s=60)
+    line = ["wait", "orders", "--settled", "--timeout", "20"]
+    result = CliRunner().invoke(commands, line, obj=world)
+    time.join()
+    assert result.exit_code == 3, "a probe would end it as Ctrl-C does, since there is no script"
 
 
 def test_wait_without_etcd_exits_with_1(town, wait):
