@@ -195,3 +195,72 @@ def test_dev_keeps_its_data_where_it_is_told(tmp_path):
                 wait_for(lambda r=joined, n=number: r.version and r.version.number == n)
             assert server.end(signal.SIGINT) == 0
             assert processes(url) == []
+
+
+# ── questions of scripts ──
+
+
+def test_owner_of_a_role_follows_its_hand_over(command, member, etcd_url, prefix):
+    with member("a") as a:
+        with a.await_role("leader", timeout=DEADLINE_S):
+            held = command("owner", "orders", "leader", "--json")
+            (role,) = json.loads(held.stdout)["roles"]
+            assert (held.returncode, role["holder"], role["next"]) == (0, "a", None)
+        held = [a.await_role(f"job-{number}") for number in range(16)]
+        with member("b"):
+            lost = wait_for(lambda: a.status().draining)[0]
+            asked = command("owner", "orders", lost, "--json")
+            (role,) = json.loads(asked.stdout)["roles"]
+            assert (asked.returncode, role["owner"], role["holder"]) == (3, "b", "a")
+            assert (role["why"], role["since"]["version"]) == ("a has not let go of it", 2)
+            line = [*RINK, "wait", "orders", "--holder", lost, "--prefix", prefix]
+            with Lines(line, RINK_ETCD=etcd_url) as waits:
+                for one in held:
+                    one.release()
+                assert waits.next() == f"orders: b holds {lost}\n"
+                assert waits.process.wait(DEADLINE_S) == 0
+
+
+def test_status_sees_a_killed_member_by_its_lease(command, etcd_url, prefix):
+    code = (
+        "import rink, time\n"
+        f"session = rink.Session({etcd_url!r}, prefix={prefix!r}, ttl=9)\n"
+        "r = rink.Rink(session, 'orders', name='a').join()\n"
+        "r.wait_settled(); print('in', flush=True); time.sleep(99)\n"
+    )
+    with Lines([sys.executable, "-c", code]) as process:
+        assert process.next() == "in\n"
+        wait_for(lambda: command("status", "orders", "--check").returncode == 0)
+        process.process.kill()
+        process.process.wait()
+        wait_for(lambda: command("status", "orders", "--check").returncode == 3)
+        look = json.loads(command("status", "orders", "--json").stdout)
+        assert look["settled"] is True
+        assert look["leases"]["a"]["renewal_overdue"] is True
+        assert 0 < look["leases"]["a"]["ends_within_s"] <= 6
+        assert "settled, but a does not renew its lease" in command("status", "orders").stdout
+
+
+def test_forget_is_refused_until_the_last_member_has_left(command, member):
+    with member("a") as a:
+        assert a.wait_settled(DEADLINE_S)
+        refused = command("forget", "orders", "--yes")
+        assert refused.returncode == 1
+        assert "has 1 member: a" in refused.stderr
+        with a.await_role("leader", timeout=DEADLINE_S) as role:
+            assert role.is_held
+    assert command("wait", "orders", "--members", "0", "--timeout", "30").returncode == 0
+    assert command("groups").stdout.startswith("1 group without members is hidden")
+    assert command("forget", "orders").stdout == "orders is forgotten: 1 key deleted\n"
+    assert command("groups").stdout.startswith("no groups")
+
+
+def test_wait_answers_by_its_exit_status(command, member):
+    with member("a"):
+        assert command("wait", "orders", "--settled", "--members", "1").returncode == 0
+        late = command("wait", "orders", "--members", "2", "--timeout", "0.2")
+        assert (late.returncode, late.stdout) == (3, "")
+        assert late.stderr.endswith("rink: not so after 0.2 s: it has 1 member, not 2\n")
+    silent = command("wait", "orders", "--settled", "--timeout", "1", "--endpoints", "127.0.0.1:1")
+    assert silent.returncode == 1
+    assert silent.stderr.startswith("rink: etcd did not answer")

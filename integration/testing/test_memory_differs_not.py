@@ -83,7 +83,9 @@ puts = st.builds(Put, names, st.sampled_from([b"", b"1", b"2"]), st.just(-1) | l
 branches = st.lists(
     puts | puts | st.builds(Get, names, ends) | st.builds(Delete, names, ends), max_size=4
 ).map(tuple)
-compares = st.lists(st.builds(Compare, names, st.sampled_from(Target), offsets), max_size=2)
+compares = st.lists(
+    st.builds(Compare, names, st.sampled_from(Target), offsets, ends, st.booleans()), max_size=2
+)
 steps = st.one_of(
     st.builds(Transaction, st.just(()), branches, st.just(())),
     st.builds(Transaction, compares.map(tuple), branches, branches),
@@ -166,7 +168,8 @@ class Run:
         value = compare.value
         if compare.target is not Target.VERSION and value:
             value += self.base
-        return attrs.evolve(compare, key=self.prefix + compare.key, value=value)
+        end = compare.range_end and self.prefix + compare.range_end
+        return attrs.evolve(compare, key=self.prefix + compare.key, value=value, range_end=end)
 
     def told(self, answer):
         match answer:

@@ -1,7 +1,7 @@
 """The `rink` command: look at groups from outside, run workers of streams, and an etcd for development.
 
-What looks at groups reads only: it joins none, takes no lease and writes no key. What is of streams needs
-the extra `streams`, and is imported where a command asks for it.
+What looks at groups only reads: it joins none, takes no lease and writes no key. Only `forget` deletes
+keys. What is of streams needs the extra `streams`, and is imported where a command asks for it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,14 @@ NEEDED = {"click", "rich"}
 """What the extra `cli` brings."""
 
 
+def refuse_without_extra(error: ModuleNotFoundError) -> None:
+    """Exit with status 2 if the missing module is one that the extra `cli` brings."""
+    if (error.name or "").partition(".")[0] in NEEDED:
+        needs = f"the command line needs {error.name}: {install_command('cli')}"
+        print(f"rink: {needs}", file=sys.stderr)
+        sys.exit(2)
+
+
 def main() -> None:
     """Run the command line: the entry point of `rink`."""
     for stream in (sys.stdout, sys.stderr):
@@ -23,10 +31,6 @@ def main() -> None:
     try:
         from rink.cli.commands import commands
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in NEEDED:
-            raise
-        print(
-            f"rink: the command line needs {error.name}: {install_command('cli')}", file=sys.stderr
-        )
-        sys.exit(2)
+        refuse_without_extra(error)
+        raise
     commands(prog_name="rink")

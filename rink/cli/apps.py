@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rink.cli.options import Failed
+from rink.cli.ends import Failed
 from rink.distribution import install_command
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from rink.cli.options import without_test_etcd
+from rink.cli.options import until_ended, without_test_etcd
 from rink.errors import ConfigError, EtcdUnavailable
 from rink.etcd.client import Client
 
@@ -18,6 +18,24 @@ PORT = 2379
 """Where a Session looks if nothing is set, so that nothing has to be."""
 
 LOOK_EVERY_S = 0.5
+
+
+@click.command(short_help="Run an etcd on this machine, for development.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="Where it listens; 0 is any free port.  [default: 2379, or a free one if that is taken]",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the data lies and stays; without it the data goes with the server.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Say where it runs as one line of JSON.")
+def dev(port: int | None, data_dir: Path | None, as_json: bool) -> None:
+    """Run an etcd on this machine until Ctrl-C: for development, never for production."""
+    with until_ended():
+        run(port, data_dir, as_json=as_json)
 
 
 def run(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:

@@ -74,15 +74,16 @@ def read_groups(etcd: Etcd, prefix: str) -> Groups:
 
 @contextlib.contextmanager
 def following(
-    etcd: Etcd, keys: Keys, clock: Clock, quiet_s: float
+    etcd: Etcd, keys: Keys, clock: Clock, quiet_s: float, until: float | None = None
 ) -> Iterator[Iterator[View | Trouble]]:
-    """Follow a group: an endless iterator of views, and of what keeps them from being current.
+    """Follow a group: an iterator of views, and of what keeps them from being current.
 
     Args:
         etcd: where it lies.
         keys: the group's.
         clock: what is waited on.
         quiet_s: after so many seconds without a word, etcd is asked whether it is there.
+        until: when the iterator ends, though not before the first view; None is never.
 
     Raises:
         EtcdError: from the iterator, where the group could not be read the first time. What
@@ -93,7 +94,7 @@ def following(
     follower = Follower(etcd, keys, calls, clock, mailbox.put)
     follower.start()
     try:
-        yield _Following(etcd, keys, clock, quiet_s, mailbox, follower).run()
+        yield _Following(etcd, keys, clock, quiet_s, until, mailbox, follower).run()
     finally:
         follower.close()
         calls.close()
@@ -106,6 +107,7 @@ class _Following:
     keys: Keys
     clock: Clock
     quiet_s: float
+    until: float | None
     mailbox: Mailbox[Event]
     follower: Follower
     view: View | None = None
@@ -114,19 +116,26 @@ class _Following:
     def run(self) -> Iterator[View | Trouble]:
         # The watch would wait for an etcd that is not there; this says what is wrong.
         self.etcd.range(self.keys.root, self.keys.end)
-        while True:
-            events = self.mailbox.take(self._until())
+        while not self._is_over():
+            events = self.mailbox.take(self._next_look())
             for event in events:
                 yield from self._take(event)
             wake_at = self.follower.wake_at
             if wake_at is not None and wake_at <= self.clock.now():
                 self.follower.start()
-            elif not events:
+            elif not events and not self._is_over():
                 yield from self._probe()
 
-    def _until(self) -> float:
-        quiet = self.clock.now() + self.quiet_s
-        return quiet if self.follower.wake_at is None else min(quiet, self.follower.wake_at)
+    def _is_over(self) -> bool:
+        """Return whether the time is over; the first view is waited for in any case."""
+        if self.until is None or self.view is None:
+            return False
+        return self.clock.now() >= self.until
+
+    def _next_look(self) -> float:
+        moments = [self.clock.now() + self.quiet_s, self.follower.wake_at]
+        moments.append(self.until if self.view is not None else None)
+        return min(moment for moment in moments if moment is not None)
 
     def _take(self, event: Event) -> Iterator[View | Trouble]:
         match event:

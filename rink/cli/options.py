@@ -15,10 +15,12 @@ import click
 
 from rink.core.keys import Keys, check_name
 from rink.engine.clock import SYSTEM, Clock
-from rink.errors import ConfigError, RinkError, StateError
+from rink.errors import ConfigError, StateError
 from rink.etcd.api import Etcd
 from rink.etcd.client import Client
 from rink.settings import check_endpoints, check_prefix
+
+REQUEST_TIMEOUT_S = 5.0
 
 QUIET_S = 5.0
 """Without a word from etcd for so long, `watch` asks whether it is still there."""
@@ -35,7 +37,7 @@ class Target:
     ca: str | None
     cert: str | None
     key: str | None
-    timeout: float
+    timeout: float = REQUEST_TIMEOUT_S
 
     @property
     def where(self) -> str:
@@ -115,6 +117,23 @@ def check_group(_: click.Context, __: click.Parameter, value: str | None) -> str
         raise click.BadParameter(str(error)) from error
 
 
+def check_role(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """Refuse what can be no role's name; for an option."""
+    try:
+        return None if value is None else check_name("role", value)
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def check_roles(
+    ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Refuse what can be no role's name; for the ROLE arguments."""
+    for role in value:
+        check_role(ctx, param, role)
+    return value
+
+
 _OPTIONS = (
     click.option(
         "--endpoints",
@@ -139,46 +158,37 @@ _OPTIONS = (
     click.option("--ca", help="PEM file of who signed the servers' certificates."),
     click.option("--cert", help="PEM file of a client certificate."),
     click.option("--key", help="PEM file of its key."),
-    click.option(
-        "--timeout",
-        type=click.FloatRange(min=0, min_open=True),
-        default=5.0,
-        show_default=True,
-        help="Seconds for each request to etcd.",
-    ),
+)
+_TIMEOUT = click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=REQUEST_TIMEOUT_S,
+    show_default=True,
+    help="Seconds for each request to etcd.",
 )
 
 
 def with_target(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options that say which etcd, as one argument `target`."""
+    return _with((*_OPTIONS, _TIMEOUT), function, {field.name for field in attrs.fields(Target)})
 
+
+def with_target_but_timeout(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Do as `with_target` does, for a command whose `--timeout` is another one."""
+    names = {field.name for field in attrs.fields(Target)} - {"timeout"}
+    return _with(_OPTIONS, function, names)
+
+
+def _with(
+    options: tuple[Callable[..., Any], ...], function: Callable[..., Any], names: set[str]
+) -> Callable[..., Any]:
     @functools.wraps(function)
     def packed(*args: Any, **given: Any) -> Any:
-        fields = {field.name: given.pop(field.name) for field in attrs.fields(Target)}
-        return function(*args, target=Target(**fields), **given)
+        return function(*args, target=Target(**{name: given.pop(name) for name in names}), **given)
 
-    for option in reversed(_OPTIONS):
+    for option in reversed(options):
         packed = option(packed)
     return packed
-
-
-class Failed(click.ClickException):
-    """An error of Rink's, shown as one line without a traceback; the exit status is 1."""
-
-    def show(self, file: Any = None) -> None:
-        """Say it on stderr."""
-        click.echo(f"rink: {self.format_message()}", file=file, err=True)
-
-
-class Commands(click.Group):
-    """A group of commands in which no error of Rink's is ever a traceback."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that was asked for."""
-        try:
-            return super().invoke(ctx)
-        except RinkError as error:
-            raise Failed("; ".join([str(error), *getattr(error, "__notes__", ())])) from error
 
 
 @contextlib.contextmanager

@@ -20,7 +20,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from rink.cli import observe, render
-from rink.cli.options import Failed, Target, check_group, opened, with_target
+from rink.cli.ends import Failed
+from rink.cli.options import Target, check_group, opened, with_target
 from rink.core.record import some
 from rink.core.values import Version
 from rink.distribution import install_command

@@ -10,20 +10,28 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
+import attrs
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from rink.changes import Step
+from rink.cli.leases import RENEWALS_PER_TTL, Lease, Leases
 from rink.core.record import some
 from rink.seen import GroupStatus, MemberStatus
 
 PIPE_WIDTH = 160
 """Columns where there is no terminal to ask; tables take no more than they need."""
 
+UNBOUNDED_WIDTH = 1 << 16
+
 LINES_SHOWN = 8
+
+NO_LEASES = Leases()
+NO_WORDS: Mapping[str, str] = {}
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -81,20 +89,76 @@ def table(*columns: str) -> Table:
     return made
 
 
+Cells = Sequence[Text | str]
+
+
+@attrs.define
+class Listing:
+    """Rows under columns: a table where it fits, else some lines for each row.
+
+    Columns in which nothing stands are left out. Of a row that takes lines, the first `titles`
+    cells are the first line.
+    """
+
+    columns: Sequence[str]
+    titles: int = 1
+    rows: list[Cells] = attrs.field(factory=list)
+
+    def add(self, *cells: Text | str) -> None:
+        """Add a row; nothing stands under the last columns if there are fewer cells."""
+        self.rows.append((*cells, *[""] * (len(self.columns) - len(cells))))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw it, as wide as there is room: for rich."""
+        kept = [at for at in range(len(self.columns)) if any(row[at] for row in self.rows)]
+        made = table(*(self.columns[at] for at in kept))
+        for row in self.rows:
+            made.add_row(*(row[at] for at in kept))
+        unbounded = options.update(max_width=UNBOUNDED_WIDTH)
+        if Measurement.get(console, unbounded, made).maximum <= options.max_width:
+            yield made
+            return
+        for row in self.rows:
+            cells = {at: self._named(at, row[at]) for at in kept if str(row[at]) not in ("", "-")}
+            yield Text("  ").join(cell for at, cell in cells.items() if at < self.titles)
+            facts = [cell for at, cell in cells.items() if at >= self.titles]
+            if facts:
+                yield Padding(Text(" · ").join(facts), (0, 0, 0, 2))
+
+    def _named(self, at: int, cell: Text | str) -> Text:
+        """Return a cell that says what it is, unless it is a title that nobody mistakes."""
+        text = Text(", ").join((cell if isinstance(cell, Text) else Text(cell)).split("\n"))
+        name = self.columns[at].removeprefix(">")
+        is_plain = name == self.columns[at] and at < self.titles
+        return text if is_plain else Text.assemble(f"{name} ", text)
+
+
 # ── one group ────────────────────────────────────────────────────────────────────────────────────
 
 
-def show(status: GroupStatus, rows: int | None = None) -> RenderableType:
-    """Show a group; at most `rows` lines of members, those that matter most first."""
+def show(
+    status: GroupStatus,
+    rows: int | None = None,
+    leases: Leases = NO_LEASES,
+    since: Mapping[str, str] = NO_WORDS,
+) -> RenderableType:
+    """Show a group.
+
+    Args:
+        status: of the group.
+        rows: at most so many lines of members, those that matter most first.
+        leases: of its members, if they were asked for.
+        since: for each member that drains, since when, in words.
+    """
     return Group(
-        _head(status),
+        _head(status, leases),
         Padding(_because(status), (0, 0, 1, 2), expand=False),
-        _members(status, rows),
-        *_foot(status),
+        _members(status, rows, leases),
+        *_foot(status, leases, since),
     )
 
 
-def _head(status: GroupStatus) -> Text:
+def _head(status: GroupStatus, leases: Leases = NO_LEASES) -> Text:
     head = Text.assemble((clean(status.group), "bold"), "  ")
     if status.version:
         size = f"{len(status.ranks)} rank" + "s" * (len(status.ranks) != 1)
@@ -104,15 +168,23 @@ def _head(status: GroupStatus) -> Text:
     if status.coordinator:
         facts.append(f"{status.coordinator} coordinates")
     head.append(clean(" · ".join(facts)) + " · ")
-    return head + _settled(status)
+    return head + _settled(status, leases)
 
 
-def _settled(status: GroupStatus) -> Text:
+def _settled(status: GroupStatus, leases: Leases = NO_LEASES) -> Text:
     if not status.members:
         return Text("nobody is here", "yellow")
     if status.settled is None:
         return Text("cannot tell whether settled: it has pins, by a scheme unknown here", "yellow")
-    return Text("settled", "green") if status.settled else Text("not settled", "bold yellow")
+    if not status.settled:
+        return Text("not settled", "bold yellow")
+    if leases.overdue:
+        who = clean(some(tuple(leases.overdue)))
+        does = (
+            "does not renew its lease" if len(leases.overdue) == 1 else "do not renew their leases"
+        )
+        return Text(f"settled, but {who} {does}", "bold yellow")
+    return Text("settled", "" if leases.problem else "green")
 
 
 def _because(status: GroupStatus) -> Text:
@@ -123,30 +195,32 @@ def _because(status: GroupStatus) -> Text:
     return Text(f"{by} because {causes} · revision {status.revision}", "dim")
 
 
-def _members(status: GroupStatus, rows: int | None) -> RenderableType:
-    made = table(">rank", "member", "state", ">version", "drains", "joined", "labels")
-    lines = _lines(status)
+def _members(status: GroupStatus, rows: int | None, leases: Leases) -> Listing:
+    columns = (">version", "drains", "joined", "lease", "address", "labels")
+    made = Listing((">rank", "member", "state", *columns), titles=3)
+    lines = _lines(status, leases)
     hidden = 0 if rows is None else max(0, len(lines) - rows)
     for line in lines[: len(lines) - hidden]:
-        made.add_row(*line)
+        made.add(*line)
     if hidden:
-        made.add_row("", Text(f"… and {hidden} more", "dim"))
+        made.add("", Text(f"… and {hidden} more", "dim"))
     return made
 
 
-def _lines(status: GroupStatus) -> list[tuple[Text | str, ...]]:
-    """Ranked members by rank, with those that are gone; then those that wait, oldest first."""
+def _lines(status: GroupStatus, leases: Leases) -> list[Cells]:
+    """Return ranked members by rank, with those that are gone; then those that wait, oldest first."""
     by_name = {member.name: member for member in status.members}
     ranked = [
-        _line(status, by_name[name])
+        _line(status, by_name[name], leases)
         if name in by_name
         else (str(rank), clean(name), Text("not here", "red"))
         for rank, name in enumerate(status.ranks)
     ]
-    return ranked + [_line(status, member) for member in status.members if member.rank is None]
+    waiting = [member for member in status.members if member.rank is None]
+    return ranked + [_line(status, member, leases) for member in waiting]
 
 
-def _line(status: GroupStatus, member: MemberStatus) -> tuple[Text | str, ...]:
+def _line(status: GroupStatus, member: MemberStatus, leases: Leases) -> Cells:
     return (
         "-" if member.rank is None else str(member.rank),
         Text(clean(member.name), "bold" if member.name == status.coordinator else ""),
@@ -154,8 +228,18 @@ def _line(status: GroupStatus, member: MemberStatus) -> tuple[Text | str, ...]:
         str(member.version or "-"),
         clean(some(member.draining)),
         when(member.joined),
+        _lease(leases.by_member.get(member.name)),
+        clean(member.address),
         names(member.labels),
     )
+
+
+def _lease(lease: Lease | None) -> Text:
+    if lease is None:
+        return Text("")
+    if lease.is_over:
+        return Text("over", "bold yellow")
+    return Text(f"≤ {lease.ends_within_s} s", "bold yellow" if lease.renewal_overdue else "")
 
 
 def _state(status: GroupStatus, member: MemberStatus) -> Text:
@@ -169,10 +253,18 @@ def _state(status: GroupStatus, member: MemberStatus) -> Text:
     return Text(member.phase + coordinates, style)
 
 
-def _foot(status: GroupStatus) -> Iterable[RenderableType]:
+def _foot(
+    status: GroupStatus, leases: Leases, since: Mapping[str, str]
+) -> Iterable[RenderableType]:
     lines: list[tuple[str, str, str]] = [
-        ("in the way", f"{one.member}: {one.why}", "yellow") for one in status.in_the_way
+        ("in the way", f"{one.member}: {one.why}{since.get(one.member, '')}", "yellow")
+        for one in status.in_the_way
     ]
+    lines += [
+        ("not renewed", f"{name}: {_overdue(one)}", "yellow")
+        for name, one in leases.overdue.items()
+    ]
+    lines += [("leases unknown", leases.problem, "yellow")] if leases.problem else []
     lines += [
         ("no rank", f"{member.name}: {member.no_rank_because}", "red")
         for member in status.members
@@ -190,6 +282,16 @@ def _foot(status: GroupStatus) -> Iterable[RenderableType]:
         yield titled(lines)
 
 
+def _overdue(lease: Lease) -> str:
+    if lease.is_over:
+        return "its lease is over, and its record is gone by now"
+    every = round(lease.ttl_s / RENEWALS_PER_TTL, 1)
+    return (
+        f"its lease was not renewed for {lease.not_renewed_s} s or more (normally every {every:g} "
+        f"s); if it is dead, its record ends within {lease.ends_within_s} s"
+    )
+
+
 def titled(lines: Iterable[tuple[str, str, str]]) -> Table:
     """Return lines below a table, each a title, a text and the text's style."""
     made = Table.grid(padding=(0, 2, 0, 0))
@@ -205,13 +307,13 @@ def titled(lines: Iterable[tuple[str, str, str]]) -> Table:
 
 def show_history(steps: list[Step]) -> RenderableType:
     """Show versions, oldest first, so that the newest stands where the eye is."""
-    made = table(">version", "proclaimed", "by", "because", "what changed")
+    made = Listing((">version", "proclaimed", "by", "because", "what changed"), titles=2)
     for step in steps:
         version = step.entry.version
         if version is None:
-            made.add_row(str(step.entry.number), Text(clean(step.entry.problem), "red"))
+            made.add(str(step.entry.number), Text(clean(step.entry.problem), "red"))
             continue
-        made.add_row(
+        made.add(
             str(version.number),
             when(version.proclaimed),
             clean(version.by),
@@ -235,11 +337,13 @@ def _first(lines: Sequence[str]) -> list[str]:
     return [*(clean(line) for line in lines[:LINES_SHOWN]), f"… and {hidden} more"]
 
 
-def show_groups(statuses: list[GroupStatus], strays: tuple[str, ...]) -> RenderableType:
-    """Show the groups under a prefix, a line each."""
-    made = table("group", ">version", ">ranks", ">members", "coordinator", "state")
+def show_groups(
+    statuses: list[GroupStatus], hidden: int, strays: tuple[str, ...]
+) -> RenderableType:
+    """Show groups, a line each, how many others there are, and the keys of none."""
+    made = Listing(("group", ">version", ">ranks", ">members", "coordinator", "state"))
     for status in statuses:
-        made.add_row(
+        made.add(
             Text(clean(status.group), "bold"),
             str(status.version or "-"),
             str(len(status.ranks)),
@@ -247,6 +351,11 @@ def show_groups(statuses: list[GroupStatus], strays: tuple[str, ...]) -> Rendera
             clean(status.coordinator or "-"),
             _settled(status),
         )
-    if not strays:
-        return made
-    return Group(made, Text(f"not keys of a group: {clean(some(strays))}", "yellow"))
+    parts: list[RenderableType] = [made] if statuses else []
+    if hidden:
+        are, them = ("is", "it") if hidden == 1 else ("are", "them")
+        number = f"{hidden} group{'s' * (hidden != 1)}"
+        parts.append(Text(f"{number} without members {are} hidden: --all shows {them}", "dim"))
+    if strays:
+        parts.append(Text(f"not keys of a group: {clean(some(strays))}", "yellow"))
+    return Group(*parts)

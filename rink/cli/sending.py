@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
 from rink.cli import apps
-from rink.cli.options import Failed
+from rink.cli.ends import Failed
 from rink.errors import RinkError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import click
 from rich.console import RenderableType
 
 from rink.cli import apps, render, render_streams
-from rink.cli.options import Failed
+from rink.cli.ends import Failed
 
 if TYPE_CHECKING:
     from rink.streams import App

@@ -19,7 +19,7 @@ from rich.text import Text
 from rink.cli import observe, render
 from rink.cli.happenings import Happening, between
 from rink.cli.observe import Trouble
-from rink.cli.options import Target, outside
+from rink.cli.options import Target, check_group, opened, outside, until_ended, with_target
 from rink.core.view import View
 from rink.engine.clock import Clock
 from rink.etcd.api import Etcd
@@ -55,7 +55,21 @@ class Display(Protocol):
         """Show how the group is now."""
 
 
-def watch(etcd: Etcd, target: Target, group: str, *, as_json: bool, may_be_unknown: bool) -> None:
+@click.command(short_help="Follow GROUP until Ctrl-C.")
+@click.argument("group", callback=check_group)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line for each event.")
+@click.option("--wait", is_flag=True, help="Wait for a group that does not exist yet.")
+@with_target
+def watch(group: str, as_json: bool, wait: bool, target: Target) -> None:
+    """Follow GROUP until Ctrl-C: what happens, above how it is now.
+
+    Where the output is no terminal: one JSON object a line for each event, as with --json.
+    """
+    with opened(target) as etcd, until_ended():
+        _watch(etcd, target, group, as_json=as_json, may_be_unknown=wait)
+
+
+def _watch(etcd: Etcd, target: Target, group: str, *, as_json: bool, may_be_unknown: bool) -> None:
     """Follow a group until the caller is interrupted.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rink.cli import apps
-from rink.cli.options import Failed
+from rink.cli.ends import Failed
 
 if TYPE_CHECKING:
     from rink.streams import Worker

@@ -50,11 +50,17 @@ class Target(enum.Enum):
 
 @attrs.frozen
 class Compare:
-    """A guard of a transaction: the key's target equals this value."""
+    """A guard of a transaction: the key's target equals this value, or is below it.
+
+    With a `range_end` it holds if it holds for each key in [key, range_end). An empty range counts
+    as a key that does not exist.
+    """
 
     key: bytes
     target: Target
     value: int
+    range_end: bytes = b""
+    is_below: bool = False
 
 
 @attrs.frozen

@@ -58,23 +58,19 @@ def from_txn(
 
 
 def _from_compare(compare: Compare) -> pb.Compare:
-    equal = pb.Compare.EQUAL
-    match compare.target:
+    message = pb.Compare(
+        result=pb.Compare.LESS if compare.is_below else pb.Compare.EQUAL,
+        key=compare.key,
+        range_end=compare.range_end,
+    )
+    match compare.target:  # the number is set even if it is 0: proto3 sends it, being in a oneof
         case Target.VERSION:
-            return pb.Compare(
-                result=equal, target=pb.Compare.VERSION, key=compare.key, version=compare.value
-            )
+            message.target, message.version = pb.Compare.VERSION, compare.value
         case Target.CREATE:
-            return pb.Compare(
-                result=equal,
-                target=pb.Compare.CREATE,
-                key=compare.key,
-                create_revision=compare.value,
-            )
+            message.target, message.create_revision = pb.Compare.CREATE, compare.value
         case Target.MOD:
-            return pb.Compare(
-                result=equal, target=pb.Compare.MOD, key=compare.key, mod_revision=compare.value
-            )
+            message.target, message.mod_revision = pb.Compare.MOD, compare.value
+    return message
 
 
 def _from_op(op: Op) -> pb.RequestOp:

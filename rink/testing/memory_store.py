@@ -108,7 +108,7 @@ class Store:
             EtcdError: refused, with etcd's own words; nothing was changed.
         """
         _refuse_unfit(compare, then, otherwise)
-        succeeded = all(self._target(each) == each.value for each in compare)
+        succeeded = all(self._holds(each) for each in compare)
         branch = then if succeeded else otherwise
         for op in branch:
             if isinstance(op, Put) and op.lease and op.lease not in self._leases:
@@ -243,17 +243,12 @@ class Store:
         last = len(self._keys) if range_end == b"\0" else bisect.bisect_left(self._keys, range_end)
         return tuple(self._kvs[each] for each in self._keys[first:last])
 
-    def _target(self, compare: Compare) -> int:
-        kv = self._kvs.get(compare.key)
-        if kv is None:
-            return 0
-        match compare.target:
-            case Target.VERSION:
-                return kv.version
-            case Target.CREATE:
-                return kv.create_revision
-            case Target.MOD:
-                return kv.mod_revision
+    def _holds(self, compare: Compare) -> bool:
+        kvs = self._get(compare.key, compare.range_end)
+        targets = [_target(kv, compare.target) for kv in kvs] or [0]
+        if compare.is_below:
+            return all(target < compare.value for target in targets)
+        return all(target == compare.value for target in targets)
 
     def _put(self, key: bytes, value: bytes, lease: int, revision: int) -> Event:
         old = self._kvs.get(key)
@@ -286,6 +281,16 @@ class Store:
 
 def _revision(entry: WatchEvents) -> int:
     return entry.revision
+
+
+def _target(kv: KeyValue, target: Target) -> int:
+    match target:
+        case Target.VERSION:
+            return kv.version
+        case Target.CREATE:
+            return kv.create_revision
+        case Target.MOD:
+            return kv.mod_revision
 
 
 def _refuse_empty(key: bytes) -> None:

@@ -43,6 +43,8 @@ class Town:
         self.targets = []
         self.script = []
         self.faults = []
+        self.lease_faults = []
+        self.lease_answers = []
         self.leases = {}
 
     def __enter__(self):
@@ -70,6 +72,12 @@ class Town:
         key = Keys.of(prefix, group).member(name)
         self.etcd.txn((), (Put(key, codec.encode(Record(**fields)), lease),))
 
+    def renew(self, name):
+        """Renew a member's lease: it begins anew, as by a keepalive."""
+        lease = self.leases[name]
+        with self.cluster.change() as store:
+            store.keep_alive(lease, self.clock.now())
+
     def crash(self, name):
         self.etcd.revoke(self.leases.pop(name))
 
@@ -77,6 +85,10 @@ class Town:
         fields = {"scheme": "jump", "by": "a", "proclaimed": JOINED, **fields}
         made = Version(number=number, ranks=ranks, **fields)
         self.write(Keys.of(prefix, group).version(number), codec.encode(made))
+
+    def let_pass(self, seconds):
+        """Move the clock, from within a request of the command: nobody rests meanwhile."""
+        self.clock._now += seconds
 
     def prune(self, *numbers):
         keys = Keys.of("rink/", "orders")
@@ -114,6 +126,16 @@ class Watched:
         if not range_end:
             self._happen()
         return self.client.range(key, range_end)
+
+    def txn(self, compare, then):
+        return self.client.txn(compare, then)
+
+    def time_to_live(self, lease, *, timeout=None):
+        if self.town.lease_faults:
+            raise self.town.lease_faults.pop()
+        if self.town.lease_answers:
+            return self.town.lease_answers.pop()
+        return self.client.time_to_live(lease)
 
     def _happen(self):
         # The list and its watch are made on other threads, and count once they have been told.

@@ -16,6 +16,7 @@ from rink.seen import GroupStatus, seen
 
 KEYS = Keys.of("rink/", "orders")
 LONG_S = 20.0
+JOINED_SHOWN = ("2026-07-01", "10:11:12Z")
 
 
 def test_a_settled_group_is_shown_with_ranks_coordinator_and_members(town, run):
@@ -25,8 +26,8 @@ def test_a_settled_group_is_shown_with_ranks_coordinator_and_members(town, run):
     assert "orders  version 1 · 2 ranks · jump · a coordinates · settled" in result.stdout
     assert "by a at 2026-07-01 10:11:12Z because started; joined a; joined b" in result.stdout
     lines = [line.split() for line in result.stdout.splitlines()]
-    assert ["0", "a", "active,", "coordinates", "1", "2026-07-01", "10:11:12Z"] in lines
-    assert ["1", "b", "active", "1", "2026-07-01", "10:11:12Z"] in lines
+    assert ["0", "a", "active,", "coordinates", "1", *JOINED_SHOWN, "≤", "60", "s"] in lines
+    assert ["1", "b", "active", "1", *JOINED_SHOWN, "≤", "60", "s"] in lines
     assert "in the way" not in result.stdout
 
 
@@ -35,6 +36,7 @@ def test_json_has_every_key_and_plain_values(town, run_json):
     look = run_json("status", "orders")
     member = look["members"][0]
     del look["members"]
+    lease = {"ttl_s": 60, "ends_within_s": 60, "renewal_overdue": False}
     assert look == {
         "group": "orders",
         "prefix": "rink/",
@@ -55,6 +57,9 @@ def test_json_has_every_key_and_plain_values(town, run_json):
         "settings_differ": {},
         "requests": [],
         "problems": [],
+        "leases": {"a": lease, "b": lease},
+        "leases_problem": "",
+        "draining_since": {},
     }
     assert member == {
         "name": "a",
@@ -264,7 +269,14 @@ def test_names_are_shown_as_they_are_but_move_no_cursor(town, run, run_json):
 def test_looking_writes_nothing(town, run):
     town.settled("a")
     before = town.etcd.range(b"x").header.revision
-    for line in (["status", "orders"], ["status"], ["groups"], ["history", "orders"]):
+    for line in (
+        ["status", "orders", "--check"],
+        ["status"],
+        ["groups"],
+        ["history", "orders"],
+        ["owner", "orders", "leader"],
+        ["wait", "orders", "--settled"],
+    ):
         assert run(*line).exit_code == 0
     assert town.etcd.range(b"x").header.revision == before
 

@@ -40,7 +40,10 @@ def test_the_first_line_is_the_group_as_it_is_and_ctrl_c_ends_with_0(town, watch
     town.settled("a")
     (first,) = watch()
     assert (first.pop("event"), first.pop("at")) == ("status", JOINED)
-    assert first == run_json("status", "orders")
+    look = run_json("status", "orders")
+    assert [look.pop(key) for key in ("leases_problem", "draining_since")] == ["", {}]
+    assert list(look.pop("leases")) == ["a"]  # a watch asks for none
+    assert first == look
 
 
 def test_a_join_a_version_and_its_settling_are_told_in_order(town, watch):

@@ -162,6 +162,15 @@ def test_a_transaction_is_translated():
     assert request.failure[0].request_delete_range.range_end == b"e"
 
 
+def test_compare_of_a_range_is_translated():
+    compare = from_txn((Compare(b"a", Target.MOD, 3, b"b", is_below=True),), (), ()).compare[0]
+    assert (compare.key, compare.range_end) == (b"a", b"b")
+    assert compare.result == pb.Compare.LESS
+    # By hand: LESS is 2 in field 1, and the range's end is field 64.
+    assert compare.SerializeToString().startswith(b"\x08\x02")
+    assert compare.SerializeToString().endswith(b"\x82\x04\x01b")
+
+
 def test_a_comparison_with_zero_is_sent():
     """proto3 leaves zeros out, but not in a oneof: etcd must see which number is compared."""
     compare = from_txn((Compare(b"a", Target.CREATE, 0),), (), ()).compare[0]

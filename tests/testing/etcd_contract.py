@@ -143,6 +143,25 @@ def test_each_target_compares_its_own_number(world):
         assert not world.etcd.txn((Compare(world.key("a"), target, value + 1),), ()).succeeded
 
 
+def test_compare_of_a_range_holds_if_it_holds_for_every_key(world):
+    def holds(target, value, **fields):
+        compare = Compare(world.prefix, target, value, range_end=world.end, **fields)
+        return world.etcd.txn((compare,), ()).succeeded
+
+    assert holds(Target.CREATE, 0), "an empty range counts as a missing key"
+    assert holds(Target.MOD, 1, is_below=True)
+    first = world.put("a")
+    last = world.put("b")
+    assert not holds(Target.CREATE, 0)
+    assert not holds(Target.MOD, last)
+    assert holds(Target.VERSION, 1)
+    assert holds(Target.MOD, last + 1, is_below=True)
+    assert not holds(Target.MOD, last, is_below=True)
+    world.put("a")
+    assert not holds(Target.VERSION, 1)
+    assert holds(Target.CREATE, first + 2, is_below=True)
+
+
 def test_a_transaction_that_changes_nothing_makes_no_revision(world):
     before = world.put("a")
     result = world.etcd.txn((), (Delete(world.key("b")), Get(world.key("a"))))

@@ -295,9 +295,11 @@ class Compare(google.protobuf.message.Message):
     class _CompareResultEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[Compare._CompareResult.ValueType], builtins.type):
         DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         EQUAL: Compare._CompareResult.ValueType  # 0
+        LESS: Compare._CompareResult.ValueType  # 2
 
     class CompareResult(_CompareResult, metaclass=_CompareResultEnumTypeWrapper): ...
     EQUAL: Compare.CompareResult.ValueType  # 0
+    LESS: Compare.CompareResult.ValueType  # 2
 
     class _CompareTarget:
         ValueType = typing.NewType("ValueType", builtins.int)
@@ -320,12 +322,14 @@ class Compare(google.protobuf.message.Message):
     VERSION_FIELD_NUMBER: builtins.int
     CREATE_REVISION_FIELD_NUMBER: builtins.int
     MOD_REVISION_FIELD_NUMBER: builtins.int
+    RANGE_END_FIELD_NUMBER: builtins.int
     result: global___Compare.CompareResult.ValueType
     target: global___Compare.CompareTarget.ValueType
     key: builtins.bytes
     version: builtins.int
     create_revision: builtins.int
     mod_revision: builtins.int
+    range_end: builtins.bytes
     def __init__(
         self,
         *,
@@ -335,9 +339,10 @@ class Compare(google.protobuf.message.Message):
         version: builtins.int = ...,
         create_revision: builtins.int = ...,
         mod_revision: builtins.int = ...,
+        range_end: builtins.bytes = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["create_revision", b"create_revision", "mod_revision", b"mod_revision", "target_union", b"target_union", "version", b"version"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["create_revision", b"create_revision", "key", b"key", "mod_revision", b"mod_revision", "result", b"result", "target", b"target", "target_union", b"target_union", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["create_revision", b"create_revision", "key", b"key", "mod_revision", b"mod_revision", "range_end", b"range_end", "result", b"result", "target", b"target", "target_union", b"target_union", "version", b"version"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["target_union", b"target_union"]) -> typing.Literal["version", "create_revision", "mod_revision"] | None: ...
 
 global___Compare = Compare

@@ -1,0 +1,194 @@
+"""`rink forget`: delete the keys of a group whose members are all gone.
+
+One transaction deletes them, guarded by the revision that was read: it is refused if anything was
+written in the group's range since. So no member that joins meanwhile loses its record. What keeps
+fencing tokens from going back is kept: the last version if it has a token base, and requests that
+raise it, or may. So are the offsets of partitions, which lie beside the range.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from shlex import quote
+
+import attrs
+import click
+
+from rink.cli import observe, render
+from rink.cli.options import Target, check_group, opened, with_target
+from rink.core.keys import OFFSETS, Keys
+from rink.core.record import some
+from rink.core.values import Asked, Wish
+from rink.core.view import View
+from rink.engine.follower import read_group
+from rink.errors import StateError
+from rink.etcd import api
+from rink.etcd.api import Compare, Delete, Etcd
+from rink.seen import wish_text
+
+
+@attrs.frozen
+class Kept:
+    """What of a group stays in etcd."""
+
+    version: int | None
+    token_base: int
+    requests: tuple[Asked, ...]
+    offsets: int
+
+    def keys(self, keys: Keys) -> list[bytes]:
+        """Return the keys in the group's own range that stay, in order."""
+        found = [keys.request(asked.id) for asked in self.requests]
+        if self.version is not None:
+            found.append(keys.version(self.version))
+        return sorted(found)
+
+    def lines(self, offsets_root: str) -> Iterator[str]:
+        """Yield a line on each thing that stays, and why."""
+        if self.version is not None:
+            yield (
+                f"kept: version {self.version}, with the token base {self.token_base}, because "
+                "fencing tokens must never go back"
+            )
+        for asked in self.requests:
+            if asked.request is None:
+                yield f"kept: the request {asked.id!r}, which cannot be read here"
+            else:
+                yield f"kept: the request to {wish_text(asked.request)}, for the next coordinator"
+        if self.offsets:
+            yield (
+                f"kept: {_number(self.offsets, 'offset')} of its partitions: the next members go on "
+                f"from there, unless you run `etcdctl del --prefix {quote(offsets_root)}` before"
+            )
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def is_terminal() -> bool:
+    """Return whether somebody can be asked."""
+    return sys.stdin.isatty()
+
+
+def offsets_root(keys: Keys) -> bytes:
+    """Return what the keys of the group's partitions begin with."""
+    return keys.root[:-1] + OFFSETS.encode() + b"/"
+
+
+def count_offsets(etcd: Etcd, keys: Keys) -> int:
+    """Count the offsets of the group's partitions."""
+    root = offsets_root(keys)
+    return len(etcd.range(root, root[:-1] + b"0").kvs)
+
+
+@click.command(short_help="Delete the keys of GROUP, whose members are all gone.")
+@click.argument("group", callback=check_group)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
+@with_target
+def forget(group: str, yes: bool, as_json: bool, target: Target) -> None:
+    """Delete the keys of GROUP, whose members are all gone.
+
+    It is refused while a member is in. Offsets of partitions stay, and so does what keeps fencing tokens
+    from going back: it says what. On a terminal it asks first.
+    """
+    keys = target.keys(group)
+    with opened(target) as etcd:
+        view = read_group(etcd, keys)
+        if observe.is_empty(view):
+            raise target.unknown(group)
+        kept = _kept(view, group, keys, count_offsets(etcd, keys))
+        deleted = _size(view) - len(kept.keys(keys))
+        if deleted and is_terminal() and not yes:
+            question = f"Delete {_number(deleted, 'key')} of group {group!r}?"
+            click.confirm(question, abort=True, err=True)
+        if deleted:
+            _delete(etcd, keys, view, kept)
+    if as_json:
+        _write_json(group, target, deleted, kept)
+        return
+    done = (
+        f"is forgotten: {_number(deleted, 'key')} deleted" if deleted else "has nothing to forget"
+    )
+    root = offsets_root(keys).decode()
+    for line in (f"{group} {done}", *kept.lines(root)):
+        click.echo(render.clean(line))
+
+
+def _kept(view: View, group: str, keys: Keys, offsets: int) -> Kept:
+    """Return what is to be kept.
+
+    Raises:
+        StateError: members live, or the newest version cannot be read.
+    """
+    if view.by_age:
+        names = some(tuple(member.name for member in view.by_age))
+        raise StateError(
+            f"group {group!r} has {_number(len(view.by_age), 'member')}: {names}. Stop them first. "
+            "A member that was killed is in until its lease ends: "
+            f"`rink wait {quote(group)} --members 0` waits for that",
+            key=keys.root.decode(),
+        )
+    newest = view.newest
+    if newest is not None and newest.version is None:
+        key = keys.version(newest.number).decode()
+        raise StateError(
+            f"version {newest.number} of group {group!r} {newest.problem}. It may hold a token base, "
+            f"which must be kept: use a Rink that reads it, or delete the key {key!r} if you know "
+            "that it has none",
+            key=key,
+        )
+    version = view.version if view.version and view.version.token_base else None
+    asked = sorted(view.requests.values(), key=lambda one: one.mod_revision)
+    # A request that cannot be read may be one that raises the token base.
+    raises = (one for one in asked if one.request is None or one.request.wish is Wish.TOKEN_BASE)
+    return Kept(
+        version=version.number if version else None,
+        token_base=version.token_base if version else 0,
+        requests=tuple(raises),
+        offsets=offsets,
+    )
+
+
+def _size(view: View) -> int:
+    return len(view.members) + len(view.versions) + len(view.requests) + len(view.clutter)
+
+
+def _delete(etcd: Etcd, keys: Keys, view: View, kept: Kept) -> None:
+    """Delete the group's range but for what is kept, unless it was written to since the read.
+
+    The guard holds however late the transaction is applied: a record that is not in the view has a
+    later revision.
+
+    Raises:
+        StateError: it was written to.
+    """
+    unwritten = Compare(keys.root, api.Target.MOD, view.revision + 1, keys.end, is_below=True)
+    starts = [keys.root, *(key + b"\0" for key in kept.keys(keys))]
+    ends = [*kept.keys(keys), keys.end]
+    deletes = tuple(Delete(start, end) for start, end in zip(starts, ends, strict=True))
+    if not etcd.txn((unwritten,), deletes).succeeded:
+        root = keys.root.decode()
+        raise StateError(
+            f"something was written under {root!r} while this command ran, so nothing was deleted: "
+            "look at the group with `rink status`, and run this again if it is still dead",
+            key=root,
+        )
+
+
+def _write_json(group: str, target: Target, deleted: int, kept: Kept) -> None:
+    facts = {
+        "group": group,
+        "prefix": target.prefix,
+        "deleted": deleted,
+        "kept": {
+            "version": kept.version,
+            "token_base": kept.token_base,
+            "requests": [asked.id for asked in kept.requests],
+            "offsets": kept.offsets,
+        },
+    }
+    click.echo(json.dumps(facts, indent=2))

@@ -1,0 +1,103 @@
+"""What etcd says of the members' leases: when a record ends if its member is dead.
+
+A record says nothing of that: a member that died a second ago has one until its lease ends. So each
+lease is asked for, and the answers stand beside the group's status, which is of its keys alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import attrs
+
+from rink.core.view import View
+from rink.errors import EtcdError
+from rink.etcd.api import Etcd
+
+MAX_LEASES = 200
+"""How many leases are asked for, each by its own request, without being told to."""
+
+MAX_THREADS = 8
+"""How many requests are under way at once."""
+
+RENEWALS_PER_TTL = 6
+
+
+@attrs.frozen
+class Lease:
+    """A member's lease. `seconds_left` is what etcd says, rounded down; -1 is a lease that is over.
+
+    The lease ends then unless the member renews it; or later, since a new leader of etcd gives each
+    lease its whole time again.
+    """
+
+    ttl_s: int
+    seconds_left: int
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether etcd does not know the lease any more, so that the record is gone."""
+        return self.seconds_left < 0
+
+    @property
+    def ends_within_s(self) -> int:
+        """Return in how many seconds the lease ends at the latest, if nobody renews it."""
+        return min(self.seconds_left + 1, max(self.ttl_s, self.seconds_left))
+
+    @property
+    def not_renewed_s(self) -> int:
+        """Return for how many seconds the lease has not been renewed, at least."""
+        return max(0, self.ttl_s - self.ends_within_s)
+
+    @property
+    def renewal_overdue(self) -> bool:
+        """Return whether a third of the TTL has passed without a renewal: two are missing."""
+        return 3 * (self.ttl_s - self.ends_within_s) >= self.ttl_s
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "ttl_s": self.ttl_s,
+            "ends_within_s": self.ends_within_s,
+            "renewal_overdue": self.renewal_overdue,
+        }
+
+
+@attrs.frozen
+class Leases:
+    """The leases by member; `problem` says why they are not known."""
+
+    by_member: Mapping[str, Lease] = attrs.field(factory=dict)
+    problem: str = ""
+
+    @property
+    def overdue(self) -> dict[str, Lease]:
+        """Return the leases whose renewal is overdue."""
+        return {name: one for name, one in self.by_member.items() if one.renewal_overdue}
+
+    def as_json(self) -> dict[str, Any] | None:
+        """Return plain JSON values, or None where the leases are not known."""
+        if self.problem:
+            return None
+        return {name: one.as_json() for name, one in self.by_member.items()}
+
+
+def read_leases(etcd: Etcd, view: View, *, however_many: bool) -> Leases:
+    """Ask etcd for the leases of all members whose record can be read."""
+    records = [(one.name, one.lease, one.record) for one in view.by_age]
+    asked = [(name, lease, record.ttl) for name, lease, record in records if record is not None]
+    if len(asked) > MAX_LEASES and not however_many:
+        return Leases(
+            problem=f"{len(asked)} leases are many requests to etcd: --leases asks for each"
+        )
+    threads = ThreadPoolExecutor(MAX_THREADS)
+    try:
+        left = threads.map(etcd.time_to_live, [lease for _, lease, _ in asked])
+        pairs = zip(asked, left, strict=True)
+        return Leases({name: Lease(ttl, seconds) for (name, _, ttl), seconds in pairs})
+    except EtcdError as error:
+        return Leases(problem=str(error))
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,86 @@
+"""Since when a member holds on to roles that are not its own: which version took them from it.
+
+No key says when a role was lost. The versions say who owned it in each of them; when one of these
+was proclaimed stands in it by its coordinator's clock. How long ago that is, is for people only: it
+is right as far as that clock and this machine's agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import attrs
+
+from rink.core import schemes
+from rink.core.placement import Placement
+from rink.core.view import View, owner_of
+
+SHOWN_IN_MINUTES_FROM_S = 120
+SHOWN_IN_HOURS_FROM_S = 7200
+
+
+@attrs.frozen
+class Since:
+    """The version that took a role from a member; `or_before` where older ones are not kept."""
+
+    version: int
+    by: str
+    proclaimed: str
+    or_before: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return attrs.asdict(self)
+
+    def text(self, now: str) -> str:
+        """Return it in words; `now` is this machine's wall clock."""
+        words = f"since version {self.version}" + " or before" * self.or_before
+        ago = _ago(self.proclaimed, now)
+        return f"{words}, {ago} ago by {self.by}'s clock" if ago and not self.or_before else words
+
+
+def _ago(then: str, now: str) -> str:
+    """Return the time between two wall clocks, or "" where they cannot agree."""
+    try:
+        seconds = (datetime.fromisoformat(now) - datetime.fromisoformat(then)).total_seconds()
+    except (ValueError, TypeError):  # TypeError: only one of them has a time zone
+        return ""
+    if seconds < 0:
+        return ""
+    if seconds < SHOWN_IN_MINUTES_FROM_S:
+        return f"{seconds:.0f} s"
+    if seconds < SHOWN_IN_HOURS_FROM_S:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h"
+
+
+def lost_since(view: View, member: str, roles: Iterable[str]) -> Since | None:
+    """Return the version since which a member does not own one of these roles any more.
+
+    Of several roles, return the oldest version. Return None where the member owns all of them in
+    the newest version, or where a version cannot be read or its scheme is not known here.
+    """
+    rank_of = Placement().rank
+    not_owned = set(roles)
+    since = None
+    for number in sorted(view.versions, reverse=True):
+        version = view.versions[number].version
+        if version is None or not schemes.can_follow(version.scheme):
+            return None
+        not_owned = {role for role in not_owned if owner_of(version, role, rank_of) != member}
+        if not not_owned:
+            return since
+        since = Since(number, version.by, version.proclaimed)
+    return None if since is None else attrs.evolve(since, or_before=True)
+
+
+def draining_since(view: View) -> dict[str, Since]:
+    """Return since when each member that drains does so, as far as versions tell."""
+    since = {
+        member.name: lost_since(view, member.name, member.record.draining)
+        for member in view.by_age
+        if member.record is not None and member.record.draining
+    }
+    return {name: one for name, one in since.items() if one is not None}

@@ -1,0 +1,154 @@
+"""`rink wait`: until a group is settled, has so many members, or a role is held. For scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+import click
+
+from rink.cli import observe, render
+from rink.cli.ends import Not
+from rink.cli.observe import Trouble
+from rink.cli.options import (
+    Target,
+    check_group,
+    check_role,
+    opened,
+    outside,
+    with_target_but_timeout,
+)
+from rink.cli.owning import RoleSeen, roles_seen, why_no_version
+from rink.core.view import View
+from rink.errors import EtcdUnavailable
+from rink.seen import seen
+
+MIN_TIMEOUT_S = 1.0
+"""How long a request to etcd may take, however short the command may wait."""
+
+
+@attrs.frozen
+class Wanted:
+    """What is waited for: all of it at once."""
+
+    group: str
+    settled: bool
+    members: int | None
+    holder: str | None
+
+    def lacks(self, view: View) -> str:
+        """Return what is not so yet, or ""."""
+        lacks = [self._members(view), self._holder(view), self._settled(view)]
+        return "; ".join(one for one in lacks if one)
+
+    def met(self, view: View) -> str:
+        """Return what is so now, in words."""
+        words = []
+        if self.settled:
+            words.append(f"settled at version {seen(view, self.group).version}")
+        if self.members is not None:
+            words.append(_members(self.members))
+        if self.holder is not None:
+            words.append(f"{self._role(view, self.holder).holder} holds {self.holder}")
+        return f"{self.group}: {', '.join(words)}"
+
+    def _members(self, view: View) -> str:
+        number = len(view.by_age)
+        if self.members is None or number == self.members:
+            return ""
+        return f"it has {_members(number)}, not {self.members}"
+
+    def _holder(self, view: View) -> str:
+        if self.holder is None:
+            return ""
+        role = self._role(view, self.holder)
+        return "" if role.held else f"{self.holder}: {role.why}"
+
+    def _settled(self, view: View) -> str:
+        if not self.settled:
+            return ""
+        status = seen(view, self.group)
+        if status.settled:
+            return ""
+        if status.settled is None:
+            return f"its pins are by a scheme that is not known here: {status.scheme}"
+        if view.version is None:
+            return why_no_version(view, self.group)
+        ways = [f"{one.member}: {one.why}" for one in status.in_the_way]
+        return "; ".join(ways) or "nobody is here"
+
+    def _role(self, view: View, role: str) -> RoleSeen:
+        (found,) = roles_seen(view, self.group, [role])
+        return found
+
+
+def _members(number: int) -> str:
+    return f"{number} member{'s' * (number != 1)}"
+
+
+@click.command(short_help="Wait until GROUP is settled, has N members, or a role is held.")
+@click.argument("group", callback=check_group)
+@click.option("--settled", is_flag=True, help="Until every member lives by the newest version.")
+@click.option("--members", type=click.IntRange(min=0), metavar="N", help="Until it has N members.")
+@click.option("--holder", metavar="ROLE", callback=check_role, help="Until ROLE is held.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    help="Give up after so many seconds.  [default: never]",
+)
+@with_target_but_timeout
+def wait(
+    group: str,
+    settled: bool,
+    members: int | None,
+    holder: str | None,
+    timeout: float | None,
+    target: Target,
+) -> None:
+    """Wait until GROUP is as the options say, all of it at once.
+
+    It says on stderr what is not so yet. Exit status: 0 once it is so, 3 after the timeout, 1 without an
+    answer of etcd.
+    """
+    if not settled and members is None and holder is None:
+        raise click.UsageError("Say what to wait for: --settled, --members or --holder.")
+    wanted = Wanted(group, settled, members, holder)
+    world = outside()
+    until = None
+    if timeout is not None:
+        until = world.clock.now() + timeout
+        target = attrs.evolve(target, timeout=min(target.timeout, max(timeout, MIN_TIMEOUT_S)))
+    with (
+        opened(target) as etcd,
+        observe.following(etcd, target.keys(group), world.clock, world.quiet_s, until) as views,
+    ):
+        lacks = _follow(wanted, views)
+    if lacks:
+        raise Not(render.clean(f"not so after {timeout:g} s: {lacks}"))
+
+
+def _follow(wanted: Wanted, views: Iterator[View | Trouble]) -> str:
+    """Follow the group until it is as wanted, or the views end; return what it still lacks.
+
+    Raises:
+        EtcdError: etcd did not answer when the views ended, or at the beginning.
+    """
+    lacks, trouble = "", ""
+    for one in views:
+        if isinstance(one, Trouble):
+            trouble = one.text
+            _say(one.text or "etcd answers again")
+            continue
+        was, lacks = lacks, wanted.lacks(one)
+        if not lacks:
+            click.echo(render.clean(wanted.met(one)))
+            return ""
+        if lacks != was:
+            _say(f"waiting for {wanted.group}: {lacks}")
+    if trouble:
+        raise EtcdUnavailable(trouble)
+    return lacks
+
+
+def _say(text: str) -> None:
+    click.echo(render.clean(text), err=True)
