@@ -241,6 +241,33 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
                     changed.clear()
         return self._is_settled()
 
+    async def wait_ranked(self, timeout: float | None = None) -> int:
+        """Wait until this member has a rank, and roles can be granted under it.
+
+        Right after `join()` a member is rarely ranked: the first one waits for its own version, and
+        the others for their delays. `get_role` returns None until then.
+
+        Args:
+            timeout: seconds; None waits as long as it takes.
+
+        Returns:
+            The rank, 0 or above.
+
+        Raises:
+            RoleTimeout: the timeout is over; the message says when the group grows for this member.
+            ClosedError: the group was left meanwhile.
+        """
+        engine = self._engine
+        seconds = None if timeout is None else check_seconds("timeout", timeout)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds), _changes(engine) as changed:
+                while (rank := self._granting_rank()) is None and not self._is_ending(engine):
+                    await changed.wait()
+                    changed.clear()
+        if (rank := self._granting_rank()) is None:
+            raise self._not_ranked(engine, timeout)
+        return rank
+
     async def versions(self) -> AsyncIterator[Version]:
         """Yield the newest version, then each one as it is proclaimed.
 

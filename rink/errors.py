@@ -91,7 +91,7 @@ class RoleError(RinkError):
 
 
 class RoleTimeout(RoleError, TimeoutError):  # noqa: N818 - the name is public and fixed
-    """The role was not granted within the caller's timeout."""
+    """A role or a rank was not given within the caller's timeout; for a rank, `role` is ""."""
 
 
 class RoleLost(RoleError):  # noqa: N818 - the name is public and fixed

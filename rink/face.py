@@ -16,13 +16,13 @@ from rink.core.values import Version
 from rink.core.view import owner_of
 from rink.engine.callbacks import Listeners
 from rink.engine.engine import Engine
-from rink.errors import ClosedError, ForkedProcessError, RoleTimeout, UsageError
+from rink.errors import ClosedError, ForkedProcessError, RinkError, RoleTimeout, UsageError
 from rink.functions import check_callback
 from rink.on_role import Supervisor
 from rink.roles import BaseRole
 from rink.session import BaseSession
 from rink.settings import check_seconds, member_settings
-from rink.status import MemberStatus, Status, obstacle, status_of
+from rink.status import MemberStatus, Status, status_of
 
 R = TypeVar("R", bound=BaseRole)
 S = TypeVar("S", bound=Supervisor)
@@ -278,8 +278,7 @@ class BaseRink(Generic[R, S]):
     def status(self) -> Status:
         """Return everything that is known here, as one frozen value."""
         engine = self._engine
-        with engine.lock:
-            return status_of(engine.node, self.group, engine.clock)
+        return status_of(engine.node, self.group, engine.clock, engine.lock)
 
     # ── waiting: what the faces share ────────────────────────────────────────────────────────
 
@@ -318,6 +317,34 @@ class BaseRink(Generic[R, S]):
             is_open = not self._table.gate.closed_because or engine.node.share is None
             return engine.node.is_settled and is_open and not engine.left.is_set()
 
+    def _granting_rank(self) -> int | None:
+        """Return this member's rank if roles may be granted under it, else None.
+
+        A rank alone is not enough: the member must have written its claim, and have seen it.
+        """
+        engine = self._engine
+        with engine.lock:
+            is_open = not self._table.gate.closed_because
+            return engine.node.rank if is_open and not engine.left.is_set() else None
+
+    @staticmethod
+    def _is_ending(engine: Engine) -> bool:
+        """Return whether nothing will be granted any more."""
+        return engine.left.is_set() or engine.node.living.is_ending
+
+    def _not_ranked(self, engine: Engine, timeout: float | None) -> RinkError:
+        """Return the error of a wait for a rank that is over."""
+        if self._is_ending(engine):
+            return self._closed()
+        with engine.lock:
+            standpoint = engine.node.standpoint((), engine.clock.now())
+        because = standpoint.not_ranked or standpoint.gate.closed_because
+        return RoleTimeout(
+            f"{self.name!r} was not ranked in group {self.group!r} within {timeout:g} s: {because}",
+            group=self.group,
+            member=self.name,
+        )
+
     def _begin_wait(self, engine: Engine, handle: Handle, timeout: float | None) -> bool:
         """Take the role if it is mine and free, else make the handle wait.
 
@@ -328,7 +355,7 @@ class BaseRink(Generic[R, S]):
         if self._take(engine, handle, is_awaited=True):
             return True
         with engine.lock:
-            if engine.left.is_set() or engine.node.living.is_ending:
+            if self._is_ending(engine):
                 raise self._closed()
             self._table.want(handle)
         engine.nudge()
@@ -340,14 +367,15 @@ class BaseRink(Generic[R, S]):
         with engine.lock:
             if handle.hold is not None:
                 return
-            because = obstacle(engine.node, name)
+            lost = (name,) if name in self._table.lost else ()
+            standpoint = engine.node.standpoint(lost, engine.clock.now())
         if handle.refused is not None:
             raise handle.refused
         if handle.signal.is_set() or engine.left.is_set():
             raise self._closed()
         raise RoleTimeout(
             f"role {name!r} of group {self.group!r} was not granted to {self.name!r} within "
-            f"{timeout} s: {because}",
+            f"{timeout:g} s: {standpoint.obstacle(name, engine.node.placement)}",
             role=name,
             group=self.group,
             member=self.name,

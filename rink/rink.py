@@ -21,6 +21,7 @@ from rink.misuse import PlainFor, PlainWith
 from rink.on_role import ThreadSupervisor
 from rink.roles import Change, Role
 from rink.session import Session
+from rink.settings import check_seconds
 from rink.tracker import BaseRoleSet, Tracker
 
 log = logging.getLogger("rink")
@@ -161,6 +162,34 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
                 if engine.left.is_set() or (left is not None and left <= 0):
                     return False
                 changes.wait(left)
+
+    def wait_ranked(self, timeout: float | None = None) -> int:
+        """Wait until this member has a rank, and roles can be granted under it.
+
+        Right after `join()` a member is rarely ranked: the first one waits for its own version, and
+        the others for their delays. `get_role` returns None until then.
+
+        Args:
+            timeout: seconds; None waits as long as it takes.
+
+        Returns:
+            The rank, 0 or above.
+
+        Raises:
+            RoleTimeout: the timeout is over; the message says when the group grows for this member.
+            ClosedError: the group was left meanwhile.
+        """
+        engine = self._engine
+        engine.refuse_own_thread("wait_ranked()")
+        warn_in_event_loop("Rink.wait_ranked()")
+        until = None if timeout is None else engine.clock.now() + check_seconds("timeout", timeout)
+        with Subscription(engine) as changes:
+            while (rank := self._granting_rank()) is None:
+                left = None if until is None else until - engine.clock.now()
+                if self._is_ending(engine) or (left is not None and left <= 0):
+                    raise self._not_ranked(engine, timeout)
+                changes.wait(left)
+        return rank
 
     def versions(self) -> Iterator[Version]:
         """Yield the newest version, then each one as it is proclaimed.

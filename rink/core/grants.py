@@ -18,6 +18,9 @@ from rink.core.values import Share
 from rink.core.view import View
 from rink.core.writer import Writer
 
+NOT_RANKED = "not ranked yet"
+"""Why the gate is closed to a member that waits for its turn; see `rink.core.standpoint`."""
+
 
 def why_closed(
     name: str,
@@ -47,7 +50,7 @@ def why_closed(
         return awaits
     if share is None:
         text = f"version {newest.number} does not rank this member"
-        return f"{text}: {unrankable}" if unrankable else f"{text} yet"
+        return f"{text}: {unrankable}" if unrankable else NOT_RANKED
     if not writer.is_settled or writer.known is None:
         return "the own record is being written"
     if writer.known.shares[:1] != (share,):

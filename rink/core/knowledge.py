@@ -9,7 +9,7 @@ proves another history, the roles are lost here and at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from rink.core import effects as do
 from rink.core import events as ev
@@ -18,6 +18,7 @@ from rink.core.coordinator import Coordinator
 from rink.core.effects import Effect, Level
 from rink.core.events import Event
 from rink.core.foresight import Placing
+from rink.core.grants import NOT_RANKED
 from rink.core.handover import Following
 from rink.core.holds import Hold, Table
 from rink.core.janitor import Janitor
@@ -30,6 +31,7 @@ from rink.core.ranks import Upcoming
 from rink.core.renewals import Renewals, read_timeout, second_try_timeout
 from rink.core.settings import MemberSettings
 from rink.core.sight import Sight
+from rink.core.standpoint import Standpoint, why_not_ranked
 from rink.core.tenure import Tenure
 from rink.core.unsettled import Unsettled
 from rink.core.values import Member, Share
@@ -114,6 +116,13 @@ class Knowledge:
         Only the coordinator knows it.
         """
         return self.coordinator.upcoming if self.coordinates else None
+
+    def standpoint(self, lost: Collection[str], now: float) -> Standpoint:
+        """Return what decides why a role is not held here; `lost` are roles not released here."""
+        gate, not_ranked = self.table.gate, ""
+        if gate.closed_because == NOT_RANKED:
+            not_ranked = why_not_ranked(self.view, self.sight.chronicle, self.name, now)
+        return Standpoint(self.name, gate, self.view.version, lost, not_ranked)
 
     # ── what other threads call, under the engine's lock ──────────────────────────────────────────
 

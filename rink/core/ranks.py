@@ -298,9 +298,28 @@ def _due(
     """
     if starting:
         return now, ""
-    delay, what = member.rebalance_delay, "its rebalance_delay"
-    started_at = situation.started_at
-    is_early = started_at is not None and member.first_seen < started_at + settings.rebalance_delay
-    if is_early and settings.initial_delay < delay:
-        delay, what = settings.initial_delay, "the initial_delay"
-    return member.first_seen + delay, f"{what} of {delay:g} s"
+    at, setting, delay = growth_due(
+        member.first_seen, member.rebalance_delay, situation.started_at, settings
+    )
+    whose = "its" if setting == "rebalance_delay" else "the"
+    return at, f"{whose} {setting} of {delay:g} s"
+
+
+def growth_due(
+    first_seen: float, rebalance_delay: float, started_at: float | None, settings: Settings
+) -> tuple[float, str, float]:
+    """Return when the group grows for a waiting member, and the setting that decides.
+
+    Args:
+        first_seen: when its record was first seen.
+        rebalance_delay: its own.
+        started_at: when the group last started from empty, if that was seen.
+        settings: the coordinator's.
+
+    Returns:
+        The time, the name of the setting, and its value in seconds.
+    """
+    is_early = started_at is not None and first_seen < started_at + settings.rebalance_delay
+    if is_early and settings.initial_delay < rebalance_delay:
+        return first_seen + settings.initial_delay, "initial_delay", settings.initial_delay
+    return first_seen + rebalance_delay, "rebalance_delay", rebalance_delay

@@ -173,7 +173,7 @@ ABOUT_LIVENESS = [
     core(
         "whoever cannot be ranked is told yet",
         "grants",
-        'return f"{text}: {unrankable}" if unrankable else f"{text} yet"',
+        'return f"{text}: {unrankable}" if unrankable else NOT_RANKED',
         'return f"{text} yet"',
         "draft",
     ),

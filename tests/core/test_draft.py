@@ -10,7 +10,6 @@ from rink.core.ranks import STARTED, Settings
 from rink.core.schemes import register
 from rink.core.values import Member, Phase, Proclaimed, Record, Request, Version, Wish
 from rink.core.view import View
-from rink.status import obstacle
 
 MINE = register(lambda _, __: 0, "draft-tests", 1)
 
@@ -169,16 +168,21 @@ def test_the_coordinator_says_once_who_has_no_room(narrow):
     assert "shorter member names, fewer pins, or several groups" in a.node.out.last_error
 
 
+def obstacle(world, name):
+    node = world.node(name)
+    return node.standpoint((), world.now).obstacle("x", node.placement)
+
+
 def test_a_member_that_cannot_be_ranked_says_why_itself(narrow):
     narrow.add(LONG, rebalance_delay=0.0)
     narrow.add("d", rebalance_delay=60.0)
     narrow.sleep(0.1)
     narrow.want(LONG, "x")
-    text = obstacle(narrow.node(LONG), "x")
+    text = obstacle(narrow, LONG)
     assert text.startswith("version 2 does not rank this member: it has no room for its name")
     assert "1000 bytes" in text
     assert "shorter member names, fewer pins, or several groups" in text
-    assert obstacle(narrow.node("d"), "x") == "version 2 does not rank this member yet"
+    assert obstacle(narrow, "d").startswith("not ranked yet: the group grows for this member in")
 
 
 def test_who_has_no_room_takes_the_rank_of_a_member_that_makes_room(world, monkeypatch):

@@ -128,13 +128,14 @@ def test_a_memory_of_ranks_that_is_full_costs_no_call_under_the_lock(time, spy, 
         role.release()
 
 
-def test_the_status_asks_no_scheme_for_a_role_that_no_step_has_placed_yet(time, spy):
+def test_status_asks_no_scheme_under_the_lock_for_a_role_just_awaited(time, spy):
     a, b = join(time, spy, "a"), join(time, spy, "b")
     engine, waits = a._opened, Handle("xyz", Signal(time.clock))
     assert a.rank == 0
     with engine.lock:
         engine.table.want(waits)
-    assert a.status().waiting_for == {"xyz": "it has just been asked for"}
+    assert a.status().waiting_for == {"xyz": "b: owns it in version 2"}
+    assert ("xyz", 2) in spy.asked
     engine.nudge()
     time.settle()
     assert a.status().waiting_for == {"xyz": "b: owns it in version 2"}

@@ -120,6 +120,9 @@ class AioRink(_Adapter):
     def wait_settled(self, timeout: float | None = None) -> bool:
         return self.portal.call(self.raw.wait_settled(timeout))
 
+    def wait_ranked(self, timeout: float | None = None) -> int:
+        return self.portal.call(self.raw.wait_ranked(timeout))
+
     def versions(self) -> Iterator[rink.Version]:
         return _iterate(self.raw.versions(), self.portal)
 

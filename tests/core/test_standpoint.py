@@ -1,0 +1,51 @@
+"""When the group grows for a member that waits: its own bound, in words."""
+
+from rink.core.standpoint import why_not_ranked
+
+
+def told(world, name):
+    node = world.node(name)
+    member = world.members[name]
+    return why_not_ranked(node.view, node.sight.chronicle, name, member.time_at(world.now))
+
+
+def test_waiting_member_is_told_its_own_rebalance_delay(pair):
+    pair.sleep(200.0)  # long after the start
+    pair.add("c", rebalance_delay=60.0)
+    pair.sleep(5.0)
+    assert told(pair, "c") == (
+        "not ranked yet: the group grows for this member in about 55 s (rebalance_delay=60), "
+        "or at once if another one leaves"
+    )
+    assert pair.node("c").table.gate.closed_because == "not ranked yet"
+
+
+def test_member_that_saw_the_group_start_is_told_the_initial_delay(world):
+    world.add("a", initial_delay=20.0)
+    world.add("b", rebalance_delay=60.0, initial_delay=1.0)
+    world.node("b").sight.chronicle.started_at = world.now
+    world.sleep(5.0)
+    assert "in about 15 s (initial_delay=20), or at once" in told(world, "b")
+
+
+def test_member_that_came_after_a_start_is_told_that_it_may_be_sooner(world):
+    world.add("a", initial_delay=20.0)
+    world.add("b", rebalance_delay=60.0)
+    assert told(world, "b").endswith("; sooner if the group has only just started")
+
+
+def test_member_whose_delay_is_over_is_told_who_ranks_it(world):
+    world.add("a", stagger=1, rebalance_delay=0.0)
+    world.sleep(200.0)
+    world.hold("a", "events", "requests")
+    world.add("b", rebalance_delay=0.0)
+    world.sleep(1.0)
+    assert told(world, "b") == (
+        "not ranked yet: rebalance_delay=0 is over, so 'a' ranks it, 1 at a time (stagger), "
+        "once the group is settled"
+    )
+
+
+def test_member_without_a_record_in_its_view_is_told_that_it_is_not_ranked(pair):
+    node = pair.node("a")
+    assert why_not_ranked(node.view, node.sight.chronicle, "nobody", 0.0) == "not ranked yet"

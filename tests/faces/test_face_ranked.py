@@ -1,0 +1,79 @@
+"""Waiting for a rank, and what a member that has none is told: one suite for both faces."""
+
+import contextlib
+import threading
+
+import pytest
+from faces_support import LONG_S, engine_of, owned_by, until
+
+import rink
+
+
+def test_wait_ranked_returns_a_rank_under_which_roles_are_granted(world):
+    member = world.make("a").join()
+    assert member.wait_ranked(LONG_S) == 0
+    with member.get_role("job") as role:
+        assert role.rank == 0
+    other = world.make("b").join()
+    assert other.wait_ranked() == 1
+    with other.await_role(owned_by(1, 2), LONG_S):
+        pass
+
+
+def test_wait_ranked_that_times_out_says_when_the_group_grows(world):
+    world.join("a")
+    member = world.make("b", rebalance_delay=60.0).join()
+    with pytest.raises(rink.RoleTimeout) as caught:
+        member.wait_ranked(0.01)
+    assert str(caught.value) == (
+        "'b' was not ranked in group 'g' within 0.01 s: not ranked yet: the group grows for this "
+        "member in about 60 s (rebalance_delay=60), or at once if another one leaves; sooner if the "
+        "group has only just started"
+    )
+    assert (caught.value.role, caught.value.group, caught.value.member) == ("", "g", "b")
+
+
+def test_wait_for_a_role_without_a_rank_says_when_the_group_grows(world):
+    world.join("a")
+    member = world.make("b", rebalance_delay=30.0).join()
+    with pytest.raises(rink.RoleTimeout, match=r"in about 30 s \(rebalance_delay=30\)"):
+        member.await_role("leader", 0.01)
+
+    def wait():
+        with contextlib.suppress(rink.ClosedError):
+            member.await_role("leader").release()
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    until(member, lambda: member.status().waiting_for)
+    assert "(rebalance_delay=30), or at once" in member.status().waiting_for["leader"]
+    member.leave()
+    waiting.join(LONG_S)
+
+
+def test_wait_ranked_ends_when_the_group_is_left(world):
+    world.join("a")
+    member = world.make("b", rebalance_delay=60.0).join()
+    errors = []
+
+    def wait():
+        try:
+            member.wait_ranked()
+        except rink.ClosedError as error:
+            errors.append(error)
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    until(member, lambda: engine_of(member).stepped._callbacks)
+    member.leave()
+    waiting.join(LONG_S)
+    assert len(errors) == 1
+    with pytest.raises(rink.ClosedError):
+        member.wait_ranked(1.0)
+
+
+@pytest.mark.parametrize("timeout", [-1.0, float("nan"), "1"])
+def test_wait_ranked_refuses_a_timeout_that_is_no_duration(world, timeout):
+    member = world.join("a")
+    with pytest.raises(rink.ConfigError, match="timeout"):
+        member.wait_ranked(timeout)
