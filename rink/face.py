@@ -185,10 +185,13 @@ class BaseRink(Generic[R, S]):
             is_free = gate.is_mine(name, placement) and not gate.obstacle(name, placement)
             with engine.lock:
                 now = engine.clock.now()
-                is_new = is_awaited and name not in table.held
+                is_new = name not in table.held
                 hold = table.take(gate, handle, now) if is_free else table.join(handle, now)
                 if hold is not None and is_new:
-                    engine.callbacks.granted([hold])  # with the lock held: before its loss is
+                    hold.is_awaited = is_awaited
+                    if is_awaited:
+                        engine.callbacks.granted([hold])  # with the lock held: before its loss is
+                    engine.journal.granted(hold)
                 if hold is not None or table.gate is gate:
                     break
         if hold is None and gate.share is None and engine.left.is_set():

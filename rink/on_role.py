@@ -24,8 +24,8 @@ JOIN_S = 1.0
 LONGEST_PAUSE_S = 30.0
 """How long it is waited at most before a function is called again that keeps raising."""
 
-RAISED = "rink: on_role(%r): %r raised"
-ENDS = "rink: on_role(%r) ends"
+RAISED = "on_role(%r): %r raised"
+ENDS = "on_role(%r) ends"
 
 INSTEAD = "write it as a plain function, or use rink.aio"
 
@@ -84,7 +84,7 @@ class Supervisor(abc.ABC):
         return backoff(failures, f"{self._rink.name}/{self._name}", LONGEST_PAUSE_S)
 
     def _tell_still_runs(self) -> None:
-        log.error("rink: on_role(%r) still runs after the group was left", self._name)
+        log.error("on_role(%r) still runs after the group was left", self._name)
 
 
 class ThreadSupervisor(Supervisor):

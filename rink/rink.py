@@ -80,7 +80,7 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
         if engine is None:
             return
         while not engine.left.wait(REPORT_EVERY_S):
-            log.warning("rink: %s", engine.still_leaving())
+            log.warning("%s", engine.still_leaving())
         if not any(supervisor.is_here() for supervisor in self._supervisors):
             for supervisor in self._supervisors:
                 supervisor.join()

@@ -102,10 +102,7 @@ class BaseRole:
             return
         # A signal handler may raise between any two of these: what is left, __del__ has done.
         self._end()
-        with engine.lock:
-            must_tell = engine.table.release(self._handle)
-        if must_tell:
-            engine.nudge()
+        engine.release(self._handle)
         self._is_done = True
 
     def _enter(self) -> None:

@@ -162,7 +162,7 @@ class BaseSession:
         text = advice(version)
         if text is not None and text not in _advised:
             _advised.add(text)
-            log.warning("rink: %s", text)
+            log.warning("%s", text)
 
     def _begin_close(self, release_within: float | None = None) -> list[Engine]:
         """Begin to leave every group, and return the engines to wait for."""
@@ -234,7 +234,7 @@ class Session(PlainWith, BaseSession):  # noqa: D101 - documented by its base
         elif not self._is_over:
             for engine in self._begin_close():
                 while not engine.left.wait(REPORT_EVERY_S):
-                    log.warning("rink: %s", engine.still_leaving())
+                    log.warning("%s", engine.still_leaving())
             self._end_close()
 
     def __enter__(self) -> Self:

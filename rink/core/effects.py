@@ -181,10 +181,15 @@ class Level(enum.Enum):
 
 @attrs.frozen
 class Report:
-    """Something for the log; warnings and errors also show in `status().last_error`."""
+    """Something for the log; warnings and errors also show in `status().last_error`.
+
+    `version` and `role` are what it is about, if it is about one.
+    """
 
     level: Level
     text: str
+    version: int | None = None
+    role: str | None = None
 
 
 Effect = (

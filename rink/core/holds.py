@@ -50,13 +50,18 @@ class Handle:
 
 @attrs.define(eq=False)
 class Hold:
-    """One grant of one role, shared by all its handles in this process."""
+    """One grant of one role, shared by all its handles in this process.
+
+    `is_awaited` says that user code waited for it: the log tells of others only at DEBUG.
+    """
 
     role: str
     token: int
     version: int
     share: Share
     handles: set[Handle] = attrs.field(factory=set)
+    granted_at: float = 0.0
+    is_awaited: bool = False
     lost_at: float | None = None
     lost_because: str = ""
     given_up: bool = False
@@ -104,7 +109,8 @@ class Table:
         if role in self.lost:
             return None
         self.unplaced.add(role)
-        hold = handle.hold = Hold(role, gate.token, gate.version, gate.share, {handle})
+        hold = Hold(role, gate.token, gate.version, gate.share, {handle}, now)
+        handle.hold = hold
         self.held[role] = hold
         return hold
 
@@ -170,8 +176,9 @@ class Table:
     def grant(self, role: str, now: float) -> list[Handle]:
         """Give a role of the open gate to every handle here that waits for it."""
         waiting = self.waits.get(role, [])
-        if not waiting or self.take(self.gate, waiting[0], now) is None:
+        if not waiting or (hold := self.take(self.gate, waiting[0], now)) is None:
             return []
+        hold.is_awaited = True
         for handle in waiting[1:]:
             self.join(handle, now)
         return self.waits.end(role)

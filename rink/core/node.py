@@ -23,15 +23,16 @@ from functools import cache, partial
 from rink.core import drains, grants
 from rink.core import effects as do
 from rink.core.claims import Gate, Obstacles
-from rink.core.effects import Effect
+from rink.core.effects import Effect, Level
 from rink.core.events import Event
 from rink.core.foresight import Foresight
 from rink.core.handover import GATHER_S
 from rink.core.knowledge import RECORD_GONE, Knowledge
 from rink.core.machines import Life, Write
-from rink.core.record import claims_of
+from rink.core.record import claims_of, some
 from rink.core.settings import MemberSettings
-from rink.core.values import Record
+from rink.core.values import Record, Version
+from rink.core.waits import REPORT_AFTER_S
 from rink.core.writer import Verdict
 
 __all__ = ["MemberSettings", "Node"]
@@ -76,6 +77,7 @@ class Node(Knowledge):
         self._write(now)
         self._publish(now)
         self._grant(now, unplaced)
+        self._report_waits(now, unplaced)
         self._coordinate(now)
         self._look_after_the_dead(now)
         if self.tenure.is_alive:
@@ -110,11 +112,18 @@ class Node(Knowledge):
         if not follows:
             return
         version = self.following.version
+        if version is not None:
+            self.out.do(do.Report(Level.INFO, self._told_version(version), version.number))
         because = f"version {version.number} gives it to another" if version else "no version"
         for hold in list(self.table.held.values()):
             if not self.placement.has(self.share, hold.role):
                 self._lose(hold, before, now, because)
                 self._gather_until = now + GATHER_S
+
+    def _told_version(self, version: Version) -> str:
+        size = len(version.ranks)
+        rank = f"rank {self.rank} of {size}" if self.rank is not None else f"no rank, of {size}"
+        return f"version {version.number}: {rank}: {some(version.because)}"
 
     # ── life, lease and record ───────────────────────────────────────────────────────────────────
 
@@ -196,6 +205,24 @@ class Node(Knowledge):
             self._look_for_grants = False
             for effect in grants.grant(self.table, self.placement, now, unplaced):
                 self.out.do(effect)
+
+    def _report_waits(self, now: float, unplaced: Collection[str]) -> None:
+        """Report the roles that have been waited for long: who is in the way, and until when."""
+        roles, look_at = self.table.waits.lasting(now)
+        self.out.wake(look_at)
+        if not roles:
+            return
+        standpoint = self.standpoint(self.table.lost, now)
+        role = next((role for role in roles if role not in unplaced), "")
+        because = standpoint.obstacle(role, self.placement) if role else "they are being placed"
+        seconds = f"over {REPORT_AFTER_S:g} s"
+        if len(roles) == 1:
+            text = f"role {role!r} has been waited for {seconds}: {because}"
+            self.out.do(do.Report(Level.INFO, text, role=role))
+        else:
+            names = some([repr(role) for role in roles])
+            text = f"{len(roles):,} roles have been waited for {seconds}: {names}"
+            self.out.report(Level.INFO, f"{text}; {role!r}: {because}")
 
     # ── for everybody ────────────────────────────────────────────────────────────────────────────
 

@@ -11,6 +11,7 @@ while the gate is closed sorts nothing, so whoever begins to wait meanwhile is n
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -22,17 +23,23 @@ from rink.core.values import Share
 if TYPE_CHECKING:
     from rink.core.holds import Handle
 
+REPORT_AFTER_S = 10.0
+"""Time until a wait is reported, in seconds."""
+
 
 @attrs.define(eq=False)
 class Waits(Mapping[str, "list[Handle]"]):
     """A mapping from each role to the handles that wait for it; called with the engine's lock held.
 
-    `share` is what the roles were sorted by last. The other two are ordered sets.
+    `share` is what the roles were sorted by last. `unsorted` and `mine` are ordered sets. `_since`
+    says since when a role is waited for, oldest first, until that was reported.
     """
 
     share: Share | None = None
     unsorted: dict[str, None] = attrs.field(factory=dict)
     mine: dict[str, None] = attrs.field(factory=dict)
+    _unseen: dict[str, None] = attrs.field(factory=dict)
+    _since: OrderedDict[str, float] = attrs.field(factory=OrderedDict)
     _handles: dict[str, list[Handle]] = attrs.field(factory=dict)
 
     def __getitem__(self, role: str) -> list[Handle]:
@@ -51,7 +58,7 @@ class Waits(Mapping[str, "list[Handle]"]):
             waiting.append(handle)
             return
         # In this order: a signal handler may raise in between, and the wait must not be forgotten.
-        self.unsorted[handle.role] = None
+        self.unsorted[handle.role] = self._unseen[handle.role] = None
         self._handles[handle.role] = [handle]
 
     def discard(self, handle: Handle) -> None:
@@ -67,9 +74,26 @@ class Waits(Mapping[str, "list[Handle]"]):
     def end(self, role: str) -> list[Handle]:
         """End every wait for a role, and return the handles."""
         handles = self._handles.pop(role, [])  # first, as in `add`
-        self.unsorted.pop(role, None)
-        self.mine.pop(role, None)
+        for kept in (self.unsorted, self.mine, self._unseen, self._since):
+            kept.pop(role, None)
         return handles
+
+    def lasting(self, now: float) -> tuple[list[str], float | None]:
+        """Return the roles that have just been waited for long, and when to look again.
+
+        A wait counts from the first look that sees it; each is returned once.
+        """
+        for role in self._unseen:
+            self._since[role] = now
+        self._unseen = {}
+        found: list[str] = []
+        while self._since:
+            role, since = next(iter(self._since.items()))
+            if now < since + REPORT_AFTER_S:
+                return found, since + REPORT_AFTER_S
+            del self._since[role]
+            found.append(role)
+        return found, None
 
     def clear(self) -> list[Handle]:
         """End every wait, and return the handles."""

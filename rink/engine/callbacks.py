@@ -54,17 +54,13 @@ class Callbacks:
         )
         self._thread.start()
 
-    def granted(self, holds: Iterable[Hold | None]) -> None:
-        """Post the callback for each grant, once.
+    def granted(self, holds: Iterable[Hold]) -> None:
+        """Post the callback for each grant.
 
-        Several waits may share one grant. Called with the engine's lock held, so that nobody can
-        tell of the loss before the grant.
+        Called with the engine's lock held, so that nobody can tell of the loss before the grant.
         """
-        if self._listeners.on_role_change is None:
-            return
-        for hold in dict.fromkeys(holds):
-            if hold is not None:
-                self._post(self._listeners.on_role_change, hold.role, True)
+        for hold in holds:
+            self._post(self._listeners.on_role_change, hold.role, True)
 
     def lost(self, hold: Hold) -> None:
         """Post the callback for a loss."""
@@ -110,4 +106,4 @@ class Callbacks:
                     callback(*args)
                 except BaseException:  # sys.exit() here must not end the worker in silence
                     name = getattr(callback, "__qualname__", repr(callback))
-                    log.exception("rink: callback %s%r raised", name, args)
+                    log.exception("callback %s%r raised", name, args)

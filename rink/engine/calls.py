@@ -100,7 +100,7 @@ class Calls:
         try:
             call()
         except Exception:
-            log.exception("rink: a request failed in a way nobody expected; please report it")
+            log.exception("a request failed in a way nobody expected; please report it")
 
     def close(self) -> None:
         """Start no more calls, and end the threads that have nothing to do."""

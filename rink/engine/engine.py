@@ -33,6 +33,7 @@ from rink.engine.callers import owns
 from rink.engine.calls import Calls
 from rink.engine.clock import Clock, Mailbox
 from rink.engine.follower import Follower
+from rink.engine.journal import Journal, each_once
 from rink.engine.lessor import Lessor
 from rink.engine.requests import Requests
 from rink.engine.signals import Signal, Subscribers
@@ -63,7 +64,13 @@ class _Stop:
     """Ends the thread at once, whatever state the member is in."""
 
 
-_Message = Event | Handle | _Tick | _Stop
+class _Flush:
+    """Has what was noted written to the log."""
+
+
+_Message = Event | Handle | _Tick | _Stop | _Flush
+
+_FLUSH = _Flush()
 
 _NUDGED = ev.Nudged()
 
@@ -98,8 +105,10 @@ class Engine:
         self.left = Signal(clock)
         self.failure: Exception | None = None
         self.callbacks = Callbacks(clock, group, listeners)
+        self.journal = Journal(group, settings.name, lambda: self._mailbox.put(_FLUSH))
         self.stepped = Subscribers()
         self.forked = False
+        self._etcd = etcd
         self._keys = keys
         self._logger: threading.Thread | None = None
         self._lessor = lessor
@@ -247,6 +256,7 @@ class Engine:
         with self.lock:
             reports = self.node.out.take()  # between two steps nothing else is pending
         self._carry_out(reports)
+        self.journal.flush()
 
     def ended(self, lease: int) -> None:
         """Report that etcd does not know the lease any more."""
@@ -273,12 +283,13 @@ class Engine:
                 self._turn(messages)
                 self._rest(self.clock.now() - began_at)
         except Exception as error:
-            log.critical("rink: the engine of group %r failed", self.group, exc_info=True)
+            log.critical("the engine of group %r failed", self.group, exc_info=True)
             self._fail(error)
         finally:
             self._follower.close()
             self._mailbox.close()
             self.left.set()
+            self.journal.flush()
             self._end_join()
             self._end_waits()
             self.callbacks.close()
@@ -318,9 +329,10 @@ class Engine:
                     self._ticks_answered += 1
                 case ev.Nudged():
                     is_nudged = True  # by a thousand releases at once, say: one look does
+                case _Flush():
+                    pass  # at the end of this turn
                 case Handle():
-                    with self.lock:
-                        self.table.release(message)
+                    self._release(message)
                     is_nudged = True
                 case _Stop():
                     self._give_everything_up(STOPPED)  # what was granted since, too
@@ -340,6 +352,21 @@ class Engine:
         wake_at = self.node.wake_at
         if events or (wake_at is not None and self.clock.now() >= wake_at):
             self._advance(events)
+        self.journal.flush()
+
+    def release(self, handle: Handle) -> None:
+        """Release a handle, on a user's thread."""
+        if self._release(handle):
+            self.nudge()
+
+    def _release(self, handle: Handle) -> bool:
+        """Release a handle; return whether a step must follow."""
+        with self.lock:
+            had_hold = handle.hold is not None and handle in handle.hold.handles
+            must_step = self.table.release(handle)
+            if had_hold and handle.hold is not None and not handle.hold.handles:
+                self.journal.released(handle.hold, self.clock.now())
+        return must_step
 
     def _advance(self, events: list[Event]) -> None:
         """Step the core.
@@ -360,8 +387,9 @@ class Engine:
                     gate = self.table.gate
                     placing.done(self.table, unplaced)
                     effects = self.node.step(self.clock.now(), events, unplaced)
-                    granted = [one.handle for one in effects if isinstance(one, do.Grant)]
-                    self.callbacks.granted(handle.hold for handle in granted)
+                    handles = [one.handle for one in effects if isinstance(one, do.Grant)]
+                    granted = each_once(handle.hold for handle in handles)
+                    self.callbacks.granted(granted)
                     changed = bool(effects or events) or gate is not self.table.gate
                     placement.trim(lambda: self.table.roles)
                     break
@@ -375,6 +403,8 @@ class Engine:
             self._pairs = foreseen.pairs
             placement.forget_all_but(foreseen.pairs)
         self._carry_out(effects)
+        for hold in granted:
+            self.journal.granted(hold)
         if self.node.living.is_ending:
             self._end_waits()
         if changed:
@@ -424,21 +454,28 @@ class Engine:
                     self._follower.list_anew(wanted)
                 case do.Joined():
                     self.joined.set()
+                    self._tell_of_join()
                 case do.JoinFailed(error=error):
                     self.join_error = error
                     self.joined.set()
                 case do.Left():
                     self.left.set()
+                    self.journal.write(logging.INFO, f"member {self.node.name!r} has left")
                 case do.CoordinatorChanged(coordinates=coordinates):
                     self.callbacks.coordinates(coordinates)
                 case do.RankChanged(rank=rank):
                     self.callbacks.ranked(rank)
-                case do.Report(level=level, text=text):
-                    log.log(_LEVELS[level], "rink: group %r: %s", self.group, text)
+                case do.Report(level=level, text=text, version=version, role=role):
+                    self.journal.write(_LEVELS[level], text, version=version, role=role)
                 case _:
                     if isinstance(effect, do.RevokeLease):
                         self._lessor.drop(effect.lease)
                     self._requests.carry_out(effect)
+
+    def _tell_of_join(self) -> None:
+        name, ttl = self.node.name, self.node.tenure.granted_ttl
+        text = f"joined as {name!r}, by etcd at {self._etcd.endpoint}, with a ttl of {ttl} s"
+        self.journal.write(logging.INFO, text)
 
     def _tell_of_loss(self, hold: Hold) -> None:
         with self.lock:
@@ -446,6 +483,7 @@ class Engine:
         for signal in signals:
             signal.set()
         self.callbacks.lost(hold)
+        self.journal.lost(hold)
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()

@@ -69,7 +69,7 @@ class Requests:
         except RinkError as error:
             event = _failed(effect, error)
         except Exception as error:
-            log.exception("rink: %s failed in a way nobody expected", type(effect).__name__)
+            log.exception("%s failed in a way nobody expected", type(effect).__name__)
             event = _failed(effect, error)
         if event is not None:
             self._post(event)

@@ -58,7 +58,7 @@ class Signal:
             try:
                 callback()
             except Exception:  # one that raises must not keep others from hearing
-                log.exception("rink: %r, called at a signal, raised", callback)
+                log.exception("%r, called at a signal, raised", callback)
 
     def then(self, callback: Callable[[], None]) -> None:
         """Call back once it has happened; at once where it has already."""

@@ -245,6 +245,11 @@ class Etcd(Protocol):
         ...
 
     @property
+    def endpoint(self) -> str:
+        """Return the endpoint that is asked first now."""
+        ...
+
+    @property
     def epoch(self) -> int:
         """Return how often another cluster or another history was seen."""
         ...

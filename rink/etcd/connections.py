@@ -223,8 +223,12 @@ class Ring:
         """
         connection.is_proven = False
         with self._lock:
-            if self._connections[self._first] is connection:
-                self._first = (self._first + 1) % len(self._connections)
+            if self._connections[self._first] is not connection:
+                return
+            self._first = (self._first + 1) % len(self._connections)
+            following = self._connections[self._first]
+        if following is not connection:
+            _log.debug("etcd %s failed, so %s is asked first now", connection.name, following.name)
 
     def close(self) -> None:
         """Close all connections.

@@ -282,7 +282,7 @@ class Lanes(Generic[R]):
                 self._take_due()
             self._look()  # at what came before the end
         except Exception as error:
-            log.critical("rink: partitions of %r fail", self.topic.name, exc_info=True)
+            log.critical("partitions of %r fail", self.topic.name, exc_info=True)
             self._tell(error)  # whoever hears of it leaves the `with`, which lets go of everything
         finally:
             mailbox.close()
@@ -387,4 +387,4 @@ class Lanes(Generic[R]):
         pause = backoff(lane.failures, lane.role.name)
         lane.retry_at = self._clock.now() + pause
         self._due.append(lane)
-        log.warning("rink: %s is not taken over yet: %s", lane.cursor.place, error)
+        log.warning("%s is not taken over yet: %s", lane.cursor.place, error)

@@ -98,6 +98,11 @@ class MemoryEtcd:
         return f"<MemoryEtcd {self.name}>"
 
     @property
+    def endpoint(self) -> str:
+        """Return a name that stands for the endpoint, in the log."""
+        return f"memory ({self.name})"
+
+    @property
     def timeout(self) -> float:
         """Return the real client's default timeout; no call takes time here."""
         return 5.0

@@ -132,6 +132,38 @@ def test_wait_is_refused_by_a_scheme_that_fails_and_granted_once_it_works(world)
     assert world.want("a", "odd").hold is not None
 
 
+def test_wait_that_lasts_is_reported_once_with_who_is_in_the_way(pair):
+    first = pair.want("a", OTHER)
+    pair.sleep(9.0)
+    assert not reports(pair.members["a"])
+    pair.sleep(2.0)
+    pair.want("a", OTHER)
+    pair.sleep(30.0)
+    assert reports(pair.members["a"]) == [
+        (f"role {OTHER!r} has been waited for over 10 s: b: owns it in version 2", OTHER)
+    ]
+    assert first.hold is None
+
+
+def test_waits_that_last_are_reported_in_one_line(world):
+    world.add("a")
+    world.sleep(100.0)
+    world.add("b", rebalance_delay=60.0)
+    for number in range(30):
+        world.want("b", f"job-{number}")
+    ended = world.want("b", "ended")
+    world.node("b").table.release(ended)
+    world.sleep(11.0)
+    [(text, role)] = reports(world.members["b"])
+    assert text.startswith("30 roles have been waited for over 10 s: 'job-0', 'job-1', ")
+    assert "'job-0': not ranked yet: the group grows for this member in about 50 s" in text
+    assert role is None
+
+
+def reports(member):
+    return [(one.text, one.role) for one in member.made(do.Report) if "waited" in one.text]
+
+
 def test_event_that_is_folded_twice_changes_nothing(pair):
     member = pair.members["a"]
     wait = pair.want("a", OTHER)

@@ -72,7 +72,8 @@ class Member:
 
     @property
     def reports(self) -> list[str]:
-        return [effect.text for effect in self.effects if isinstance(effect, do.Report)]
+        """What it logged, but for the line that each version brings."""
+        return [one.text for one in self.made(do.Report) if one.version is None]
 
     @property
     def lost(self) -> list[str]:

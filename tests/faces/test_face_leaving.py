@@ -62,7 +62,7 @@ def test_error_names_a_leaked_handle_and_the_line_that_took_it(world, caplog):
     a.leave()
     (error,) = errors(caplog)
     assert f"{name!r} (token {got.token}, taken at {__file__}:{line})" in error
-    assert error == "rink: group 'g': " + raw(a).status().last_error
+    assert error == "group 'g': " + raw(a).status().last_error
     got.release()
 
 

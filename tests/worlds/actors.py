@@ -25,6 +25,7 @@ from rink.core.holds import Handle, Hold
 from rink.core.machines import Life, Write
 from rink.core.node import MemberSettings, Node
 from rink.core.records import is_same
+from rink.core.waits import Waits
 
 NEVER_S = 1_000_000
 """A TTL that no number of alarms uses up: a deadline is noticed by a move of its own."""
@@ -35,6 +36,14 @@ IDLE_EFFECTS += (do.CoordinatorChanged, do.RankChanged, do.Joined, do.JoinFailed
 
 STEPS = ("step", "alarm", "nudge")
 """What ends in a step, so that nothing may be left to do after it."""
+
+
+class QuietWaits(Waits):
+    """Reports no wait that lasts: that is said to people, and its time would be one more moment."""
+
+    def lasting(self, now: float) -> tuple[list[str], float | None]:
+        """Return that nothing is to be reported."""
+        return [], None
 
 
 @attrs.define(eq=False)
@@ -316,7 +325,9 @@ class Actors:
     def born(self) -> tuple[int, tuple]:
         """Return the state of a process that has just been started, and what it asks for."""
         given = {"ttl": NEVER_S, "margin": NEVER_S / 10, **self.settings}
-        actor = Actor(Node(MemberSettings(self.name, **given)), self.roles)
+        node = Node(MemberSettings(self.name, **given))
+        node.table.waits = QuietWaits()
+        actor = Actor(node, self.roles)
         return self._keep(actor, actor.start(), is_stepped=True)
 
     def wake(self, state: int) -> Actor:

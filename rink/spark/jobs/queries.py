@@ -126,7 +126,7 @@ class Query:
             failures += 1
             pause = backoff(failures, self.name, LONGEST_PAUSE_S)
             log.warning(
-                "rink: query %r could not be run under token %d and is tried again in %.1f s: %s",
+                "query %r could not be run under token %d and is tried again in %.1f s: %s",
                 self.name, job.token, pause, _shown(job.error),
             )  # fmt: skip
             self._closing.wait(pause)
@@ -161,7 +161,7 @@ class Query:
                 # sys.exit() too: nobody would be told, and the role be asked for at once.
                 if job.lost.is_set():
                     log.info(
-                        "rink: query %r, whose role was lost, ended: %s", self.name, _shown(error)
+                        "query %r, whose role was lost, ended: %s", self.name, _shown(error)
                     )
                     return
                 if self._runner.is_useless():
@@ -169,7 +169,7 @@ class Query:
                 failures = 1 if time.monotonic() - begun > LONGEST_PAUSE_S else failures + 1
                 pause = backoff(failures, self.name, LONGEST_PAUSE_S)
                 log.warning(
-                    "rink: query %r failed under token %d and is started again in %.1f s: %s",
+                    "query %r failed under token %d and is started again in %.1f s: %s",
                     self.name, job.token, pause, _shown(error),
                 )  # fmt: skip
                 job.lost.wait(pause)
@@ -177,7 +177,7 @@ class Query:
                 # By itself (AvailableNow, or somebody stopped it): the next grant starts it.
                 if not job.lost.is_set():
                     log.info(
-                        "rink: query %r has ended by itself under token %d; the next grant of its role starts it",
+                        "query %r has ended by itself under token %d; the next grant of its role starts it",
                         self.name, job.token,
                     )  # fmt: skip
                 job.lost.wait()

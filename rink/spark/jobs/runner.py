@@ -229,7 +229,7 @@ class JobRunner:
             one.cancel()
         for one in to_end:
             if not one.wait(max(end - time.monotonic(), 0.0)):
-                log.error("rink: %r still runs after %g s", one, timeout)
+                log.error("%r still runs after %g s", one, timeout)
         self._over.set()
 
     def is_useless(self) -> bool:
@@ -265,7 +265,7 @@ class JobRunner:
                 return
             self._error, self._is_closed = error, True
         self._over.set()
-        log.error("rink: this driver leaves group %r: %s", self._rink.group, error)
+        log.error("this driver leaves group %r: %s", self._rink.group, error)
         threading.Thread(target=self._leave, name="rink-jobs-leave", daemon=True).start()
 
     def _leave(self) -> None:

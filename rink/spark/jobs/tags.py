@@ -91,4 +91,4 @@ def quietly(call: Any, *given: Any) -> None:
     try:
         call(*given)
     except Exception as error:  # Py4J's errors have no root but Exception
-        log.warning("rink: %s while jobs were being ended: %s", type(error).__name__, error)
+        log.warning("%s while jobs were being ended: %s", type(error).__name__, error)

@@ -78,7 +78,7 @@ class Watch:
                 if self._is_useless():  # it may be Spark that the list is read with
                     return
                 failures += 1
-                log.exception("rink: the list of pending jobs could not be seen")
+                log.exception("the list of pending jobs could not be seen")
             pause = backoff(failures, "list", LONGEST_PAUSE_S) if failures else self._every
             self._news.wait(min(pause, self._next_try()))
 
@@ -117,7 +117,7 @@ class Watch:
         failures = self._failures[job_id] = self._failures.get(job_id, 0) + 1
         pause = backoff(failures, job_id, LONGEST_PAUSE_S)
         self._not_before[job_id] = time.monotonic() + pause
-        log.error("rink: job %r failed, tried again in %.1f s", job_id, pause, exc_info=error)
+        log.error("job %r failed, tried again in %.1f s", job_id, pause, exc_info=error)
 
     def _next_try(self) -> float:
         now = time.monotonic()

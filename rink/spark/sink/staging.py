@@ -93,7 +93,7 @@ def clear_after(error: Exception, clear: Callable[[], None]) -> None:
     try:
         clear()
     except RinkError as other:
-        log.warning("rink: what was put aside stays in Redis until it expires: %s", other)
+        log.warning("what was put aside stays in Redis until it expires: %s", other)
 
 
 def gone_back(place: str, query: str, number: int, newest: int, key: str) -> StateError:

@@ -180,7 +180,7 @@ def tell_gone(place: Place, number: int, start: str, *, strict: bool) -> None:
     )
     if strict:
         raise StateError(told, key=place.names.partition(number).stream)
-    log.warning("rink: %s", told)
+    log.warning("%s", told)
 
 
 def _now() -> str:

@@ -1,0 +1,134 @@
+"""The member's log: one line for each thing that happens, and one for many at once.
+
+Each line carries in `extra` what it is about: group, member, role, token and version (None where it
+is about none). The engine's thread writes the lines, at the end of its turn, since a log handler may
+block: user threads only note what they did.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import attrs
+
+from rink.core.holds import Hold
+from rink.core.record import some
+
+log = logging.getLogger("rink")
+
+MAX_LINES = 20
+"""Of more roles than so many, one turn writes one line."""
+
+
+@attrs.frozen
+class _Note:
+    """Something that happened to a role: a verb, what it followed from, and when."""
+
+    verb: str
+    hold: Hold
+    level: int
+    because: str = ""
+    seconds: float = 0.0
+
+
+class Journal:
+    """Writes the lines of one member; `wake` has the engine write what was noted."""
+
+    def __init__(self, group: str, member: str, wake: Callable[[], None]) -> None:
+        self._about = {"group": group, "member": member, "role": None, "token": None}
+        self._about |= {"version": None}
+        self._wake = wake
+        self._notes: collections.deque[_Note] = collections.deque()
+
+    def write(self, level: int, text: str, **about: Any) -> None:
+        """Write a line now; on the engine's thread."""
+        extra = {**self._about, **about}
+        log.log(level, "group %r: %s", self._about["group"], text, extra=extra)
+
+    # ── what happens to roles, on any thread ─────────────────────────────────────────────────────
+
+    def granted(self, hold: Hold) -> None:
+        """Note a grant."""
+        self._note(hold, "granted")
+
+    def lost(self, hold: Hold) -> None:
+        """Note a loss."""
+        self._note(hold, "lost", because=hold.lost_because, level=logging.INFO)
+
+    def released(self, hold: Hold, now: float) -> None:
+        """Note that the last handle of a grant was released."""
+        if hold.lost_at is None:
+            self._note(hold, "released", seconds=now - hold.granted_at)
+        else:
+            self._note(hold, "released", because="lost", seconds=now - hold.lost_at)
+
+    def _note(
+        self,
+        hold: Hold,
+        verb: str,
+        *,
+        because: str = "",
+        seconds: float = 0.0,
+        level: int | None = None,
+    ) -> None:
+        # A loop of get_role would fill the log: such grants are for whoever debugs.
+        level = level or (logging.INFO if hold.is_awaited else logging.DEBUG)
+        if log.isEnabledFor(level):
+            self._notes.append(_Note(verb, hold, level, because, seconds))
+            if len(self._notes) == 1:
+                self._wake()
+
+    # ── on the engine's thread ───────────────────────────────────────────────────────────────────
+
+    def flush(self) -> None:
+        """Write what was noted, oldest first; of very many roles, one line for each kind."""
+        notes: list[_Note] = []
+        with contextlib.suppress(IndexError):  # another thread may write, where the engine's hangs
+            while True:
+                notes.append(self._notes.popleft())
+        if len(notes) <= MAX_LINES:
+            for note in notes:
+                self._write_one(note)
+            return
+        kinds: dict[tuple[str, str, int], list[_Note]] = {}
+        for note in notes:
+            kinds.setdefault((note.verb, note.because, note.level), []).append(note)
+        for (verb, because, level), alike in kinds.items():
+            self._write_many(verb, because, level, alike)
+
+    def _write_one(self, note: _Note) -> None:
+        hold = note.hold
+        text = f"{note.verb} role {hold.role!r} (token {hold.token})"
+        if note.verb == "lost":
+            text += f": {note.because}"
+        elif note.verb == "released":
+            text += f", {_lasting(note)}"
+        about = {"role": hold.role, "token": hold.token, "version": hold.version}
+        self.write(note.level, text, **about)
+
+    def _write_many(self, verb: str, because: str, level: int, notes: list[_Note]) -> None:
+        if len(notes) <= 1:
+            self._write_one(notes[0])
+            return
+        names = some([repr(note.hold.role) for note in notes])
+        text = f"{verb} {len(notes):,} roles"
+        if verb == "lost":
+            text += f" ({because})"
+        elif verb == "released":
+            text += f", {_lasting(max(notes, key=lambda note: note.seconds))} at most"
+        self.write(level, f"{text}: {names}")
+
+
+def _lasting(note: _Note) -> str:
+    if note.because:
+        return f"{note.seconds:.1f} s after its loss"
+    return f"after {note.seconds:.1f} s"
+
+
+def each_once(holds: Iterable[Hold | None]) -> list[Hold]:
+    """Return the holds in order, each once: several handles may share one."""
+    return [hold for hold in dict.fromkeys(holds) if hold is not None]

@@ -1,0 +1,126 @@
+"""The log of a member's whole life: one line for each thing that happens, with what it is about."""
+
+import logging
+import threading
+
+import pytest
+from faces_support import LONG_S, engine_of, owned_by, until
+
+ABOUT = ("group", "member", "role", "token", "version")
+
+
+@pytest.fixture(autouse=True)
+def told(caplog):
+    caplog.set_level(logging.DEBUG, logger="rink")
+    return caplog
+
+
+def lines(caplog, name, level=logging.INFO):
+    """What one member logged at a level, without the group."""
+    return [
+        record.getMessage().removeprefix("group 'g': ")
+        for record in caplog.records
+        if record.name == "rink" and record.levelno == level and record.member == name
+    ]
+
+
+def wait_for(member, caplog, text):
+    until(member, lambda: any(text in record.getMessage() for record in caplog.records))
+
+
+def test_log_of_a_whole_life_has_one_line_for_each_event(world, told):
+    a = world.join("a")
+    with a.await_role("leader", LONG_S) as role:
+        token = role.token
+        wait_for(a, told, "granted role")
+    wait_for(a, told, "released role")
+    a.leave()
+    found = lines(told, "a")
+    assert [line.partition(" ")[0] for line in found] == [
+        "joined",
+        "version",
+        "granted",
+        "released",
+        "member",
+    ]
+    assert found[0].startswith("joined as 'a', by etcd at memory (")
+    assert found[0].endswith("with a ttl of 10 s")
+    assert found[1] == "version 1: rank 0 of 1: started, joined a"
+    assert found[2] == f"granted role 'leader' (token {token})"
+    assert found[3].startswith(f"released role 'leader' (token {token}), after ")
+    assert found[4] == "member 'a' has left"
+
+
+def test_log_lines_carry_what_they_are_about(world, told):
+    a = world.join("a")
+    with a.await_role("leader", LONG_S) as role:
+        wait_for(a, told, "granted role")
+        [grant] = [one for one in told.records if "granted role" in one.getMessage()]
+        [version] = [one for one in told.records if "version 1:" in one.getMessage()]
+        about = [getattr(grant, key) for key in ABOUT]
+        assert about == ["g", "a", "leader", role.token, 1]
+        assert [getattr(version, key) for key in ABOUT] == ["g", "a", None, None, 1]
+
+
+def test_log_of_a_loss_says_why_and_how_long_user_code_took(world, told):
+    a = world.join("a")
+    role = owned_by(1, 2)
+    held = a.await_role(role, LONG_S)
+    world.join("b")
+    assert held.lost.wait(LONG_S)
+    wait_for(a, told, "lost role")
+    held.release()
+    wait_for(a, told, "after its loss")
+    assert f"lost role {role!r} (token {held.token}): version 2 gives it to another" in lines(
+        told, "a"
+    )
+
+
+def test_log_of_many_roles_at_once_is_one_line(world, told):
+    a = world.join("a")
+    held = [a.await_role(name, LONG_S) for name in owned_by(1, 2, 40)]
+    wait_for(a, told, "granted")
+    told.clear()
+    world.join("b")
+    assert held[0].lost.wait(LONG_S)
+    wait_for(a, told, "lost 40 roles")
+    [line] = [line for line in lines(told, "a") if line.startswith("lost")]
+    assert line.startswith("lost 40 roles (version 2 gives it to another): 'role-")
+    assert line.endswith("and 35 more")
+    for role in held:
+        role.release()
+
+
+def test_log_of_roles_that_are_only_looked_at_is_for_debugging(world, told):
+    a = world.join("a")
+    a.wait_ranked(LONG_S)
+    with a.get_role("job"):
+        pass
+    wait_for(a, told, "released role 'job'")
+    assert not any("'job'" in line for line in lines(told, "a"))
+    assert sum("'job'" in line for line in lines(told, "a", logging.DEBUG)) == 2
+
+
+def test_log_names_no_library_twice_and_no_wrong_plural(world, told):
+    a, b = world.pair()
+    with a.await_role(owned_by(0, 2), LONG_S), b.await_role(owned_by(1, 2), LONG_S):
+        pass
+    b.leave()
+    a.leave()
+    for record in told.records:
+        assert "rink: " not in record.getMessage()
+        assert "1 roles" not in record.getMessage()
+
+
+def test_log_says_nothing_of_a_handle_that_shares_a_grant(world, told):
+    a = world.join("a")
+    first = a.await_role("x", LONG_S)
+    second = a.await_role("x", LONG_S)
+    waiting = threading.Thread(target=first.release, daemon=True)
+    waiting.start()
+    waiting.join(LONG_S)
+    second.release()
+    wait_for(a, told, "released role")
+    engine_of(a).nudge()
+    a.leave()
+    assert sum("role 'x'" in line for line in lines(told, "a")) == 2
