@@ -256,9 +256,23 @@ THREADS = [
     engine(
         "user code hears of a loss under the lock",
         "engine",
-        "        self._carry_out(effects)\n        if self.node.living",
-        "        with self.lock:\n            self._carry_out(effects)\n        if self.node.living",
+        "        self._carry_out(effects)\n        for hold in granted",
+        "        with self.lock:\n            self._carry_out(effects)\n        for hold in granted",
         "engine/test_engine_steps",
+    ),
+    engine(
+        "a line is logged for each of very many roles",
+        "journal",
+        "        if len(notes) <= MAX_LINES:\n",
+        "        if True:\n",
+        "faces/test_face_log",
+    ),
+    engine(
+        "a loop of get_role fills the log",
+        "journal",
+        "logging.INFO if hold.is_awaited else logging.DEBUG",
+        "logging.INFO",
+        "faces/test_face_log",
     ),
     engine(
         "messages are stepped with one by one",
