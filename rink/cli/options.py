@@ -68,6 +68,7 @@ def connect(target: Target) -> Etcd:
         ca=target.ca,
         cert=target.cert,
         key=target.key,
+        fail_refused=True,  # somebody waits for the answer, and can start etcd
     )
 
 

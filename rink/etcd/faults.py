@@ -29,12 +29,14 @@ class Fault:
         code: gRPC's status code.
         words: what gRPC or etcd said, or in our words what it means.
         never_sent: it is certain that no server saw the request.
+        is_refused: nothing listens there: the connection was refused.
     """
 
     kind: Kind
     code: grpc.StatusCode
     words: str
     never_sent: bool
+    is_refused: bool
 
     @property
     def is_timeout(self) -> bool:
@@ -107,11 +109,13 @@ def read_fault(error: grpc.RpcError, *, has_user: bool) -> Fault:
         kind = Kind.SILENT
     else:
         kind = Kind.REFUSED
+    never_sent = any(text in lower for text in _NEVER_SENT)
     return Fault(
         kind,
         code,
         _meaning(words) or code.name,
-        never_sent=any(text in lower for text in _NEVER_SENT),
+        never_sent=never_sent,
+        is_refused=never_sent and "connection refused" in lower,
     )
 
 
