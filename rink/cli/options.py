@@ -22,6 +22,9 @@ from rink.settings import check_endpoints, check_prefix
 
 REQUEST_TIMEOUT_S = 5.0
 
+ANNOUNCE_S = 0.7
+"""After so long without an answer, a command says what it tries: within 1 s, its start included."""
+
 QUIET_S = 5.0
 """Without a word from etcd for so long, `watch` asks whether it is still there."""
 
@@ -43,6 +46,10 @@ class Target:
     def where(self) -> str:
         """The endpoints, for messages."""
         return ", ".join(check_endpoints(self.endpoints))
+
+    def reading(self, group: str) -> contextlib.AbstractContextManager[None]:
+        """Say what is tried while the body reads a group and has no answer."""
+        return announced(self, f"reading group {group!r} from")
 
     def keys(self, group: str) -> Keys:
         """The keys of a group."""
@@ -79,6 +86,7 @@ class Outside:
     connect: Callable[[Target], Etcd] = connect
     clock: Clock = SYSTEM
     quiet_s: float = QUIET_S
+    announce_s: float = ANNOUNCE_S
 
 
 def outside() -> Outside:
@@ -101,6 +109,29 @@ def opened(target: Target) -> Iterator[Etcd]:
         yield etcd
     finally:
         etcd.close()
+
+
+@contextlib.contextmanager
+def announced(target: Target, doing: str) -> Iterator[None]:
+    """Say on stderr what the body tries, if it has no answer soon.
+
+    Args:
+        target: which etcd is asked.
+        doing: what the command does, such as `reading group 'a' from`.
+    """
+    text = f"rink: no answer yet: {doing} etcd at {target.where}; it gives up after {target.timeout:g} s"
+    timer = threading.Timer(outside().announce_s, say, [text])
+    timer.daemon = True  # Ctrl-C ends the command without it
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def say(text: str) -> None:
+    """Write a line to stderr."""
+    click.echo(text, err=True)
 
 
 def _check_prefix(_: click.Context, __: click.Parameter, value: str) -> str:
