@@ -18,6 +18,7 @@ from rink.engine.clock import SYSTEM, Clock
 from rink.errors import ConfigError, StateError
 from rink.etcd.api import Etcd
 from rink.etcd.client import Client
+from rink.etcd.spelling import spelled
 from rink.settings import check_endpoints, check_prefix
 
 REQUEST_TIMEOUT_S = 5.0
@@ -134,11 +135,17 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
+def as_options() -> contextlib.AbstractContextManager[None]:
+    """Have messages name the options of a command while the body runs, and not settings."""
+    return spelled({field.name: f"--{field.name}" for field in attrs.fields(Target)})
+
+
 def _check_prefix(_: click.Context, __: click.Parameter, value: str) -> str:
     try:
-        return check_prefix(value)
+        with as_options():
+            return check_prefix(value)
     except ConfigError as error:
-        raise click.BadParameter(str(error)) from error
+        raise click.UsageError(str(error)) from error  # which names the option already
 
 
 def check_group(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
@@ -216,7 +223,9 @@ def _with(
 ) -> Callable[..., Any]:
     @functools.wraps(function)
     def packed(*args: Any, **given: Any) -> Any:
-        return function(*args, target=Target(**{name: given.pop(name) for name in names}), **given)
+        target = Target(**{name: given.pop(name) for name in names})
+        with as_options():
+            return function(*args, target=target, **given)
 
     for option in reversed(options):
         packed = option(packed)

@@ -10,6 +10,7 @@ import attrs
 import grpc
 
 from rink.errors import EtcdAuth, EtcdCompacted, EtcdError, EtcdTooLarge
+from rink.etcd.spelling import setting
 
 
 class Kind(enum.Enum):
@@ -66,9 +67,9 @@ _STALE_TOKEN = ("invalid auth token", "user name is empty", "revision of auth st
 
 _CERTIFICATE = (
     "the server's certificate was refused: {why} "
-    "(check ca=, and that the certificate names this host)"
+    "(check {ca}, and that the certificate names this host)"
 )
-_OUR_CERTIFICATE = "the server refused our client certificate: {why} (check cert= and key=)"
+_OUR_CERTIFICATE = "the server refused our client certificate: {why} (check {cert} and {key})"
 
 # What gRPC and etcd say, as a pattern, and what it means. The first that fits is taken.
 _MEANINGS = [
@@ -125,7 +126,9 @@ def _meaning(words: str) -> str:
         if found := pattern.search(words):
             why = found.groupdict().get("why", "")
             is_an_alert = meaning is _OUR_CERTIFICATE  # such as BAD_CERTIFICATE
-            return meaning.format(why=why.replace("_", " ").lower() if is_an_alert else why)
+            why = why.replace("_", " ").lower() if is_an_alert else why
+            names = {name: setting(f"{name}=") for name in ("ca", "cert", "key")}
+            return meaning.format(why=why, **names)
     return words
 
 
@@ -161,9 +164,9 @@ def refusal(code: grpc.StatusCode, words: str, doing: str, where: str) -> EtcdEr
 
 def _auth_advice(lower: str) -> str:
     if "user name is empty" in lower:
-        return " (this cluster wants a user and a password)"
+        return f" (this cluster wants {setting('user=')} and {setting('password=')})"
     if "permission denied" in lower:
         return " (grant the user's role readwrite on the prefix)"
     if "invalid user id or password" in lower:
-        return " (check user and password)"
+        return f" (check {setting('user')} and {setting('password')})"
     return ""

@@ -29,6 +29,7 @@ from rink.etcd.faults import Fault, Kind, is_about_tls, read_fault, refusal
 from rink.etcd.guard import Guard, NoClusterIdError
 from rink.etcd.methods import AUTHENTICATE, MEMBERS, RANGE, AnswerT, Method, Request
 from rink.etcd.proto import rinketcd_pb2 as pb
+from rink.etcd.spelling import setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -394,7 +395,7 @@ def _list(said: dict[str, str]) -> str:
 def _refused(said: dict[str, str]) -> EtcdUnavailable:
     return EtcdUnavailable(
         f"no etcd listens at {', '.join(said)}: the connection was refused. Start etcd there, or "
-        "name another address (endpoints= or RINK_ETCD)",
+        f"name another address ({setting('endpoints=')} or RINK_ETCD)",
         endpoints=list(said),
     )
 

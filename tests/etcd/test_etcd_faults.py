@@ -144,7 +144,12 @@ def test_a_failed_handshake_is_known_by_its_words():
         ),
         (Code.PERMISSION_DENIED, "etcdserver: permission denied", EtcdAuth, "prefix"),
         (Code.UNAUTHENTICATED, "etcdserver: invalid auth token", EtcdAuth, ""),
-        (Code.INVALID_ARGUMENT, "etcdserver: user name is empty", EtcdAuth, "wants a user"),
+        (
+            Code.INVALID_ARGUMENT,
+            "etcdserver: user name is empty",
+            EtcdAuth,
+            "wants user= and password=",
+        ),
         (
             Code.INVALID_ARGUMENT,
             "etcdserver: authentication failed, invalid user ID or password",
