@@ -14,6 +14,9 @@ import pytest
 from cli_lines import DEADLINE_S, Lines, wait_for
 
 import rink
+from rink.etcd.client import Client
+from rink.etcd.versions import advice
+from rink.testing import local_etcd
 
 RINK = [sys.executable, "-m", "rink.cli"]
 
@@ -216,6 +219,21 @@ def test_dev_is_used_through_rink_etcd_and_leaves_nothing_behind(monkeypatch, nu
         assert server.end(number) == 0
         assert processes(url) == []
         assert not folder.parent.exists()
+
+
+JOIN = "import rink\nwith rink.Session() as s, rink.Rink(s, 'g') as r: r.wait_settled()"
+
+
+def test_client_of_dev_does_not_warn_of_the_faults_of_its_etcd():
+    """A member of the name that `rink dev` gives; other etcds are named in the log."""
+    with dev() as (_, url), local_etcd(fsync=False) as other:
+        for endpoint, warns in ((url, False), (other.endpoint, True)):
+            with Client([endpoint]) as client:
+                old = advice(client.version()) is not None
+            env = {**os.environ, "RINK_ETCD": endpoint}
+            joined = [sys.executable, "-c", JOIN]
+            ran = subprocess.run(joined, env=env, capture_output=True, text=True, check=True)
+            assert ("has known faults" in ran.stderr) is (warns and old)
 
 
 def test_dev_keeps_its_data_where_it_is_told(tmp_path):

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
+import shutil
 import socket
+import sys
+import textwrap
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -14,6 +19,7 @@ from rink.cli.options import until_ended, without_test_etcd
 from rink.distribution import install_command
 from rink.errors import ConfigError, EtcdUnavailable
 from rink.etcd.client import Client
+from rink.etcd.versions import DEV_NAME, mended_in
 
 PORT = 2379
 """Where a Session looks if nothing is set, so that nothing has to be."""
@@ -57,8 +63,10 @@ def run(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
         f"--listen-client-urls={url}",
         f"--advertise-client-urls={url}",
         "--auto-compaction-retention=1",  # hours
+        f"--name={DEV_NAME}",  # by which clients know that they need not warn
     )
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_without_warnings())
         try:
             server = local_etcd(data_dir=data_dir, fsync=data_dir is not None, extra_args=arguments)
             node = stack.enter_context(server)
@@ -101,11 +109,34 @@ def _greet(url: str, version: str, data_dir: Path | None) -> None:
         if data_dir
         else "Its data goes when it ends; --data-dir keeps it."
     )
-    click.echo(
-        f"etcd {version} runs at {url}, for development only: one server, no password, no TLS.\n"
-        f"{data} Ctrl-C ends it. In another terminal:\n\n"
-        f"    export RINK_ETCD={url}\n"
-    )
+    lines = [
+        f"etcd {version} runs at {url}, for development only: one server, no password, no TLS."
+    ]
+    if mended := mended_in(version):
+        lines.append(f"etcd {version} has known faults: in production use {mended} or later.")
+    lines.append(f"{data} Ctrl-C ends it. In another terminal:")
+    for line in lines:
+        click.echo(_wrapped(line))
+    click.echo(f"\n    export RINK_ETCD={url}\n")
+
+
+def _wrapped(line: str) -> str:
+    """Wrap a line at words, as wide as the terminal is."""
+    if not sys.stdout.isatty():
+        return line
+    return textwrap.fill(line, shutil.get_terminal_size().columns, break_long_words=False)
+
+
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Keep `rink.testing` from a warning about the etcd that it starts: the greeting has it."""
+    log = logging.getLogger("rink.testing")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _choose(port: int | None) -> int:

@@ -184,7 +184,8 @@ def _nodes(
             f"--listen-metrics-urls={health_url}",
             f"--listen-peer-urls={peers[i]}",
             f"--initial-advertise-peer-urls={peers[i]}",
-            f"--initial-cluster={members}",
+            # One alone takes it from its name, which `extra_args` may set.
+            *([f"--initial-cluster={members}"] if len(ports) > 1 else []),
             f"--heartbeat-interval={settings.heartbeat_ms}",
             f"--election-timeout={settings.election_ms}",
             "--auto-compaction-retention=0",  # a test says itself when history goes

@@ -61,6 +61,8 @@ def test_it_says_where_it_runs_what_to_copy_and_what_it_is_for(server, run):
     url = copied.removeprefix("    export RINK_ETCD=")
     assert f"etcd 3.5.1 runs at {url}," in result.stdout
     assert "for development only" in result.stdout
+    assert "\netcd 3.5.1 has known faults: in production use 3.5.23 or later.\n" in result.stdout
+    assert "--name=rink-dev" in server.asked["extra_args"]
     assert f"--listen-client-urls={url}" in server.asked["extra_args"]
     assert server.stopped
 

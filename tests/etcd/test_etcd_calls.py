@@ -77,6 +77,25 @@ def test_call_refused_by_all_endpoints_waits_by_default(clients):
         clients("http://127.0.0.1:1", timeout=0.3).range(b"k")
 
 
+@pytest.mark.parametrize(
+    ("names", "is_dev"),
+    [(["rink-dev"], True), (["n0"], False), (["rink-dev", "rink-dev"], False), ([], False)],
+)
+def test_etcd_of_rink_dev_is_known_by_the_name_of_its_only_member(clients, names, is_dev):
+    members = [pb.Member(ID=1, name=name) for name in names]
+
+    def listed(_):
+        return pb.MemberListResponse(header=header(), members=members)
+
+    with ScriptedEtcd(members=listed) as etcd:
+        assert clients(etcd.endpoint).is_of_rink_dev() is is_dev
+
+
+def test_etcd_that_refuses_to_list_its_members_is_not_of_rink_dev(clients):
+    with ScriptedEtcd() as etcd:
+        assert clients(etcd.endpoint).is_of_rink_dev() is False
+
+
 def test_every_request_and_every_stream_asks_for_a_leader(clients):
     """A member that has none would be silent, or answer from its own books, otherwise."""
 
