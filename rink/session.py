@@ -151,16 +151,17 @@ class BaseSession:
     def _look_at_version(self) -> None:
         """Warn of an etcd that can break a promise of Rink's.
 
-        The warning comes once per process and version.
+        The warning comes once per process and version. `rink dev` gives it itself.
         """
         if not isinstance(self.etcd, Client):
             return
         try:
-            version = self.etcd.version()
+            text = advice(self.etcd.version())
+            if text is None or text in _advised or self.etcd.is_of_rink_dev():
+                return
         except RinkError:
             return  # whoever joins is told of it
-        text = advice(version)
-        if text is not None and text not in _advised:
+        if text not in _advised:  # another session may have warned meanwhile
             _advised.add(text)
             log.warning("%s", text)
 

@@ -15,6 +15,7 @@ from rink.core.node import MemberSettings
 from rink.core.ranks import Settings
 from rink.core.tenure import default_margin
 from rink.errors import ConfigError
+from rink.etcd.spelling import setting
 
 SHORTEST_TTL_S = 2
 LABELS_LIMIT_BYTES = 16_384
@@ -76,20 +77,26 @@ def check_endpoints(endpoints: object) -> list[str]:
     if isinstance(endpoints, str):
         endpoints = [part.strip() for part in endpoints.split(",") if part.strip()]
     if not isinstance(endpoints, Sequence) or not all(isinstance(one, str) for one in endpoints):
-        raise ConfigError(f"endpoints must be a str or a list of str, not {endpoints!r}")
+        raise ConfigError(
+            f"{setting('endpoints')} must be a str or a list of str, not {endpoints!r}"
+        )
     if not endpoints:
-        raise ConfigError("endpoints is empty: name at least one, such as http://127.0.0.1:2379")
+        name = setting("endpoints")
+        raise ConfigError(f"{name} is empty: name at least one, such as http://127.0.0.1:2379")
     return list(endpoints)
 
 
 def check_prefix(prefix: object) -> str:
     """Return the prefix of every key, or raise a ConfigError."""
     if not isinstance(prefix, str) or not prefix.endswith("/"):
-        raise ConfigError(f"prefix must be a str that ends with '/', such as 'rink/': {prefix!r}")
+        name = setting("prefix")
+        raise ConfigError(f"{name} must end with '/', such as 'rink/': {prefix!r}")
     try:
         prefix.encode()
     except UnicodeEncodeError as error:
-        raise ConfigError(f"prefix {prefix!r} is not valid unicode: {error}") from error
+        raise ConfigError(
+            f"{setting('prefix')} {prefix!r} is not valid unicode: {error}"
+        ) from error
     return prefix
 
 

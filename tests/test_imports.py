@@ -294,5 +294,6 @@ def test_a_source_of_spark_brings_no_session_and_no_worker():
     assert {one for one in loaded if one.startswith(("rink.etcd", "rink.engine"))} <= {
         "rink.etcd",
         "rink.etcd.backoff",  # pauses between tries, which policies name
+        "rink.etcd.spelling",  # names of settings in messages
     }
     assert loaded & {"rink.session", "rink.rink", "rink.streams.worker"} == set()

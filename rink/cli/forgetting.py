@@ -17,7 +17,7 @@ import attrs
 import click
 
 from rink.cli import observe, render
-from rink.cli.options import Target, check_group, opened, with_target
+from rink.cli.options import Target, announced, check_group, opened, with_target
 from rink.core.keys import OFFSETS, Keys
 from rink.core.record import some
 from rink.core.values import Asked, Wish
@@ -97,7 +97,8 @@ def forget(group: str, yes: bool, as_json: bool, target: Target) -> None:
     """
     keys = target.keys(group)
     with opened(target) as etcd:
-        view = read_group(etcd, keys)
+        with target.reading(group):
+            view = read_group(etcd, keys)
         if observe.is_empty(view):
             raise target.unknown(group)
         kept = _kept(view, group, keys, count_offsets(etcd, keys))
@@ -106,7 +107,8 @@ def forget(group: str, yes: bool, as_json: bool, target: Target) -> None:
             question = f"Delete {_number(deleted, 'key')} of group {group!r}?"
             click.confirm(question, abort=True, err=True)
         if deleted:
-            _delete(etcd, keys, view, kept)
+            with announced(target, f"deleting group {group!r} in"):
+                _delete(etcd, keys, view, kept)
     if as_json:
         _write_json(group, target, deleted, kept)
         return

@@ -11,7 +11,7 @@ from rink.changes import steps
 from rink.cli import observe, render
 from rink.cli.ends import NO, Failed, Not
 from rink.cli.leases import Leases, read_leases
-from rink.cli.options import Target, check_group, opened, outside, with_target
+from rink.cli.options import Target, announced, check_group, opened, outside, with_target
 from rink.cli.since import draining_since
 from rink.engine.follower import read_group
 from rink.seen import GroupStatus, seen
@@ -45,12 +45,14 @@ def status(
         _list_groups(target, as_json)
         return
     with opened(target) as etcd:
-        view = read_group(etcd, target.keys(group))
+        with target.reading(group):
+            view = read_group(etcd, target.keys(group))
         if observe.is_empty(view) and check:
             raise Not(str(target.unknown(group)))
         if observe.is_empty(view):
             raise target.unknown(group)
-        leases = read_leases(etcd, view, however_many=every_lease)
+        with announced(target, f"asking for the leases of group {group!r} at"):
+            leases = read_leases(etcd, view, however_many=every_lease)
     now, since = seen(view, group), draining_since(view)
     if as_json:
         _write(
@@ -88,7 +90,8 @@ def groups(every: bool, as_json: bool, target: Target) -> None:
 
 
 def _list_groups(target: Target, as_json: bool, *, every: bool = False) -> None:
-    with opened(target) as etcd:
+    doing = f"reading the groups under {target.prefix!r} from"
+    with opened(target) as etcd, announced(target, doing):
         found = observe.read_groups(etcd, target.prefix)
     shown = {group: view for group, view in found.views.items() if every or view.by_age}
     statuses = [seen(view, group) for group, view in sorted(shown.items())]
@@ -129,7 +132,7 @@ def history(group: str, last: int, as_json: bool, target: Target) -> None:
 
     etcd keeps the last hundred of them.
     """
-    with opened(target) as etcd:
+    with opened(target) as etcd, target.reading(group):
         view = read_group(etcd, target.keys(group))
     if observe.is_empty(view):
         raise target.unknown(group)

@@ -18,9 +18,13 @@ from rink.engine.clock import SYSTEM, Clock
 from rink.errors import ConfigError, StateError
 from rink.etcd.api import Etcd
 from rink.etcd.client import Client
+from rink.etcd.spelling import spelled
 from rink.settings import check_endpoints, check_prefix
 
 REQUEST_TIMEOUT_S = 5.0
+
+ANNOUNCE_S = 0.7
+"""After so long without an answer, a command says what it tries: within 1 s, its start included."""
 
 QUIET_S = 5.0
 """Without a word from etcd for so long, `watch` asks whether it is still there."""
@@ -43,6 +47,10 @@ class Target:
     def where(self) -> str:
         """The endpoints, for messages."""
         return ", ".join(check_endpoints(self.endpoints))
+
+    def reading(self, group: str) -> contextlib.AbstractContextManager[None]:
+        """Say what is tried while the body reads a group and has no answer."""
+        return announced(self, f"reading group {group!r} from")
 
     def keys(self, group: str) -> Keys:
         """The keys of a group."""
@@ -68,6 +76,7 @@ def connect(target: Target) -> Etcd:
         ca=target.ca,
         cert=target.cert,
         key=target.key,
+        fail_refused=True,  # somebody waits for the answer, and can start etcd
     )
 
 
@@ -78,6 +87,7 @@ class Outside:
     connect: Callable[[Target], Etcd] = connect
     clock: Clock = SYSTEM
     quiet_s: float = QUIET_S
+    announce_s: float = ANNOUNCE_S
 
 
 def outside() -> Outside:
@@ -102,11 +112,40 @@ def opened(target: Target) -> Iterator[Etcd]:
         etcd.close()
 
 
+@contextlib.contextmanager
+def announced(target: Target, doing: str) -> Iterator[None]:
+    """Say on stderr what the body tries, if it has no answer soon.
+
+    Args:
+        target: which etcd is asked.
+        doing: what the command does, such as `reading group 'a' from`.
+    """
+    text = f"rink: no answer yet: {doing} etcd at {target.where}; it gives up after {target.timeout:g} s"
+    timer = threading.Timer(outside().announce_s, say, [text])
+    timer.daemon = True  # Ctrl-C ends the command without it
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def say(text: str) -> None:
+    """Write a line to stderr."""
+    click.echo(text, err=True)
+
+
+def as_options() -> contextlib.AbstractContextManager[None]:
+    """Have messages name the options of a command while the body runs, and not settings."""
+    return spelled({field.name: f"--{field.name}" for field in attrs.fields(Target)})
+
+
 def _check_prefix(_: click.Context, __: click.Parameter, value: str) -> str:
     try:
-        return check_prefix(value)
+        with as_options():
+            return check_prefix(value)
     except ConfigError as error:
-        raise click.BadParameter(str(error)) from error
+        raise click.UsageError(str(error)) from error  # which names the option already
 
 
 def check_group(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
@@ -184,7 +223,9 @@ def _with(
 ) -> Callable[..., Any]:
     @functools.wraps(function)
     def packed(*args: Any, **given: Any) -> Any:
-        return function(*args, target=Target(**{name: given.pop(name) for name in names}), **given)
+        target = Target(**{name: given.pop(name) for name in names})
+        with as_options():
+            return function(*args, target=target, **given)
 
     for option in reversed(options):
         packed = option(packed)

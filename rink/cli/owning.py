@@ -147,7 +147,7 @@ def owner(
 
     Exit status: 0 if every role is held, 3 if one is not, 1 without an answer of etcd.
     """
-    with opened(target) as etcd:
+    with opened(target) as etcd, target.reading(group):
         view = read_group(etcd, target.keys(group))
     found = roles_seen(view, group, roles)
     if as_json:

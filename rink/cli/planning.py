@@ -128,7 +128,7 @@ def _read(group: str, target: Target) -> _Start:
     """The newest version, who waits for a rank, and who will lose one anyhow."""
     from rink.spark.roles import Standing
 
-    with opened(target) as etcd:
+    with opened(target) as etcd, target.reading(group):
         view = read_group(etcd, target.keys(group))
     if observe.is_empty(view):
         raise target.unknown(group)

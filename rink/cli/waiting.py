@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import attrs
@@ -16,6 +17,7 @@ from rink.cli.options import (
     check_role,
     opened,
     outside,
+    say,
     with_target_but_timeout,
 )
 from rink.cli.owning import RoleSeen, roles_seen, why_no_version
@@ -122,7 +124,9 @@ def wait(
         opened(target) as etcd,
         observe.following(etcd, target.keys(group), world.clock, world.quiet_s, until) as views,
     ):
-        lacks = _follow(wanted, views)
+        with target.reading(group):
+            first = next(views)
+        lacks = _follow(wanted, itertools.chain([first], views))
     if lacks:
         raise Not(render.clean(f"not so after {timeout:g} s: {lacks}"))
 
@@ -137,18 +141,14 @@ def _follow(wanted: Wanted, views: Iterator[View | Trouble]) -> str:
     for one in views:
         if isinstance(one, Trouble):
             trouble = one.text
-            _say(one.text or "etcd answers again")
+            say(render.clean(one.text) or "etcd answers again")
             continue
         was, lacks = lacks, wanted.lacks(one)
         if not lacks:
             click.echo(render.clean(wanted.met(one)))
             return ""
         if lacks != was:
-            _say(f"waiting for {wanted.group}: {lacks}")
+            say(render.clean(f"waiting for {wanted.group}: {lacks}"))
     if trouble:
         raise EtcdUnavailable(trouble)
     return lacks
-
-
-def _say(text: str) -> None:
-    click.echo(render.clean(text), err=True)

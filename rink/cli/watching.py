@@ -85,7 +85,8 @@ def _watch(etcd: Etcd, target: Target, group: str, *, as_json: bool, may_be_unkn
 
     source = observe.following(etcd, target.keys(group), world.clock, world.quiet_s)
     with source as views:
-        first = next(one for one in views if isinstance(one, View))
+        with target.reading(group):
+            first = next(one for one in views if isinstance(one, View))
         if observe.is_empty(first) and not may_be_unknown:
             raise target.unknown(group)
         with display() as shown:

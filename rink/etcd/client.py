@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from rink.errors import EtcdError
+from rink.errors import EtcdError, EtcdUnavailable
 from rink.etcd import forks
 from rink.etcd.api import (
     Compare,
@@ -27,12 +27,13 @@ from rink.etcd.connections import Connection, OwnConnection, Ring
 from rink.etcd.endpoints import check_timeout, check_user, read_endpoints
 from rink.etcd.keepalive import KeepAliveStream
 from rink.etcd.messages import from_txn, to_header, to_key_value, to_txn_result
-from rink.etcd.methods import COMPACT, GRANT, RANGE, REVOKE, STATUS, TIME_TO_LIVE, TXN
+from rink.etcd.methods import COMPACT, GRANT, MEMBERS, RANGE, REVOKE, STATUS, TIME_TO_LIVE, TXN
 from rink.etcd.proto import rinketcd_pb2 as pb
 from rink.etcd.stream import Streams
 from rink.etcd.tls import Pem, TlsSource
 from rink.etcd.tokens import GivenTokens, Tokens, UserTokens
 from rink.etcd.transport import AppliedBeforeError, Transport, Want
+from rink.etcd.versions import DEV_NAME
 from rink.etcd.watch import RunningWatch
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class Client:
         cert: PEM file or bytes of a client certificate, together with `key`.
         key: PEM file or bytes of its key, unencrypted.
         clock: what `KeepAliveAnswer.sent_at` is read from, in seconds.
+        fail_refused: a call fails at once where every endpoint refuses the connection. Otherwise it
+            waits, since etcd may be about to start.
 
     Raises:
         rink.errors.ConfigError: a setting that cannot work; the message names it.
@@ -84,12 +87,14 @@ class Client:
         cert: Pem | None = None,
         key: Pem | None = None,
         clock: Callable[[], float] = boot_clock,
+        fail_refused: bool = False,
     ) -> None:
         tls = TlsSource(ca, cert, key)
         read = read_endpoints(endpoints, tls=tls.is_given)
         check_user(user, password)
         tokens = UserTokens(user, password) if user is not None and password is not None else None
         self._start([OwnConnection(one, tls) for one in read], tokens, timeout, clock)
+        self._transport.fail_refused = fail_refused
 
     @classmethod
     def from_etcd3(
@@ -353,6 +358,21 @@ class Client:
             STATUS, pb.StatusRequest(), Want("status"), self._seconds(timeout)
         )
         return answer.version
+
+    def is_of_rink_dev(self, *, timeout: float | None = None) -> bool:
+        """Return whether `rink dev` runs the etcd that answers: by the name of its only member.
+
+        Raises:
+            rink.errors.EtcdUnavailable: no answer.
+        """
+        request, want = pb.MemberListRequest(), Want("the list of its members")
+        try:
+            answer = self._transport.call(MEMBERS, request, want, self._seconds(timeout))
+        except EtcdUnavailable:
+            raise
+        except EtcdError:  # this user may not ask, so there are users, and `rink dev` has none
+            return False
+        return [member.name for member in answer.members] == [DEV_NAME]
 
     def close(self) -> None:
         """Close every channel, watch and stream.

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from rink.errors import ConfigError
+from rink.etcd.spelling import setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,15 +55,20 @@ def read_endpoints(endpoints: Sequence[str], *, tls: bool) -> tuple[Endpoint, ..
         ConfigError: there are none, one cannot be read, or http and https are mixed.
     """
     if isinstance(endpoints, str):
-        raise ConfigError(f"endpoints is a list of addresses, not one string: {endpoints!r}")
+        raise ConfigError(
+            f"{setting('endpoints')} is a list of addresses, not one string: {endpoints!r}"
+        )
     read = tuple(dict.fromkeys(_read_endpoint(one, tls=tls) for one in endpoints))
     if not read:
         raise ConfigError("no endpoint is given; one looks like http://127.0.0.1:2379")
     if len({one.tls for one in read}) > 1:
         urls = ", ".join(one.url for one in read)
-        raise ConfigError(f"endpoints mix http and https, which would send secrets bare: {urls}")
+        raise ConfigError(
+            f"{setting('endpoints')} mix http and https, which would send secrets bare: {urls}"
+        )
     if tls and not read[0].tls:
-        raise ConfigError(f"certificates are given, but {read[0].url} is not https")
+        files = f"{setting('ca=')} or {setting('cert=')}"
+        raise ConfigError(f"{files} is given, but {read[0].url} is not https")
     return read
 
 
@@ -80,7 +86,8 @@ def _read_endpoint(text: object, *, tls: bool) -> Endpoint:
         raise ConfigError(f"endpoint {text!r} has the scheme {parts.scheme!r}; use http or https")
     if parts.username is not None or parts.password is not None:
         # Not repeated in the message: it holds a password.
-        raise ConfigError(f"endpoint at {parts.hostname!r} holds a user: pass user= and password=")
+        both = f"{setting('user=')} and {setting('password=')}"
+        raise ConfigError(f"endpoint at {parts.hostname!r} holds a user: pass {both}")
     if not parts.hostname or port == 0:
         raise ConfigError(f"endpoint {text!r} names no host, or port 0")
     if parts.path not in {"", "/"} or parts.query or parts.fragment:
@@ -98,15 +105,16 @@ def check_user(user: str | None, password: str | None) -> None:
     Raises:
         ConfigError: only one is given, or the user is empty.
     """
+    its_user, its_password = setting("user"), setting("password")
     if password is not None and user is None:
-        raise ConfigError("password is given without user")
+        raise ConfigError(f"{its_password} is given without {its_user}")
     if user is not None and password is None:
         raise ConfigError(
-            f"user {user!r} is given without password "
+            f"{its_user} {user!r} is given without {its_password} "
             "(a user named by a client certificate needs neither)"
         )
     if user == "":
-        raise ConfigError("user is empty")
+        raise ConfigError(f"{its_user} is empty")
 
 
 def check_timeout(timeout: float) -> None:
@@ -116,4 +124,6 @@ def check_timeout(timeout: float) -> None:
         ConfigError: it is not.
     """
     if not 0 < timeout < float("inf"):
-        raise ConfigError(f"timeout is {timeout!r}: it is a positive number of seconds")
+        raise ConfigError(
+            f"{setting('timeout')} is {timeout!r}: it is a positive number of seconds"
+        )

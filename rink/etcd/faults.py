@@ -10,6 +10,7 @@ import attrs
 import grpc
 
 from rink.errors import EtcdAuth, EtcdCompacted, EtcdError, EtcdTooLarge
+from rink.etcd.spelling import setting
 
 
 class Kind(enum.Enum):
@@ -29,12 +30,14 @@ class Fault:
         code: gRPC's status code.
         words: what gRPC or etcd said, or in our words what it means.
         never_sent: it is certain that no server saw the request.
+        is_refused: nothing listens there: the connection was refused.
     """
 
     kind: Kind
     code: grpc.StatusCode
     words: str
     never_sent: bool
+    is_refused: bool
 
     @property
     def is_timeout(self) -> bool:
@@ -64,9 +67,9 @@ _STALE_TOKEN = ("invalid auth token", "user name is empty", "revision of auth st
 
 _CERTIFICATE = (
     "the server's certificate was refused: {why} "
-    "(check ca=, and that the certificate names this host)"
+    "(check {ca}, and that the certificate names this host)"
 )
-_OUR_CERTIFICATE = "the server refused our client certificate: {why} (check cert= and key=)"
+_OUR_CERTIFICATE = "the server refused our client certificate: {why} (check {cert} and {key})"
 
 # What gRPC and etcd say, as a pattern, and what it means. The first that fits is taken.
 _MEANINGS = [
@@ -107,11 +110,13 @@ def read_fault(error: grpc.RpcError, *, has_user: bool) -> Fault:
         kind = Kind.SILENT
     else:
         kind = Kind.REFUSED
+    never_sent = any(text in lower for text in _NEVER_SENT)
     return Fault(
         kind,
         code,
         _meaning(words) or code.name,
-        never_sent=any(text in lower for text in _NEVER_SENT),
+        never_sent=never_sent,
+        is_refused=never_sent and "connection refused" in lower,
     )
 
 
@@ -121,7 +126,9 @@ def _meaning(words: str) -> str:
         if found := pattern.search(words):
             why = found.groupdict().get("why", "")
             is_an_alert = meaning is _OUR_CERTIFICATE  # such as BAD_CERTIFICATE
-            return meaning.format(why=why.replace("_", " ").lower() if is_an_alert else why)
+            why = why.replace("_", " ").lower() if is_an_alert else why
+            names = {name: setting(f"{name}=") for name in ("ca", "cert", "key")}
+            return meaning.format(why=why, **names)
     return words
 
 
@@ -157,9 +164,9 @@ def refusal(code: grpc.StatusCode, words: str, doing: str, where: str) -> EtcdEr
 
 def _auth_advice(lower: str) -> str:
     if "user name is empty" in lower:
-        return " (this cluster wants a user and a password)"
+        return f" (this cluster wants {setting('user=')} and {setting('password=')})"
     if "permission denied" in lower:
         return " (grant the user's role readwrite on the prefix)"
     if "invalid user id or password" in lower:
-        return " (check user and password)"
+        return f" (check {setting('user')} and {setting('password')})"
     return ""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import attrs
 
 from rink.errors import ConfigError
+from rink.etcd.spelling import setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +52,8 @@ class Pair:
             context.load_cert_chain(*self.paths, password="")
         except (ssl.SSLError, ValueError, OSError) as error:
             raise ConfigError(
-                f"cert {self.paths[0]!r} and key {self.paths[1]!r} cannot be used together "
+                f"{_where('cert', self.paths[0])} and {_where('key', self.paths[1])} cannot be "
+                "used together "
                 f"(give PEM files that belong together, the key unencrypted): {error}"
             ) from error
 
@@ -121,7 +123,7 @@ class TlsSource:
         if (cert is None) != (key is None):
             given, missing = ("cert", "key") if key is None else ("key", "cert")
             raise ConfigError(
-                f"{given} is given without {missing}: a client certificate needs both"
+                f"{setting(given)} is given without {setting(missing)}: a client certificate needs both"
             )
         self.is_given = ca is not None or cert is not None
         self._ca = Latest(lambda: _read_ca(ca))
@@ -162,7 +164,7 @@ def _trusting(ca: bytes | None) -> ssl.SSLContext:
 
 
 def _where(name: str, value: Pem | None) -> str:
-    return name if isinstance(value, bytes) else f"{name} {str(value)!r}"
+    return setting(name) if isinstance(value, bytes) else f"{setting(name)} {str(value)!r}"
 
 
 def _read_pem(name: str, value: Pem | None) -> bytes | None:

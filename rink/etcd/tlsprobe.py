@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from rink.errors import ConfigError, EtcdTls
+from rink.etcd.spelling import setting
 
 if TYPE_CHECKING:
     from rink.etcd.endpoints import Endpoint
@@ -63,30 +64,32 @@ def _shake_hands(sock: socket.socket, endpoint: Endpoint, tls: TlsSettings) -> N
     except ssl.SSLCertVerificationError as error:
         raise EtcdTls(
             f"the certificate of {endpoint.url} was refused: {error.verify_message} "
-            "(check ca=, and that the certificate names this host)",
+            f"(check {setting('ca=')}, and that the certificate names this host)",
             endpoints=[endpoint.url],
         ) from error
     except ConnectionError as error:
         raise _failed(endpoint, _HUNG_UP) from error
     except ssl.SSLError as error:
-        raise _failed(endpoint, _advice(error)) from error
+        raise _failed(endpoint, advice(error.reason or str(error))) from error
 
 
 def _failed(endpoint: Endpoint, why: str) -> EtcdTls:
     return EtcdTls(f"TLS with {endpoint.url} failed: {why}", endpoints=[endpoint.url])
 
 
-def _advice(error: ssl.SSLError) -> str:
-    reason = (error.reason or str(error)).upper()
+def advice(reason: str) -> str:
+    """Return what OpenSSL's reason means, and what to do."""
+    reason = reason.upper()
     if "WRONG_VERSION_NUMBER" in reason or "RECORD_LAYER_FAILURE" in reason:
         return "the server does not speak TLS: use http://"
     if "EOF" in reason:
         return _HUNG_UP
     if "CERTIFICATE_REQUIRED" in reason or "BAD_CERTIFICATE" in reason:
-        return "the server wants a client certificate that it trusts: pass cert= and key="
+        both = f"{setting('cert=')} and {setting('key=')}"
+        return f"the server wants a client certificate that it trusts: pass {both}"
     if "UNKNOWN_CA" in reason or "HANDSHAKE_FAILURE" in reason:
-        return f"the server does not trust our client certificate ({error.reason})"
-    return str(error)
+        return f"the server does not trust our client certificate ({reason})"
+    return reason
 
 
 def _expect_no_tls(sock: socket.socket, endpoint: Endpoint) -> None:
@@ -101,5 +104,10 @@ def _expect_no_tls(sock: socket.socket, endpoint: Endpoint) -> None:
         # An alert is spoken by TLS servers only; anything else is a server of plain http.
         if "ALERT" not in (error.reason or "").upper():
             return
-    text = f"{endpoint.url} speaks TLS: use https://, with ca="
-    raise EtcdTls(text, endpoints=[endpoint.url])
+    raise speaks_tls(endpoint)
+
+
+def speaks_tls(endpoint: Endpoint) -> EtcdTls:
+    """Return the error of an endpoint that is given as http and speaks TLS."""
+    text = f"{endpoint.url} speaks TLS: use https://, with {setting('ca=')}"
+    return EtcdTls(text, endpoints=[endpoint.url])

@@ -29,6 +29,7 @@ from rink.etcd.faults import Fault, Kind, is_about_tls, read_fault, refusal
 from rink.etcd.guard import Guard, NoClusterIdError
 from rink.etcd.methods import AUTHENTICATE, MEMBERS, RANGE, AnswerT, Method, Request
 from rink.etcd.proto import rinketcd_pb2 as pb
+from rink.etcd.spelling import setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,10 +45,11 @@ _HAS_LEADER = ("hasleader", "true")
 class NotAnsweredError(Exception):
     """One endpoint gave no answer; never leaves this package."""
 
-    def __init__(self, words: str, *, perhaps_applied: bool) -> None:
+    def __init__(self, words: str, *, perhaps_applied: bool, is_refused: bool = False) -> None:
         super().__init__(words)
         self.words = words
         self.perhaps_applied = perhaps_applied
+        self.is_refused = is_refused
 
 
 class AppliedBeforeError(Exception):
@@ -80,12 +82,14 @@ class Transport:
         ring: the connections, in order of preference.
         guard: what is known of the cluster.
         tokens: where the user's token comes from.
+        fail_refused: a call fails at once where every endpoint refuses the connection.
     """
 
     def __init__(self, ring: Ring, tokens: Tokens) -> None:
         self.ring = ring
         self.guard = Guard()
         self.tokens = tokens
+        self.fail_refused = False
         self._pid = os.getpid()
         self._closed = threading.Event()
         self._counts: collections.Counter[str] = collections.Counter()
@@ -173,6 +177,7 @@ class Transport:
         is_doubtful = False
         backoff = Backoff(first=0.1, longest=0.5)
         while True:
+            refused = 0
             for connection, part in self._round(deadline):
                 try:
                     # What may be sent only once goes over a connection that has just answered: then
@@ -186,6 +191,7 @@ class Transport:
                     said[connection.name] = silence.words
                     self.ring.failed(connection)
                     self.check_usable()
+                    refused += silence.is_refused
                     is_doubtful |= silence.perhaps_applied
                     if is_doubtful and want.once:
                         raise self._unavailable(want, began_at, said, perhaps=True) from silence
@@ -193,6 +199,8 @@ class Transport:
                     if is_doubtful and want.says_applied and want.says_applied in str(error):
                         raise AppliedBeforeError from error
                     raise
+            if self.fail_refused and refused == len(self.ring.in_order()):
+                raise _refused(said)
             if backoff.is_fresh:
                 self._find_tls_trouble(want, said, deadline)
             pause = backoff.next()
@@ -290,7 +298,9 @@ class Transport:
             words = fault.words
             if fault.is_timeout:
                 words = f"no answer within {round(seconds, 2):g} s"
-            return NotAnsweredError(words, perhaps_applied=not fault.never_sent)
+            return NotAnsweredError(
+                words, perhaps_applied=not fault.never_sent, is_refused=fault.is_refused
+            )
         return refusal(fault.code, fault.words, want.doing, connection.name)
 
     def token(self, connection: Connection, deadline: float) -> str | None:
@@ -380,6 +390,14 @@ class Transport:
 
 def _list(said: dict[str, str]) -> str:
     return "; ".join(f"{name}: {words}" for name, words in said.items())
+
+
+def _refused(said: dict[str, str]) -> EtcdUnavailable:
+    return EtcdUnavailable(
+        f"no etcd listens at {', '.join(said)}: the connection was refused. Start etcd there, or "
+        f"name another address ({setting('endpoints=')} or RINK_ETCD)",
+        endpoints=list(said),
+    )
 
 
 def metadata(token: str | None) -> Metadata:

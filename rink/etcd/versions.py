@@ -3,6 +3,7 @@
 Rink counts on no lease ending before its time, on a watch telling every change, and on the servers
 of a cluster holding the same data. Where one of these fails two members may hold one role, and the
 fencing token is what is left. So whoever runs such a version should hear of it, and Rink goes on.
+`rink dev` says so itself, once; its clients know it by the name of its only member.
 """
 
 from __future__ import annotations
@@ -15,12 +16,17 @@ _COMPACTED = "a watch may miss changes around a compaction"
 _RENEWED = "a lease that has just ended may be answered as renewed"
 
 # For each line of releases, what is mended from which patch on.
-_MENDED: dict[tuple[int, int], tuple[tuple[int, str], ...]] = {
+MENDED: dict[tuple[int, int], tuple[tuple[int, str], ...]] = {
     (3, 4): ((22, _DIFFER), (31, _EARLY), (36, _COMPACTED), (38, _RENEWED)),
     (3, 5): ((6, _DIFFER), (13, _EARLY), (18, _COMPACTED), (23, _RENEWED)),
     (3, 6): ((5, _RENEWED),),
 }
-_OLDEST = min(_MENDED)
+_OLDEST = min(MENDED)
+
+DEV_NAME = "rink-dev"
+"""The member name of the etcd that `rink dev` runs."""
+
+PAGE = "docs/failure-modes.md#releases-of-etcd"
 
 
 def advice(version: str) -> str | None:
@@ -29,18 +35,36 @@ def advice(version: str) -> str | None:
     Args:
         version: as `Client.version` gives it, such as `3.5.1`.
     """
-    found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
-    if found is None:
-        return None
-    major, minor, patch = map(int, found.groups())
-    if (major, minor) < _OLDEST:
+    line, faults = _faults(version)
+    if line and line < _OLDEST:
         return f"etcd {version} is too old for Rink: use 3.5 or later"
-    faults = [(at, fault) for at, fault in _MENDED.get((major, minor), ()) if patch < at]
     if not faults:
         return None
-    last = max(at for at, _ in faults)
+    listed = "; ".join(f"{fault} (until {_release(line, at)})" for at, fault in faults)
     return (
-        f"etcd {version} has known faults that can break a promise of Rink's: "
-        f"{'; '.join(fault for _, fault in faults)}. "
-        f"Upgrade to {major}.{minor}.{last} or later; until then check the fencing token"
+        f"etcd {version} has known faults, by which two members may hold one role at once: {listed}. "
+        f"Upgrade to {mended_in(version)} or later. Until then only the fencing token guards against "
+        f"that; see {PAGE}"
     )
+
+
+def mended_in(version: str) -> str:
+    """Return the first release without the known faults of a version, or "" if it has none."""
+    line, faults = _faults(version)
+    if line and line < _OLDEST:
+        return "3.5"
+    return _release(line, max(at for at, _ in faults)) if faults else ""
+
+
+def _faults(version: str) -> tuple[tuple[int, ...], list[tuple[int, str]]]:
+    """Return the line of releases, and the patches that mend what the version has."""
+    found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+    if found is None:
+        return (), []
+    major, minor, patch = map(int, found.groups())
+    mended = MENDED.get((major, minor), ())
+    return (major, minor), [(at, fault) for at, fault in mended if patch < at]
+
+
+def _release(line: tuple[int, ...], patch: int) -> str:
+    return ".".join(map(str, (*line, patch)))

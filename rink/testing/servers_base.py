@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import attrs
 
+from rink.errors import ConfigError
 from rink.testing.servers_process import GivenProcess
 
 if TYPE_CHECKING:
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from rink.testing.servers_process import Process
 
 _LOOK_EVERY_S = 0.02
+
+
+class NoEtcdError(ConfigError):
+    """Say that this machine has no etcd to start, and what would help a test."""
 
 
 @attrs.frozen

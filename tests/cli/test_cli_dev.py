@@ -8,7 +8,9 @@ import socket
 import pytest
 
 import rink.testing
+from rink.distribution import install_command
 from rink.errors import EtcdUnavailable
+from rink.testing import servers_start
 
 
 @pytest.fixture
@@ -59,6 +61,8 @@ def test_it_says_where_it_runs_what_to_copy_and_what_it_is_for(server, run):
     url = copied.removeprefix("    export RINK_ETCD=")
     assert f"etcd 3.5.1 runs at {url}," in result.stdout
     assert "for development only" in result.stdout
+    assert "\netcd 3.5.1 has known faults: in production use 3.5.23 or later.\n" in result.stdout
+    assert "--name=rink-dev" in server.asked["extra_args"]
     assert f"--listen-client-urls={url}" in server.asked["extra_args"]
     assert server.stopped
 
@@ -120,3 +124,20 @@ def test_what_keeps_it_from_starting_is_said(run, monkeypatch, error):
     result = run("dev", "--port", "0")
     assert result.exit_code == 1
     assert result.stderr in {"rink: not healthy\n", "rink: /x: no\n"}
+
+
+def fails(*_, **__):
+    raise OSError("no such socket")
+
+
+@pytest.mark.parametrize("has_extra", [True, False])
+def test_dev_without_an_etcd_names_the_one_command_that_helps(run, monkeypatch, has_extra):
+    """With the extra, a container is tried in vain: Docker is not what `rink dev` asks for."""
+    monkeypatch.setattr(servers_start, "find_etcd", lambda: None)
+    monkeypatch.setattr(servers_start.importlib.util, "find_spec", lambda _: has_extra or None)
+    monkeypatch.setattr("testcontainers.core.container.DockerContainer", fails)
+    result = run("dev", "--port", "0")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        f"rink: there is no `etcd` on the PATH: {install_command('testing')} brings one\n"
+    )

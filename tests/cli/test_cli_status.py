@@ -351,7 +351,7 @@ def test_an_error_is_one_line_and_no_traceback(town, run, command, error):
     [
         (["history"], "Missing argument 'GROUP'"),
         (["status", "", "--json"], "name is empty"),
-        (["status", "g", "--prefix", "rink"], "ends with '/'"),
+        (["status", "g", "--prefix", "rink"], "must end with '/'"),
         (["history", "g", "--last", "0"], "--last"),
         (["status", "g", "--timeout", "0"], "--timeout"),
         (["nonsense"], "No such command"),

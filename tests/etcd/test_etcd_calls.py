@@ -1,5 +1,7 @@
 """Single calls against an etcd that says anything: sent once, with what goes along, and guarded."""
 
+import time
+
 import grpc
 import pytest
 from etcd_scripted import ScriptedEtcd, Seen, header, put
@@ -50,6 +52,48 @@ def test_a_read_without_an_answer_is_asked_elsewhere(clients):
         client.range(b"k")
         client.range(b"k")
         assert [len(etcd.seen["range"]) for etcd in (one, two)] == [1, 2]
+
+
+def test_call_refused_by_all_endpoints_fails_at_once_if_told_to(clients):
+    """Port 1 has no server."""
+    nobody = ("http://127.0.0.1:1", "http://127.0.0.2:1")
+    began = time.monotonic()
+    with pytest.raises(EtcdUnavailable, match="no etcd listens at") as caught:
+        put(clients(*nobody, timeout=60.0, fail_refused=True), b"k")
+    assert time.monotonic() - began < 20.0
+    assert set(caught.value.endpoints) == set(nobody)
+
+
+def test_call_refused_by_one_endpoint_waits_for_the_other(clients):
+    answers = iter([grpc.StatusCode.UNAVAILABLE, pb.RangeResponse(header=header())])
+    with ScriptedEtcd(range=lambda _: next(answers)) as etcd:
+        client = clients("http://127.0.0.1:1", etcd.endpoint, timeout=60.0, fail_refused=True)
+        client.range(b"k")
+        assert len(etcd.seen["range"]) == 2
+
+
+def test_call_refused_by_all_endpoints_waits_by_default(clients):
+    with pytest.raises(EtcdUnavailable, match="did not answer range"):
+        clients("http://127.0.0.1:1", timeout=0.3).range(b"k")
+
+
+@pytest.mark.parametrize(
+    ("names", "is_dev"),
+    [(["rink-dev"], True), (["n0"], False), (["rink-dev", "rink-dev"], False), ([], False)],
+)
+def test_etcd_of_rink_dev_is_known_by_the_name_of_its_only_member(clients, names, is_dev):
+    members = [pb.Member(ID=1, name=name) for name in names]
+
+    def listed(_):
+        return pb.MemberListResponse(header=header(), members=members)
+
+    with ScriptedEtcd(members=listed) as etcd:
+        assert clients(etcd.endpoint).is_of_rink_dev() is is_dev
+
+
+def test_etcd_that_refuses_to_list_its_members_is_not_of_rink_dev(clients):
+    with ScriptedEtcd() as etcd:
+        assert clients(etcd.endpoint).is_of_rink_dev() is False
 
 
 def test_every_request_and_every_stream_asks_for_a_leader(clients):

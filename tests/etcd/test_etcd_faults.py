@@ -64,6 +64,18 @@ def test_only_what_gave_no_call_to_a_connection_is_known_as_never_sent(words, ne
     assert read_fault(Said(Code.UNAVAILABLE, words), has_user=False).never_sent is never_sent
 
 
+@pytest.mark.parametrize(
+    ("words", "is_refused"),
+    [
+        ("failed to connect to all addresses; last error: …: Connection refused (111)", True),
+        ("failed to connect to all addresses; last error: …: Timeout occurred", False),
+        ("recvmsg:Connection refused", False),
+    ],
+)
+def test_read_fault_marks_a_connection_that_was_refused(words, is_refused):
+    assert read_fault(Said(Code.UNAVAILABLE, words), has_user=False).is_refused is is_refused
+
+
 UNREACHED = "failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.1:2379: "
 HANDSHAKE = (
     "Tls handshake failed (TSI_PROTOCOL_FAILURE): SSL_ERROR_SSL: error:1000007d:SSL routines:"
@@ -132,7 +144,12 @@ def test_a_failed_handshake_is_known_by_its_words():
         ),
         (Code.PERMISSION_DENIED, "etcdserver: permission denied", EtcdAuth, "prefix"),
         (Code.UNAUTHENTICATED, "etcdserver: invalid auth token", EtcdAuth, ""),
-        (Code.INVALID_ARGUMENT, "etcdserver: user name is empty", EtcdAuth, "wants a user"),
+        (
+            Code.INVALID_ARGUMENT,
+            "etcdserver: user name is empty",
+            EtcdAuth,
+            "wants user= and password=",
+        ),
         (
             Code.INVALID_ARGUMENT,
             "etcdserver: authentication failed, invalid user ID or password",

@@ -1,8 +1,13 @@
 """Faults of etcd's own are told of, by version, and nothing is told of versions without any."""
 
+from pathlib import Path
+
 import pytest
 
+from rink.etcd import versions
 from rink.etcd.versions import advice
+
+PAGE = Path(__file__).parents[2] / versions.PAGE.partition("#")[0]
 
 
 @pytest.mark.parametrize(
@@ -15,6 +20,8 @@ from rink.etcd.versions import advice
         ("3.5.22", ["renewed"]),
         ("3.6.0-rc.1", ["renewed", "to 3.6.5 "]),
         ("3.6.4", ["renewed", "fencing token"]),
+        ("3.5.1", ["two members may hold one role", "different data (until 3.5.6)"]),
+        ("3.5.1", ["docs/failure-modes.md#releases-of-etcd"]),
         ("3.3.25", ["too old", "3.5"]),
         ("2.3.8", ["too old"]),
     ],
@@ -33,3 +40,20 @@ def test_a_fault_that_is_mended_is_not_told():
 @pytest.mark.parametrize("version", ["3.4.38", "3.5.23", "3.6.5", "3.7.0", "4.0.0", "", "unknown"])
 def test_nothing_is_told_of_a_version_without_known_faults(version):
     assert advice(version) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "mended"),
+    [("3.5.1", "3.5.23"), ("3.4.1", "3.4.38"), ("3.3.1", "3.5"), ("3.7.0", "")],
+)
+def test_mended_in_names_the_first_release_without_known_faults(version, mended):
+    assert versions.mended_in(version) == mended
+
+
+def test_page_lists_each_fault_and_the_release_that_mends_it():
+    text = PAGE.read_text()
+    assert "## Releases of etcd\n" in text
+    for (major, minor), faults in versions.MENDED.items():
+        for patch, fault in faults:
+            (row,) = [line for line in text.splitlines() if line.startswith(f"| {fault} |")]
+            assert f"{major}.{minor}.{patch}" in row

@@ -781,18 +781,40 @@ class MemberListRequest(google.protobuf.message.Message):
 global___MemberListRequest = MemberListRequest
 
 @typing.final
+class Member(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    ID: builtins.int
+    name: builtins.str
+    def __init__(
+        self,
+        *,
+        ID: builtins.int = ...,
+        name: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["ID", b"ID", "name", b"name"]) -> None: ...
+
+global___Member = Member
+
+@typing.final
 class MemberListResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     HEADER_FIELD_NUMBER: builtins.int
+    MEMBERS_FIELD_NUMBER: builtins.int
     @property
     def header(self) -> global___ResponseHeader: ...
+    @property
+    def members(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Member]: ...
     def __init__(
         self,
         *,
         header: global___ResponseHeader | None = ...,
+        members: collections.abc.Iterable[global___Member] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["header", b"header"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["header", b"header"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["header", b"header", "members", b"members"]) -> None: ...
 
 global___MemberListResponse = MemberListResponse
