@@ -22,7 +22,7 @@ from rink.core.outbox import REPORT_EVERY_S
 from rink.core.schemes import SchemeFailed, UnknownScheme, rank_of
 from rink.core.schemes import register as register_scheme
 from rink.core.values import Version
-from rink.engine.callers import made_at
+from rink.engine.callers import caller_id, made_at
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import (
@@ -118,6 +118,7 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
     _session_class = Session
     _role_class = Role
     _supervisor_class = TaskSupervisor
+    _caller = staticmethod(caller_id)
 
     # ── join and leave ───────────────────────────────────────────────────────────────────────
 
@@ -199,7 +200,7 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
     async def _acquire(self, name: str, timeout: float | None, place: Place) -> Role:
         engine = self._engine
         signal = Signal(engine.clock)
-        handle = Handle(name, signal, place)
+        handle = Handle(name, signal, place, by=self._caller())
         role = Role(engine, handle)
         try:
             if not self._begin_wait(engine, handle, timeout):

@@ -68,6 +68,8 @@ class BaseRink(Generic[R, S]):
     _session_class: type[BaseSession]
     _role_class: type[R]
     _supervisor_class: type[S]
+    _caller: Callable[[], int]
+    """Returns a number for the thread, or asyncio task, that calls."""
 
     def __init__(
         self,
@@ -144,7 +146,7 @@ class BaseRink(Generic[R, S]):
             if gate.is_anothers(name, engine.node.placement):
                 return None
         caller = sys._getframe(1)  # noqa: SLF001 - a walk through the frames would cost too much
-        handle = Handle(name, None, (caller.f_code, caller.f_lasti))
+        handle = Handle(name, None, (caller.f_code, caller.f_lasti), by=self._caller())
         role = self._role_class(engine, handle)
         if self._take(engine, handle):
             return role

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -35,6 +36,7 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
     _session_class = Session
     _role_class = Role
     _supervisor_class = ThreadSupervisor
+    _caller = staticmethod(threading.get_ident)
 
     # ── join and leave ───────────────────────────────────────────────────────────────────────
 
@@ -114,7 +116,7 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
         engine.refuse_own_thread("await_role()")
         warn_in_event_loop("Rink.await_role()")
         signal = Signal(engine.clock)
-        handle = Handle(name, signal, made_at())
+        handle = Handle(name, signal, made_at(), by=self._caller())
         role = Role(engine, handle)
         try:
             if not self._begin_wait(engine, handle, timeout):

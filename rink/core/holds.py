@@ -37,7 +37,8 @@ class Handle:
 
     `signal` is whatever the face wants set when a wait is over, and `lost` when the role is lost
     or this handle is released; the core only carries them. `made_at` is where user code asked for
-    it, for people: see `made_by`. `refused` says why nobody can ever be granted the role.
+    it, for people: see `made_by`. `refused` says why nobody can ever be granted the role. `by` is
+    a number for the thread, or asyncio task, that asked for it: a task itself would never be freed.
     """
 
     role: str
@@ -46,6 +47,7 @@ class Handle:
     lost: Any = None
     hold: Hold | None = None
     refused: Exception | None = None
+    by: int | None = None
 
 
 @attrs.define(eq=False)

@@ -53,7 +53,8 @@ _LEVELS = {
 RESTS_FROM_S = 0.002
 REST_PER_TURN = 3.0
 LONGEST_REST_S = 0.1
-"""Beside a TTL of 2 s, the shortest, which is renewed every third of a second."""
+WAITS_END_AFTER_S = 0.1
+"""Both are beside a TTL of 2 s, the shortest, which is renewed every third of a second."""
 
 
 class _Tick:
@@ -114,6 +115,7 @@ class Engine:
         self._lessor = lessor
         self._mailbox: Mailbox[_Message] = clock.mailbox()
         self._ticks_answered = 0
+        self._waits_end_at: float | None = None
         self._pairs: frozenset[tuple[str, int]] = frozenset()
         self._follower = Follower(etcd, keys, calls, clock, self.post)
         self._requests = Requests(etcd, keys, settings.name, calls, reads, clock, self._answered)
@@ -317,8 +319,8 @@ class Engine:
             self.joined.set()
 
     def _wake_at(self) -> float | None:
-        wakes = [at for at in (self.node.wake_at, self._follower.wake_at) if at is not None]
-        return min(wakes, default=None)
+        wakes = (self.node.wake_at, self._follower.wake_at, self._waits_end_at)
+        return min([at for at in wakes if at is not None], default=None)
 
     def _turn(self, messages: list[_Message]) -> None:
         events: list[Event] = []
@@ -352,6 +354,9 @@ class Engine:
         wake_at = self.node.wake_at
         if events or (wake_at is not None and self.clock.now() >= wake_at):
             self._advance(events)
+        if self._waits_end_at is not None and self.clock.now() >= self._waits_end_at:
+            self._waits_end_at = None
+            self._end_waits()
         self.journal.flush()
 
     def release(self, handle: Handle) -> None:
@@ -405,10 +410,30 @@ class Engine:
         self._carry_out(effects)
         for hold in granted:
             self.journal.granted(hold)
-        if self.node.living.is_ending:
-            self._end_waits()
+        self._begin_to_end_waits()
         if changed:
             self.stepped.tell()
+
+    def _begin_to_end_waits(self) -> None:
+        """Have the waits end soon, if nothing will be granted any more.
+
+        The holders of roles must let go now, and others wait for that, so the threads that only
+        wait are not woken at the same moment. But a thread that waits inside the body of a role
+        cannot let go before, so its wait ends at once.
+        """
+        waits, table = self.table.waits, self.table
+        if not self.node.living.is_ending or self._waits_end_at is not None or not waits:
+            return
+        with self.lock:
+            holds = [*table.held.values(), *table.lost.values()]
+            inside = {handle.by for hold in holds for handle in hold.handles} - {None}
+            blocked = [one for waiting in waits.values() for one in waiting if one.by in inside]
+            for handle in blocked:
+                waits.discard(handle)
+            if waits:
+                self._waits_end_at = self.clock.now() + WAITS_END_AFTER_S
+        for handle in blocked:
+            handle.signal.set()
 
     def _end_waits(self) -> None:
         """Wake every wait with no role: nothing will be granted any more."""
@@ -453,14 +478,15 @@ class Engine:
                 case do.ListGroup(wanted=wanted):
                     self._follower.list_anew(wanted)
                 case do.Joined():
-                    self.joined.set()
                     self._tell_of_join()
+                    self.joined.set()
                 case do.JoinFailed(error=error):
                     self.join_error = error
                     self.joined.set()
                 case do.Left():
-                    self.left.set()
+                    self.journal.flush()
                     self.journal.write(logging.INFO, f"member {self.node.name!r} has left")
+                    self.left.set()
                 case do.CoordinatorChanged(coordinates=coordinates):
                     self.callbacks.coordinates(coordinates)
                 case do.RankChanged(rank=rank):

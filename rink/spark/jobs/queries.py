@@ -160,9 +160,7 @@ class Query:
             except BaseException as error:
                 # sys.exit() too: nobody would be told, and the role be asked for at once.
                 if job.lost.is_set():
-                    log.info(
-                        "query %r, whose role was lost, ended: %s", self.name, _shown(error)
-                    )
+                    log.info("query %r, whose role was lost, ended: %s", self.name, _shown(error))
                     return
                 if self._runner.is_useless():
                     raise
