@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
@@ -13,6 +14,7 @@ from typing import Any, NoReturn
 import attrs
 import click
 
+from rink.cli.ends import wrapped
 from rink.core.keys import Keys, check_name
 from rink.engine.clock import SYSTEM, Clock
 from rink.errors import ConfigError, StateError
@@ -132,7 +134,7 @@ def announced(target: Target, doing: str) -> Iterator[None]:
 
 def say(text: str) -> None:
     """Write a line to stderr."""
-    click.echo(text, err=True)
+    click.echo(wrapped(text, sys.stderr), err=True)
 
 
 def as_options() -> contextlib.AbstractContextManager[None]:
