@@ -36,7 +36,10 @@ def check(text, *words):
             render_streams.show_letters(DeadLetters(total=1, letters=(letter_of(),))),
             ["1700000009000-0  bill  orders/3\n", "error ValueError", "thirteen"],
         ),
-        (render_streams.show_released([RELEASED]), ["bill  orders/3\n", "skipped", "parked for 13"]),
+        (
+            render_streams.show_released([RELEASED]),
+            ["bill  orders/3\n", "skipped", "parked for 13"],
+        ),
     ],
 )
 def test_streams_table_on_a_narrow_terminal_becomes_lines(shown, words):

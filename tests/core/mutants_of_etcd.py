@@ -29,8 +29,8 @@ CALLS = [
     etcd(
         "every failure counts as never sent",
         "faults",
-        "never_sent=any(text in lower for text in _NEVER_SENT),",
-        "never_sent=True,",
+        "never_sent = any(text in lower for text in _NEVER_SENT)",
+        "never_sent = True",
         "faults",
         "calls",
     ),
