@@ -45,6 +45,15 @@ class Failed(click.ClickException):
         click.echo(wrapped(f"rink: {self.format_message()}", stream), file=stream)
 
 
+class Wrong(click.UsageError):
+    """Wrong usage that a setting shows when it is used; the exit status is 2."""
+
+    def format_message(self) -> str:
+        """Return what is wrong, wrapped as click will show it."""
+        before = "Error: "
+        return wrapped(before + super().format_message(), sys.stderr).removeprefix(before)
+
+
 class Not(Failed):
     """The answer no, with the line that says why; the exit status is 3."""
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import attrs
 import click
 
-from rink.cli.ends import wrapped
+from rink.cli.ends import Wrong, wrapped
 from rink.core.keys import Keys, check_name
 from rink.engine.clock import SYSTEM, Clock
 from rink.errors import ConfigError, StateError
@@ -107,7 +107,7 @@ def opened(target: Target) -> Iterator[Etcd]:
     try:
         etcd = outside().connect(target)
     except ConfigError as error:
-        raise click.UsageError(str(error)) from error
+        raise Wrong(str(error)) from error
     try:
         yield etcd
     finally:
@@ -147,7 +147,7 @@ def _check_prefix(_: click.Context, __: click.Parameter, value: str) -> str:
         with as_options():
             return check_prefix(value)
     except ConfigError as error:
-        raise click.UsageError(str(error)) from error  # which names the option already
+        raise Wrong(str(error)) from error  # which names the option already
 
 
 def check_group(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
@@ -180,7 +180,8 @@ _OPTIONS = (
         "--endpoints",
         envvar="RINK_ETCD",
         show_envvar=True,
-        help="Where etcd answers, separated by commas.  [default: http://127.0.0.1:2379]",
+        metavar="URLS",
+        help="Where etcd answers, separated by commas.  [default: 127.0.0.1:2379]",
     ),
     click.option(
         "--prefix",
@@ -202,6 +203,7 @@ _OPTIONS = (
 )
 _TIMEOUT = click.option(
     "--timeout",
+    metavar="S",
     type=click.FloatRange(min=0, min_open=True),
     default=REQUEST_TIMEOUT_S,
     show_default=True,

@@ -59,6 +59,16 @@ def test_help_on_a_narrow_terminal_is_wrapped_at_words(narrow, command):
     check(ran.stdout, "Usage:", "Options:")
 
 
+def test_option_help_on_a_narrow_terminal_breaks_no_name_or_address(narrow):
+    ran = CliRunner().invoke(commands, ["owner", "--help"], terminal_width=terminal_width())
+    check(ran.stdout, "RINK_ETCD_PASSWORD]", "127.0.0.1:2379]")
+
+
+def test_wrong_setting_on_a_narrow_terminal_is_wrapped_at_words(narrow):
+    said = CliRunner().invoke(commands, ["groups", "--user", "u"]).stderr
+    check(said, "Error: --user 'u' is given without\n--password")
+
+
 def test_wrapped_keeps_a_command_in_one_piece(narrow):
     command = "`pip install 'etcd-rink[testing]' --upgrade`"
     assert ends.wrapped(f"there is none: {command} brings one", None).splitlines() == [
