@@ -29,8 +29,8 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # names are unicode, a terminal may not be
     try:
-        from rink.cli.commands import commands
+        from rink.cli.commands import commands, terminal_width
     except ModuleNotFoundError as error:
         refuse_without_extra(error)
         raise
-    commands(prog_name="rink")
+    commands(prog_name="rink", terminal_width=terminal_width())

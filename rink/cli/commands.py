@@ -6,6 +6,7 @@ nothing but this.
 
 from __future__ import annotations
 
+import shutil
 from importlib import import_module
 from typing import Any
 
@@ -32,6 +33,9 @@ HOMES = {
     "worker": "rink.cli.workers",
 }
 """Each command, and the module that has it under the same name."""
+
+MIN_HELP_WIDTH = 52
+"""Columns from which on help is as wide as click makes it, which is 50 or more."""
 
 
 class Commands(click.Group):
@@ -61,6 +65,12 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except RinkError as error:
             raise Failed("; ".join([str(error), *getattr(error, "__notes__", ())])) from error
+
+
+def terminal_width() -> int | None:
+    """Return the width of help on a narrow terminal; None leaves it to click."""
+    width = shutil.get_terminal_size().columns
+    return width if width < MIN_HELP_WIDTH else None
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

