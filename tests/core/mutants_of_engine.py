@@ -261,6 +261,27 @@ THREADS = [
         "engine/test_engine_steps",
     ),
     engine(
+        "threads that only wait are woken when holders must let go",
+        "engine",
+        "                self._waits_end_at = self.clock.now() + WAITS_END_AFTER_S\n",
+        "                self._waits_end_at = self.clock.now()\n",
+        "engine/test_engine_endings",
+    ),
+    engine(
+        "a wait inside the body of a role ends as late as the others",
+        "engine",
+        "for one in waiting if one.by in inside]",
+        "for one in waiting if False]",
+        "engine/test_engine_endings",
+    ),
+    engine(
+        "nobody ends the waits while etcd is away",
+        "engine",
+        "        wakes = (self.node.wake_at, self._follower.wake_at, self._waits_end_at)\n",
+        "        wakes = (self.node.wake_at, self._follower.wake_at)\n",
+        "engine/test_engine_endings",
+    ),
+    engine(
         "a line is logged for each of very many roles",
         "journal",
         "        if len(notes) <= MAX_LINES:\n",
