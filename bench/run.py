@@ -23,6 +23,7 @@ from rich.table import Table
 
 PARTS = [
     "get_role",
+    "events",
     "handover",
     "crash",
     "deploy",

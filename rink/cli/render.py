@@ -6,6 +6,7 @@ never into markup.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -20,7 +21,7 @@ from rich.text import Text
 
 from rink.changes import Step
 from rink.cli.leases import RENEWALS_PER_TTL, Lease, Leases
-from rink.core.record import some
+from rink.core.record import NAMED, some
 from rink.seen import GroupStatus, MemberStatus
 
 PIPE_WIDTH = 160
@@ -246,7 +247,7 @@ def _state(status: GroupStatus, member: MemberStatus) -> Text:
     coordinates = ", coordinates" if member.name == status.coordinator else ""
     if member.no_rank_because:
         return Text("cannot be ranked" + coordinates, "bold red")
-    if member.phase == "active" and member.rank is None:
+    if _is_waiting(member):
         delay = f" ({member.rebalance_delay:g} s)" if member.rebalance_delay is not None else ""
         return Text(f"waiting{delay}{coordinates}", "cyan")
     style = {"active": "", "leaving": "yellow"}.get(member.phase, "bold red")
@@ -270,6 +271,10 @@ def _foot(
         for member in status.members
         if member.no_rank_because
     ]
+    waiting = [one for one in status.members if _is_waiting(one)]
+    lines += [("not ranked yet", f"{one.name}: {_growth(one)}", "cyan") for one in waiting[:NAMED]]
+    if len(waiting) > NAMED:
+        lines.append(("not ranked yet", f"and {len(waiting) - NAMED} more", "cyan"))
     lines += [("pin", f"{role} → {member}", "") for role, member in sorted(status.pins.items())]
     lines += [("token base", str(status.token_base), "")] if status.token_base else []
     lines += [("asked for", wish, "") for wish in status.requests]
@@ -280,6 +285,24 @@ def _foot(
     if lines:
         yield Text("")
         yield titled(lines)
+
+
+def _is_waiting(member: MemberStatus) -> bool:
+    return member.phase == "active" and member.rank is None and not member.no_rank_because
+
+
+def _growth(member: MemberStatus) -> str:
+    """Say when the group grows for a waiting member; two machines' clocks are compared in words only."""
+    delay = member.rebalance_delay or 0.0
+    left = delay
+    with contextlib.suppress(ValueError, TypeError):
+        left -= (datetime.now(UTC) - datetime.fromisoformat(member.joined)).total_seconds()
+    setting = f"rebalance_delay={delay:g}"
+    if 0 < left <= delay:
+        after = f"in about {left:.0f} s, by its clock ({setting})"
+    else:
+        after = f"as soon as its delay is over ({setting})"
+    return f"the group grows for it {after}, or at once if another one leaves"
 
 
 def _overdue(lease: Lease) -> str:

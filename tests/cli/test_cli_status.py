@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import attrs
 import pytest
@@ -153,6 +154,11 @@ def test_members_that_wait_leave_or_are_gone_are_told_apart(town, run, run_json)
     assert "c coordinates" in text
     assert "az=eu k=v" in text
     assert "waiting (5 s)" in text
+    assert re.search(
+        r"not ranked yet +\S+: the group grows for it in about [345] s, by its clock "
+        r"\(rebalance_delay=5\), or at once if another one leaves",
+        text,
+    )
     assert ["1", "b", "not", "here"] in [line.split() for line in text.splitlines()]
     assert run_json("status", "orders")["absent"] == ["b"]
 
