@@ -80,7 +80,8 @@ class Coordinator:
         number = view.newest.number if view.newest else 0
         if self.proclaiming > number:
             return [], None
-        self.proclaiming = 0
+        if self.proclaiming:  # the event of the version came before its answer, which is late now
+            self._shown()
         if now < self.retry_at and (
             number < self.answered_number or view.revision <= self.refused_at
         ):
@@ -128,14 +129,18 @@ class Coordinator:
             return
         self.proclaiming = 0
         if event.applied:
-            self.failures = 0
-            self.wishes_at_once = max(self.wishes_at_once, 1)  # one is tried behind each version
+            self._shown()
             self.answered_number, self.retry_at = event.number, now + SHOWS_WITHIN_S
         else:
             # Another member's version came first, or the own record is gone. The view shows it
             # soon, or already if the answer took longer than the event.
             self.refused_at = view.revision
             self._back_off(now, who)
+
+    def _shown(self) -> None:
+        """Note that a version is in etcd: requests are tried again behind it, one at least."""
+        self.proclaiming, self.failures = 0, 0
+        self.wishes_at_once = max(self.wishes_at_once, 1)
 
     def failed(self, event: ProclaimFailed, now: float, who: str) -> str:
         """Note that a proclamation failed; the same number is tried again.

@@ -8,7 +8,7 @@ placed already.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 import attrs
 
@@ -45,15 +45,14 @@ class Foresight:
     pinned_by: Pair = ("", 0)
 
     @classmethod
-    def of(
-        cls, view: View, share: Share | None, placed: Version | None, events: Sequence[Event]
-    ) -> Foresight:
-        """Foresee a step, from the view and share that it begins with.
+    def of(cls, view: View, share: Share | None, placed: Version | None) -> Foresight:
+        """Foresee a step.
 
-        The version that was placed last counts too.
+        Args:
+            view: the one that its events lead to.
+            share: the member's, as the step begins.
+            placed: the version whose pins were placed last.
         """
-        for event in events:
-            view = seen(view, event)
         pairs = set(view.records.pairs)
         if share is not None:
             pairs.add((share.scheme, share.size))

@@ -61,15 +61,25 @@ def why_closed(
 
 
 def grant(
-    table: Table, placement: Placement, now: float, unplaced: Collection[str]
+    table: Table,
+    placement: Placement,
+    now: float,
+    unplaced: Collection[str] = (),
+    only_new: bool = False,
 ) -> list[Effect]:
-    """Grant every role that is waited for and free, but those `unplaced`.
+    """Grant the roles that are waited for and free, and refuse those that no scheme can place.
 
-    Waits for a role that no scheme can place are refused.
+    Args:
+        table: of the roles and waits; its gate has a share.
+        placement: where roles are.
+        now: the time, in seconds.
+        unplaced: roles that have not been placed yet, and wait for the next look.
+        only_new: try only what has come since the last look; by a new share, that is everything.
     """
     gate, effects = table.gate, list[Effect]()
     assert gate.share is not None, "a gate without a share lets nothing through"
-    for role in table.waits.sort(gate.share, placement, unplaced):
+    new = table.waits.sort(gate.share, placement, unplaced)
+    for role in new if only_new else table.waits.all_mine():
         failed = placement.failure(role, gate.share.scheme, gate.share.size)
         if failed is not None:
             effects += [do.Refuse(handle) for handle in table.refuse(role, failed)]

@@ -149,6 +149,7 @@ class Table:
             del self.held[hold.role]
         elif self.lost.get(hold.role) is hold:
             del self.lost[hold.role]
+            self.waits.try_again(hold.role)
         self._forget(handle.role)
         return hold.lost_at is not None or self.gate.share is None
 

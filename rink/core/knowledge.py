@@ -68,7 +68,7 @@ class Knowledge:
         self._unsettled = Unsettled()
         self.wake_at: float | None = None
         self.out = Outbox()
-        self._look_for_grants = False
+        self._tried: tuple[object, ...] = ()
         self._gather_until = -math.inf
         self._disproved: str | None = None  # the incarnation that has found another history
         self._list_failing_since: float | None = None
@@ -261,7 +261,7 @@ class Knowledge:
             case ev.LeaveAsked():
                 self._ask_to_leave(event, now)
             case ev.Nudged():
-                self._look_for_grants = True
+                pass  # the step looks at what lies under the lock
             case _:
                 self._take_failure(event, now)
 
@@ -376,6 +376,12 @@ class Knowledge:
         Nothing is granted before a new list.
         """
         self.sight.throw_view_away(self.out, lists=self.living.wants_lease)
+
+    def _is_heard(self, event: Event) -> bool:
+        """Return whether an event changes the view, if it brings anything for it."""
+        if isinstance(event, ev.HistoryChanged):
+            return not self._is_disproved()
+        return self.sight.is_heard(event)
 
     def _is_disproved(self) -> bool:
         """Return whether the change of history was handled for this lease.

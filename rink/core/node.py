@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import cache, partial
 
-from rink.core import drains, grants
+from rink.core import drains, grants, schemes
 from rink.core import effects as do
 from rink.core.claims import Gate, Obstacles
 from rink.core.effects import Effect, Level
@@ -30,6 +30,7 @@ from rink.core.handover import GATHER_S
 from rink.core.knowledge import RECORD_GONE, Knowledge
 from rink.core.machines import Life, Write
 from rink.core.record import claims_of, some
+from rink.core.records import is_same
 from rink.core.settings import MemberSettings
 from rink.core.values import Record, Version
 from rink.core.waits import REPORT_AFTER_S
@@ -43,8 +44,8 @@ class Node(Knowledge):
 
     def foresee(self, events: Sequence[Event]) -> Foresight:
         """Return what stepping with these events will ask schemes; needs no lock."""
-        heard = [event for event in events if self.sight.is_heard(event)]
-        return Foresight.of(self.view, self.share, self.following.newest, heard)
+        heard = [event for event in events if self._is_heard(event)]
+        return Foresight.of(self.sight.fold(heard), self.share, self.following.newest)
 
     def step(
         self, now: float, events: Sequence[Event], unplaced: Collection[str] = ()
@@ -67,8 +68,7 @@ class Node(Knowledge):
         self._expire(now)
         self._check_own_record(now)
         self._follow_version(now)
-        if self.sight.note(self.name, now, self.out):
-            self._look_for_grants = True
+        self.sight.note(self.name, now, self.out)
         self._live(now)
         drains.watch(self.table, self.settings.grace, now, self.out)
         self.living.let_go(self.table, self.tenure, self.writer, now, self.out)
@@ -198,12 +198,21 @@ class Node(Knowledge):
         # Two threads may seek them at once: they come from what is never changed.
         find = cache(partial(Obstacles.of, self.unsettled, self.name, self.owned, self.placement))
         self.table.gate = Gate(share, find, token, number, because, ranks)
-        self._look_for_grants = True
 
     def _grant(self, now: float, unplaced: Collection[str]) -> None:
-        if self.table.gate.share is not None and self._look_for_grants:
-            self._look_for_grants = False
-            for effect in grants.grant(self.table, self.placement, now, unplaced):
+        """Grant what is waited for and free.
+
+        The same records stay in the way of a role that was tried before, until one of them changes.
+        So only then all are tried again. A role whose lost handle was released counts as new
+        (`Table.release`).
+        """
+        if self.table.gate.share is None:
+            return
+        sources = (self.unsettled, self.owned, schemes.count())
+        only_new = is_same(sources, self._tried)
+        self._tried = sources
+        if not only_new or self.table.waits.unsorted:
+            for effect in grants.grant(self.table, self.placement, now, unplaced, only_new):
                 self.out.do(effect)
 
     def _report_waits(self, now: float, unplaced: Collection[str]) -> None:

@@ -21,7 +21,7 @@ clock but the caller's is looked at: all times are readings of that one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 
@@ -209,41 +209,68 @@ def _shrink(
         for name in gone
         if now < (until := situation.gone_since.get(name, now) + settings.leave_delay)
     }
-    dropped = {*gone, *lost} - reserved.keys() - set(leaving)
-    dropped |= _turns(ranks, dropped, leaving, budget)
+    never_move = reserved.keys() | set(leaving)
+    dropped = {*gone, *lost} - never_move
+    dropped |= _turns(ranks, dropped, leaving, never_move, budget)
     because += [_why_dropped(name, live.get(name)) for name in ranks if name in dropped]
-    while useless := [
-        name
-        for name in ranks[len(ranks) - len(dropped) :]
-        if name not in dropped and (name in leaving or name in reserved)
-    ]:  # each would move, and serve for a moment or not at all; without it, the size is smaller
-        because += [f"gave up {name}: the group shrinks below its rank" for name in useless]
-        dropped.update(useless)
+    closed = _with_movers_dropped(ranks, dropped, never_move)
+    because += [
+        f"gave up {name}: the group shrinks below its rank"
+        for name in ranks
+        if name in closed - dropped
+    ]
     delay = f"leave_delay of {settings.leave_delay:g} s"
-    return _closed_up(ranks, dropped), [
+    return _closed_up(ranks, closed), [
         Upcoming(until, f"the rank of {name!r}, which is gone, is kept: {delay}")
         for name, until in reserved.items()
-        if name not in dropped
+        if name not in closed
     ]
 
 
 def _turns(
-    ranks: Sequence[str], dropped: set[str], leaving: Sequence[str], budget: _Stagger
+    ranks: Sequence[str],
+    dropped: set[str],
+    leaving: Sequence[str],
+    never_move: Collection[str],
+    budget: _Stagger,
 ) -> set[str]:
     """Return the leaving members that give up their ranks now, as far as the budget goes.
 
-    The top member moves into each hole. So a leaving member at the top has the first turn, and then
-    the lowest one: no other order moves fewer members.
+    Each turn goes to the highest or to the lowest of them: to the one with which fewer ranks go,
+    then to the one with which fewer members move. With up to six ranks, no other choice is better
+    (`tests/core/test_ranks.py` tries all).
     """
     if budget.to_give_up >= len(leaving):
         return set(leaving)
     turns: set[str] = set()
+
+    def cost(name: str) -> tuple[int, int]:
+        closed = _with_movers_dropped(ranks, {*dropped, *turns, name}, never_move)
+        after = _closed_up(ranks, closed)
+        return len(closed), sum(1 for old, new in zip(ranks, after, strict=False) if old != new)
+
     while budget.may_give_up:
         budget.to_give_up -= 1
-        serving = _closed_up(ranks, dropped | turns)
-        top = serving[-1]
-        turns.add(top if top in leaving else next(n for n in serving if n in leaving))
+        serving = [name for name in leaving if name not in turns]
+        turns.add(min(serving[0], serving[-1], key=cost))
     return turns
+
+
+def _with_movers_dropped(
+    ranks: Sequence[str], dropped: set[str], never_move: Collection[str]
+) -> set[str]:
+    """Return the dropped members, and those that would move although they never do.
+
+    Such a member would serve for a moment or not at all. Without it, the new size is smaller.
+    """
+    closed = set(dropped)
+    while movers := [
+        name
+        for name in ranks[len(ranks) - len(closed) :]
+        if name not in closed and name in never_move
+    ]:
+        closed.update(movers)
+    return closed
 
 
 def _closed_up(ranks: Sequence[str], dropped: set[str]) -> list[str]:

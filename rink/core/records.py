@@ -4,9 +4,8 @@ A group of a thousand members sees an event whenever one of them rewrites its re
 follows is brought along from view to view: where records are only rewritten, a copy of two
 containers is made, and all else costs by what has changed.
 
-The rule for readers: whatever has not changed is the same object as before. Who has kept the last
-one may compare by identity, and be done. The rule for writers: nothing here is ever changed in
-place.
+The rule for readers: a part that has not changed is the same object as before, so a reader that keeps
+the last one compares by identity. The rule for writers: nothing here is ever changed in place.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from operator import attrgetter, is_
 
 import attrs
 
-from rink.core.values import Member, Phase
+from rink.core.values import Member
 
 
 def is_same(now: Sequence[object], before: Sequence[object]) -> bool:
@@ -32,7 +31,7 @@ Pair = tuple[str, int]
 
 @attrs.frozen(eq=False)
 class Roster:
-    """Who there is; another object as soon as a record comes, goes, or is bound anew.
+    """List who there is; another object as soon as a record comes, goes, or is bound anew.
 
     `place` is where each bound record stands in the order of age, and `births` says when each was
     created. `unbound` are the names of the records without a lease.
@@ -45,15 +44,30 @@ class Roster:
 
 @attrs.frozen(eq=False)
 class Standing:
-    """What ranking reads of the bound records; another object as soon as any of it changes."""
+    """Hold what ranking reads of the bound records; another object as soon as any of it changes.
+
+    `coordinator` is the name of the oldest active record that can coordinate, or "". Where no record
+    is active, it is the oldest of all that can. A member that leaves may take long to let go, and
+    its record may outlive it.
+    """
 
     roster: Roster
     leaving: frozenset[str]
+    coordinator: str
+
+    @classmethod
+    def of(cls, roster: Roster, by_age: Sequence[Member]) -> Standing:
+        """Derive everything anew."""
+        able = [member for member in by_age if member.can_coordinate]
+        active = (member.name for member in able if member.is_active)
+        coordinator = next(active, able[0].name if able else "")
+        leaving = frozenset([member.name for member in able if not member.is_active])
+        return cls(roster, leaving, coordinator)
 
 
 @attrs.frozen(eq=False)
 class Records:
-    """What follows from the records of one view.
+    """Hold what follows from the records of one view.
 
     `by_age` are the records that are bound to a lease, oldest (lowest create revision) first.
     `pairs` counts the shares of each scheme and size. `problems` says why a record cannot be read.
@@ -80,7 +94,7 @@ class Records:
         return cls(
             by_age=by_age,
             roster=roster,
-            standing=Standing(roster, frozenset([m.name for m in by_age if _is_leaving(m)])),
+            standing=Standing.of(roster, by_age),
             pairs=pairs,
             problems={m.name: m.problem for m in members.values() if m.problem},
         )
@@ -97,20 +111,18 @@ class Records:
         """
         changes = [(before.get(name), after.get(name)) for name in names]
         by_age, pairs = list(self.by_age), dict(self.pairs)
-        leaving, is_ranking_changed, problems = self.standing.leaving, False, self.problems
+        is_ranking_changed, problems = False, self.problems
         for old, new in changes:
             if old is None or new is None or not _is_rewritten(old, new):
                 return Records.of(after)
             by_age[self.roster.place[new.name]] = new
             _count(pairs, old, -1)
             _count(pairs, new, 1)
-            if _for_ranking(old) != _for_ranking(new):
-                is_ranking_changed = True
-                leaving = leaving | {new.name} if _is_leaving(new) else leaving - {new.name}
+            is_ranking_changed |= _for_ranking(old) != _for_ranking(new)
             if old.problem != new.problem:
                 problems = {name: text for name, text in problems.items() if name != new.name}
                 problems |= {new.name: new.problem} if new.problem else {}
-        standing = Standing(self.roster, leaving) if is_ranking_changed else self.standing
+        standing = Standing.of(self.roster, by_age) if is_ranking_changed else self.standing
         return Records(by_age, self.roster, standing, pairs, problems)
 
 
@@ -118,10 +130,6 @@ def _is_rewritten(old: Member, new: Member) -> bool:
     """Return whether a record has another content at most, and is bound as before."""
     bound = old.lease, old.create_revision
     return old.lease != 0 and bound == (new.lease, new.create_revision)
-
-
-def _is_leaving(member: Member) -> bool:
-    return member.record is not None and member.record.phase is Phase.LEAVING
 
 
 def _for_ranking(member: Member) -> object:

@@ -178,6 +178,11 @@ def _first(name: str) -> Scheme:
     return First(name, roles, find(rest))
 
 
+def count() -> int:
+    """Return how many custom schemes this process has registered: with one more, more is known."""
+    return len(_custom)
+
+
 def partitions_of(name: str) -> int:
     """Return the P of a scheme that spreads the partitions `…/0` to `…/P-1` evenly, or 0.
 

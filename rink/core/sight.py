@@ -8,6 +8,9 @@ facts in `history` that can prove another history of etcd (R11).
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
+
 import attrs
 
 from rink.core.chronicle import Chronicle
@@ -34,6 +37,7 @@ class Sight:
     history: History = attrs.field(factory=History)
     lists_wanted: int = 0
     why_unrankable: str = ""
+    _folded: deque[tuple[View, Event, View]] = attrs.field(factory=deque)
     _noted: View | None = None
     _sources: tuple[object, ...] = ()
     _told: set[tuple[str, str]] = attrs.field(factory=set)
@@ -45,9 +49,26 @@ class Sight:
         """
         return not isinstance(event, Listed) or event.wanted >= self.lists_wanted
 
+    def fold(self, events: Sequence[Event]) -> View:
+        """Return the view that events lead to, and keep what each brings for the step itself."""
+        view, self._folded = self.view, deque()
+        for event in events:
+            after = seen(view, event)
+            self._folded.append((view, event, after))
+            view = after
+        return view
+
+    def _after(self, event: Event) -> View:
+        """Return the view that an event leaves: a group of thousands is not folded twice."""
+        while self._folded:
+            before, folded, after = self._folded.popleft()
+            if folded is event:
+                return after if before is self.view else seen(self.view, event)
+        return seen(self.view, event)
+
     def change(self, event: Changed) -> None:
         """Add changes to the view."""
-        self.view = seen(self.view, event)
+        self.view = self._after(event)
 
     def replace(self, listed: Listed, name: str) -> str:
         """Replace the view by a list, for the member of this name.
@@ -58,7 +79,7 @@ class Sight:
         if listed.revision < self.view.revision:
             return f"etcd's revision went back from {self.view.revision} to {listed.revision}"
         self.history.keep(self.view, self.chronicle.token_base)
-        view = seen(self.view, listed)
+        view = self._after(listed)
         because = self.history.contradiction(view, name)
         if not because:
             self.view = view

@@ -43,16 +43,26 @@ class Unsettled:
     _found: Mapping[str, Member] = attrs.field(factory=dict)
 
     def find(self, records: Records, owned: Mapping[str, Share]) -> Mapping[str, Member]:
-        """Return the unsettled records; the mapping is never changed."""
+        """Return the unsettled records: the very mapping of before, if they are the same.
+
+        The mapping is never changed.
+        """
         if owned is not self._owned or records.roster is not self._roster:
-            self._found = unsettled_in(records.by_age, owned)
+            found = unsettled_in(records.by_age, owned)
+            self._found = self._found if found == self._found else found
         elif records.by_age is not self._by_age:
             differ = map(is_not, records.by_age, self._by_age)
-            changed = list(compress(records.by_age, differ))
-            found = {**self._found, **{member.name: member for member in changed}}
-            for member in changed:
-                if is_settled(member, owned.get(member.name)):
-                    del found[member.name]
-            self._found = found
+            self._found = self._with(list(compress(records.by_age, differ)), owned)
         self._owned, self._roster, self._by_age = owned, records.roster, records.by_age
         return self._found
+
+    def _with(self, changed: list[Member], owned: Mapping[str, Share]) -> Mapping[str, Member]:
+        """Return the unsettled records after some have changed: the same mapping if none of these."""
+        unsettled = {one.name: one for one in changed if not is_settled(one, owned.get(one.name))}
+        settled = [one.name for one in changed if one.name not in unsettled]
+        if not unsettled and self._found.keys().isdisjoint(settled):
+            return self._found
+        found = {**self._found, **unsettled}
+        for name in settled:
+            found.pop(name, None)
+        return found

@@ -118,15 +118,10 @@ class View:
         """
         return self.records.by_age
 
-    @cached_property
+    @property
     def coordinator(self) -> Member | None:
-        """Return the oldest active record that can coordinate.
-
-        Where no record is active, return the oldest of all that can coordinate. A member that
-        leaves may take long to let go, and its record may outlive it.
-        """
-        active = (one for one in self.by_age if one.can_coordinate and one.is_active)
-        return next(active, next((one for one in self.by_age if one.can_coordinate), None))
+        """Return the record of the member that coordinates; see `Standing`."""
+        return self.members.get(self.records.standing.coordinator)
 
     @cached_property
     def problems(self) -> frozenset[tuple[str, str]]:

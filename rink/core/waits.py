@@ -5,7 +5,8 @@ for each share, and from then on only the roles of the share are tried. The inva
 
     each role that is waited for is in `unsorted`, or in `mine`, or lies outside of `share`
 
-Only `sort` takes a role out of `unsorted`, and only when it has sorted it. In particular a look
+Whatever frees a role other than a change of records puts it into `unsorted` again. Only `sort` takes
+a role out of there, and only when it has sorted it. In particular a look
 while the gate is closed sorts nothing, so whoever begins to wait meanwhile is not forgotten.
 """
 
@@ -100,9 +101,10 @@ class Waits(Mapping[str, "list[Handle]"]):
         return [handle for role in list(self._handles) for handle in self.end(role)]
 
     def sort(self, share: Share, placement: Placement, unplaced: Collection[str]) -> list[str]:
-        """Sort what is new, or everything by a new share; return the roles to be tried.
+        """Sort what is new, or everything by a new share, and return those to be tried.
 
         These lie in the share, or no scheme can place them, so that nobody is ever granted them.
+        They are in `mine` from now on.
 
         Args:
             share: the member's share of the version that it lives by.
@@ -112,17 +114,31 @@ class Waits(Mapping[str, "list[Handle]"]):
         if share != self.share:
             self.share = share
             self.unsorted, self.mine = dict.fromkeys(self._handles), {}
-        # Both are made anew: a dict from which very much was taken is as slow to go through as before.
-        mine = {role: None for role in self.mine if role in self._handles}
-        unsorted: dict[str, None] = {}
+        for role in unplaced:
+            if role in self.mine:  # not by a pair that is new
+                del self.mine[role]
+                self.unsorted[role] = None
+        unsorted, self.unsorted = self.unsorted, {}
         can_sort = placement.can_follow(share.scheme)
-        for role in self.unsorted:
+        new: list[str] = []
+        for role in unsorted:
             if not can_sort or role in unplaced:
-                unsorted[role] = None
+                self.unsorted[role] = None
                 continue
             is_mine = placement.has(share, role)  # first: it notes a failure
             failed = placement.failure(role, share.scheme, share.size)
             if role in self._handles and (is_mine or failed is not None):
-                mine[role] = None
-        self.mine, self.unsorted = mine, unsorted
-        return [role for role in mine if role not in unplaced]
+                self.mine[role] = None
+                new.append(role)
+        return new
+
+    def all_mine(self) -> list[str]:
+        """Return every role of the share that is waited for."""
+        # Made anew: a dict from which very much was taken is as slow to go through as before.
+        self.mine = dict.fromkeys(self.mine)
+        return list(self.mine)
+
+    def try_again(self, role: str) -> None:
+        """Have a role tried at the next look, if it is waited for."""
+        if role in self._handles:
+            self.unsorted[role] = None

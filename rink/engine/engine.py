@@ -390,6 +390,7 @@ class Engine:
                     missing = [one for one in missing if one[0] not in unplaced]
                 if not missing:
                     gate = self.table.gate
+                    is_left = bool(unplaced)  # the step adds to it what it grants
                     placing.done(self.table, unplaced)
                     effects = self.node.step(self.clock.now(), events, unplaced)
                     handles = [one.handle for one in effects if isinstance(one, do.Grant)]
@@ -402,7 +403,7 @@ class Engine:
                     self.table.gate = closed("the group is changing")
             for role, scheme, size in missing:
                 placement.rank(role, scheme, size, bounded=False)
-        if unplaced:
+        if is_left:
             self.nudge()  # they are placed and looked at next
         if foreseen.pairs != self._pairs:
             self._pairs = foreseen.pairs

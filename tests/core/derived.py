@@ -1,10 +1,12 @@
-"""What must be true of a member after each step: everything kept equals what is derived anew.
+"""Check after each step of a member that what it keeps equals what is derived anew.
 
 A member brings much along from step to step, so that an event costs by what has changed. Each such
 value is compared here with the one that follows from the same entries, listed anew.
 """
 
 from __future__ import annotations
+
+import copy
 
 from rink.core.draft import draft, why_unrankable, without_room
 from rink.core.janitor import _binding, _suspects
@@ -32,6 +34,7 @@ class Foreseen(Node):
     def __init__(self, settings):
         super().__init__(settings, Strict())
         self.placed = set()
+        self._noted_by, self._shadow = None, None
 
     def step(self, now, events, unplaced=()):
         missing = self.placing.missing(self.foresee(events), self.table, self.placement)
@@ -45,7 +48,20 @@ class Foreseen(Node):
         finally:
             self.placement.stepping = False
         check(self, now)
+        self._check_chronicle(now)
         return effects
+
+    def _check_chronicle(self, now):
+        """Compare the chronicle with one that notes every view, also if nothing has changed."""
+        chronicle = self.sight.chronicle
+        if chronicle is not self._noted_by:
+            self._noted_by, self._shadow = chronicle, copy.copy(chronicle)
+            self._shadow.first_seen = dict(chronicle.first_seen)
+            self._shadow.gone_since = dict(chronicle.gone_since)
+        self._shadow._sources = ()
+        self._shadow.note(self.view, now)
+        for name in ("first_seen", "gone_since", "started_at", "was_empty", "token_base"):
+            assert getattr(chronicle, name) == getattr(self._shadow, name), name
 
 
 def check(node: Node, now: float) -> None:
@@ -86,7 +102,7 @@ def _check_sight(node: Node) -> None:
 
 
 def _check_coordinator(node: Node, now: float) -> None:
-    """Where the last draft stands, another one would say the same."""
+    """Check that another draft would say the same as the last one."""
     coordinator, view = node.coordinator, node.view
     is_under_way = coordinator.proclaiming > (view.newest.number if view.newest else 0)
     if not node.coordinates or is_under_way or now < coordinator.retry_at:
@@ -105,11 +121,9 @@ def _check_coordinator(node: Node, now: float) -> None:
     )
     assert drafted.version is None, f"{drafted.version} was due"
     assert drafted.upcoming == coordinator.upcoming
-    assert node.wake_at is None or not drafted.upcoming or node.wake_at <= _at(drafted.upcoming)
-
-
-def _at(upcoming) -> float:
-    return float("inf") if upcoming.at is None else upcoming.at
+    if drafted.upcoming and drafted.upcoming.at is not None:
+        assert node.wake_at is not None
+        assert node.wake_at <= drafted.upcoming.at
 
 
 def _check_janitor(node: Node) -> None:
@@ -119,7 +133,9 @@ def _check_janitor(node: Node) -> None:
     suspects = _suspects(node.view, node.name, node.coordinates, waits_for_name)
     assert set(map(_binding, suspects)) <= node.janitor._look_at.keys()
     assert node.janitor._due == min(node.janitor._look_at.values(), default=None)
-    assert node.wake_at is None or not suspects or node.wake_at <= node.janitor._due
+    if suspects:
+        assert node.wake_at is not None
+        assert node.wake_at <= node.janitor._due
 
 
 def _check_waits(node: Node, now: float) -> None:
@@ -128,9 +144,7 @@ def _check_waits(node: Node, now: float) -> None:
     for scheme, size in node.placing.complete:
         assert table.roles <= placement.ranks(scheme, size).keys() | table.unplaced
     assert table.unplaced <= table.roles
-    for role in waits:
-        if role in waits.unsorted or waits.share is None:
-            continue
+    for role in waits.keys() - waits.unsorted.keys() if waits.share else ():
         failed = placement.failure(role, waits.share.scheme, waits.share.size)
         is_mine = placement.has(waits.share, role) or failed is not None
         assert is_mine == (role in waits.mine), f"{role} is sorted wrongly"

@@ -6,11 +6,54 @@ BOOKKEEPING = [
     core(
         "what is new is forgotten while the gate is closed",
         "node",
-        "        if self.table.gate.share is not None and self._look_for_grants:\n",
+        "        if self.table.gate.share is None:\n            return\n        sources",
         "        if self.table.gate.share is None:\n"
         "            self.table.waits.unsorted.clear()\n"
-        "        if self.table.gate.share is not None and self._look_for_grants:\n",
+        "            return\n        sources",
         "waits",
+    ),
+    core(
+        "a record that changes tries only what is new",
+        "node",
+        "sources = (self.unsettled, self.owned, schemes.count())",
+        "sources = (self.owned, schemes.count())",
+        "waits",
+    ),
+    core(
+        "each event tries every role of the share",
+        "node",
+        "only_new = is_same(sources, self._tried)",
+        "only_new = False",
+        "waits",
+    ),
+    core(
+        "a role is not tried again when its lost handle is released",
+        "holds",
+        "            self.waits.try_again(hold.role)\n",
+        "",
+        "waits",
+    ),
+    core(
+        "a folded view is taken for one of another event",
+        "sight",
+        "            if folded is event:\n",
+        "            if folded:\n",
+        "foresight",
+        "walks",
+    ),
+    core(
+        "requests refused for their size wait for ever behind a late answer",
+        "coordinator",
+        "        if self.proclaiming:  # the event",
+        "        if False:  # the event",
+        "coordinator",
+    ),
+    core(
+        "a change of history that was handled is foreseen",
+        "knowledge",
+        "            return not self._is_disproved()\n",
+        "            return True\n",
+        "foresight",
     ),
     core(
         "another share sorts only what is new",
@@ -22,15 +65,15 @@ BOOKKEEPING = [
     core(
         "a role that is not placed yet counts as sorted",
         "waits",
-        "            if not can_sort or role in unplaced:\n                unsorted[role] = None\n",
+        "            if not can_sort or role in unplaced:\n                self.unsorted[role] = None\n",
         "            if not can_sort or role in unplaced:\n",
         "waits",
     ),
     core(
         "a role that is not placed yet is tried",
         "waits",
-        "[role for role in mine if role not in unplaced]",
-        "list(mine)",
+        "                del self.mine[role]\n",
+        "",
         "waits",
     ),
     core(
@@ -43,8 +86,8 @@ BOOKKEEPING = [
     core(
         "a role of the share that cannot be granted now is tried no more",
         "waits",
-        "        mine = {role: None for role in self.mine if role in self._handles}\n",
-        "        mine: dict[str, None] = {}\n",
+        "        self.mine = dict.fromkeys(self.mine)\n        return list(self.mine)\n",
+        "        mine, self.mine = list(self.mine), {}\n        return mine\n",
         "waits",
         "grants",
     ),
@@ -138,8 +181,8 @@ BOOKKEEPING = [
     core(
         "a record that has settled stays unsettled",
         "unsettled",
-        "                    del found[member.name]\n",
-        "                    pass\n",
+        "            found.pop(name, None)\n",
+        "            pass\n",
         "records",
     ),
     core(

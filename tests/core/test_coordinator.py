@@ -7,6 +7,7 @@ from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.codec import encode
 from rink.core.values import Record, Request, Version, Wish
+from rink.errors import EtcdTooLarge
 
 
 def proclaimed(world, name):
@@ -274,3 +275,25 @@ def test_oldest_active_coordinates_while_an_older_one_lets_go(pair):
     world.sleep(1.0)
     assert world.ranks == ["b", "c"]
     assert "a" in world.members
+
+
+def test_request_refused_for_its_size_is_tried_behind_a_version_seen_before_its_answer(world):
+    """The event of a version came before its answer, which was ignored, so nothing was tried."""
+    for name in "ab":
+        world.add(name, rebalance_delay=0.0, initial_delay=0.0)
+    world.sleep(3.0)
+    a = world.members["a"]
+    world.hold("a", "requests", "answers")
+    ask(world, "u", Request(Wish.PIN, "x", "b"))
+    world.run()
+    refused = ev.ProclaimFailed(a.to_etcd.popleft().version.number, EtcdTooLarge("too large"))
+    world.tell("a", refused)
+    assert a.node.coordinator.wishes_at_once == 0
+    world.add("c", rebalance_delay=0.0, initial_delay=0.0)
+    world.let("a", "requests")
+    world.sleep(3.0)
+    world.let("a")
+    world.sleep(3.0)
+    assert world.ranks == ["a", "b", "c"]
+    assert world.version.pins == {"x": "b"}
+    assert not world.node("a").view.requests

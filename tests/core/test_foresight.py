@@ -3,6 +3,7 @@
 import pytest
 import walks
 import world as worlds
+from attrs import evolve
 from derived import Strict
 
 from rink.core import codec, schemes
@@ -43,7 +44,7 @@ def test_pair_is_complete_only_once_its_scheme_is_known():
     """A foreign share by a custom scheme claims everything, until user code registers that."""
     name, table, places, placing = "late@1#0", Table(), Strict(), Placing()
     view = View.listed(1, [member("b", shares=(Share(0, 1, "jump"), Share(0, 1, name)))])
-    foreseen = Foresight.of(view, None, None, ())
+    foreseen = Foresight.of(view, None, None)
     table.want(Handle("x"))
     assert placing.missing(foreseen, table, places) == [("x", "jump", 1)]
     placing.done(table, set())
@@ -56,7 +57,7 @@ def test_pair_is_complete_only_once_its_scheme_is_known():
 def test_placing_asks_for_what_is_left_out_again():
     table, places, placing = Table(), Strict(), Placing()
     foreseen = Foresight.of(
-        View.listed(1, [member("b", shares=(Share(0, 1, "jump"),))]), None, None, ()
+        View.listed(1, [member("b", shares=(Share(0, 1, "jump"),))]), None, None
     )
     for role in "xy":
         table.want(Handle(role))
@@ -64,6 +65,33 @@ def test_placing_asks_for_what_is_left_out_again():
     places.rank("x", "jump", 1)
     placing.done(table, {"y"})
     assert placing.missing(foreseen, table, places) == [("y", "jump", 1)]
+
+
+def test_view_of_a_step_is_folded_from_all_its_events(pair):
+    node = pair.node("a")
+    newer = evolve(node.view.members["b"], mod_revision=node.view.revision + 1)
+    events = [ev.Nudged(), ev.Changed(newer.mod_revision, (newer,)), ev.Nudged()]
+    pair.step(pair.members["a"], events)
+    assert node.view.members["b"] is newer
+    assert node.view.revision == newer.mod_revision
+
+
+def test_change_of_history_that_was_handled_is_not_foreseen(world):
+    """A second report of it keeps the view, and a version behind it may pin roles."""
+    name = schemes.register(lambda role, size: 0, "history", 1)
+    member = world.add("a", schemes=(name,), rebalance_delay=0.0)
+    world.sleep(3.0)
+    world.hold("a", "requests", "answers")
+    world.step(member, [ev.HistoryChanged("another cluster")])
+    member.listed = False
+    world.run()
+    view = member.node.view
+    ranks = (*view.version.ranks, "b")
+    version = evolve(view.version, number=2, pins={"pinned": "a"}, ranks=ranks)
+    newest = evolve(view.newest, number=2, version=version, mod_revision=view.revision + 1)
+    again = ev.HistoryChanged("another cluster, once more")
+    world.step(member, [again, ev.Changed(view.revision + 1, (newest,))])
+    assert ("pinned", name, 2) in member.node.placed
 
 
 def member(name, **record):

@@ -308,6 +308,47 @@ def test_leaving_members_never_move_and_the_others_once_at_most(stagger):
         assert len(moves) == sum(order.index(name) > 1 for name in "de")
 
 
+def closed(ranks, dropped):
+    """What a plan must drop with these, and how many members move: by the rule's words."""
+    dropped = set(dropped)
+    while True:
+        size = len(ranks) - len(dropped)
+        movers = {name for name in ranks[size:] if name not in dropped and name[0] in "LR"}
+        if not movers:
+            return len(dropped), sum(name not in dropped for name in ranks[size:])
+        dropped |= movers
+
+
+@pytest.mark.parametrize("size", range(1, 6))
+def test_turns_drop_the_fewest_ranks_and_move_the_fewest_members(size):
+    """Every row of active (A), leaving (L), reserved (R) and expired (E) members, and every stagger."""
+    for kinds in itertools.product("ALRE", repeat=size):
+        ranks = [f"{kind}{number}" for number, kind in enumerate(kinds)]
+        leaving = [name for name in ranks if name[0] == "L"]
+        expired = {name for name in ranks if name[0] == "E"}
+        members = [live(name, leaving=name[0] == "L") for name in ranks if name[0] in "AL"]
+        for stagger in range(1, len(leaving) if "A" in kinds else 0):
+            made = make(
+                ranks,
+                *members,
+                settings=Settings(leave_delay=30.0, stagger=stagger),
+                gone_since={name: 990.0 if name[0] == "R" else 0.0 for name in ranks},
+            )
+            moved = sum(ranks[rank] != name for rank, name in enumerate(made.ranks))
+            best = min(
+                closed(ranks, expired | set(turns))
+                for turns in itertools.combinations(leaving, stagger)
+            )
+            assert (len(ranks) - len(made.ranks), moved) == best, (ranks, stagger)
+
+
+def test_leaver_is_not_replaced_before_the_last_version_has_settled():
+    settings = Settings(stagger=1)
+    members = live("a", leaving=True), live("b"), live("new", 9, 999.0)
+    made = make("ab", *members, settings=settings, settled=False)
+    assert told(made)[:2] == (("a", "b"), ())
+
+
 def test_lowest_leaver_has_the_first_turn_where_somebody_waits():
     settings = Settings(stagger=1)
     members = live("a", leaving=True), live("b"), live("c", leaving=True), live("new", 9, 999.0)

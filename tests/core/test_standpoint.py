@@ -1,6 +1,8 @@
 """When the group grows for a member that waits: its own bound, in words."""
 
+from rink.core.codec import encode
 from rink.core.standpoint import why_not_ranked
+from rink.core.values import Record
 
 
 def told(world, name):
@@ -23,7 +25,8 @@ def test_waiting_member_is_told_its_own_rebalance_delay(pair):
 def test_member_that_saw_the_group_start_is_told_the_initial_delay(world):
     world.add("a", initial_delay=20.0)
     world.add("b", rebalance_delay=60.0, initial_delay=1.0)
-    world.node("b").sight.chronicle.started_at = world.now
+    for chronicle in (world.node("b").sight.chronicle, world.node("b")._shadow):
+        chronicle.started_at = world.now
     world.sleep(5.0)
     assert "in about 15 s (initial_delay=20), or at once" in told(world, "b")
 
@@ -48,4 +51,7 @@ def test_member_whose_delay_is_over_is_told_who_ranks_it(world):
 
 def test_member_without_a_record_in_its_view_is_told_that_it_is_not_ranked(pair):
     node = pair.node("a")
-    assert why_not_ranked(node.view, node.sight.chronicle, "nobody", 0.0) == "not ranked yet"
+    pair.etcd.put("members/by-hand", encode(Record("i", 60)))
+    pair.run()
+    for name in ("nobody", "by-hand"):
+        assert why_not_ranked(node.view, node.sight.chronicle, name, 0.0) == "not ranked yet"

@@ -77,14 +77,23 @@ class Actor:
     def step(self, events: list) -> list:
         """What the engine does with all that lies in its mailbox."""
         events = [self._by_own_clock(event) for event in events]
-        return self.node.step(self.now, events)
+        return self._stepped(events)
+
+    def _stepped(self, events: list) -> list:
+        """Place what the step asks for, and step: as the engine does."""
+        node, table = self.node, self.node.table
+        for role, scheme, size in node.placing.missing(node.foresee(events), table, node.placement):
+            node.placement.rank(role, scheme, size, bounded=False)
+        node.placing.done(table, set())
+        effects = node.step(self.now, events)
+        derived.check(node, self.now)
+        return effects
 
     def check(self) -> None:
         """A step is done at once, and the member wakes in time for the next one."""
         wake_at = self.node.wake_at
         assert wake_at is None or wake_at > self.now, "it would wake at once, for ever"
-        derived.check(self.node, self.now)
-        again = self.node.step(self.now, [])
+        again = self._stepped([])
         assert not again, f"not done in one step: {again}"
         assert (wake_at or 0) <= (self.node.wake_at or float("inf")), "it would sleep for too long"
 
@@ -257,8 +266,8 @@ def _walk_table(actor: Actor, out: list) -> None:
             out += sorted(handle.lost for handle in hold.handles)
         out.append(len(holds))
     out += sorted((role, len(handles)) for role, handles in table.waits.items())
-    if table.waits.share == actor.node.share:  # else all of them are sorted anew
-        out += sorted(table.waits.unsorted)
+    out += sorted(table.waits.unsorted)
+    out.append(table.waits.share == actor.node.share)
     out += sorted((one.role, one.hold.token if one.hold else 0) for one in actor.handles)
     for gate in (table.gate, *(actor.gates[role] for role in sorted(actor.gates))):
         if gate is None:
@@ -294,7 +303,8 @@ def fingerprint(actor: Actor, far_s: float) -> tuple:
         out.append(len(entries))
     sources = (view.records.standing, view.versions, view.requests, not node.unsettled)
     out.append(is_same(sources, node.coordinator._sources))
-    out += (node.coordinates, node._gather_until, node._look_for_grants)
+    out.append(is_same((node.unsettled, node.owned), node._tried[:2]))
+    out += (node.coordinates, node._gather_until)
     _walk_table(actor, out)
     ahead = sorted({x for x in out if type(x) is float and actor.now < x < float("inf")})
     order = {x: (index, x - actor.now < far_s) for index, x in enumerate(ahead)}
