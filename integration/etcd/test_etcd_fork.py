@@ -147,6 +147,21 @@ def test_importing_and_making_a_client_opens_nothing(node):
     assert out.split() == ["1", "0"]
 
 
+def test_client_that_is_left_open_is_closed_at_the_end_of_the_process(node):
+    """Or its threads may wake in gRPC while the interpreter ends, which was seen to be a SIGSEGV."""
+    out = run(
+        node,
+        """
+        client, closed = Client([endpoint]), Client([endpoint])
+        client.range(b"k")
+        close = client.close
+        client.close = lambda: (close(), print("closed at exit"))
+        closed.close()
+        """,
+    )
+    assert out == "closed at exit\n"
+
+
 @pytest.mark.parametrize("end", ["client.close()", "pass"])
 def test_a_process_with_open_streams_ends(node, end):
     """All threads are daemons: a program that forgot to close ends all the same."""

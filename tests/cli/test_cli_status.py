@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 
 import attrs
 import pytest
@@ -155,10 +156,13 @@ def test_members_that_wait_leave_or_are_gone_are_told_apart(town, run, run_json)
     assert "az=eu k=v" in text
     assert "waiting (5 s)" in text
     assert re.search(
-        r"not ranked yet +\S+: the group grows for it in about [345] s, by its clock "
+        r"not ranked yet +c: the group grows for it as soon as its delay is over "
         r"\(rebalance_delay=5\), or at once if another one leaves",
         text,
     )
+    town.record("c", rebalance_delay=5.0, joined=datetime.now(UTC).isoformat())
+    text = run("status", "orders").stdout
+    assert re.search(r"in about [345] s, by its clock \(rebalance_delay=5\), or at once", text)
     assert ["1", "b", "not", "here"] in [line.split() for line in text.splitlines()]
     assert run_json("status", "orders")["absent"] == ["b"]
 
