@@ -1,12 +1,13 @@
 """What a command says while etcd does not answer."""
 
+import importlib
 import threading
 
 import pytest
 from cli_support import Watched
 from click.testing import CliRunner
 
-from rink.cli.commands import commands
+from rink.cli.commands import HOMES, commands
 from rink.cli.options import Outside
 from rink.testing import virtual
 
@@ -42,6 +43,8 @@ def slowly(town, monkeypatch):
         said.append(text)
         Slow.has_said.set()
 
+    for home in HOMES.values():  # or a module imported meanwhile would keep the replaced `say`
+        importlib.import_module(home)
     monkeypatch.setattr("rink.cli.options.say", say)
 
     def slowly(*line):
