@@ -310,7 +310,8 @@ class Knowledge:
                 self._take_read(event, self._judge(event), now)
             case ev.RecordReadFailed() if self._is_current(event):
                 self.renewals.read_failed(now, self.name)
-                self.out.warn_of(f"reading this member's record failed: {event.error}", now)
+                # No line of its own: if it lasts, the outage is logged, with why.
+                self.out.last_error = f"reading this member's record failed: {event.error}"
             case ev.HistoryChanged() if self._is_disproved():
                 self.sight.history.wait(now)  # that change once more, or yet another one
             case ev.HistoryChanged():

@@ -10,7 +10,6 @@ from rink.core import codec, schemes
 from rink.core import events as ev
 from rink.core.foresight import Foresight, Placing, seen
 from rink.core.holds import Handle, Table
-from rink.core.sight import Sight
 from rink.core.values import Member, Record, Request, Share, Wish
 from rink.core.view import View
 
@@ -102,9 +101,3 @@ def member(name, **record):
 def test_no_step_of_a_walk_asks_for_what_was_not_foreseen():
     for seed in range(20):
         walks.walk(walks.draw(seed, 150))
-
-
-def test_view_of_an_event_that_was_not_foreseen_is_folded_then():
-    sight = Sight(view=View(1))
-    sight.change(ev.Changed(2, ()))
-    assert sight.view == View(2)

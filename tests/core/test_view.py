@@ -2,7 +2,9 @@
 
 import pytest
 
+from rink.core.events import Changed
 from rink.core.placement import Placement
+from rink.core.sight import Sight
 from rink.core.values import Asked, Clutter, Member, Phase, Proclaimed, Record, Share, Version
 from rink.core.view import Gone, View, gone, owner_of, shares_of
 
@@ -122,3 +124,9 @@ def test_a_version_that_ranks_nobody_or_has_an_unknown_scheme_gives_no_owner():
 def test_a_rank_outside_its_size_is_no_share():
     with pytest.raises(ValueError, match="rank 3 of 3 is no rank"):
         Share(3, 3, "jump")
+
+
+def test_view_of_an_event_that_was_not_foreseen_is_folded_then():
+    sight = Sight(view=View(1))
+    sight.change(Changed(2, ()))
+    assert sight.view == View(2)
