@@ -46,6 +46,9 @@ class Waits(Mapping[str, "list[Handle]"]):
     def __getitem__(self, role: str) -> list[Handle]:
         return self._handles[role]
 
+    def __contains__(self, role: object) -> bool:
+        return role in self._handles
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._handles)
 
