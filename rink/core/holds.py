@@ -138,19 +138,20 @@ class Table:
             Whether the engine must hear of it: no handle is left, and the role was lost, or the
             gate is closed, perhaps because a newcomer is to have it.
         """
-        self.waits.discard(handle)
-        hold = handle.hold
-        if hold is not None:
-            hold.handles.discard(handle)
-        if hold is None or hold.handles:
-            self._forget(handle.role)
+        role, hold = handle.role, handle.hold
+        if hold is None:
+            self.waits.discard(handle)
+            self._forget(role)
             return False
-        if self.held.get(hold.role) is hold:
-            del self.held[hold.role]
-        elif self.lost.get(hold.role) is hold:
-            del self.lost[hold.role]
-            self.waits.try_again(hold.role)
-        self._forget(handle.role)
+        hold.handles.discard(handle)
+        if hold.handles:
+            return False
+        if self.held.get(role) is hold:
+            del self.held[role]
+        elif self.lost.get(role) is hold:
+            del self.lost[role]
+            self.waits.try_again(role)
+        self._forget(role)
         return hold.lost_at is not None or self.gate.share is None
 
     def _forget(self, role: str) -> None:
@@ -158,11 +159,8 @@ class Table:
 
         Between two steps, user code may ask for any number of names.
         """
-        if role in self.unplaced and not self._has(role):
+        if role not in self.held and role not in self.lost and role not in self.waits:
             self.unplaced.discard(role)
-
-    def _has(self, role: str) -> bool:
-        return role in self.held or role in self.lost or role in self.waits
 
     def lose(self, hold: Hold, now: float, because: str) -> None:
         """Mark a held role as lost."""

@@ -221,9 +221,9 @@ class Node(Knowledge):
         self.out.wake(look_at)
         if not roles:
             return
-        standpoint = self.standpoint(self.table.lost, now)
-        role = next((role for role in roles if role not in unplaced), "")
-        because = standpoint.obstacle(role, self.placement) if role else "they are being placed"
+        role, because = roles[0], "it is being placed"
+        if role not in unplaced:
+            because = self.standpoint(self.table.lost, now).obstacle(role, self.placement)
         seconds = f"over {REPORT_AFTER_S:g} s"
         if len(roles) == 1:
             text = f"role {role!r} has been waited for {seconds}: {because}"

@@ -38,7 +38,6 @@ class Sight:
     lists_wanted: int = 0
     why_unrankable: str = ""
     _folded: deque[tuple[View, Event, View]] = attrs.field(factory=deque)
-    _noted: View | None = None
     _sources: tuple[object, ...] = ()
     _told: set[tuple[str, str]] = attrs.field(factory=set)
 
@@ -85,14 +84,9 @@ class Sight:
             self.view = view
         return because
 
-    def note(self, name: str, now: float, out: Outbox) -> bool:
-        """Note what is new in the view, and warn of problems once.
-
-        Return True where the view is new.
-        """
-        if self._noted is self.view:
-            return False
-        view = self._noted = self.view
+    def note(self, name: str, now: float, out: Outbox) -> None:
+        """Note what is new in the view, and warn of problems once."""
+        view = self.view
         self.chronicle.note(view, now)
         # All that problems follow from. What has not changed is the same object as before.
         problems, standing = view.records.problems, view.records.standing
@@ -100,7 +94,6 @@ class Sight:
         if not is_same(sources, self._sources):
             self._sources = sources
             self._tell_problems(name, out)
-        return True
 
     def _tell_problems(self, name: str, out: Outbox) -> None:
         why = self.why_unrankable = why_unrankable(self.view, name)

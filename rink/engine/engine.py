@@ -106,7 +106,7 @@ class Engine:
         self.left = Signal(clock)
         self.failure: Exception | None = None
         self.callbacks = Callbacks(clock, group, listeners)
-        self.journal = Journal(group, settings.name, lambda: self._mailbox.put(_FLUSH))
+        self.journal = Journal(group, settings.name, clock, lambda: self._mailbox.put(_FLUSH))
         self.stepped = Subscribers()
         self.forked = False
         self._etcd = etcd
@@ -334,7 +334,8 @@ class Engine:
                 case _Flush():
                     pass  # at the end of this turn
                 case Handle():
-                    self._release(message)
+                    with self.lock:
+                        self._release(message)
                     is_nudged = True
                 case _Stop():
                     self._give_everything_up(STOPPED)  # what was granted since, too
@@ -361,16 +362,18 @@ class Engine:
 
     def release(self, handle: Handle) -> None:
         """Release a handle, on a user's thread."""
-        if self._release(handle):
+        with self.lock:
+            must_step = self._release(handle)
+        if must_step:
             self.nudge()
 
     def _release(self, handle: Handle) -> bool:
-        """Release a handle; return whether a step must follow."""
-        with self.lock:
-            had_hold = handle.hold is not None and handle in handle.hold.handles
-            must_step = self.table.release(handle)
-            if had_hold and handle.hold is not None and not handle.hold.handles:
-                self.journal.released(handle.hold, self.clock.now())
+        """Release a handle under the lock; return whether a step must follow."""
+        hold = handle.hold
+        is_released = hold is None or handle not in hold.handles
+        must_step = self.table.release(handle)
+        if hold is not None and not hold.handles and not is_released:
+            self.journal.released(hold)
         return must_step
 
     def _advance(self, events: list[Event]) -> None:

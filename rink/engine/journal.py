@@ -17,6 +17,7 @@ import attrs
 
 from rink.core.holds import Hold
 from rink.core.record import some
+from rink.engine.clock import Clock
 
 log = logging.getLogger("rink")
 
@@ -36,11 +37,12 @@ class _Note:
 
 
 class Journal:
-    """Writes the lines of one member; `wake` has the engine write what was noted."""
+    """Write the lines of one member; `wake` has the engine write what was noted."""
 
-    def __init__(self, group: str, member: str, wake: Callable[[], None]) -> None:
-        self._about = {"group": group, "member": member, "role": None, "token": None}
-        self._about |= {"version": None}
+    def __init__(self, group: str, member: str, clock: Clock, wake: Callable[[], None]) -> None:
+        about = dict.fromkeys(("role", "token", "version"))
+        self._about = {"group": group, "member": member, **about}
+        self._clock = clock
         self._wake = wake
         self._notes: collections.deque[_Note] = collections.deque()
 
@@ -53,34 +55,26 @@ class Journal:
 
     def granted(self, hold: Hold) -> None:
         """Note a grant."""
-        self._note(hold, "granted")
+        if log.isEnabledFor(level := _level_of(hold)):
+            self._note(_Note("granted", hold, level))
 
     def lost(self, hold: Hold) -> None:
         """Note a loss."""
-        self._note(hold, "lost", because=hold.lost_because, level=logging.INFO)
+        if log.isEnabledFor(logging.INFO):
+            self._note(_Note("lost", hold, logging.INFO, hold.lost_because))
 
-    def released(self, hold: Hold, now: float) -> None:
+    def released(self, hold: Hold) -> None:
         """Note that the last handle of a grant was released."""
-        if hold.lost_at is None:
-            self._note(hold, "released", seconds=now - hold.granted_at)
-        else:
-            self._note(hold, "released", because="lost", seconds=now - hold.lost_at)
+        if log.isEnabledFor(level := _level_of(hold)):
+            is_lost = hold.lost_at is not None
+            since = hold.granted_at if hold.lost_at is None else hold.lost_at
+            seconds = self._clock.now() - since
+            self._note(_Note("released", hold, level, "lost" if is_lost else "", seconds))
 
-    def _note(
-        self,
-        hold: Hold,
-        verb: str,
-        *,
-        because: str = "",
-        seconds: float = 0.0,
-        level: int | None = None,
-    ) -> None:
-        # A loop of get_role would fill the log: such grants are for whoever debugs.
-        level = level or (logging.INFO if hold.is_awaited else logging.DEBUG)
-        if log.isEnabledFor(level):
-            self._notes.append(_Note(verb, hold, level, because, seconds))
-            if len(self._notes) == 1:
-                self._wake()
+    def _note(self, note: _Note) -> None:
+        self._notes.append(note)
+        if len(self._notes) == 1:
+            self._wake()
 
     # ── on the engine's thread ───────────────────────────────────────────────────────────────────
 
@@ -121,6 +115,11 @@ class Journal:
         elif verb == "released":
             text += f", {_lasting(max(notes, key=lambda note: note.seconds))} at most"
         self.write(level, f"{text}: {names}")
+
+
+def _level_of(hold: Hold) -> int:
+    """Return the level for a grant; a loop of get_role would fill the log at INFO."""
+    return logging.INFO if hold.is_awaited else logging.DEBUG
 
 
 def _lasting(note: _Note) -> str:

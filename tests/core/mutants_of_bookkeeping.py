@@ -29,7 +29,7 @@ BOOKKEEPING = [
     core(
         "a role is not tried again when its lost handle is released",
         "holds",
-        "            self.waits.try_again(hold.role)\n",
+        "            self.waits.try_again(role)\n",
         "",
         "waits",
     ),
@@ -131,8 +131,8 @@ BOOKKEEPING = [
     core(
         "names that came and went between two steps are kept",
         "holds",
-        "        if role in self.unplaced and not self._has(role):\n",
-        "        if False:\n",
+        "            self.unplaced.discard(role)\n",
+        "            pass\n",
         "holds",
         "walks",
     ),

@@ -291,8 +291,8 @@ THREADS = [
     engine(
         "a loop of get_role fills the log",
         "journal",
-        "logging.INFO if hold.is_awaited else logging.DEBUG",
-        "logging.INFO",
+        "return logging.INFO if hold.is_awaited else logging.DEBUG",
+        "return logging.INFO",
         "faces/test_face_log",
     ),
     engine(
