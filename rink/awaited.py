@@ -1,4 +1,4 @@
-"""Give the role that `await_role()` of asyncio waits for, once it is awaited."""
+"""Give the role that asyncio's `await_role()` waits for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rink.errors import UsageError
 
 
 class AwaitedRole:
-    """A role that is waited for: `await` it, or use it in `async with`.
+    """Wait for a role when awaited, or when used in `async with`.
 
     Args:
         name: of the role.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 DISTRIBUTION = "etcd-rink"
-"""What pip installs; the import name and the command are `rink`."""
+"""Name that pip installs; the import name and the command are `rink`."""
 
 
 def install_command(*extras: str) -> str:
@@ -17,7 +17,7 @@ def install_command(*extras: str) -> str:
 
 
 def refuse_other_distribution(package: str) -> None:
-    """Raise an ImportError if the distribution `rink` is installed beside the package.
+    """Raise an ImportError if the distribution `rink` is here too.
 
     Every `import rink` runs this, so it lists one folder and imports nothing.
 

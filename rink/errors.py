@@ -91,7 +91,10 @@ class RoleError(RinkError):
 
 
 class RoleTimeout(RoleError, TimeoutError):  # noqa: N818 - the name is public and fixed
-    """A role or a rank was not given within the caller's timeout; for a rank, `role` is ""."""
+    """Report that no role or rank was given within the caller's timeout.
+
+    For a rank, `role` is "".
+    """
 
 
 class RoleLost(RoleError):  # noqa: N818 - the name is public and fixed

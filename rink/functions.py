@@ -10,11 +10,11 @@ from typing import Any
 from rink.errors import ConfigError, UsageError
 
 PLAIN = "write it as a plain function"
-"""What to write instead of an async function that nobody awaits."""
+"""Advice where an async function is given and nobody would await it."""
 
 
 def check_function(what: str, function: Callable[..., Any], *arguments: str) -> None:
-    """Refuse a function that would do nothing when it is called, or cannot be called.
+    """Refuse a function that cannot be called, or would do nothing.
 
     Args:
         what: it is declared as: `processor` or `task`.
@@ -68,7 +68,7 @@ def check_plain(
 
 
 def check_callback(setting: str, callback: Callable[..., Any] | None, *arguments: str) -> None:
-    """Refuse a callback that would do nothing when it is called, or cannot be called."""
+    """Refuse a callback that cannot be called, or would do nothing."""
     if callback is not None:
         instead = "give a plain function; loop.call_soon_threadsafe() in it reaches an event loop"
         check_plain(setting, callback, *arguments, instead=instead)
@@ -83,7 +83,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def refuse_unrun(what: str, returned: object, instead: str) -> None:
-    """Raise a UsageError where a plain function returned something that nobody runs.
+    """Raise a UsageError if a function returned what nobody runs.
 
     Args:
         what: the function was declared as.
@@ -111,7 +111,10 @@ def _yields(function: object) -> bool:
 
 
 def _called(function: Callable[..., Any]) -> tuple[object, object]:
-    """Return what runs when it is called: the function or its `__call__`, without partials."""
+    """Return what runs when it is called.
+
+    This is the function or its `__call__`, without partials.
+    """
     while isinstance(function, functools.partial):
         function = function.func
     return function, getattr(function, "__call__", None)  # noqa: B004 - to look into it

@@ -1,7 +1,8 @@
 """The `rink` command: look at groups from outside, run workers of streams, and an etcd for development.
 
-What looks at groups only reads: it joins none, takes no lease and writes no key. Only `forget` deletes
-keys. What is of streams needs the extra `streams`, and is imported where a command asks for it.
+Commands that look at groups only read: they join none, take no lease and write no key. Only
+`forget` deletes keys. Commands of streams need the extra `streams`, which is imported when one of
+them runs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ NEEDED = {"click", "rich"}
 
 
 def refuse_without_extra(error: ModuleNotFoundError) -> None:
-    """Exit with status 2 if the missing module is one that the extra `cli` brings."""
+    """Exit with status 2 if the extra `cli` would bring the missing module."""
     if (error.name or "").partition(".")[0] in NEEDED:
         needs = f"the command line needs {error.name}: {install_command('cli')}"
         print(f"rink: {needs}", file=sys.stderr)

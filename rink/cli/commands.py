@@ -1,4 +1,4 @@
-"""The command `rink`: which commands there are, and where each one is imported from.
+"""Find each command of `rink`, and import it when it is run.
 
 A command is imported when it is run, and all of them are for the help. So `rink --version` imports
 nothing but this.
@@ -39,7 +39,7 @@ MIN_HELP_WIDTH = 52
 
 
 class Commands(click.Group):
-    """The commands, in which no error of Rink's is ever a traceback."""
+    """Run a command, and show an error of Rink's without a traceback."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, for the help."""
@@ -78,5 +78,6 @@ def terminal_width() -> int | None:
 def commands() -> None:
     """Sticky, exclusive roles over etcd: look at groups, run workers of streams, and an etcd for development.
 
-    All but dev, forget, worker, send, sendmany and streams only read: they join no group and write no key.
+    All but dev, forget, worker, send, sendmany and streams only read: they join no group and write
+    no key.
     """

@@ -121,7 +121,10 @@ def _greet(url: str, version: str, data_dir: Path | None) -> None:
 
 @contextlib.contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Keep `rink.testing` from a warning about the etcd that it starts: the greeting has it."""
+    """Keep `rink.testing` from a warning about the etcd that it starts.
+
+    The greeting says it.
+    """
     log = logging.getLogger("rink.testing")
     before = log.level
     log.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""How a command ends: its exit status, and the line on stderr that says why.
+"""End a command with an exit status, and a line on stderr that says why.
 
 0 is success, and yes to a question. 1 is an error. 2 is wrong usage, which click reports. 3 is no
 to a question of a script.
@@ -24,7 +24,10 @@ def columns(stream: TextIO) -> int | None:
 
 
 def wrapped(text: str, stream: TextIO) -> str:
-    """Wrap a text at words, as wide as the terminal is; what stands in backticks stays together."""
+    """Wrap a text at words, as wide as the terminal is.
+
+    Text in backticks stays together.
+    """
     width = columns(stream)
     if width is None:
         return text
@@ -37,7 +40,7 @@ def wrapped(text: str, stream: TextIO) -> str:
 
 
 class Failed(click.ClickException):
-    """An error of Rink's, shown as one line without a traceback; the exit status is 1."""
+    """Show an error as one line without a traceback, and exit with 1."""
 
     def show(self, file: Any = None) -> None:
         """Say it on stderr."""
@@ -46,7 +49,7 @@ class Failed(click.ClickException):
 
 
 class Wrong(click.UsageError):
-    """Wrong usage that a setting shows when it is used; the exit status is 2."""
+    """Show that a setting is wrong, and exit with 2."""
 
     def format_message(self) -> str:
         """Return what is wrong, wrapped as click will show it."""
@@ -55,6 +58,6 @@ class Wrong(click.UsageError):
 
 
 class Not(Failed):
-    """The answer no, with the line that says why; the exit status is 3."""
+    """Answer no, with the line that says why, and exit with 3."""
 
     exit_code = NO

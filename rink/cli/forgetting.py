@@ -31,7 +31,7 @@ from rink.seen import wish_text
 
 @attrs.frozen
 class Kept:
-    """What of a group stays in etcd."""
+    """List what stays of a group in etcd."""
 
     version: int | None
     token_base: int
@@ -59,8 +59,8 @@ class Kept:
                 yield f"kept: the request to {wish_text(asked.request)}, for the next coordinator"
         if self.offsets:
             yield (
-                f"kept: {_number(self.offsets, 'offset')} of its partitions: the next members go on "
-                f"from there, unless you run `etcdctl del --prefix {quote(offsets_root)}` before"
+                f"kept: {_number(self.offsets, 'offset')} of its partitions: the next members go "
+                f"on from there, unless you run `etcdctl del --prefix {quote(offsets_root)}` before"
             )
 
 
@@ -92,8 +92,8 @@ def count_offsets(etcd: Etcd, keys: Keys) -> int:
 def forget(group: str, yes: bool, as_json: bool, target: Target) -> None:
     """Delete the keys of GROUP, whose members are all gone.
 
-    It is refused while a member is in. Offsets of partitions stay, and so does what keeps fencing tokens
-    from going back: it says what. On a terminal it asks first.
+    It is refused while a member is in. Offsets of partitions stay, and so does what keeps fencing
+    tokens from going back: it says what. On a terminal it asks first.
     """
     keys = target.keys(group)
     with opened(target) as etcd:
@@ -138,9 +138,9 @@ def _kept(view: View, group: str, keys: Keys, offsets: int) -> Kept:
     if newest is not None and newest.version is None:
         key = keys.version(newest.number).decode()
         raise StateError(
-            f"version {newest.number} of group {group!r} {newest.problem}. It may hold a token base, "
-            f"which must be kept: use a Rink that reads it, or delete the key {key!r} if you know "
-            "that it has none",
+            f"version {newest.number} of group {group!r} {newest.problem}. It may hold a token "
+            f"base, which must be kept: use a Rink that reads it, or delete the key {key!r} if you "
+            "know that it has none",
             key=key,
         )
     version = view.version if view.version and view.version.token_base else None
@@ -160,7 +160,9 @@ def _size(view: View) -> int:
 
 
 def _delete(etcd: Etcd, keys: Keys, view: View, kept: Kept) -> None:
-    """Delete the group's range but for what is kept, unless it was written to since the read.
+    """Delete the group's range but for what is kept.
+
+    Nothing is deleted if the range was written to since the read.
 
     The guard holds however late the transaction is applied: a record that is not in the view has a
     later revision.

@@ -1,4 +1,6 @@
-"""What etcd says of the members' leases: when a record ends if its member is dead.
+"""Ask etcd about the members' leases.
+
+A lease says when a record ends if its member is dead.
 
 A record says nothing of that: a member that died a second ago has one until its lease ends. So each
 lease is asked for, and the answers stand beside the group's status, which is of its keys alone.
@@ -17,17 +19,19 @@ from rink.errors import EtcdError
 from rink.etcd.api import Etcd
 
 MAX_LEASES = 200
-"""How many leases are asked for, each by its own request, without being told to."""
+"""Largest number of leases that are asked for without `--leases`, by one request each."""
 
 MAX_THREADS = 8
-"""How many requests are under way at once."""
+"""Largest number of requests under way at once."""
 
 RENEWALS_PER_TTL = 6
 
 
 @attrs.frozen
 class Lease:
-    """A member's lease. `seconds_left` is what etcd says, rounded down; -1 is a lease that is over.
+    """Hold a member's lease.
+
+    `seconds_left` is rounded down by etcd, and -1 means that the lease is over.
 
     The lease ends then unless the member renews it; or later, since a new leader of etcd gives each
     lease its whole time again.
@@ -38,12 +42,15 @@ class Lease:
 
     @property
     def is_over(self) -> bool:
-        """Return whether etcd does not know the lease any more, so that the record is gone."""
+        """Return whether etcd does not know the lease any more.
+
+        The record is gone then.
+        """
         return self.seconds_left < 0
 
     @property
     def ends_within_s(self) -> int:
-        """Return in how many seconds the lease ends at the latest, if nobody renews it."""
+        """Return the seconds until the lease ends, if nobody renews it."""
         return min(self.seconds_left + 1, max(self.ttl_s, self.seconds_left))
 
     @property
@@ -53,7 +60,10 @@ class Lease:
 
     @property
     def renewal_overdue(self) -> bool:
-        """Return whether a third of the TTL has passed without a renewal: two are missing."""
+        """Return whether a third of the TTL has passed without a renewal.
+
+        Two renewals are missing then.
+        """
         return 3 * (self.ttl_s - self.ends_within_s) >= self.ttl_s
 
     def as_json(self) -> dict[str, Any]:
@@ -67,7 +77,7 @@ class Lease:
 
 @attrs.frozen
 class Leases:
-    """The leases by member; `problem` says why they are not known."""
+    """Hold the leases by member; `problem` says why they are not known."""
 
     by_member: Mapping[str, Lease] = attrs.field(factory=dict)
     problem: str = ""

@@ -1,4 +1,4 @@
-"""`rink status`, `groups` and `history`: a group as it is now, or was, read once."""
+"""Show a group, read once: `rink status`, `groups` and `history`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def status(
 ) -> None:
     """Show GROUP as it is now: its version, ranks, members, and what keeps it from being settled.
 
-    With --check, the exit status is 0 if it is settled and every member renews its lease, and 3 if not.
+    With --check, the exit status is 0 if it is settled and every member renews its lease, and 3 if
+    not.
     Without GROUP: list the groups, as `rink groups` does.
     """
     if group is None and check:

@@ -76,7 +76,9 @@ def read_groups(etcd: Etcd, prefix: str) -> Groups:
 def following(
     etcd: Etcd, keys: Keys, clock: Clock, quiet_s: float, until: float | None = None
 ) -> Iterator[Iterator[View | Trouble]]:
-    """Follow a group: an iterator of views, and of what keeps them from being current.
+    """Follow a group by an iterator of views.
+
+    It also yields what keeps the views from being current.
 
     Args:
         etcd: where it lies.
@@ -127,7 +129,10 @@ class _Following:
                 yield from self._probe()
 
     def _is_over(self) -> bool:
-        """Return whether the time is over; the first view is waited for in any case."""
+        """Return whether the time is over.
+
+        The first view is waited for in any case.
+        """
         if self.until is None or self.view is None:
             return False
         return self.clock.now() >= self.until

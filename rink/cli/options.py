@@ -26,7 +26,7 @@ from rink.settings import check_endpoints, check_prefix
 REQUEST_TIMEOUT_S = 5.0
 
 ANNOUNCE_S = 0.7
-"""After so long without an answer, a command says what it tries: within 1 s, its start included."""
+"""Time without an answer until a command says what it tries: within 1 s, its start included."""
 
 QUIET_S = 5.0
 """Without a word from etcd for so long, `watch` asks whether it is still there."""
@@ -122,7 +122,8 @@ def announced(target: Target, doing: str) -> Iterator[None]:
         target: which etcd is asked.
         doing: what the command does, such as `reading group 'a' from`.
     """
-    text = f"rink: no answer yet: {doing} etcd at {target.where}; it gives up after {target.timeout:g} s"
+    tried = f"{doing} etcd at {target.where}"
+    text = f"rink: no answer yet: {tried}; it gives up after {target.timeout:g} s"
     timer = threading.Timer(outside().announce_s, say, [text])
     timer.daemon = True  # Ctrl-C ends the command without it
     timer.start()
@@ -138,7 +139,7 @@ def say(text: str) -> None:
 
 
 def as_options() -> contextlib.AbstractContextManager[None]:
-    """Have messages name the options of a command while the body runs, and not settings."""
+    """Name a command's options in messages, while the body runs."""
     return spelled({field.name: f"--{field.name}" for field in attrs.fields(Target)})
 
 
@@ -217,7 +218,7 @@ def with_target(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_target_but_timeout(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Do as `with_target` does, for a command whose `--timeout` is another one."""
+    """Do as `with_target` does, for a command with its own `--timeout`."""
     names = {field.name for field in attrs.fields(Target)} - {"timeout"}
     return _with(_OPTIONS, function, names)
 

@@ -1,4 +1,4 @@
-"""`rink owner`: who owns a role, who holds it, and who would be next.
+"""Show who owns a role, who holds it, and who would be next: `rink owner`.
 
 No key says who holds a role. A role counts as held if its owner's newest share has it and no other
 record claims it: then its owner's code has it, or has it as soon as it asks (rule R2).
@@ -29,7 +29,7 @@ from rink.standby import Standby, standbys
 
 @attrs.frozen
 class RoleSeen:
-    """A role as the group's records show it.
+    """Hold a role as the group's records show it.
 
     `holder` is None where nobody's record claims the role by name or share. `why` says why the role
     is not held, and `since` since when that is so, if the versions tell.
@@ -44,7 +44,10 @@ class RoleSeen:
     since: Since | None = None
 
     def reason(self, now: str) -> str:
-        """Return why it is not held, and since when; `now` is this machine's wall clock."""
+        """Return why it is not held, and since when.
+
+        `now` is this machine's wall clock.
+        """
         return self.why if self.since is None else f"{self.why}, {self.since.text(now)}"
 
 
@@ -77,7 +80,10 @@ def _role_seen(
 
 
 def _of_owner(view: View, base: RoleSeen, owner: str, placement: Placement) -> RoleSeen:
-    """Return what the owner's own record says, since no other record claims the role."""
+    """Return what the owner's own record says.
+
+    No other record claims the role.
+    """
     member = view.members.get(owner)
     if member is None or not member.lease:
         return attrs.evolve(

@@ -95,7 +95,7 @@ Cells = Sequence[Text | str]
 
 @attrs.define
 class Listing:
-    """Rows under columns: a table where it fits, else some lines for each row.
+    """Draw rows as a table where it fits, else as some lines for each row.
 
     Columns in which nothing stands are left out. Of a row that takes lines, the first `titles`
     cells are the first line.
@@ -106,7 +106,10 @@ class Listing:
     rows: list[Cells] = attrs.field(factory=list)
 
     def add(self, *cells: Text | str) -> None:
-        """Add a row; nothing stands under the last columns if there are fewer cells."""
+        """Add a row.
+
+        If there are fewer cells, nothing stands under the last columns.
+        """
         self.rows.append((*cells, *[""] * (len(self.columns) - len(cells))))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -127,7 +130,7 @@ class Listing:
                 yield Padding(Text(" · ").join(facts), (0, 0, 0, 2))
 
     def _named(self, at: int, cell: Text | str) -> Text:
-        """Return a cell that says what it is, unless it is a title that nobody mistakes."""
+        """Return a cell with its column's name, unless it is a clear title."""
         text = Text(", ").join((cell if isinstance(cell, Text) else Text(cell)).split("\n"))
         name = self.columns[at].removeprefix(">")
         is_plain = name == self.columns[at] and at < self.titles
@@ -209,7 +212,10 @@ def _members(status: GroupStatus, rows: int | None, leases: Leases) -> Listing:
 
 
 def _lines(status: GroupStatus, leases: Leases) -> list[Cells]:
-    """Return ranked members by rank, with those that are gone; then those that wait, oldest first."""
+    """Return the lines of members, ranked ones first, by rank.
+
+    Ranked members that are gone have a line too. Waiting members follow, oldest first.
+    """
     by_name = {member.name: member for member in status.members}
     ranked = [
         _line(status, by_name[name], leases)
@@ -292,7 +298,10 @@ def _is_waiting(member: MemberStatus) -> bool:
 
 
 def _growth(member: MemberStatus) -> str:
-    """Say when the group grows for a waiting member; two machines' clocks are compared in words only."""
+    """Say when the group grows for a waiting member.
+
+    Two machines' clocks are compared here, for these words only.
+    """
     delay = member.rebalance_delay or 0.0
     left = delay
     with contextlib.suppress(ValueError, TypeError):
@@ -363,7 +372,10 @@ def _first(lines: Sequence[str]) -> list[str]:
 def show_groups(
     statuses: list[GroupStatus], hidden: int, strays: tuple[str, ...]
 ) -> RenderableType:
-    """Show groups, a line each, how many others there are, and the keys of none."""
+    """Show groups, a line each.
+
+    Also show how many others there are, and the keys that belong to no group.
+    """
     made = Listing(("group", ">version", ">ranks", ">members", "coordinator", "state"))
     for status in statuses:
         made.add(

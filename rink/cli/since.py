@@ -1,4 +1,4 @@
-"""Since when a member holds on to roles that are not its own: which version took them from it.
+"""Find since when a member holds on to roles that are not its own.
 
 No key says when a role was lost. The versions say who owned it in each of them; when one of these
 was proclaimed stands in it by its coordinator's clock. How long ago that is, is for people only: it
@@ -23,7 +23,10 @@ SHOWN_IN_HOURS_FROM_S = 7200
 
 @attrs.frozen
 class Since:
-    """The version that took a role from a member; `or_before` where older ones are not kept."""
+    """Hold the version that took a role from a member.
+
+    `or_before` is true if older versions are not kept.
+    """
 
     version: int
     by: str
@@ -57,7 +60,7 @@ def _ago(then: str, now: str) -> str:
 
 
 def lost_since(view: View, member: str, roles: Iterable[str]) -> Since | None:
-    """Return the version since which a member does not own one of these roles any more.
+    """Return the version since which a member lost one of these roles.
 
     Of several roles, return the oldest version. Return None where the member owns all of them in
     the newest version, or where a version cannot be read or its scheme is not known here.
@@ -77,7 +80,7 @@ def lost_since(view: View, member: str, roles: Iterable[str]) -> Since | None:
 
 
 def draining_since(view: View) -> dict[str, Since]:
-    """Return since when each member that drains does so, as far as versions tell."""
+    """Return since when each member drains, as far as versions tell."""
     since = {
         member.name: lost_since(view, member.name, member.record.draining)
         for member in view.by_age

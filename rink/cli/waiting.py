@@ -1,4 +1,7 @@
-"""`rink wait`: until a group is settled, has so many members, or a role is held. For scripts."""
+"""Wait for a group, for scripts: `rink wait`.
+
+It waits until the group is settled, has so many members, or a role is held.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +29,12 @@ from rink.errors import EtcdUnavailable
 from rink.seen import seen
 
 MIN_TIMEOUT_S = 1.0
-"""How long a request to etcd may take, however short the command may wait."""
+"""Least timeout of a request to etcd, in seconds, however short the command may wait."""
 
 
 @attrs.frozen
 class Wanted:
-    """What is waited for: all of it at once."""
+    """Hold the conditions that are waited for; all must hold at once."""
 
     group: str
     settled: bool
@@ -110,8 +113,8 @@ def wait(
 ) -> None:
     """Wait until GROUP is as the options say, all of it at once.
 
-    It says on stderr what is not so yet. Exit status: 0 once it is so, 3 after the timeout, 1 without an
-    answer of etcd.
+    It says on stderr what is not so yet. Exit status: 0 once it is so, 3 after the timeout, 1
+    without an answer of etcd.
     """
     if not settled and members is None and holder is None:
         raise click.UsageError("Say what to wait for: --settled, --members or --holder.")
@@ -133,7 +136,9 @@ def wait(
 
 
 def _follow(wanted: Wanted, views: Iterator[View | Trouble]) -> str:
-    """Follow the group until it is as wanted, or the views end; return what it still lacks.
+    """Follow the group until it is as wanted, or the views end.
+
+    Return what it still lacks.
 
     Raises:
         EtcdError: etcd did not answer when the views ended, or at the beginning.

@@ -138,7 +138,10 @@ class Coordinator:
             self._back_off(now, who)
 
     def _shown(self) -> None:
-        """Note that a version is in etcd: requests are tried again behind it, one at least."""
+        """Note that a version is in etcd.
+
+        Requests are tried again behind it, one at least.
+        """
         self.proclaiming, self.failures = 0, 0
         self.wishes_at_once = max(self.wishes_at_once, 1)
 

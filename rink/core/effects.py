@@ -181,7 +181,9 @@ class Level(enum.Enum):
 
 @attrs.frozen
 class Report:
-    """Something for the log; warnings and errors also show in `status().last_error`.
+    """Write a line to the log.
+
+    Warnings and errors also show in `status().last_error`.
 
     `version` and `role` are what it is about, if it is about one.
     """

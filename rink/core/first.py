@@ -1,4 +1,6 @@
-"""The names of the scheme `first`: which roles stay with rank 0, and what the others follow.
+"""Read and write the names of the scheme `first`.
+
+A name says which roles stay with rank 0, and which scheme the others follow:
 
     first                               every role
     first:leader,poller                 these roles; the others follow `jump`
@@ -17,10 +19,10 @@ from rink.core import keys
 
 FIRST = "first"
 REST = "jump"
-"""What the other roles follow unless the name says more."""
+"""Scheme of the other roles, unless the name says more."""
 
 NAME_LIMIT_BYTES = 4_096
-"""How long such a name may be: it lies in each share of each record."""
+"""Largest size of such a name: it lies in each share of each record."""
 
 
 def is_first(name: str) -> bool:

@@ -2,8 +2,8 @@
 
 A step places the roles of its table, and those that a version new to it pins, by the shares and the
 version of the view that its events lead to. Folding them twice is cheap; a user's scheme may not
-be. Nor is it cheap to look at every role of the table for each event, so `Placing` remembers what is
-placed already.
+be. Nor is it cheap to look at every role of the table for each event. So `Placing` remembers what
+is placed already.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ class Foresight:
 
 @attrs.define
 class Placing:
-    """Which roles of the table are placed by which pairs, so that only new ones are looked at.
+    """Remember which roles are placed by which pairs.
+
+    So only new roles are looked at.
 
     `complete` are the pairs by which every role of the table is placed, but those in the table's
     `unplaced`. A pair whose scheme is not known here is never complete: it may be registered.
@@ -78,7 +80,7 @@ class Placing:
     def missing(
         self, foreseen: Foresight, table: Table, placement: Placement
     ) -> list[tuple[str, str, int]]:
-        """Return each (role, scheme, size) that is still to be placed before the step."""
+        """Return each (role, scheme, size) that a step has still to place."""
         self._followed = frozenset(
             [pair for pair in foreseen.pairs if placement.can_follow(pair[0])]
         )
@@ -93,6 +95,9 @@ class Placing:
         ]
 
     def done(self, table: Table, unplaced: set[str]) -> None:
-        """Note that every role is placed, but those; under the lock under which it was seen."""
+        """Note that every role is placed, but the `unplaced` ones.
+
+        The caller has held the lock since `missing` said so.
+        """
         self.complete = self._followed
         table.unplaced = unplaced

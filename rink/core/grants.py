@@ -19,7 +19,7 @@ from rink.core.view import View
 from rink.core.writer import Writer
 
 NOT_RANKED = "not ranked yet"
-"""Why the gate is closed to a member that waits for its turn; see `rink.core.standpoint`."""
+"""Reason of a gate that is closed to a member without a rank; see `rink.core.standpoint`."""
 
 
 def why_closed(
@@ -67,7 +67,9 @@ def grant(
     unplaced: Collection[str] = (),
     only_new: bool = False,
 ) -> list[Effect]:
-    """Grant the roles that are waited for and free, and refuse those that no scheme can place.
+    """Grant the roles that are waited for and free.
+
+    Waits for a role that no scheme can place are refused.
 
     Args:
         table: of the roles and waits; its gate has a share.

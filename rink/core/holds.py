@@ -52,7 +52,7 @@ class Handle:
 
 @attrs.define(eq=False)
 class Hold:
-    """One grant of one role, shared by all its handles in this process.
+    """Hold one grant of one role, shared by all its handles in this process.
 
     `is_awaited` says that user code waited for it: the log tells of others only at DEBUG.
     """

@@ -36,7 +36,7 @@ Binding = tuple[str, int, int]
 
 @attrs.define
 class Janitor:
-    """When which record is looked at next, and since when which lease is known to be unknown.
+    """Remember when to look at each record, and which leases are unknown.
 
     The times are those of bindings, so a record that is rewritten costs nothing here. But only a
     content that has stood still may be dead. `_watched` is what decides whose records this member

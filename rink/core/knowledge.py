@@ -101,7 +101,10 @@ class Knowledge:
 
     @property
     def unsettled(self) -> Mapping[str, Member]:
-        """Return the records that are not just their share of the newest readable version."""
+        """Return the records that are not settled.
+
+        A settled record is just its share of the newest readable version.
+        """
         return self._unsettled.find(self.view.records, self.owned)
 
     @property
@@ -118,7 +121,10 @@ class Knowledge:
         return self.coordinator.upcoming if self.coordinates else None
 
     def standpoint(self, lost: Collection[str], now: float) -> Standpoint:
-        """Return what decides why a role is not held here; `lost` are roles not released here."""
+        """Return what decides why a role is not held here.
+
+        `lost` are roles that were lost here and are not released.
+        """
         gate, not_ranked = self.table.gate, ""
         if gate.closed_because == NOT_RANKED:
             not_ranked = why_not_ranked(self.view, self.sight.chronicle, self.name, now)

@@ -216,7 +216,10 @@ class Node(Knowledge):
                 self.out.do(effect)
 
     def _report_waits(self, now: float, unplaced: Collection[str]) -> None:
-        """Report the roles that have been waited for long: who is in the way, and until when."""
+        """Report the roles that have been waited for long.
+
+        The line says who is in the way, and what happens when.
+        """
         roles, look_at = self.table.waits.lasting(now)
         self.out.wake(look_at)
         if not roles:

@@ -166,7 +166,7 @@ def _replace(
     budget: _Stagger,
     because: list[str],
 ) -> list[str]:
-    """Give missing ranks to members that wait, lowest rank first (steps 1 and 2)."""
+    """Give missing ranks to waiting members, lowest first (steps 1 and 2)."""
     ranks = list(today)
     queue = list(waiting)
     for rank, name in enumerate(today):
@@ -234,7 +234,9 @@ def _turns(
     never_move: Collection[str],
     budget: _Stagger,
 ) -> set[str]:
-    """Return the leaving members that give up their ranks now, as far as the budget goes.
+    """Return the leaving members that give up their ranks now.
+
+    There are at most as many as the budget allows.
 
     Each turn goes to the highest or to the lowest of them: to the one with which fewer ranks go,
     then to the one with which fewer members move. With up to six ranks, no other choice is better
@@ -259,7 +261,7 @@ def _turns(
 def _with_movers_dropped(
     ranks: Sequence[str], dropped: set[str], never_move: Collection[str]
 ) -> set[str]:
-    """Return the dropped members, and those that would move although they never do.
+    """Return the dropped members, and those that would have to move.
 
     Such a member would serve for a moment or not at all. Without it, the new size is smaller.
     """
@@ -274,7 +276,10 @@ def _with_movers_dropped(
 
 
 def _closed_up(ranks: Sequence[str], dropped: set[str]) -> list[str]:
-    """Return the ranks without some members; those above the new size move into the holes."""
+    """Return the ranks without some members.
+
+    The members above the new size move into the holes.
+    """
     size = len(ranks) - len(dropped)
     movers = iter([name for name in ranks[size:] if name not in dropped])
     return [next(movers) if name in dropped else name for name in ranks[:size]]
@@ -335,7 +340,7 @@ def _due(
 def growth_due(
     first_seen: float, rebalance_delay: float, started_at: float | None, settings: Settings
 ) -> tuple[float, str, float]:
-    """Return when the group grows for a waiting member, and the setting that decides.
+    """Return when the group grows for a member, and by which setting.
 
     Args:
         first_seen: when its record was first seen.

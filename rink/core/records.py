@@ -1,11 +1,12 @@
-"""The records of a view, and what follows from them alone.
+"""Derive what follows from the records of a view alone.
 
 A group of a thousand members sees an event whenever one of them rewrites its record. So what
-follows is brought along from view to view: where records are only rewritten, a copy of two
-containers is made, and all else costs by what has changed.
+follows is brought along from view to view. If records are only rewritten, two containers are
+copied, and everything else costs by what has changed.
 
-The rule for readers: a part that has not changed is the same object as before, so a reader that keeps
-the last one compares by identity. The rule for writers: nothing here is ever changed in place.
+The rule for readers: a part that has not changed is the same object as before. So a reader that
+keeps the last one compares by identity. The rule for writers: nothing here is ever changed in
+place.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ Pair = tuple[str, int]
 
 @attrs.frozen(eq=False)
 class Roster:
-    """List who there is; another object as soon as a record comes, goes, or is bound anew.
+    """List who there is.
+
+    It is another object as soon as a record comes, goes, or is bound anew.
 
     `place` is where each bound record stands in the order of age, and `births` says when each was
     created. `unbound` are the names of the records without a lease.
@@ -44,9 +47,11 @@ class Roster:
 
 @attrs.frozen(eq=False)
 class Standing:
-    """Hold what ranking reads of the bound records; another object as soon as any of it changes.
+    """Hold what ranking reads of the bound records.
 
-    `coordinator` is the name of the oldest active record that can coordinate, or "". Where no record
+    It is another object as soon as any of this changes.
+
+    `coordinator` is the name of the oldest active record that can coordinate, or "". If no record
     is active, it is the oldest of all that can. A member that leaves may take long to let go, and
     its record may outlive it.
     """
@@ -127,7 +132,10 @@ class Records:
 
 
 def _is_rewritten(old: Member, new: Member) -> bool:
-    """Return whether a record has another content at most, and is bound as before."""
+    """Return whether a record is bound as before.
+
+    Only its content may have changed.
+    """
     bound = old.lease, old.create_revision
     return old.lease != 0 and bound == (new.lease, new.create_revision)
 

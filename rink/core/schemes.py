@@ -98,13 +98,16 @@ class _Balanced:
 
 @attrs.frozen
 class First:
-    """Some roles, or all, have rank 0, so they move only when its holder goes."""
+    """Give some roles, or all, rank 0.
+
+    So they move only when the holder of rank 0 goes.
+    """
 
     name: str
     roles: frozenset[str] | None
     """None: every role."""
     rest: Scheme
-    """What the other roles follow."""
+    """Scheme of the other roles."""
 
     def rank(self, role: str, size: int) -> int | None:
         """Return the rank of a role, as `Scheme` says."""
@@ -179,12 +182,12 @@ def _first(name: str) -> Scheme:
 
 
 def count() -> int:
-    """Return how many custom schemes this process has registered: with one more, more is known."""
+    """Return how many custom schemes this process has registered."""
     return len(_custom)
 
 
 def partitions_of(name: str) -> int:
-    """Return the P of a scheme that spreads the partitions `…/0` to `…/P-1` evenly, or 0.
+    """Return the P of `balanced:P`, or 0 for another scheme.
 
     It is `balanced:P`, or `first:…|balanced:P`.
     """
@@ -310,7 +313,9 @@ def register(function: SchemeFunction, name: str, version: str | int) -> str:
 
 
 def _code(value: object) -> object:
-    """Return what is compared of a function: its code, its defaults, what it closes over.
+    """Return what is compared of a function.
+
+    This is its code, its defaults, and what it closes over.
 
     A module that is imported twice makes other functions of the same code, and these are equal
     here. So lines and names of functions are left out, and so is all that cannot be compared for
@@ -338,7 +343,10 @@ def _code(value: object) -> object:
 
 
 def _closed_over(function: FunctionType) -> list[object]:
-    """Return what a function closes over, of functions their code: one may close over itself."""
+    """Return what a function closes over.
+
+    Of functions it is their code, since one may close over itself.
+    """
     found = []
     for cell in function.__closure__ or ():
         with suppress(ValueError):  # an empty cell

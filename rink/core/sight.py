@@ -49,7 +49,10 @@ class Sight:
         return not isinstance(event, Listed) or event.wanted >= self.lists_wanted
 
     def fold(self, events: Sequence[Event]) -> View:
-        """Return the view that events lead to, and keep what each brings for the step itself."""
+        """Return the view that events lead to.
+
+        The view after each event is kept for the step itself.
+        """
         view, self._folded = self.view, deque()
         for event in events:
             after = seen(view, event)
@@ -58,7 +61,10 @@ class Sight:
         return view
 
     def _after(self, event: Event) -> View:
-        """Return the view that an event leaves: a group of thousands is not folded twice."""
+        """Return the view that an event leaves.
+
+        If `fold` has made it already, it is not made twice.
+        """
         while self._folded:
             before, folded, after = self._folded.popleft()
             if folded is event:

@@ -1,4 +1,7 @@
-"""Why a role is not held here now, for people: in `RoleTimeout`, `status()` and the log."""
+"""Say why a role is not held here now.
+
+`RoleTimeout`, `status()` and the log use this.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,9 @@ def why_not_ranked(view: View, chronicle: Chronicle, name: str, now: float) -> s
 
 @attrs.frozen
 class Standpoint:
-    """What one member knew at one moment: copied under the lock, looked at without it.
+    """Hold what one member knew at one moment.
+
+    It is copied under the lock, and read without it.
 
     `lost` are the roles that were lost here and are not released; `not_ranked` says when the group
     grows for this member, if it has no rank.

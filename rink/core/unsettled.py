@@ -1,4 +1,6 @@
-"""Which records are not just their member's share of the newest version.
+"""Find the records that are not settled.
+
+A settled record is just its member's share of the newest version, and drains nothing.
 
 A group is settled when there is none. And only such a record can be in the way of a grant, since
 two members' shares of one version never meet.
@@ -17,7 +19,10 @@ from rink.core.values import Member, Share
 
 
 def is_settled(member: Member, share: Share | None) -> bool:
-    """Return whether a record claims just this share (None: nothing), and drains nothing."""
+    """Return whether a record claims just this share, and drains nothing.
+
+    For the share None, it must claim nothing.
+    """
     record = member.record
     if record is None or record.draining:
         return False
@@ -25,13 +30,16 @@ def is_settled(member: Member, share: Share | None) -> bool:
 
 
 def unsettled_in(by_age: Sequence[Member], owned: Mapping[str, Share]) -> dict[str, Member]:
-    """Return the records that are not settled, by name; `owned` is each member's share."""
+    """Return the records that are not settled, by name.
+
+    `owned` is each member's share.
+    """
     return {one.name: one for one in by_age if not is_settled(one, owned.get(one.name))}
 
 
 @attrs.define
 class Unsettled:
-    """The unsettled records of the last view, brought along to the next.
+    """Bring the unsettled records along from view to view.
 
     Records that are only rewritten keep their places in `by_age`, as long as the roster is the same
     object, so those that differ are found by comparing it with the last one, place by place.
@@ -43,7 +51,9 @@ class Unsettled:
     _found: Mapping[str, Member] = attrs.field(factory=dict)
 
     def find(self, records: Records, owned: Mapping[str, Share]) -> Mapping[str, Member]:
-        """Return the unsettled records: the very mapping of before, if they are the same.
+        """Return the unsettled records.
+
+        It is the very mapping of before, if they are the same.
 
         The mapping is never changed.
         """
@@ -57,7 +67,10 @@ class Unsettled:
         return self._found
 
     def _with(self, changed: list[Member], owned: Mapping[str, Share]) -> Mapping[str, Member]:
-        """Return the unsettled records after some have changed: the same mapping if none of these."""
+        """Return the unsettled records after some have changed.
+
+        It is the same mapping as before if no unsettled record is among them.
+        """
         unsettled = {one.name: one for one in changed if not is_settled(one, owned.get(one.name))}
         settled = [one.name for one in changed if one.name not in unsettled]
         if not unsettled and self._found.keys().isdisjoint(settled):

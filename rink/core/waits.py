@@ -1,12 +1,12 @@
-"""The roles that user code waits for, and which of them lie in the member's share.
+"""Keep the roles that user code waits for, sorted by the share.
 
 A process may wait for 100,000 roles, most of them other members' roles. So a role is sorted once
 for each share, and from then on only the roles of the share are tried. The invariant, at any time:
 
     each role that is waited for is in `unsorted`, or in `mine`, or lies outside of `share`
 
-Whatever frees a role other than a change of records puts it into `unsorted` again. Only `sort` takes
-a role out of there, and only when it has sorted it. In particular a look
+If anything but a change of records frees a role, the role is put into `unsorted` again. Only `sort`
+takes a role out of there, and only when it has sorted it. In particular a look
 while the gate is closed sorts nothing, so whoever begins to wait meanwhile is not forgotten.
 """
 
@@ -30,7 +30,9 @@ REPORT_AFTER_S = 10.0
 
 @attrs.define(eq=False)
 class Waits(Mapping[str, "list[Handle]"]):
-    """A mapping from each role to the handles that wait for it; called with the engine's lock held.
+    """Map each role to the handles that wait for it.
+
+    It is called with the engine's lock held.
 
     `share` is what the roles were sorted by last. `unsorted` and `mine` are ordered sets. `_since`
     says since when a role is waited for, oldest first, until that was reported.
@@ -83,7 +85,7 @@ class Waits(Mapping[str, "list[Handle]"]):
         return handles
 
     def lasting(self, now: float) -> tuple[list[str], float | None]:
-        """Return the roles that have just been waited for long, and when to look again.
+        """Return the roles that are waited for long, and when to look again.
 
         A wait counts from the first look that sees it; each is returned once.
         """
@@ -104,7 +106,9 @@ class Waits(Mapping[str, "list[Handle]"]):
         return [handle for role in list(self._handles) for handle in self.end(role)]
 
     def sort(self, share: Share, placement: Placement, unplaced: Collection[str]) -> list[str]:
-        """Sort what is new, or everything by a new share, and return those to be tried.
+        """Sort what is new, or everything by a new share.
+
+        Return the roles that are to be tried.
 
         These lie in the share, or no scheme can place them, so that nobody is ever granted them.
         They are in `mine` from now on.

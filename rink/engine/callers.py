@@ -46,7 +46,10 @@ def caller() -> object:
 
 
 def caller_id() -> int:
-    """Return a number for who calls, which keeps neither a task nor its frames alive."""
+    """Return a number for who calls.
+
+    It keeps neither a task nor its frames alive.
+    """
     who = caller()
     return who if isinstance(who, int) else id(who)
 

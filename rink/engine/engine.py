@@ -66,7 +66,7 @@ class _Stop:
 
 
 class _Flush:
-    """Has what was noted written to the log."""
+    """Ask for what was noted to be written to the log."""
 
 
 _Message = Event | Handle | _Tick | _Stop | _Flush

@@ -1,8 +1,10 @@
-"""The member's log: one line for each thing that happens, and one for many at once.
+"""Write the member's log, one line for each thing that happens.
 
-Each line carries in `extra` what it is about: group, member, role, token and version (None where it
-is about none). The engine's thread writes the lines, at the end of its turn, since a log handler may
-block: user threads only note what they did.
+Many roles at once are one line.
+
+Each line carries in `extra` what it is about: group, member, role, token and version (None if it is
+about none). A log handler may block. So user threads only note what they did, and the engine's
+thread writes the lines at the end of its turn.
 """
 
 from __future__ import annotations
@@ -22,12 +24,12 @@ from rink.engine.clock import Clock
 log = logging.getLogger("rink")
 
 MAX_LINES = 20
-"""Of more roles than so many, one turn writes one line."""
+"""Largest number of lines about roles that one turn writes; more roles are one line."""
 
 
 @attrs.frozen
 class _Note:
-    """Something that happened to a role: a verb, what it followed from, and when."""
+    """Hold what happened to a role: a verb, the reason, and the time it took."""
 
     verb: str
     hold: Hold
@@ -37,7 +39,10 @@ class _Note:
 
 
 class Journal:
-    """Write the lines of one member; `wake` has the engine write what was noted."""
+    """Write the lines of one member.
+
+    `wake` has the engine write what was noted.
+    """
 
     def __init__(self, group: str, member: str, clock: Clock, wake: Callable[[], None]) -> None:
         about = dict.fromkeys(("role", "token", "version"))
@@ -79,7 +84,10 @@ class Journal:
     # ── on the engine's thread ───────────────────────────────────────────────────────────────────
 
     def flush(self) -> None:
-        """Write what was noted, oldest first; of very many roles, one line for each kind."""
+        """Write what was noted, oldest first.
+
+        Of very many roles it is one line for each kind.
+        """
         notes: list[_Note] = []
         with contextlib.suppress(IndexError):  # another thread may write, where the engine's hangs
             while True:
@@ -118,7 +126,10 @@ class Journal:
 
 
 def _level_of(hold: Hold) -> int:
-    """Return the level for a grant; a loop of get_role would fill the log at INFO."""
+    """Return the level for a grant.
+
+    At INFO, a loop of get_role would fill the log.
+    """
     return logging.INFO if hold.is_awaited else logging.DEBUG
 
 

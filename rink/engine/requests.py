@@ -31,7 +31,7 @@ log = logging.getLogger("rink")
 
 
 class Requests:
-    """Carry out the effects that ask something of etcd, each on a thread of `calls`.
+    """Carry out effects that ask something of etcd, on threads of `calls`.
 
     The read of the own record runs on a thread of `reads`. Renewals wait for that read (R11).
     Requests of other groups may hang, and the read must not wait behind them.

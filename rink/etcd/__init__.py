@@ -7,7 +7,7 @@ server; `guard` notices another cluster or one that was set back; `faults` says 
 
 import os
 
-# gRPC logs to stderr by itself, such as failed handshakes, which are raised as errors here. It reads
-# this when it is imported, which the modules of this package do.
+# gRPC logs to stderr by itself, such as failed handshakes, which are raised as errors here. It
+# reads this when it is imported, which the modules of this package do.
 if "GRPC_TRACE" not in os.environ:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")

@@ -50,7 +50,7 @@ class Target(enum.Enum):
 
 @attrs.frozen
 class Compare:
-    """A guard of a transaction: the key's target equals this value, or is below it.
+    """Guard a transaction: the target equals a value, or is below it.
 
     With a `range_end` it holds if it holds for each key in [key, range_end). An empty range counts
     as a key that does not exist.

@@ -363,7 +363,9 @@ class Client:
         return answer.version
 
     def is_of_rink_dev(self, *, timeout: float | None = None) -> bool:
-        """Return whether the etcd is one of `rink dev`, by the name of its only member.
+        """Return whether `rink dev` runs this etcd.
+
+        The name of its only member says so.
 
         Return False where it does not tell, since a warning depends on it.
         """

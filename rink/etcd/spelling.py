@@ -1,7 +1,9 @@
-"""How messages write the name of a setting: as in code, or as a command's option.
+"""Spell the names of settings in messages.
 
-Settings are named where something is wrong with them, far below the command line. There, `ca=` means
-nothing to its user, who has an option `--ca`. So messages ask here for the name.
+They are written as in code, or as a command's options.
+
+Settings are named where something is wrong with them, far below the command line. The user of a
+command knows no `ca=`, but an option `--ca`. So messages ask here for the name.
 """
 
 from __future__ import annotations

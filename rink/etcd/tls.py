@@ -123,7 +123,8 @@ class TlsSource:
         if (cert is None) != (key is None):
             given, missing = ("cert", "key") if key is None else ("key", "cert")
             raise ConfigError(
-                f"{setting(given)} is given without {setting(missing)}: a client certificate needs both"
+                f"{setting(given)} is given without {setting(missing)}: "
+                "a client certificate needs both"
             )
         self.is_given = ca is not None or cert is not None
         self._ca = Latest(lambda: _read_ca(ca))

@@ -42,14 +42,17 @@ def advice(version: str) -> str | None:
         return None
     listed = "; ".join(f"{fault} (until {_release(line, at)})" for at, fault in faults)
     return (
-        f"etcd {version} has known faults, by which two members may hold one role at once: {listed}. "
-        f"Upgrade to {mended_in(version)} or later. Until then only the fencing token guards against "
-        f"that; see {PAGE}"
+        f"etcd {version} has known faults, by which two members may hold one role at once: "
+        f"{listed}. Upgrade to {mended_in(version)} or later. Until then only the fencing token "
+        f"guards against that; see {PAGE}"
     )
 
 
 def mended_in(version: str) -> str:
-    """Return the first release without the known faults of a version, or "" if it has none."""
+    """Return the first release without the known faults of a version.
+
+    It is "" if the version has none.
+    """
     line, faults = _faults(version)
     if line and line < _OLDEST:
         return "3.5"
@@ -57,7 +60,7 @@ def mended_in(version: str) -> str:
 
 
 def _faults(version: str) -> tuple[tuple[int, ...], list[tuple[int, str]]]:
-    """Return the line of releases, and the patches that mend what the version has."""
+    """Return a version's line of releases, and the patches that mend it."""
     found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
     if found is None:
         return (), []

@@ -5,7 +5,8 @@
     fenced(foreach_batch, guard, role)  what foreachBatch writes, refused from a driver that lost its role
     rink.spark.roles                    roles to ranks and members, by the hundred million
 
-It needs PySpark (`etcd-rink[spark]`). What is asked for is imported then: executors, which start processes often, need little.
+It needs PySpark (`etcd-rink[spark]`). Each name is imported when it is asked for: executors start
+processes often, and need little.
 """
 
 from typing import TYPE_CHECKING

@@ -191,8 +191,8 @@ class Job(Generic[T]):
             waited += CANCELS_AGAIN_S
             if waited >= _TELLS_AFTER_S:
                 log.warning(
-                    "job %r has lost its role, its Spark jobs are cancelled, and its function still runs: it "
-                    "keeps the role from the next driver (see grace)",
+                    "job %r has lost its role, its Spark jobs are cancelled, and its function "
+                    "still runs: it keeps the role from the next driver (see grace)",
                     self.id,
                 )
                 waited = 0.0

@@ -175,7 +175,8 @@ class Query:
                 # By itself (AvailableNow, or somebody stopped it): the next grant starts it.
                 if not job.lost.is_set():
                     log.info(
-                        "query %r has ended by itself under token %d; the next grant of its role starts it",
+                        "query %r has ended by itself under token %d; the next grant of its role "
+                        "starts it",
                         self.name, job.token,
                     )  # fmt: skip
                 job.lost.wait()

@@ -67,8 +67,8 @@ class JobRunner:
 
         Raises:
             ClosedError: this runner, or the group, is closed.
-            ConfigError: there is a query of this name: each needs a role of its own. Or the function cannot be called
-                with a job.
+            ConfigError: there is a query of this name: each needs a role of its own. Or the
+                function cannot be called with a job.
         """
         check_plain(f"job {job_id!r}: function", function, "job")
         return self._start(job_id, function, lambda: None)

@@ -221,7 +221,10 @@ def owners(names: Names, ranks: Any, pins: Mapping[str, int]) -> Ranks:
 
 
 def _first(names: Names, size: int, scheme: First) -> Any:
-    """Return rank 0 for the roles of `first`, and what the scheme behind it says for the others."""
+    """Return rank 0 for the roles of `first`.
+
+    The scheme behind it ranks the others.
+    """
     found = np.zeros(len(names), np.int32)
     if scheme.roles is not None:
         listed = pc.is_in(names, value_set=pa.array(sorted(scheme.roles), names.type))
