@@ -1,7 +1,7 @@
 """Which versions of etcd break what Rink stands on, by etcd's own change logs.
 
-Rink counts on no lease ending before its time, on a watch telling every change, and on the servers
-of a cluster holding the same data. Where one of these fails two members may hold one role, and the
+Rink counts on no lease ending before its time, on a watch telling every change, on answered writes
+lasting, and on the servers of a cluster holding the same data. Where one of these fails two members may hold one role, and the
 fencing token is what is left. So whoever runs such a version should hear of it, and Rink goes on.
 `rink dev` says so itself, once; its clients know it by the name of its only member.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 
+_LOST = "a server that is alone may lose writes that it answered, if it crashes"
 _DIFFER = "its servers may come to hold different data"
 _EARLY = "a former leader may end leases that are alive"
 _COMPACTED = "a watch may miss changes around a compaction"
@@ -17,8 +18,8 @@ _RENEWED = "a lease that has just ended may be answered as renewed"
 
 # For each line of releases, what is mended from which patch on.
 MENDED: dict[tuple[int, int], tuple[tuple[int, str], ...]] = {
-    (3, 4): ((22, _DIFFER), (31, _EARLY), (36, _COMPACTED), (38, _RENEWED)),
-    (3, 5): ((6, _DIFFER), (13, _EARLY), (18, _COMPACTED), (23, _RENEWED)),
+    (3, 4): ((21, _LOST), (22, _DIFFER), (31, _EARLY), (36, _COMPACTED), (38, _RENEWED)),
+    (3, 5): ((5, _LOST), (6, _DIFFER), (13, _EARLY), (18, _COMPACTED), (23, _RENEWED)),
     (3, 6): ((5, _RENEWED),),
 }
 _OLDEST = min(MENDED)

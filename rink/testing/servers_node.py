@@ -38,10 +38,12 @@ class EtcdNode(ServerNode):
         health_url: str,
         deadline: float,
         context: ssl.SSLContext | None = None,
+        is_alone: bool = False,
     ) -> None:
         super().__init__(name, endpoint, process, deadline=deadline)
         self._health_url = health_url
         self._context = context
+        self._is_alone = is_alone
 
     @property
     def is_healthy(self) -> bool:
@@ -62,6 +64,17 @@ class EtcdNode(ServerNode):
             return "\netcd_server_is_leader 1\n" in self._get("/metrics")
         except OSError:
             return False
+
+    def kill(self) -> None:
+        """End it at once (SIGKILL), as a crash does; returns when the process is gone.
+
+        Before 3.4.21 and 3.5.5 an etcd without others answers a write before it is in its log
+        (etcd's issue 14370). What it answered before this call is kept here all the same.
+        """
+        if self._is_alone and self.is_running and not self.is_frozen:
+            # A linearizable read is answered when the log holds every write that was answered.
+            _ = self.is_healthy
+        super().kill()
 
     def _get(self, path: str) -> str:
         # A server that hangs is as bad as one that is gone, and 1 s is long on loopback.

@@ -196,7 +196,14 @@ def _nodes(
         ]
         process = owner.process(arguments, folder / name / "etcd.log", place.command)
         nodes.append(
-            EtcdNode(name, endpoint, process, health_url=health_url, deadline=settings.deadline)
+            EtcdNode(
+                name,
+                endpoint,
+                process,
+                health_url=health_url,
+                deadline=settings.deadline,
+                is_alone=len(ports) == 1,
+            )
         )
     return tuple(nodes)
 
