@@ -68,6 +68,7 @@ def test_wait_that_ends_is_forgotten_everywhere():
 def test_wait_of_two_handles_ends_with_the_second():
     waits, (first, second) = make(MINE, MINE)
     waits.discard(first)
+    waits.discard(first)
     assert waits[MINE] == [second]
     assert waits.sort(TWO, Placement(), ()) == [MINE]
     waits.discard(second)
@@ -163,6 +164,15 @@ def test_waits_that_last_are_reported_in_one_line(world):
     assert text.startswith("30 roles have been waited for over 10 s: 'job-0', 'job-1', ")
     assert "'job-0': not ranked yet: the group grows for this member in about 50 s" in text
     assert role is None
+
+
+def test_wait_that_lasts_until_it_is_placed_is_reported_as_that(pair):
+    pair.want("a", OTHER)
+    pair.sleep(9.0)
+    effects = pair.node("a").step(pair.now + 1.0, [], {OTHER})
+    assert [(one.text, one.role) for one in effects if isinstance(one, do.Report)] == [
+        (f"role {OTHER!r} has been waited for over 10 s: it is being placed", OTHER)
+    ]
 
 
 def test_waits_behind_one_record_are_tried_again_only_when_that_changes(pair, monkeypatch):
