@@ -1,7 +1,6 @@
 """Notes when a hand-over passes the library's inner doors, for the table of where the time goes.
 
-Methods are wrapped in the processes of one short run, whose figures are used for nothing else. A
-door that is not found under its name is left out: the table then has a row less.
+Methods are wrapped in the processes of one short run, whose figures are used for nothing else.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ DOORS = [
     ("carried out", "rink.engine.engine", "Engine", "_carry_out"),
     ("asked", "rink.engine.requests", "Requests", "carry_out"),
     ("write", "rink.engine.requests", "Requests", "_write"),
-    ("sent", "rink.etcd.connections", "Connection", "unary"),
-    ("delivered", "rink.engine.follower", "Follower", "_deliver"),
+    ("sent", "rink.etcd.channels", "CountedChannel", "unary"),
+    ("delivered", "rink.engine.follower", "Follower", "_hear"),
 ]
 
 _passed: list[tuple[float, str, str]] = []
@@ -27,9 +26,8 @@ _passed: list[tuple[float, str, str]] = []
 
 def install() -> None:
     for what, module, owner, method in DOORS:
-        found = getattr(importlib.import_module(module), owner, None)
-        if found is not None and hasattr(found, method):
-            setattr(found, method, _noted(what, getattr(found, method)))
+        found = getattr(importlib.import_module(module), owner)
+        setattr(found, method, _noted(what, getattr(found, method)))
 
 
 def _noted(what: str, method: Any) -> Any:
