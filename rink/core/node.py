@@ -4,15 +4,17 @@ Everything a member decides is decided here or in the modules this one drives; n
 I/O, reads a clock, logs, or knows of threads. The engine calls `step`, `expire` and `renew` with
 its lock held, and publishes what they leave in `table`; callers read only that.
 
-A step has two halves. First each event changes what is known (`rink.core.knowledge`): the view, the
-lease, the record. Then, once for all of them, `_conclude` derives what follows, in an order that
-matters:
+A step has two halves. In `step_own` each event changes what is known (`rink.core.knowledge`): the
+view, the lease, the record. Then, once for all of them, it is derived what follows for the member's
+roles, in an order that matters:
 
     deadline, own record gone → losses by the newest version → life → lease → grace
-    → the record's next write → the gate → grants → (for the coordinator) the next version
+    → the record's next write → the gate → grants
 
 Losses come before the write because every lost role with an unreleased handle must lie in it (R3);
-the write comes before the gate because nothing is granted while it is unsettled (R2).
+the write comes before the gate because nothing is granted while it is unsettled (R2). For that
+somebody waits. Nobody waits for `step_group`: long waits are reported, the coordinator proclaims the
+next version, and the records of the dead are looked after.
 """
 
 from __future__ import annotations
@@ -58,12 +60,14 @@ class Node(Knowledge):
             unplaced: roles that are waited for and were not placed before this step: they are left
                 out, and another step is to follow.
         """
+        return self.step_own(now, events, unplaced) + self.step_group(now, unplaced)
+
+    def step_own(
+        self, now: float, events: Sequence[Event], unplaced: Collection[str] = ()
+    ) -> list[Effect]:
+        """Do the first half of a step: what follows for the member's own roles."""
         for event in events:
             self._take(event, now)
-        self._conclude(now, unplaced)
-        return self.out.take()
-
-    def _conclude(self, now: float, unplaced: Collection[str]) -> None:
         self.out.wakes.clear()
         self._expire(now)
         self._check_own_record(now)
@@ -77,12 +81,20 @@ class Node(Knowledge):
         self._write(now)
         self._publish(now)
         self._grant(now, unplaced)
+        return self.out.take()
+
+    def step_group(self, now: float, unplaced: Collection[str] = ()) -> list[Effect]:
+        """Do the second half of a step, and say when to step again.
+
+        Callers may ask and release between the halves, and the lease may end.
+        """
         self._report_waits(now, unplaced)
         self._coordinate(now)
         self._look_after_the_dead(now)
         if self.tenure.is_alive:
             self.out.wake(self.tenure.deadline)
         self.wake_at = min(self.out.wakes, default=None)
+        return self.out.take()
 
     # ── losses ───────────────────────────────────────────────────────────────────────────────────
 

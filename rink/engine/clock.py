@@ -106,6 +106,13 @@ class Clock(Protocol):
         """Return a new event for `wait`."""
         ...
 
+    def give_way(self, seconds: float) -> None:
+        """Let other threads and processes run first, for about so long.
+
+        It is a courtesy, and no event ends it. No virtual time passes meanwhile.
+        """
+        ...
+
     def wait(self, event: Event, timeout: float | None) -> bool:
         """Wait on a user's thread for an event; return whether it is set.
 
@@ -133,6 +140,10 @@ class SystemClock:
     def event(self) -> Event:
         """Return an event that takes no lock."""
         return Event()
+
+    def give_way(self, seconds: float) -> None:
+        """Sleep."""
+        self.event().wait(seconds)
 
     def wait(self, event: Event, timeout: float | None) -> bool:
         """Wait for an event, and hear a signal within `DEAF_S`."""

@@ -4,7 +4,8 @@ The engine reads its mailbox, steps the core with everything that lay there, and
 the core wants done. All shared state is the core's, under one short lock:
 
 * `advance` places roles *before* it takes the lock, so a scheme, which may be a user's function, is
-  never called under it; then steps and publishes in one hold of the lock (R2).
+  never called under it; then steps and publishes in one hold of the lock (R2). What the member does
+  for its group is a second hold, when the first one's effects are carried out.
 * callers register handles under the same lock, against the gate they computed with.
 * the session's thread takes it to move the deadline, and to lose every role when that has passed.
 
@@ -19,6 +20,7 @@ import itertools
 import logging
 import threading
 import weakref
+from collections.abc import Collection
 
 from rink.core import effects as do
 from rink.core import events as ev
@@ -34,6 +36,7 @@ from rink.engine.calls import Calls
 from rink.engine.clock import Clock, Mailbox
 from rink.engine.follower import Follower
 from rink.engine.journal import Journal, each_once
+from rink.engine.last_waits import LastWaits
 from rink.engine.lessor import Lessor
 from rink.engine.requests import Requests
 from rink.engine.signals import Signal, Subscribers
@@ -53,8 +56,15 @@ _LEVELS = {
 RESTS_FROM_S = 0.002
 REST_PER_TURN = 3.0
 LONGEST_REST_S = 0.1
-WAITS_END_AFTER_S = 0.1
-"""Both are beside a TTL of 2 s, the shortest, which is renewed every third of a second."""
+"""Beside a TTL of 2 s, the shortest, which is renewed every third of a second."""
+
+GIVE_WAY_S = 0.000_1
+GIVE_WAY_LEFT_S = 0.003
+"""How long others run first: who was granted a role, and who gets those of a member that has left.
+
+A thread that is woken has the interpreter only once this one sleeps, and a machine with few cores
+has them free for the new owner only once the old one rests.
+"""
 
 
 class _Tick:
@@ -115,7 +125,7 @@ class Engine:
         self._lessor = lessor
         self._mailbox: Mailbox[_Message] = clock.mailbox()
         self._ticks_answered = 0
-        self._waits_end_at: float | None = None
+        self._last_waits = LastWaits(self.table, self.lock, clock)
         self._pairs: frozenset[tuple[str, int]] = frozenset()
         self._follower = Follower(etcd, keys, calls, clock, self.post)
         self._requests = Requests(etcd, keys, settings.name, calls, reads, clock, self._answered)
@@ -293,7 +303,7 @@ class Engine:
             self.left.set()
             self.journal.flush()
             self._end_join()
-            self._end_waits()
+            self._last_waits.end()
             self.callbacks.close()
             self.stepped.tell()
 
@@ -319,7 +329,7 @@ class Engine:
             self.joined.set()
 
     def _wake_at(self) -> float | None:
-        wakes = (self.node.wake_at, self._follower.wake_at, self._waits_end_at)
+        wakes = (self.node.wake_at, self._follower.wake_at, self._last_waits.end_at)
         return min([at for at in wakes if at is not None], default=None)
 
     def _turn(self, messages: list[_Message]) -> None:
@@ -355,9 +365,7 @@ class Engine:
         wake_at = self.node.wake_at
         if events or (wake_at is not None and self.clock.now() >= wake_at):
             self._advance(events)
-        if self._waits_end_at is not None and self.clock.now() >= self._waits_end_at:
-            self._waits_end_at = None
-            self._end_waits()
+        self._last_waits.end_if_due()
         self.journal.flush()
 
     def release(self, handle: Handle) -> None:
@@ -377,9 +385,41 @@ class Engine:
         return must_step
 
     def _advance(self, events: list[Event]) -> None:
-        """Step the core.
+        """Step the core: what somebody waits for, then what the member does for its group."""
+        own, granted, unplaced, changed = self._step_own(events)
+        self._carry_out(own)
+        for hold in granted:
+            self.journal.granted(hold)
+        if granted:
+            self.clock.give_way(GIVE_WAY_S)
+        with self.lock:
+            group = self.node.step_group(self.clock.now(), unplaced)
+        self._carry_out(group)
+        if unplaced:
+            self.nudge()  # they are placed and looked at next
+        if self.node.living.is_ending:
+            self._last_waits.end_soon()
+        if changed or group:
+            self.stepped.tell()
+        if self._gave_back(own):
+            self._follower.mute()  # nothing of the group concerns it any more
+            self.clock.give_way(GIVE_WAY_LEFT_S)
+
+    def _gave_back(self, effects: list[Effect]) -> bool:
+        """Return whether these effects give the lease back because the member leaves."""
+        return not self.node.living.wants_record and any(
+            isinstance(one, do.RevokeLease) for one in effects
+        )
+
+    def _step_own(
+        self, events: list[Event]
+    ) -> tuple[list[Effect], list[Hold], Collection[str], bool]:
+        """Step the first half, and return its effects and grants.
 
         Every role is placed first, without the lock. The step then holds it.
+
+        Returns:
+            The effects, what was granted, what was not placed yet, and whether anything changed.
         """
         foreseen = self.node.foresee(events)
         placing, placement = self.node.placing, self.node.placement
@@ -393,9 +433,8 @@ class Engine:
                     missing = [one for one in missing if one[0] not in unplaced]
                 if not missing:
                     gate = self.table.gate
-                    is_left = bool(unplaced)  # the step adds to it what it grants
-                    placing.done(self.table, unplaced)
-                    effects = self.node.step(self.clock.now(), events, unplaced)
+                    placing.done(self.table, set(unplaced))
+                    effects = self.node.step_own(self.clock.now(), events, unplaced)
                     handles = [one.handle for one in effects if isinstance(one, do.Grant)]
                     granted = each_once(handle.hold for handle in handles)
                     self.callbacks.granted(granted)
@@ -406,45 +445,10 @@ class Engine:
                     self.table.gate = closed("the group is changing")
             for role, scheme, size in missing:
                 placement.rank(role, scheme, size, bounded=False)
-        if is_left:
-            self.nudge()  # they are placed and looked at next
         if foreseen.pairs != self._pairs:
             self._pairs = foreseen.pairs
             placement.forget_all_but(foreseen.pairs)
-        self._carry_out(effects)
-        for hold in granted:
-            self.journal.granted(hold)
-        self._begin_to_end_waits()
-        if changed:
-            self.stepped.tell()
-
-    def _begin_to_end_waits(self) -> None:
-        """Have the waits end soon, if nothing will be granted any more.
-
-        The holders of roles must let go now, and others wait for that, so the threads that only
-        wait are not woken at the same moment. But a thread that waits inside the body of a role
-        cannot let go before, so its wait ends at once.
-        """
-        waits, table = self.table.waits, self.table
-        if not self.node.living.is_ending or self._waits_end_at is not None or not waits:
-            return
-        with self.lock:
-            holds = [*table.held.values(), *table.lost.values()]
-            inside = {handle.by for hold in holds for handle in hold.handles} - {None}
-            blocked = [one for waiting in waits.values() for one in waiting if one.by in inside]
-            for handle in blocked:
-                waits.discard(handle)
-            if waits:
-                self._waits_end_at = self.clock.now() + WAITS_END_AFTER_S
-        for handle in blocked:
-            handle.signal.set()
-
-    def _end_waits(self) -> None:
-        """Wake every wait with no role: nothing will be granted any more."""
-        with self.lock:
-            handles = self.table.waits.clear()
-        for handle in handles:
-            handle.signal.set()
+        return effects, granted, unplaced, changed
 
     def _fail(self, error: Exception) -> None:
         """Give everything up: the engine cannot go on.

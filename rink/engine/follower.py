@@ -105,6 +105,11 @@ class Follower:
         self._next_round()
         self.wake_at = self._clock.now() + backoff(self._failures, self._keys.root.decode())
 
+    def mute(self) -> None:
+        """Bring nothing more of this round; its watch stays until the next one, or the close."""
+        with self._lock:
+            self._round += 1
+
     def close(self) -> None:
         """Bring no more."""
         self._next_round()
@@ -141,6 +146,8 @@ class Follower:
             self._report(number, EtcdUnavailable(text + why), "watching")
 
     def _hear(self, number: int, message: WatchOpened | WatchEvents | WatchBroken) -> None:
+        if number != self._round:
+            return  # decoding it would be for nobody
         match message:
             case WatchOpened():
                 self._begin_list(number)

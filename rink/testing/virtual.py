@@ -121,6 +121,9 @@ class VirtualClock:
         """Return an event that this clock can wait for."""
         return _Event(self)
 
+    def give_way(self, seconds: float) -> None:
+        """Return at once: time moves only while all rest."""
+
     def wait(self, event: Event, timeout: float | None) -> bool:
         """Wait for an event while time jumps whenever all others rest."""
         until = NEVER if timeout is None else self._now + timeout

@@ -245,9 +245,9 @@ THREADS = [
     engine(
         "an effect is carried out before the step is published",
         "engine",
-        "                    effects = self.node.step(self.clock.now(), events, unplaced)\n",
+        "                    effects = self.node.step_own(self.clock.now(), events, unplaced)\n",
         "                    before = self.table.gate\n"
-        "                    effects = self.node.step(self.clock.now(), events, unplaced)\n"
+        "                    effects = self.node.step_own(self.clock.now(), events, unplaced)\n"
         "                    after, self.table.gate = self.table.gate, before\n"
         "                    self._carry_out([one for one in effects if isinstance(one, do.Lose)])\n"
         "                    self.table.gate = after\n",
@@ -256,20 +256,48 @@ THREADS = [
     engine(
         "user code hears of a loss under the lock",
         "engine",
-        "        self._carry_out(effects)\n        for hold in granted",
-        "        with self.lock:\n            self._carry_out(effects)\n        for hold in granted",
+        "        self._carry_out(own)\n",
+        "        with self.lock:\n            self._carry_out(own)\n",
         "engine/test_engine_steps",
     ),
     engine(
-        "threads that only wait are woken when holders must let go",
+        "whoever was granted a role waits for what is done for the group",
         "engine",
-        "                self._waits_end_at = self.clock.now() + WAITS_END_AFTER_S\n",
-        "                self._waits_end_at = self.clock.now()\n",
+        "        if granted:\n            self.clock.give_way(GIVE_WAY_S)\n",
+        "",
+        "engine/test_engine_order",
+    ),
+    engine(
+        "a member that has left is in the way of who gets its roles",
+        "engine",
+        "            self.clock.give_way(GIVE_WAY_LEFT_S)\n",
+        "            pass\n",
+        "engine/test_engine_order",
+    ),
+    engine(
+        "a member that gave its lease back goes on to follow the group",
+        "engine",
+        "            self._follower.mute()",
+        "            pass",
+        "engine/test_engine_order",
+    ),
+    engine(
+        "a member that takes another lease gives others way first",
+        "engine",
+        "        return not self.node.living.wants_record and any(\n",
+        "        return any(\n",
+        "engine/test_engine_order",
+    ),
+    engine(
+        "threads that only wait are woken when holders must let go",
+        "last_waits",
+        "                self.end_at = self._clock.now() + AFTER_S\n",
+        "                self.end_at = self._clock.now()\n",
         "engine/test_engine_endings",
     ),
     engine(
         "a wait inside the body of a role ends as late as the others",
-        "engine",
+        "last_waits",
         "for one in waiting if one.by in inside]",
         "for one in waiting if False]",
         "engine/test_engine_endings",
@@ -277,7 +305,7 @@ THREADS = [
     engine(
         "nobody ends the waits while etcd is away",
         "engine",
-        "        wakes = (self.node.wake_at, self._follower.wake_at, self._waits_end_at)\n",
+        "        wakes = (self.node.wake_at, self._follower.wake_at, self._last_waits.end_at)\n",
         "        wakes = (self.node.wake_at, self._follower.wake_at)\n",
         "engine/test_engine_endings",
     ),
@@ -332,9 +360,10 @@ THREADS = [
     ),
     engine(
         "whoever waits is not told that the group was left",
-        "engine",
-        "            handle.signal.set()\n\n    def _fail",
-        "            pass\n\n    def _fail",
+        "last_waits",
+        "            handles = self._table.waits.clear()\n        for handle in handles:\n"
+        "            handle.signal.set()\n",
+        "            handles = self._table.waits.clear()\n",
         "engine/test_engine_steps",
     ),
     engine(

@@ -148,7 +148,7 @@ def test_waits_that_go_on_being_added_keep_the_engine_from_no_step(time, spy):
     """With a slow scheme there is always one more that is not placed yet: it is looked at next."""
     a = join(time, spy, "a")
     engine, flood, steps = a._opened, [], []
-    step, place = engine.node.step, spy.place
+    step, place = engine.node.step_own, spy.place
 
     def add():
         if len(flood) < 300:
@@ -164,7 +164,7 @@ def test_waits_that_go_on_being_added_keep_the_engine_from_no_step(time, spy):
         add()
         return place(role, size)
 
-    engine.node.step, spy.place = counted, flooding
+    engine.node.step_own, spy.place = counted, flooding
     add()
     engine.nudge()
     time.advance(1.0)

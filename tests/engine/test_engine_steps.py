@@ -46,13 +46,13 @@ def test_a_thousand_releases_that_come_together_are_taken_in_by_one_step(time):
     join(time, "b")
     assert roles[0].lost.wait(9.0)
     time.settle()
-    step, steps = engine.node.step, []
+    step, steps = engine.node.step_own, []
 
     def counted(now, events, *rest):
         steps.append(len(events))
         return step(now, events, *rest)
 
-    engine.node.step = counted
+    engine.node.step_own = counted
     with engine.lock:  # with the first of them it waits here, and the others gather
         for role in roles:
             engine.drop(role._handle)
@@ -87,14 +87,14 @@ def test_whoever_waits_is_woken_when_the_group_is_left(time):
 
 def test_each_turn_is_followed_by_the_rest_that_is_due_after_it(time, monkeypatch):
     engine, rests = join(time, "a")._opened, []
-    step = engine.node.step
+    step = engine.node.step_own
 
     def slow(now, events, *rest):
         time.clock._now += 0.05
         return step(now, events, *rest)
 
     time.settle()
-    monkeypatch.setattr(engine.node, "step", slow)
+    monkeypatch.setattr(engine.node, "step_own", slow)
     monkeypatch.setattr(engine, "_rest", rests.append)
     engine.nudge()
     time.settle()

@@ -210,7 +210,7 @@ def test_an_engine_that_fails_gives_everything_up_and_says_so(blocking, apart, c
     def step(now, events, *_):
         raise RuntimeError("a bug of ours")
 
-    engine.node.step = step
+    engine.node.step_own = step
     engine.nudge()
     assert role.lost.wait(LONG_S)
     assert not role.is_held
