@@ -43,9 +43,14 @@ class Blocking:
         self.rink.join()
 
     def hold(self, names: list[str], how: str) -> None:
-        user = {"one": self._one, "set": self._set}[how]
+        user = {"one": self._one, "set": self._set, "threads": self._threads}[how]
         self.user = threading.Thread(target=user, args=(names,), daemon=True)
         self.user.start()
+
+    def _threads(self, names: list[str]) -> None:
+        """Each role on a thread of its own."""
+        for name in names:
+            threading.Thread(target=self._one, args=([name],), daemon=True).start()
 
     def _one(self, names: list[str]) -> None:
         """One role, as a worker with a stop event holds it."""

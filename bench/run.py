@@ -27,6 +27,7 @@ PARTS = [
     "handover",
     "crash",
     "deploy",
+    "deploy_threads",
     "writes",
     "idle",
     "scaling",

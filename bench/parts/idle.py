@@ -146,7 +146,7 @@ def _cpu(used: dict[str, list[float]], seconds: int) -> Figure:
         unit="% of a core",
         limit=statistics.mean(used["bare"]),
         limit_is=LIMIT_IS,
-        target=at_most(0.2, "< 0.2 %"),
+        target=at_most(statistics.mean(used["bare"]), "≤ limit"),
         note=f"the limit with the pings and settings of Rink's own channels: {same:.3f} %",
         more=used,
     )

@@ -97,7 +97,8 @@ def build(folder: Path) -> tuple[Path, str]:
     return folder / "gorink", f"{MODULE} from a checkout ({commit.stdout.strip()})"
 
 
-def _start(arena: Arena, program: Path) -> Child:
+def start(arena: Arena, program: Path) -> Child:
+    """Start a process of the program."""
     return Child([str(program)], arena.etcd.endpoint)
 
 
@@ -107,7 +108,7 @@ class GoPingPong(PingPong):
     def __init__(self, arena: Arena, program: Path, roles: int) -> None:
         self._roles = roles
         self._group = arena.prefix().strip("/")
-        self.holder, self.heir = _start(arena, program), _start(arena, program)
+        self.holder, self.heir = start(arena, program), start(arena, program)
         self._turn = 0
         self._join(self.holder)
         self.holder.ask("held", name=self._name, roles=roles)
@@ -142,7 +143,7 @@ def _together(
 ) -> tuple[dict, float]:
     """Members in processes of their own, started at once; and the seconds until all have ranks."""
     group = arena.prefix().strip("/")
-    children = {name: _start(arena, program) for name in names}
+    children = {name: start(arena, program) for name in names}
     for name, child in children.items():
         child.tell("join", group=group, names=[name], wait=wait)
         time.sleep(apart)
@@ -187,7 +188,7 @@ def _writes(arena: Arena, program: Path) -> list[PeerFigure]:
             children[name].ask("hold", name=name, roles=roles)
         time.sleep(arena.pick(3, 2))
         before = arena.metrics()
-        children["new"] = _start(arena, program)
+        children["new"] = start(arena, program)
         children["new"].ask("join", group=children["group"], names=["new"], wait=WAITS_S)
         children["new"].ask("hold", name="new", roles=roles)
         time.sleep(SEES_S)
@@ -212,7 +213,7 @@ def _writes(arena: Arena, program: Path) -> list[PeerFigure]:
 def _crash(arena: Arena, program: Path) -> PeerFigure:
     arena.progress("Go Rink: a crash (its TTL is 60 s)", 0, 1)
     group = arena.prefix().strip("/")
-    holder, heir = _start(arena, program), _start(arena, program)
+    holder, heir = start(arena, program), start(arena, program)
     for name, child in (("a", holder), ("b", heir)):
         child.ask("join", group=group, names=[name], wait=WAITS_S)
         child.ask("hold", name=name, roles=10)

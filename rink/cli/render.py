@@ -22,6 +22,7 @@ from rich.text import Text
 from rink.changes import Step
 from rink.cli.leases import RENEWALS_PER_TTL, Lease, Leases
 from rink.core.record import NAMED, some
+from rink.core.standpoint import grows
 from rink.seen import GroupStatus, MemberStatus
 
 PIPE_WIDTH = 160
@@ -311,7 +312,7 @@ def _growth(member: MemberStatus) -> str:
         after = f"in about {left:.0f} s, by its clock ({setting})"
     else:
         after = f"as soon as its delay is over ({setting})"
-    return f"the group grows for it {after}, or at once if another one leaves"
+    return grows("it", after)
 
 
 def _overdue(lease: Lease) -> str:

@@ -18,6 +18,11 @@ from rink.core.values import Version
 from rink.core.view import View, owner_of
 
 
+def grows(whom: str, when: str) -> str:
+    """Return when the group grows for a member that waits for a rank."""
+    return f"the group grows for {whom} {when}, or at once if another one leaves"
+
+
 def why_not_ranked(view: View, chronicle: Chronicle, name: str, now: float) -> str:
     """Return when the group grows for a member that waits for a rank.
 
@@ -39,7 +44,7 @@ def why_not_ranked(view: View, chronicle: Chronicle, name: str, now: float) -> s
     at, setting, delay = growth_due(first_seen, own_delay, chronicle.started_at, settings)
     if at > now:
         when = f"in about {at - now:.0f} s ({setting}={delay:g})"
-        text = f"the group grows for this member {when}, or at once if another one leaves"
+        text = grows("this member", when)
         # This member came after the start, so it does not know how long ago that was.
         is_start = chronicle.started_at is None and view.version and STARTED in view.version.because
         sooner = "; sooner if the group has only just started" if is_start else ""

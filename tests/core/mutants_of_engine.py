@@ -288,6 +288,13 @@ THREADS = [
         "        return any(\n",
         "engine/test_engine_order",
     ),
+    Mutant(
+        "a thread wakes a loop that is awake, and waits for the interpreter each time",
+        "rink/in_loop.py",
+        "        if not self._is_awake:\n",
+        "        if True:\n",
+        ("faces/test_in_loop",),
+    ),
     engine(
         "threads that only wait are woken when holders must let go",
         "last_waits",
