@@ -51,7 +51,7 @@ class Deploys(ABC):
 
     @abstractmethod
     def see(self, leaver: Child, name: str, newcomer: str) -> None:
-        """Wait until the one that is to leave knows of its successor."""
+        """Wait until the one that is to leave knows of its successor, and all are at rest."""
 
     def deploy(self) -> None:
         """Replace each process once, and note for how long nobody held each role that moved."""
@@ -109,6 +109,7 @@ class Ours(Deploys):
 
     def see(self, leaver: Child, name: str, newcomer: str) -> None:
         leaver.ask("knows", name=name, other=newcomer)
+        time.sleep(gorink.SEES_S)
 
 
 class GoRink(Deploys):
