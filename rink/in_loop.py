@@ -14,43 +14,63 @@ from rink.loops import asyncio_loop
 
 
 class _Bell:
-    """What threads want called in one loop.
+    """Queue calls from other threads, and wake the loop once for many.
 
-    A thread that wakes a loop lets go of the interpreter, and has it again only when the loop's
-    thread sleeps, or 5 ms later. So an engine that told a busy loop of 10,000 grants, with a wake
-    for each, came to nothing else for many seconds, its lease included. Here a loop that is awake
-    looks again after its next turn, and is woken only when it has found nothing.
+    A thread that wakes a loop gives up the interpreter. It gets it back only when the loop's thread
+    sleeps, or after 5 ms. An engine that woke a busy loop once for each of 10,000 grants did
+    nothing else for many seconds, and lost its session. So a loop that is awake checks the queue
+    again in its next turn. It is woken only if its last check found nothing.
 
-    Without a lock, as a finalizer or a signal handler may call: in a race there is one wake more.
+    Invariant: while a call is queued, a `_carry` is scheduled or about to be. `call` appends before
+    it reads `is_awake`, and `_carry` clears `is_awake` before it reads the queue again. So at least
+    one of them sees the call; if both do, there is one extra wake. There is no lock, because a
+    finalizer or a signal handler may call in the middle of a call.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._calls: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
-        self._is_awake = False
+        self.is_awake = False
 
     def call(self, callback: Callable[..., object], *args: object) -> None:
-        """Have this called soon; from any thread."""
-        self._calls.append((callback, args))  # first: a loop that falls asleep looks once more
-        if not self._is_awake:
-            self._is_awake = True
-            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is waiting
-                self._loop.call_soon_threadsafe(self._carry)
+        """Schedule `callback` in the loop soon. Safe from any thread."""
+        self._calls.append((callback, args))
+        if self.is_awake:
+            return
+        self.is_awake = True
+        try:
+            self._loop.call_soon_threadsafe(self._carry)
+        except RuntimeError:  # the loop was closed: nobody is waiting
+            self._calls.clear()
+            self.is_awake = False
+        except BaseException:  # of a signal handler: the next call is to wake the loop
+            self.is_awake = False
+            raise
 
     def _carry(self) -> None:
-        if not self._calls:
-            self._is_awake = False
+        try:
             if not self._calls:
-                return
-            self._is_awake = True
-        for _ in range(len(self._calls)):
-            callback, args = self._calls.popleft()
-            self._loop.call_soon(callback, *args)
-        self._loop.call_soon(self._carry)
+                self.is_awake = False
+                if not self._calls:
+                    return
+                self.is_awake = True
+            self._loop.call_soon(self._carry)  # before the calls: one of them may be interrupted
+            for _ in range(len(self._calls)):
+                self._make(*self._calls.popleft())
+        except BaseException:  # of a signal handler, as above
+            self.is_awake = False
+            raise
+
+    def _make(self, callback: Callable[..., object], args: tuple[object, ...]) -> None:
+        try:
+            callback(*args)
+        except Exception as error:
+            about = {"message": f"{callback!r} raised", "exception": error}
+            self._loop.call_exception_handler(about)
 
 
 _bells: weakref.WeakValueDictionary[int, _Bell] = weakref.WeakValueDictionary()
-"""By the id of their loop, which lives at least as long as its bell."""
+"""The bell of each loop, by the loop's id. A bell keeps its loop alive, so the id stays unique."""
 
 
 def in_loop(callback: Callable[..., object]) -> Callable[..., None]:
@@ -60,7 +80,9 @@ def in_loop(callback: Callable[..., object]) -> Callable[..., None]:
         UsageError: no loop of asyncio runs here.
     """
     loop = asyncio_loop()
-    return partial(_bells.setdefault(id(loop), _Bell(loop)).call, callback)
+    bell = _bells.setdefault(id(loop), _Bell(loop))
+    bell.is_awake = False  # a signal handler may have raised where nothing caught it
+    return partial(bell.call, callback)
 
 
 def soon_in_loop(callback: Callable[[], object]) -> Callable[[], None]:
@@ -87,7 +109,7 @@ def soon_in_loop(callback: Callable[[], object]) -> Callable[[], None]:
 
 
 async def wait_in_loop(signal: Signal, timeout: float | None = None) -> bool:
-    """Wait for a signal without blocking the loop; whether it has happened."""
+    """Wait for a signal without blocking the loop. Return whether it is set."""
     if signal.is_set():
         return True
     happened = asyncio.Event()

@@ -12,9 +12,9 @@ roles, in an order that matters:
     → the record's next write → the gate → grants
 
 Losses come before the write because every lost role with an unreleased handle must lie in it (R3);
-the write comes before the gate because nothing is granted while it is unsettled (R2). For that
-somebody waits. Nobody waits for `step_group`: long waits are reported, the coordinator proclaims the
-next version, and the records of the dead are looked after.
+the write comes before the gate because nothing is granted while it is unsettled (R2). Others wait
+for what this half decides. Nobody waits for `step_group`: long waits are reported, the coordinator
+proclaims the next version, and the records of the dead are looked after.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ class Node(Knowledge):
         self._write(now)
         self._publish(now)
         self._grant(now, unplaced)
+        self._tell_coordinator()
         return self.out.take()
 
     def step_group(self, now: float, unplaced: Collection[str] = ()) -> list[Effect]:
@@ -250,24 +251,31 @@ class Node(Knowledge):
 
     # ── for everybody ────────────────────────────────────────────────────────────────────────────
 
-    def _coordinate(self, now: float) -> None:
+    def _is_coordinator(self) -> bool:
         me = self.view.coordinator
-        coordinates = (
-            me is not None
-            and self.writer.is_mine(me)
-            and self.tenure.is_alive
-            and self.living.wants_record
-        )
+        is_mine = me is not None and self.writer.is_mine(me)
+        return is_mine and self.tenure.is_alive and self.living.wants_record
+
+    def _tell_coordinator(self) -> None:
+        """Tell whether this member coordinates.
+
+        Whoever is woken by a grant or by the end of the join may ask at once.
+        """
+        coordinates = self._is_coordinator()
         if coordinates != self.coordinates:
             self.coordinates = coordinates
             self.out.do(do.CoordinatorChanged(coordinates))
-        if coordinates and me is not None:
-            effects, look_at = self.coordinator.coordinate(
-                me, self.view, self.sight.chronicle, not self.unsettled, now
-            )
-            for effect in effects:
-                self.out.do(effect)
-            self.out.wake(look_at)
+
+    def _coordinate(self, now: float) -> None:
+        me = self.view.coordinator
+        if me is None or not self._is_coordinator():  # the lease may have ended since
+            return
+        effects, look_at = self.coordinator.coordinate(
+            me, self.view, self.sight.chronicle, not self.unsettled, now
+        )
+        for effect in effects:
+            self.out.do(effect)
+        self.out.wake(look_at)
 
     def _look_after_the_dead(self, now: float) -> None:
         if not self.tenure.is_alive or self.living.state is Life.REVOKING:

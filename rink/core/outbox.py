@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from rink.core.effects import Effect, Level, Lose, Report
+from rink.core.effects import Effect, Joined, Level, Lose, Report
 
 REPORT_EVERY_S = 10.0
 """Interval between two reports of a long wait, in seconds."""
@@ -49,11 +49,12 @@ class Outbox:
             self.wakes.append(at)
 
     def take(self) -> list[Effect]:
-        """Return the effects in order, but losses first.
+        """Return the effects in order, but losses first, then the end of the join.
 
-        A log handler may block, and would hold up the losses behind it.
+        A log handler may block, and would hold up the losses behind it. A version that came in the
+        same step as the join is told behind it.
         """
-        effects = sorted(self.effects, key=lambda one: not isinstance(one, Lose))
+        effects = sorted(self.effects, key=_turn)
         self.effects = []
         return effects
 
@@ -62,3 +63,7 @@ class Outbox:
         effects: list[Effect] = [one for one in self.effects if not isinstance(one, Report)]
         self.effects = [one for one in self.effects if isinstance(one, Report)]
         return effects
+
+
+def _turn(effect: Effect) -> int:
+    return (Lose, Joined, type(effect)).index(type(effect))

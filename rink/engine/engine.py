@@ -392,7 +392,7 @@ class Engine:
             self.journal.granted(hold)
         if granted:
             self.clock.give_way(GIVE_WAY_S)
-        with self.lock:
+        with _turns.taken(), self.lock:
             group = self.node.step_group(self.clock.now(), unplaced)
         self._carry_out(group)
         if unplaced:

@@ -1,8 +1,9 @@
 """Which versions of etcd break what Rink stands on, by etcd's own change logs.
 
 Rink counts on no lease ending before its time, on a watch telling every change, on answered writes
-lasting, and on the servers of a cluster holding the same data. Where one of these fails two members may hold one role, and the
-fencing token is what is left. So whoever runs such a version should hear of it, and Rink goes on.
+lasting, and on the servers of a cluster holding the same data. Where one of these fails two members
+may hold one role, and the fencing token is what is left. So whoever runs such a version should hear
+of it, and Rink goes on.
 `rink dev` says so itself, once; its clients know it by the name of its only member.
 """
 

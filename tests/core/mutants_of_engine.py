@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutant import Mutant, engine
+from mutant import Mutant, core, engine
 
 LEASES = [
     engine(
@@ -291,9 +291,24 @@ THREADS = [
     Mutant(
         "a thread wakes a loop that is awake, and waits for the interpreter each time",
         "rink/in_loop.py",
-        "        if not self._is_awake:\n",
-        "        if True:\n",
+        "        if self.is_awake:\n            return\n",
+        "",
         ("faces/test_in_loop",),
+    ),
+    Mutant(
+        "a loop that was interrupted is not woken again",
+        "rink/in_loop.py",
+        "            self._loop.call_soon(self._carry)  # before",
+        "            # before",
+        ("faces/test_in_loop",),
+    ),
+    core(
+        "who is woken by a grant sees the coordinator of the step before",
+        "node",
+        "        self._tell_coordinator()\n        return self.out.take()\n",
+        "        effects = self.out.take()\n        self._tell_coordinator()\n"
+        "        return effects\n",
+        "node",
     ),
     engine(
         "threads that only wait are woken when holders must let go",

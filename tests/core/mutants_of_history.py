@@ -239,7 +239,7 @@ HISTORY = [
     core(
         "a loss waits for the log",
         "outbox",
-        "sorted(self.effects, key=lambda one: not isinstance(one, Lose))",
+        "sorted(self.effects, key=_turn)",
         "self.effects",
         "outage",
     ),

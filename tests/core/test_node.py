@@ -10,6 +10,7 @@ from rink.core import schemes
 from rink.core.codec import encode
 from rink.core.placement import Placement
 from rink.core.values import Member, Proclaimed, Record, Request, Share, Version, Wish
+from rink.core.view import gone
 
 # ── R3: losses ───────────────────────────────────────────────────────────────────────────────
 
@@ -235,3 +236,20 @@ def test_the_pairs_to_place_by_are_those_of_shares_and_versions_in_view_and_unde
     }
     again = node.foresee([ev.Listed(99, coming.changes)])
     assert again.pairs == node.foresee([coming]).pairs
+
+
+# ── the two halves of a step ─────────────────────────────────────────────────────────────────
+
+
+def test_first_half_tells_who_coordinates_and_the_second_proclaims(world):
+    """Whoever is woken by the first half, by the join's end say, may ask at once."""
+    world.add("a", rebalance_delay=0.0)
+    world.add("b", rebalance_delay=0.0)
+    world.sleep(1.0)
+    b = world.node("b")
+    changed = ev.Changed(b.view.revision + 1, (gone(b.view.coordinator),))
+    own = [type(one) for one in b.step_own(world.now, [changed])]
+    assert do.CoordinatorChanged in own
+    assert do.Proclaim not in own
+    assert b.coordinates
+    assert do.Proclaim in [type(one) for one in b.step_group(world.now)]

@@ -2,7 +2,9 @@
 
 import pytest
 
+from rink.core import effects as do
 from rink.core import events as ev
+from rink.core.holds import Hold
 from rink.core.outbox import REPEAT_AFTER_S, Outbox
 
 REFUSED = "reading the group failed: etcd refused the login"
@@ -28,6 +30,15 @@ def test_other_failure_meanwhile_is_logged_and_is_the_last_error():
     out.warn_of(REFUSED, 3.0)
     assert len(said(out)) == 2
     assert out.last_error == REFUSED
+
+
+def test_losses_come_first_and_the_join_before_what_else_its_step_tells():
+    """The own version may come in the step that ends the join, where the answer to it is late."""
+    out, told = Outbox(), do.Report(do.Level.INFO, "version 1")
+    lose = do.Lose(Hold("x", 1, 1, 0.0))
+    for effect in (told, do.Joined(), do.RankChanged(0), lose):
+        out.do(effect)
+    assert out.take() == [lose, do.Joined(), told, do.RankChanged(0)]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""After each step of an engine, all that its member keeps equals what is derived anew."""
+"""After each half of an engine's step, all that its member keeps equals what is derived anew."""
 
 import sys
 from pathlib import Path
@@ -14,11 +14,17 @@ from rink.core.node import Node
 
 @pytest.fixture(autouse=True)
 def checked_steps(monkeypatch):
-    step = Node.step
+    step_own, step_group = Node.step_own, Node.step_group
 
-    def checked(node, now, events, *rest):
-        effects = step(node, now, events, *rest)
-        derived.check(node, now)
+    def own(node, now, *rest):
+        effects = step_own(node, now, *rest)
+        derived.check_own(node, now)
         return effects
 
-    monkeypatch.setattr(Node, "step", checked)
+    def group(node, now, *rest):
+        effects = step_group(node, now, *rest)
+        derived.check_group(node, now)
+        return effects
+
+    monkeypatch.setattr(Node, "step_own", own)
+    monkeypatch.setattr(Node, "step_group", group)

@@ -4,10 +4,12 @@ import asyncio
 import collections
 import threading
 
+import pytest
+
 from rink.in_loop import in_loop, soon_in_loop
 
 
-def test_thousands_of_calls_from_a_thread_wake_a_busy_loop_a_few_times():
+def test_thousands_of_calls_from_threads_wake_the_loop_once_also_while_it_makes_them():
     """Each wake costs the thread the interpreter: ten thousand took longer than a lease lasts."""
 
     async def main():
@@ -18,27 +20,73 @@ def test_thousands_of_calls_from_a_thread_wake_a_busy_loop_a_few_times():
             wakes.append(args)
             return made(*args)
 
+        def tell(first, last):
+            thread = threading.Thread(
+                target=lambda: [in_its_loop[number](number) for number in range(first, last)]
+            )
+            thread.start()
+            thread.join()  # the loop does nothing meanwhile
+
         def told(number):
+            if not done:
+                tell(9_000, 10_000)
             done.append(number)
             if number == 9_999:
                 is_whole.set()
 
-        def many():
-            for number in range(10_000):
-                in_its_loop[number](number)
-
         in_its_loop = [in_loop(told) for _ in range(10_000)]
         loop.call_soon_threadsafe = counted
-        thread = threading.Thread(target=many)
-        thread.start()
-        for _ in iter(is_whole.is_set, True):  # busy all the while
-            await asyncio.sleep(0)
-        thread.join()
+        tell(0, 9_000)
+        await is_whole.wait()
         return done, len(wakes)
 
-    done, wakes = asyncio.run(main())
-    assert done == list(range(10_000))
-    assert wakes < 1000
+    assert asyncio.run(main()) == (list(range(10_000)), 1)
+
+
+def test_loop_whose_calls_a_signal_handler_interrupts_hears_the_next_ones():
+    """A handler that raises ends asyncio.run, whose clean-up still waits for the engine."""
+    heard = []
+
+    def interrupted():
+        raise SystemExit
+
+    async def main():
+        calls = [in_loop(one) for one in (interrupted, lambda: heard.append("same turn"))]
+        for call in calls:
+            call()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            is_heard = asyncio.Event()
+            in_loop(is_heard.set)()
+            await asyncio.wait_for(is_heard.wait(), 20.0)
+            heard.append("clean-up")
+
+    with pytest.raises(SystemExit):
+        asyncio.run(main())
+    assert heard == ["same turn", "clean-up"]
+
+
+def test_call_that_raises_keeps_no_other_from_being_made():
+    async def main():
+        told, is_heard = [], asyncio.Event()
+        asyncio.get_running_loop().set_exception_handler(lambda _, about: told.append(about))
+        in_loop([].remove)("nothing")
+        in_loop(is_heard.set)()
+        await asyncio.wait_for(is_heard.wait(), 20.0)
+        return [type(about["exception"]) for about in told]
+
+    assert asyncio.run(main()) == [ValueError]
+
+
+def test_calls_of_a_closed_loop_are_not_kept():
+    async def main():
+        return in_loop(print)
+
+    call = asyncio.run(main())
+    for _ in range(100):
+        call("never")
+    assert not call.func.__self__._calls
 
 
 def test_call_that_comes_as_the_loop_falls_asleep_is_made():
