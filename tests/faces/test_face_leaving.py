@@ -45,10 +45,19 @@ def test_leave_with_a_leaked_handle_lets_go_of_all_other_roles(world):
     role.release()
 
 
+def run_out(world, member):
+    """Let the lease of a member that has left run out, which nobody renews."""
+    lease = lease_of(member)
+    assert lease not in engine_of(member)._lessor._leases
+    world.cluster.expire_lease(lease)
+
+
 def test_role_of_a_leaked_handle_is_granted_when_the_lease_has_run_out(world):
-    a, b = world.pair(leave_timeout=0.1, ttl=2)
+    a, b = world.pair(leave_timeout=0.1)
     role = a.await_role(owned_by(0, 2), LONG_S)
     a.leave()
+    assert "a: has not let go of it yet" in refusal(b, role.name)
+    run_out(world, a)
     with b.await_role(role.name, LONG_S) as new:
         assert new.token > role.token
     until(b, lambda: len(b.members) == 1)
@@ -91,11 +100,12 @@ def test_session_closed_with_a_leaked_handle_keeps_its_claim(world):
 
 
 def test_leaked_handle_of_one_group_leaves_the_sessions_other_groups_alone(world):
-    session = world.session(ttl=2)
+    session = world.session()
     one = world.join("a", group="one", session=session, leave_timeout=0.1)
     two = world.join("a", group="two", session=session)
     leaked, kept = one.await_role("x", LONG_S), two.await_role("x", LONG_S)
     one.leave()
+    run_out(world, one)
     watcher = world.join("b", group="one")
     watcher.await_role("x", LONG_S).release()
     assert kept.is_held
@@ -104,11 +114,16 @@ def test_leaked_handle_of_one_group_leaves_the_sessions_other_groups_alone(world
     leaked.release()
 
 
-def test_rink_of_the_same_name_waits_for_the_leaked_lease(world):
-    a = world.join("a", leave_timeout=0.1, ttl=2)
+def test_rink_of_the_same_name_waits_for_the_leaked_lease(world, apart):
+    a = world.join("a", leave_timeout=0.1)
     role = a.await_role("x", LONG_S)
     a.leave()
-    again = world.make("a", join_timeout=LONG_S).join()
+    again = world.make("a", join_timeout=LONG_S)
+    joining = apart(again.join)
+    until(a, lambda: engine_of(again))
+    until(again, lambda: "still has its name" in again.status().last_error)
+    run_out(world, a)
+    joining.result(LONG_S)
     with again.await_role("x", LONG_S) as new:
         assert new.token > role.token
     role.release()

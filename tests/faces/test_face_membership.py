@@ -3,7 +3,7 @@
 import pickle
 
 import pytest
-from faces_support import LONG_S, engine_of, owned_by, raw, records, until, within
+from faces_support import LONG_S, ShiftedClock, engine_of, owned_by, raw, records, until
 
 import rink
 from rink.core import codec
@@ -200,11 +200,17 @@ def test_groups_whose_names_begin_alike_do_not_meet(world):
     assert [m.size for m in (one, two, three)] == [1, 1, 1]
 
 
-def test_a_taken_name_is_refused_after_the_join_timeout(world):
-    world.join("a")
-    other = world.make("a", join_timeout=1.0)
-    with within(5.0), pytest.raises(rink.MemberNameTaken, match="has its name") as caught:
-        other.join()
+def test_a_taken_name_is_refused_after_the_join_timeout(world, apart):
+    first, clock = world.join("a"), ShiftedClock()
+    session = world.session(ttl=1200.0, clock=clock)
+    other = world.make("a", session=session, join_timeout=600.0)
+    joining = apart(other.join)
+    until(first, lambda: engine_of(other))
+    until(other, lambda: "still has its name" in other.status().last_error)
+    clock.ahead = 601.0
+    engine_of(other).nudge()
+    with pytest.raises(rink.MemberNameTaken, match=r"within 600 s.*has its name") as caught:
+        joining.result(LONG_S)
     assert caught.value.member == "a"
     with pytest.raises(rink.ClosedError):
         other.await_role("x")
