@@ -34,7 +34,7 @@ from rink.core.machines import Life, Write
 from rink.core.record import claims_of, some
 from rink.core.records import is_same
 from rink.core.settings import MemberSettings
-from rink.core.values import Record, Version
+from rink.core.values import Record
 from rink.core.waits import REPORT_AFTER_S
 from rink.core.writer import Verdict
 
@@ -125,23 +125,30 @@ class Node(Knowledge):
         if not follows:
             return
         version = self.following.version
-        if version is not None:
-            self.out.do(do.Report(Level.INFO, self._told_version(version), version.number))
+        self._report_version()
         because = f"version {version.number} gives it to another" if version else "no version"
         for hold in list(self.table.held.values()):
             if not self.placement.has(self.share, hold.role):
                 self._lose(hold, before, now, because)
                 self._gather_until = now + GATHER_S
 
-    def _told_version(self, version: Version) -> str:
+    def _report_version(self) -> None:
+        """Report the version that the member follows, once it has joined."""
+        version = self.following.version
+        if version is None or self.living.state is Life.JOINING:
+            return
         size = len(version.ranks)
-        rank = f"rank {self.rank} of {size}" if self.rank is not None else f"no rank, of {size}"
-        return f"version {version.number}: {rank}: {some(version.because)}"
+        rank = f"rank {self.rank} of {size}" if self.rank is not None else f"no rank (of {size})"
+        text = f"version {version.number}: {rank}: {some(version.because)}"
+        self.out.do(do.Report(Level.INFO, text, version.number))
 
     # ── life, lease and record ───────────────────────────────────────────────────────────────────
 
     def _live(self, now: float) -> None:
+        was_joining = self.living.state is Life.JOINING
         self.living.join(self.writer, self.view, now, self.out)
+        if was_joining:
+            self._report_version()  # a newcomer followed it before its record existed
         ranked = self.share is not None
         if self.living.leave(self.view, ranked, self.tenure.is_alive, now, self.out):
             self._lose_all(now, "the member leaves")

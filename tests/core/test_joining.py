@@ -20,6 +20,19 @@ def test_a_member_has_joined_when_its_record_is_written_and_the_view_has_it(worl
     assert "a" in member.node.view.members
 
 
+def test_versions_are_reported_from_the_join_on(world):
+    """A newcomer lists the group before its record exists."""
+    world.add("a")
+    world.sleep(60.0)
+    member = world.add("b", held=KINDS)
+    while not member.joined:
+        assert not member.made(do.Report)
+        assert any(world.carry(member, kind) for kind in reversed(KINDS))
+    assert member.node.following.version is not None
+    [report] = member.made(do.Report)
+    assert (report.version, report.text) == (1, "version 1: no rank (of 1): started, joined a")
+
+
 def test_a_name_that_is_taken_is_waited_for_with_a_line_every_ten_seconds(world):
     old = world.add("a", address="10.0.0.1", joined="yesterday")
     world.kill("a")
