@@ -70,7 +70,7 @@ class _Bell:
 
 
 _bells: weakref.WeakValueDictionary[int, _Bell] = weakref.WeakValueDictionary()
-"""The bell of each loop, by the loop's id. A bell keeps its loop alive, so the id stays unique."""
+"""Map the id of a loop to its bell. A bell keeps its loop alive, so the id stays unique."""
 
 
 def in_loop(callback: Callable[..., object]) -> Callable[..., None]:

@@ -142,7 +142,7 @@ class SystemClock:
         return Event()
 
     def give_way(self, seconds: float) -> None:
-        """Sleep."""
+        """Sleep for so long."""
         self.event().wait(seconds)
 
     def wait(self, event: Event, timeout: float | None) -> bool:

@@ -3,9 +3,9 @@
 The engine reads its mailbox, steps the core with everything that lay there, and carries out what
 the core wants done. All shared state is the core's, under one short lock:
 
-* `advance` places roles *before* it takes the lock, so a scheme, which may be a user's function, is
-  never called under it; then steps and publishes in one hold of the lock (R2). What the member does
-  for its group is a second hold, when the first one's effects are carried out.
+* the stepper places roles *before* it takes the lock, so a scheme, which may be a user's function,
+  is never called under it; then it steps and publishes in one hold of the lock (R2). What the
+  member does for its group is a second hold, when the first one's effects are carried out.
 * callers register handles under the same lock, against the gate they computed with.
 * the session's thread takes it to move the deadline, and to lose every role when that has passed.
 
@@ -16,11 +16,9 @@ user callbacks to their worker.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import threading
 import weakref
-from collections.abc import Collection
 
 from rink.core import effects as do
 from rink.core import events as ev
@@ -35,12 +33,12 @@ from rink.engine.callers import owns
 from rink.engine.calls import Calls
 from rink.engine.clock import Clock, Mailbox
 from rink.engine.follower import Follower
-from rink.engine.journal import Journal, each_once
+from rink.engine.journal import Journal
 from rink.engine.last_waits import LastWaits
 from rink.engine.lessor import Lessor
 from rink.engine.requests import Requests
 from rink.engine.signals import Signal, Subscribers
-from rink.engine.turns import Turns
+from rink.engine.stepper import Stepper, begin_turns_anew
 from rink.errors import ClosedError, WrongThreadError
 from rink.etcd.api import Etcd
 
@@ -60,10 +58,10 @@ LONGEST_REST_S = 0.1
 
 GIVE_WAY_S = 0.000_1
 GIVE_WAY_LEFT_S = 0.003
-"""How long others run first: who was granted a role, and who gets those of a member that has left.
+"""Sleep so long after a grant, and so long after a leave, so that others run first.
 
-A thread that is woken has the interpreter only once this one sleeps, and a machine with few cores
-has them free for the new owner only once the old one rests.
+A thread that is woken gets the interpreter only when the engine's thread sleeps. A machine with few
+cores has one free for the new owner only when the old owner rests.
 """
 
 
@@ -126,7 +124,7 @@ class Engine:
         self._mailbox: Mailbox[_Message] = clock.mailbox()
         self._ticks_answered = 0
         self._last_waits = LastWaits(self.table, self.lock, clock)
-        self._pairs: frozenset[tuple[str, int]] = frozenset()
+        self._stepper = Stepper(self.node, self.lock, clock, self.callbacks)
         self._follower = Follower(etcd, keys, calls, clock, self.post)
         self._requests = Requests(etcd, keys, settings.name, calls, reads, clock, self._answered)
         self._thread = threading.Thread(target=self._run, name=f"rink-engine-{group}", daemon=True)
@@ -386,22 +384,21 @@ class Engine:
 
     def _advance(self, events: list[Event]) -> None:
         """Step the core: what somebody waits for, then what the member does for its group."""
-        own, granted, unplaced, changed = self._step_own(events)
-        self._carry_out(own)
-        for hold in granted:
+        step = self._stepper.step_own(events)
+        self._carry_out(step.effects)
+        for hold in step.granted:
             self.journal.granted(hold)
-        if granted:
+        if step.granted:
             self.clock.give_way(GIVE_WAY_S)
-        with _turns.taken(), self.lock:
-            group = self.node.step_group(self.clock.now(), unplaced)
+        group = self._stepper.step_group(step.unplaced)
         self._carry_out(group)
-        if unplaced:
+        if step.unplaced:
             self.nudge()  # they are placed and looked at next
         if self.node.living.is_ending:
-            self._last_waits.end_soon()
-        if changed or group:
+            self._last_waits.schedule()
+        if step.changed or group:
             self.stepped.tell()
-        if self._gave_back(own):
+        if self._gave_back(step.effects):
             self._follower.mute()  # nothing of the group concerns it any more
             self.clock.give_way(GIVE_WAY_LEFT_S)
 
@@ -410,45 +407,6 @@ class Engine:
         return not self.node.living.wants_record and any(
             isinstance(one, do.RevokeLease) for one in effects
         )
-
-    def _step_own(
-        self, events: list[Event]
-    ) -> tuple[list[Effect], list[Hold], Collection[str], bool]:
-        """Step the first half, and return its effects and grants.
-
-        Every role is placed first, without the lock. The step then holds it.
-
-        Returns:
-            The effects, what was granted, what was not placed yet, and whether anything changed.
-        """
-        foreseen = self.node.foresee(events)
-        placing, placement = self.node.placing, self.node.placement
-        for turn in itertools.count():
-            with _turns.taken(), self.lock:
-                missing = placing.missing(foreseen, self.table, placement)
-                unplaced = set[str]()
-                if turn > 1 and missing:  # callers that go on asking must not keep it from its step
-                    served = self.table.held.keys() | self.table.lost.keys()
-                    unplaced = {role for role, _, _ in missing} - served
-                    missing = [one for one in missing if one[0] not in unplaced]
-                if not missing:
-                    gate = self.table.gate
-                    placing.done(self.table, set(unplaced))
-                    effects = self.node.step_own(self.clock.now(), events, unplaced)
-                    handles = [one.handle for one in effects if isinstance(one, do.Grant)]
-                    granted = each_once(handle.hold for handle in handles)
-                    self.callbacks.granted(granted)
-                    changed = bool(effects or events) or gate is not self.table.gate
-                    placement.trim(lambda: self.table.roles)
-                    break
-                if turn > 1:  # nor may those that take roles
-                    self.table.gate = closed("the group is changing")
-            for role, scheme, size in missing:
-                placement.rank(role, scheme, size, bounded=False)
-        if foreseen.pairs != self._pairs:
-            self._pairs = foreseen.pairs
-            placement.forget_all_but(foreseen.pairs)
-        return effects, granted, unplaced, changed
 
     def _fail(self, error: Exception) -> None:
         """Give everything up: the engine cannot go on.
@@ -521,7 +479,6 @@ class Engine:
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
-_turns = Turns()
 
 
 def mark_forked() -> None:
@@ -529,6 +486,6 @@ def mark_forked() -> None:
 
     Nothing of the engines is touched.
     """
-    _turns.begin_anew()
+    begin_turns_anew()
     for engine in list(_engines):
         engine.forked = True

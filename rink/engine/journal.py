@@ -12,7 +12,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -137,8 +137,3 @@ def _lasting(note: _Note) -> str:
     if note.because:
         return f"{note.seconds:.1f} s after its loss"
     return f"after {note.seconds:.1f} s"
-
-
-def each_once(holds: Iterable[Hold | None]) -> list[Hold]:
-    """Return the holds in order, each once: several handles may share one."""
-    return [hold for hold in dict.fromkeys(holds) if hold is not None]

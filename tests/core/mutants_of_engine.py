@@ -244,26 +244,28 @@ THREADS = [
     ),
     engine(
         "an effect is carried out before the step is published",
-        "engine",
-        "                    effects = self.node.step_own(self.clock.now(), events, unplaced)\n",
-        "                    before = self.table.gate\n"
-        "                    effects = self.node.step_own(self.clock.now(), events, unplaced)\n"
-        "                    after, self.table.gate = self.table.gate, before\n"
-        "                    self._carry_out([one for one in effects if isinstance(one, do.Lose)])\n"
-        "                    self.table.gate = after\n",
+        "stepper",
+        "        effects = node.step_own(self._clock.now(), events, unplaced)\n",
+        "        effects = node.step_own(self._clock.now(), events, unplaced)\n"
+        "        after, table.gate = table.gate, gate\n"
+        "        for effect in effects:\n"
+        "            if isinstance(effect, do.Lose):\n"
+        "                for handle in effect.hold.handles:\n"
+        "                    handle.lost.set()\n"
+        "        table.gate = after\n",
         "engine/test_engine_steps",
     ),
     engine(
         "user code hears of a loss under the lock",
         "engine",
-        "        self._carry_out(own)\n",
-        "        with self.lock:\n            self._carry_out(own)\n",
+        "        self._carry_out(step.effects)\n",
+        "        with self.lock:\n            self._carry_out(step.effects)\n",
         "engine/test_engine_steps",
     ),
     engine(
         "whoever was granted a role waits for what is done for the group",
         "engine",
-        "        if granted:\n            self.clock.give_way(GIVE_WAY_S)\n",
+        "        if step.granted:\n            self.clock.give_way(GIVE_WAY_S)\n",
         "",
         "engine/test_engine_order",
     ),
@@ -313,15 +315,15 @@ THREADS = [
     engine(
         "threads that only wait are woken when holders must let go",
         "last_waits",
-        "                self.end_at = self._clock.now() + AFTER_S\n",
+        "                self.end_at = self._clock.now() + END_DELAY_S\n",
         "                self.end_at = self._clock.now()\n",
         "engine/test_engine_endings",
     ),
     engine(
         "a wait inside the body of a role ends as late as the others",
         "last_waits",
-        "for one in waiting if one.by in inside]",
-        "for one in waiting if False]",
+        "for handle in waiting if handle.by in inside\n",
+        "for handle in waiting if False\n",
         "engine/test_engine_endings",
     ),
     engine(
@@ -376,7 +378,7 @@ THREADS = [
     engine(
         "a forked child waits for a step of its parent's",
         "engine",
-        "    _turns.begin_anew()\n",
+        "    begin_turns_anew()\n",
         "    pass\n",
         "faces/test_face_fork",
     ),
@@ -397,8 +399,8 @@ THREADS = [
     ),
     engine(
         "a step waits until every wait is placed",
-        "engine",
-        "if turn > 1 and missing:",
+        "stepper",
+        "if placings >= MAX_PLACINGS and missing:",
         "if False:",
         "engine/test_engine_schemes",
     ),

@@ -1,4 +1,4 @@
-"""Which comes first: what somebody waits for, and who gets it; the member's own work comes later."""
+"""Check the order of an engine's work: what others wait for comes before its own."""
 
 from concurrent.futures import ThreadPoolExecutor
 

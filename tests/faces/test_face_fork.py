@@ -91,7 +91,7 @@ def test_a_child_may_join_though_it_was_forked_in_the_midst_of_a_step_of_its_par
             engine.node._publish = functools.partial(slow, publish=engine.node._publish)
         engine.nudge()
         assert inside.wait(10)
-        from rink.engine.engine import _turns
+        from rink.engine.stepper import _turns
         assert _turns.is_taken
         def child():
             global cluster

@@ -1,4 +1,4 @@
-"""How threads have an event loop do something."""
+"""Check how threads have an event loop do something."""
 
 import asyncio
 import collections

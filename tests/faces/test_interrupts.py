@@ -18,7 +18,7 @@ import pytest
 from faces_support import LONG_S, engine_of, owned_by, records, until, within
 
 import rink
-from rink.engine import engine as engine_module
+from rink.engine import stepper
 
 PACKAGE = str(Path(rink.__file__).parent)
 
@@ -267,6 +267,6 @@ def test_a_group_can_be_left_while_another_groups_engine_waits_for_its_own_lock(
     engine = engine_of(a)
     with within(LONG_S), engine.lock:
         engine.nudge()
-        until(b, lambda: engine_module._turns.is_taken)
+        until(b, lambda: stepper._turns.is_taken)
         b.leave()
     a.leave()
