@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from arena import Arena
 from figures import Figure, Outcome, Spread, at_most
+from gaps import gaps_of
 
 TITLE = "Rolling deploy (surge 1) of 5 processes with 1,000 roles"
 MEMBERS = 5
@@ -48,15 +51,8 @@ def _join(child, name, settings) -> None:
 
 
 def _figures(stamps, versions) -> list[Figure]:
-    moves: dict[str, int] = {}
-    free: dict[str, float] = {}
-    gaps = []
-    for at, what, role in sorted(stamps):
-        if what == "let go":
-            free[role] = at
-        else:
-            moves[role] = moves.get(role, 0) + 1
-            gaps.append(1000 * (at - free.pop(role)))
+    moves = Counter(role for _, what, role in stamps if what == "gained")
+    gaps = [1000 * gap for gap in gaps_of(stamps)[0]]
     spread = Spread.of(gaps)
     return [
         Figure(
@@ -65,7 +61,7 @@ def _figures(stamps, versions) -> list[Figure]:
             value=max(moves.values()),
             unit="",
             target=at_most(1, "1"),
-            note=f"{len(moves)} roles moved, {sum(moves.values()) / ROLES:g} times on average",
+            note=f"{len(moves)} roles moved, {moves.total() / ROLES:g} times on average",
         ),
         Figure(
             key="deploy.versions",

@@ -16,6 +16,7 @@ from typing import Any
 from arena import Arena
 from child import Child
 from figures import Figure, Outcome, PeerFigure, Spread, at_most
+from gaps import gaps_of
 from peers import gorink
 from peers.common import NotToBeHadError
 
@@ -64,7 +65,7 @@ class Deploys(ABC):
             del self._running[name]
             child.close()
             self._settle()
-        self.gaps += gaps(self._stamps)
+        self.gaps += [1000 * gap for gap in gaps_of(self._stamps)[0]]
 
     def _start(self, wait: float) -> str:
         self._count += 1
@@ -128,20 +129,6 @@ class GoRink(Deploys):
 
     def see(self, leaver: Child, name: str, newcomer: str) -> None:
         time.sleep(gorink.SEES_S)
-
-
-def gaps(stamps: list[Any]) -> list[float]:
-    """Milliseconds from each `let go` of a role to its next `gained`."""
-    free: dict[str, float] = {}
-    found = []
-    for at, what, role in sorted(stamps):
-        if what == "let go":
-            free[role] = at
-        elif role not in free:
-            raise RuntimeError(f"{role} was gained while somebody held it: a bug")
-        else:
-            found.append(1000 * (at - free.pop(role)))
-    return found
 
 
 def run(arena: Arena) -> Outcome:

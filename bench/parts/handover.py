@@ -1,4 +1,4 @@
-"""A planned leave between two processes: how long nobody holds a role.
+"""Measure how long nobody holds a role in a planned leave.
 
 Two processes leave and join by turns. Between two hand-overs the limit is measured, so that
 whatever else the machine does hits both alike.
@@ -12,6 +12,7 @@ from typing import Any
 from arena import Arena
 from child import Child
 from figures import Figure, Outcome, Spread, at_most
+from gaps import gaps_of
 
 from parts.handover_stages import breakdown
 
@@ -20,12 +21,12 @@ WAITS = {"rebalance_delay": 600, "initial_delay": 600}
 PUTS = 6  # before each hand-over
 PAUSE_S = 0.03  # before one more put: cores that slept take longer to be at work again
 LIMIT_IS = (
-    "bare gRPC put in one process → event in another, measured between the hand-overs: its p50 (its "
-    "p99 beside the p99 of many roles)"
+    "bare gRPC put in one process → event in another, measured between the hand-overs: its p50 "
+    "(its p99 beside the p99 of many roles)"
 )
 RESTED_IS = (
-    f"after a rest: the same put, made {1000 * PAUSE_S:.0f} ms after the last, as a hand-over begins on "
-    "cores that slept too"
+    f"after a rest: the same put, made {1000 * PAUSE_S:.0f} ms after the last, as a hand-over "
+    "begins on cores that slept too"
 )
 CASES = [
     # (roles, how they are held, face, hand-overs, of a quick run)
@@ -115,7 +116,7 @@ class PingPong:
         self.holder.ask("knows", name=leaver, other=self._name)
 
     def hand_over(self) -> tuple[list[float], float]:
-        """Hand everything over; the gap of each role, and from the first loss to the last gain."""
+        """Hand every role over; return the gap of each, and their span."""
         leaver = self._name
         self._turn += 1
         self._join(self.heir)
@@ -126,23 +127,14 @@ class PingPong:
         gained = self.heir.ask("held", name=self._name, roles=self._roles)["stamps"]
         self.holder, self.heir = self.heir, self.holder
         self.last = max(at for at, _, _ in left["stamps"]), max(at for at, _, _ in gained)
-        return gaps_of(left["stamps"], gained, self._roles)
+        gaps, span = gaps_of([*left["stamps"], *gained])
+        if len(gaps) != self._roles:
+            raise RuntimeError(f"{len(gaps)} of {self._roles} roles were handed over")
+        return gaps, span
 
     def close(self) -> None:
         for child in (self.holder, self.heir):
             child.close()
-
-
-def gaps_of(leaver: list[Any], heir: list[Any], roles: int) -> tuple[list[float], float]:
-    """For each role, from `let go` to `gained`; and from the first of those to the last of these."""
-    free = {role: at for at, what, role in leaver if what == "let go"}
-    gained = {role: at for at, what, role in heir if what == "gained"}
-    if len(free) != roles or len(gained) != roles:
-        raise RuntimeError(f"{len(free)} let go of and {len(gained)} gained, of {roles} roles")
-    gaps = [gained[role] - at for role, at in free.items()]
-    if min(gaps) < 0:
-        raise RuntimeError("two members held a role at once: a bug of the library")
-    return gaps, max(gained.values()) - min(free.values())
 
 
 def _figures(roles, face, gaps, spans, limits, rested) -> list[Figure]:

@@ -16,6 +16,7 @@ from typing import Any
 from arena import Arena
 from child import Child
 from figures import PeerFigure, Spread
+from gaps import gaps_of
 
 from peers import zookeeper
 from peers.common import APART_S, SETTLING, NotToBeHadError, handover_figures
@@ -40,9 +41,9 @@ def measure(arena: Arena) -> tuple[list[PeerFigure], list[str]]:
     note = (
         f"kazoo {version('kazoo')} on ZooKeeper {server.version}, one node, data in memory, "
         f"tickTime {zookeeper.TICK_MS} ms, session timeout {TIMEOUT:g} s; time_boundary "
-        f"{SOONEST:g} s, where its default of 30 s would be most of each figure, and {SETTLING:g} s "
-        "where five start; the documented loop, woken by state_change_event instead of "
-        "polling. Each change moves most of the set, and lets go of all of it."
+        f"{SOONEST:g} s, where its default of 30 s would be most of each figure, and "
+        f"{SETTLING:g} s where five start; the documented loop, woken by state_change_event "
+        "instead of polling. Each change moves most of the set, and lets go of all of it."
     )
     return found, [note]
 
@@ -65,23 +66,6 @@ def _settled(members: dict[str, Child], roles: int) -> list[Any]:
     return stamps
 
 
-def _gaps(stamps: list[Any], since: float) -> tuple[list[float], float]:
-    """Of each item, how long nobody held it, and from the first loss to the last gain."""
-    free: dict[str, float] = {}
-    gaps: list[float] = []
-    first, last = float("inf"), 0.0
-    for at, what, role in sorted(stamps):
-        if at < since:
-            continue
-        if what == "let go":
-            free[role] = at
-            first = min(first, at)
-        elif role in free:
-            gaps.append(at - free.pop(role))
-            last = at
-    return gaps, last - first
-
-
 def _handovers(
     arena: Arena, server: zookeeper.ZooKeeper, roles: int, count: int
 ) -> list[PeerFigure]:
@@ -100,7 +84,7 @@ def _handovers(
         left = old.ask("leave", names=[leaver], quiet=0.3)
         stamps = left["stamps"] + _settled({heir: new}, roles)
         if turn:
-            gap, span = _gaps(stamps, left["asked_at"])
+            gap, span = gaps_of(one for one in stamps if one[0] >= left["asked_at"])
             gaps.append(gap)
             spans.append(span)
     for child in children:

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
 import figures
 from figures import Figure, Outcome, PeerFigure, Spread, Table, at_least, at_most, percentile
-from parts.handover import gaps_of
+from gaps import gaps_of
 from parts.handover_stages import critical_path
 
 
@@ -127,17 +127,31 @@ def test_whether_others_used_the_machine_is_said(outcome):
     assert figures.remarks(loud)[-1].endswith(": alone, times would be shorter.")
 
 
-def test_gaps_are_counted_by_role():
-    leaver = [(1.0, "gained", "x"), (5.0, "let go", "x"), (5.5, "let go", "y")]
-    heir = [(6.0, "gained", "y"), (7.0, "gained", "x")]
-    assert gaps_of(leaver, heir, 2) == ([2.0, 0.5], 2.0)
+def test_gaps_of_moved_roles_are_paired_by_role():
+    stamps = [
+        (5.0, "let go", "x"),
+        (5.5, "let go", "y"),
+        (7.5, "gained", "new"),
+        (6.0, "gained", "y"),
+        (7.0, "gained", "x"),
+        (9.0, "let go", "x"),
+        (9.25, "gained", "x"),
+    ]
+    assert gaps_of(stamps) == ([0.5, 2.0, 0.25], 4.25)
 
 
-def test_a_role_held_twice_or_missing_is_no_figure():
-    with pytest.raises(RuntimeError, match="held a role at once"):
-        gaps_of([(5.0, "let go", "x")], [(4.0, "gained", "x")], 1)
-    with pytest.raises(RuntimeError, match="1 let go of and 0 gained"):
-        gaps_of([(5.0, "let go", "x")], [], 1)
+@pytest.mark.parametrize(
+    "stamps",
+    [
+        [(5.0, "let go", "x")],
+        [(4.0, "gained", "x"), (5.0, "let go", "x")],
+        [(5.0, "let go", "x"), (6.0, "let go", "x"), (7.0, "gained", "x")],
+    ],
+    ids=["no owner", "gained too early", "two owners"],
+)
+def test_gaps_of_a_role_without_just_one_owner_fail(stamps):
+    with pytest.raises(RuntimeError, match="no owner in the end, or two at once: x"):
+        gaps_of(stamps)
 
 
 def test_the_critical_path_is_read_backwards_from_the_grant():

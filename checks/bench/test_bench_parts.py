@@ -9,7 +9,6 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
 from arena import Metrics, filesystem
 from parts import deploy, handover_stages, spark_roles, writes
-from peers import partitioner
 
 
 def test_revisions_are_told_apart():
@@ -38,18 +37,6 @@ def test_moves_and_gaps_of_a_deploy():
     assert (moves.value, moves.is_met) == (2, False)
     assert (versions.value, versions.is_met) == (3, True)
     assert (gap.value, gap.more["gaps_ms"]) == (500, [125, 250, 500])
-
-
-def test_whatever_is_let_go_of_counts_until_somebody_has_it():
-    stamps = [
-        (1.0, "let go", "before"),
-        (5.0, "let go", "x"),
-        (5.5, "let go", "y"),
-        (6.0, "gained", "y"),
-        (7.0, "gained", "x"),
-        (7.5, "gained", "new"),
-    ]
-    assert partitioner._gaps(stamps, since=2.0) == ([0.5, 2.0], 2.0)
 
 
 def test_whose_write_was_waited_for_last():
