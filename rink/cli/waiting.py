@@ -42,12 +42,12 @@ class Wanted:
     holder: str | None
 
     def lacks(self, view: View) -> str:
-        """Return what is not so yet, or ""."""
+        """Return what is still missing, or ""."""
         lacks = [self._members(view), self._holder(view), self._settled(view)]
         return "; ".join(one for one in lacks if one)
 
     def met(self, view: View) -> str:
-        """Return what is so now, in words."""
+        """Return what is true now, in words."""
         words = []
         if self.settled:
             words.append(f"settled at version {seen(view, self.group).version}")
@@ -111,10 +111,10 @@ def wait(
     timeout: float | None,
     target: Target,
 ) -> None:
-    """Wait until GROUP is as the options say, all of it at once.
+    """Wait until all that the options ask for is true of GROUP at the same time.
 
-    It says on stderr what is not so yet. Exit status: 0 once it is so, 3 after the timeout, 1
-    without an answer of etcd.
+    Stderr says what is still missing. Exit status: 0 when all is true, 3 after the timeout, 1 if
+    etcd does not answer.
     """
     if not settled and members is None and holder is None:
         raise click.UsageError("Say what to wait for: --settled, --members or --holder.")
