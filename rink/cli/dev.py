@@ -18,7 +18,7 @@ from rink.cli.options import until_ended, without_test_etcd
 from rink.distribution import install_command
 from rink.errors import ConfigError, EtcdUnavailable
 from rink.etcd.client import Client
-from rink.etcd.versions import DEV_NAME, mended_in
+from rink.etcd.versions import DEV_NAME, fixed_in
 
 PORT = 2379
 """Where a Session looks if nothing is set, so that nothing has to be."""
@@ -111,8 +111,8 @@ def _greet(url: str, version: str, data_dir: Path | None) -> None:
     lines = [
         f"etcd {version} runs at {url}, for development only: one server, no password, no TLS."
     ]
-    if mended := mended_in(version):
-        lines.append(f"etcd {version} has known faults: in production use {mended} or later.")
+    if fixed := fixed_in(version):
+        lines.append(f"etcd {version} has known faults: in production use {fixed} or later.")
     lines.append(f"{data} Ctrl-C ends it. In another terminal:")
     for line in lines:
         click.echo(wrapped(line, sys.stdout))

@@ -1,7 +1,7 @@
 """gRPC channels: their options, and the calls that are under way on each.
 
 A channel keeps for ever what it was made with: the client certificate, and the address that a name
-had, for half a minute. So a channel that failed is not mended; `connections` makes a new one.
+had, for half a minute. So a channel that failed is not repaired: `connections` makes a new one.
 """
 
 from __future__ import annotations

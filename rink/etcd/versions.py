@@ -17,13 +17,13 @@ _EARLY = "a former leader may end leases that are alive"
 _COMPACTED = "a watch may miss changes around a compaction"
 _RENEWED = "a lease that has just ended may be answered as renewed"
 
-# For each line of releases, what is mended from which patch on.
-MENDED: dict[tuple[int, int], tuple[tuple[int, str], ...]] = {
+# For each line of releases, each fault, and the patch that fixed it.
+FIXED: dict[tuple[int, int], tuple[tuple[int, str], ...]] = {
     (3, 4): ((21, _LOST), (22, _DIFFER), (31, _EARLY), (36, _COMPACTED), (38, _RENEWED)),
     (3, 5): ((5, _LOST), (6, _DIFFER), (13, _EARLY), (18, _COMPACTED), (23, _RENEWED)),
     (3, 6): ((5, _RENEWED),),
 }
-_OLDEST = min(MENDED)
+_OLDEST = min(FIXED)
 
 DEV_NAME = "rink-dev"
 """The member name of the etcd that `rink dev` runs."""
@@ -42,15 +42,15 @@ def advice(version: str) -> str | None:
         return f"etcd {version} is too old for Rink: use 3.5 or later"
     if not faults:
         return None
-    listed = "; ".join(f"{fault} (until {_release(line, at)})" for at, fault in faults)
+    listed = "; ".join(f"{fault} (fixed in {_release(line, at)})" for at, fault in faults)
     return (
         f"etcd {version} has known faults, by which two members may hold one role at once: "
-        f"{listed}. Upgrade to {mended_in(version)} or later. Until then only the fencing token "
+        f"{listed}. Upgrade to {fixed_in(version)} or later. Until then only the fencing token "
         f"guards against that; see {PAGE}"
     )
 
 
-def mended_in(version: str) -> str:
+def fixed_in(version: str) -> str:
     """Return the first release without the known faults of a version.
 
     It is "" if the version has none.
@@ -62,13 +62,13 @@ def mended_in(version: str) -> str:
 
 
 def _faults(version: str) -> tuple[tuple[int, ...], list[tuple[int, str]]]:
-    """Return a version's line of releases, and the patches that mend it."""
+    """Return a version's line of releases, and its faults by the patch that fixes each."""
     found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
     if found is None:
         return (), []
     major, minor, patch = map(int, found.groups())
-    mended = MENDED.get((major, minor), ())
-    return (major, minor), [(at, fault) for at, fault in mended if patch < at]
+    fixed = FIXED.get((major, minor), ())
+    return (major, minor), [(at, fault) for at, fault in fixed if patch < at]
 
 
 def _release(line: tuple[int, ...], patch: int) -> str:

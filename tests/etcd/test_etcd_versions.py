@@ -30,18 +30,18 @@ PAGE = Path(__file__).parents[2] / versions.PAGE.partition("#")[0]
         ("3.5.22", ["renewed"]),
         ("3.6.0-rc.1", ["renewed", "to 3.6.5 "]),
         ("3.6.4", ["renewed", "fencing token"]),
-        ("3.5.1", ["two members may hold one role", "different data (until 3.5.6)"]),
+        ("3.5.1", ["two members may hold one role", "different data (fixed in 3.5.6)"]),
         ("3.5.1", ["docs/failure-modes.md#releases-of-etcd"]),
         ("3.3.25", ["too old", "3.5"]),
         ("2.3.8", ["too old"]),
     ],
 )
-def test_known_faults_are_told_with_the_version_that_mends_them(version, says):
+def test_advice_on_an_old_version_names_faults_and_the_fixed_version(version, says):
     told = advice(version)
     assert all(words in told for words in says)
 
 
-def test_a_fault_that_is_mended_is_not_told():
+def test_advice_does_not_name_a_fault_that_is_fixed():
     assert "alone may lose" not in advice("3.5.5")
     assert "different data" not in advice("3.5.6")
     assert "former leader" not in advice("3.5.13")
@@ -54,17 +54,17 @@ def test_nothing_is_told_of_a_version_without_known_faults(version):
 
 
 @pytest.mark.parametrize(
-    ("version", "mended"),
+    ("version", "fixed"),
     [("3.5.1", "3.5.23"), ("3.4.1", "3.4.38"), ("3.3.1", "3.5"), ("3.7.0", "")],
 )
-def test_mended_in_names_the_first_release_without_known_faults(version, mended):
-    assert versions.mended_in(version) == mended
+def test_fixed_in_names_the_first_release_without_known_faults(version, fixed):
+    assert versions.fixed_in(version) == fixed
 
 
-def test_page_lists_each_fault_and_the_release_that_mends_it():
+def test_page_lists_each_fault_and_the_release_that_fixes_it():
     text = PAGE.read_text()
     assert "## Releases of etcd\n" in text
-    for (major, minor), faults in versions.MENDED.items():
+    for (major, minor), faults in versions.FIXED.items():
         for patch, fault in faults:
             (row,) = [line for line in text.splitlines() if line.startswith(f"| {fault} |")]
             assert f"{major}.{minor}.{patch}" in row
