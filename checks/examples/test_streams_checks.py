@@ -124,9 +124,7 @@ def test_a_freeze_before_the_grant_explains_nothing():
     assert len(unexplained(again(1), [Mishap(0.5, "w1", "frozen")])) == 1
 
 
-@pytest.mark.parametrize(
-    "why", ["member 'w1' lost its session: x", "rink.streams: the last commit of legs/0"]
-)
+@pytest.mark.parametrize("why", ["member 'w1' lost its session: x", "the last commit of legs/0"])
 def test_an_owner_that_told_of_an_overrun_may_have_left_something_uncommitted(why):
     told = [{"at": 4.0, "member": "w1", "what": "warned", "why": why}]
     assert unexplained(again(1), checks.overruns(told)) == []

@@ -70,13 +70,15 @@ def worker(
 ) -> None:
     """Run the processors of the app that MODULE:ATTR names, such as shop:app, until SIGTERM or Ctrl-C.
 
-    Then it leaves in order: partitions pass to others once what is under way is committed. A second signal
-    ends it at once.
+    Then it leaves in order: each partition passes to another worker once its events under way are committed.
+    A second signal ends the process at once.
     """
     found = apps.load(app)
     from rink.streams import Worker
 
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)-7s %(message)s")
+    logging.basicConfig(
+        level=log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+    )
     made = Worker(found, processors, name=name)
     if metrics_port is not None:
         _serve_metrics(made, metrics_host, metrics_port)
@@ -86,10 +88,10 @@ def worker(
 
 
 async def _until_told(worker: Worker) -> None:
-    """Run a worker; the first signal has it leave, the second is the system's to deal with.
+    """Run a worker: it leaves at the first signal, and a second kills the process.
 
-    Python's own handlers, and not the event loop's: those wait for a loop that a processor may be keeping
-    busy, and a second signal must end the process then as well.
+    The handlers are Python's own. Those of the event loop wait for the loop, and a processor may keep
+    the loop busy: a second signal must end the process then as well.
     """
     loop = asyncio.get_running_loop()
 
@@ -100,16 +102,16 @@ async def _until_told(worker: Worker) -> None:
 
     before = {one: signal.signal(one, leave) for one in _ENDS}
     try:
-        log.info("rink.streams: worker %s of app %r begins", worker.name, worker.app.name)
+        log.info("worker %s of app %r begins", worker.name, worker.app.name)
         await worker.run()
-        log.info("rink.streams: worker %s has left", worker.name)
+        log.info("worker %s has left", worker.name)
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
 
 
 def _leave(worker: Worker, name: str) -> None:
-    log.info("rink.streams: %s: worker %s leaves; another one ends it at once", name, worker.name)
+    log.info("%s: worker %s leaves; a second signal ends it at once", name, worker.name)
     worker.stop()
 
 
@@ -124,4 +126,4 @@ def _serve_metrics(worker: Worker, host: str, port: int) -> None:
         server, _ = start_http_server(port, addr=host, registry=both)
     except OSError as error:
         raise Failed(f"metrics cannot be served at {host}:{port}: {error.strerror}") from error
-    log.info("rink.streams: metrics are at http://%s:%d/metrics", host, server.server_port)
+    log.info("metrics are at http://%s:%d/metrics", host, server.server_port)

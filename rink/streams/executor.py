@@ -116,7 +116,7 @@ class Executor:
             hold.cancel()
         if late:
             log.error(
-                "rink.streams: %d partitions of processor %r did not end",
+                "%d partitions of processor %r did not end",
                 len(late),
                 self._processor.name,
             )

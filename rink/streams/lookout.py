@@ -40,7 +40,7 @@ async def look_out(store: Store, readers: Sequence[Reader], metrics: Metrics) ->
                         counted[owner] = time.monotonic()
                         await _count(store, reader, owner, metrics)
                 except RinkError as error:  # whoever needs Redis says so, and waits
-                    log.debug("rink.streams: not looked at: %s", error)
+                    log.debug("%s could not be looked at: %s", owner.place.role, error)
         await asyncio.sleep(LOOK_EVERY_S)
 
 

@@ -363,7 +363,7 @@ class Owner(Generic[R]):
         if policy.on_error != "dead-letter":
             reason = f"{what}: {letter.error} ({letter.attempts} times)"
             raise Parked(reason, halts=policy.on_error == "halt")
-        log.error("rink.streams: %s becomes a dead letter: %s", what, letter.error)
+        log.error("%s becomes a dead letter: %s", what, letter.error)
         if now is None:
             self.inbox.condemn(entry_id, letter)
         else:

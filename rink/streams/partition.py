@@ -106,23 +106,23 @@ class Grant:
             finally:
                 self._is_open = not (tenure.is_closed or tenure.has_exited)
         except OffsetMoved as error:
-            log.warning("rink.streams: %s", error)
+            log.warning("%s", error)
         except (Parked, WentBack) as error:
             await self._park(error, lost)
         except StaleToken as error:
-            log.warning("rink.streams: %s", error)
+            log.warning("%s", error)
             await _until(lost, _PARKED_LOOK_S)
             if self._role.is_held:
                 log.error(
-                    "rink.streams: the role %s is here, and its token %d is too low: an etcd that was "
-                    "restored from a backup? Raise token_base", place.role, self._role.token,
+                    "holding %s, but Redis has seen a token above %d; if etcd was restored from a "
+                    "backup, raise token_base", place.role, self._role.token,
                 )  # fmt: skip
                 await _until(lost, REPORT_EVERY_S)
         except (RedisError, StateError) as error:
-            log.error("rink.streams: %s is not processed: %s", place.role, error)
+            log.error("%s is not processed: %s", place.role, error)
             await _until(lost, _PARKED_LOOK_S)
         except Exception:  # what nobody foresaw costs this partition, and not the worker
-            log.exception("rink.streams: %s is not processed, and taken anew", place.role)
+            log.exception("%s is not processed, and is taken again soon", place.role)
             await _until(lost, _PARKED_LOOK_S)
         finally:
             metrics.owned(place, False)
@@ -181,7 +181,7 @@ class Grant:
         if reason != self._parked:
             self._parked = reason
             log.error(
-                "rink.streams: partition %s of processor %r is not processed until `rink streams "
+                "partition %s of processor %r is not processed until `rink streams "
                 "release`: %s", self._place.role, self._scene.processor.name, reason,
             )  # fmt: skip
 
@@ -236,7 +236,7 @@ class Tenure:
         await asyncio.wait([work], timeout=grace * _DRAINS_WITHIN)
         if not work.done():
             log.warning(
-                "rink.streams: processor %r has not returned from %s within %.1f s of its loss: it is "
+                "processor %r has not returned from %s within %.1f s of its loss, and is "
                 "cancelled", self._scene.processor.name, self._place.role, grace * _DRAINS_WITHIN,
             )  # fmt: skip
             await end([work], again_s=1.0)
@@ -245,7 +245,7 @@ class Tenure:
             await _ended(commits, within=max(began + grace - time.monotonic(), 0.05))
         except (TimeoutError, RinkError) as error:
             log.warning(
-                "rink.streams: the last commit of %s by processor %r did not succeed, so events may come "
+                "the last commit of %s by processor %r did not succeed, so events may come "
                 "again: %s", self._place.role, self._scene.processor.name, error,
             )  # fmt: skip
         self.is_closed = await closing
@@ -303,8 +303,8 @@ class Tenure:
         """The processor ends this process: that is its event's doing, as any other death amid it."""
         self.has_exited = True
         log.error(
-            "rink.streams: processor %r raised %r in %s: this process ends, and that counts as a death amid what "
-            "it was given", self._scene.processor.name, error, self._place.role,
+            "processor %r raised %r in %s: this process ends, and that counts as a crash during its "
+            "current events", self._scene.processor.name, error, self._place.role,
         )  # fmt: skip
 
     def _returned(self, *, has_come_further: bool) -> None:
@@ -331,12 +331,12 @@ class Tenure:
             owner.bury(error.entry.id, error.letter)
             return True
         if isinstance(error, _NoProgress):
-            log.warning("rink.streams: %s: %s", self._place.role, error)
+            log.warning("%s: %s", self._place.role, error)
             return False
         blamed, times = owner.inbox.fail()
         owner.commits.note_finished()
         log.warning(
-            "rink.streams: processor %r failed in %s%s: %s", self._scene.processor.name,
+            "processor %r failed in %s%s: %s", self._scene.processor.name,
             self._place.role, f" at event {blamed.id}" if blamed else "", said(error), exc_info=error,
         )  # fmt: skip
         if isinstance(error, StateError):

@@ -35,7 +35,7 @@ class Patience:
         """Return the seconds to wait after a try that failed; tell of it every ten, or at once."""
         if at_once or time.monotonic() - self._said > REPORT_EVERY_S:
             self._said = time.monotonic()
-            log.warning("rink.streams: %s waits: %s", self._what, error)
+            log.warning("%s waits: %s", self._what, error)
         return self._pauses.next()
 
     def reset(self) -> None:

@@ -72,9 +72,7 @@ class Task:
             except (Exception, asyncio.CancelledError):
                 if is_ending(this):
                     raise
-                log.exception(
-                    "rink.streams: task %r failed; it runs again when it is due", self.name
-                )
+                log.exception("task %r failed; it runs again when it is due", self.name)
             if is_ending(this):  # the run took the cancellation for an error of its own
                 raise asyncio.CancelledError
 
@@ -117,7 +115,7 @@ async def _to_its_end(work: Coroutine[Any, Any, T], name: str) -> T:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         if not running.done():
-            log.warning("rink.streams: task %r is to end, and its thread is waited for", name)
+            log.warning("task %r is cancelled: waiting for its thread to end", name)
         await outlast([running])
         raise
 

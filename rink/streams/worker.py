@@ -134,8 +134,8 @@ class Worker:
             others = sorted(one for one in set(known) - mine if not one.startswith(OF_SPARK))
             if others:
                 log.warning(
-                    "rink.streams: stream %r keeps events for processors that this program does not "
-                    "have: %s; `rink streams forget-group` lets go of them", stream.name, ", ".join(others),
+                    "stream %r keeps events for processors that this program does not "
+                    "have: %s; `rink streams forget-group` deletes them", stream.name, ", ".join(others),
                 )  # fmt: skip
 
     def _halt(self, reason: str) -> None:

@@ -167,7 +167,7 @@ def test_a_plain_function_that_is_to_end_is_waited_for(caplog):
     with caplog.at_level(logging.WARNING):
         asyncio.run(main())
     assert ended == [1]
-    assert "its thread is waited for" in caplog.text
+    assert "waiting for its thread to end" in caplog.text
 
 
 @pytest.mark.parametrize(("back", "twice"), [(0.3, 0), (3600.0, 2)])
