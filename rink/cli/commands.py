@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from rink.cli import refuse_without_extra
-from rink.cli.ends import Failed
+from rink.cli.ends import Failed, usage_wrapped
 from rink.distribution import DISTRIBUTION
 from rink.errors import RinkError
 
@@ -59,10 +59,16 @@ class Commands(click.Group):
         command: click.Command = getattr(module, cmd_name)
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options that stand before the command."""
+        with usage_wrapped():
+            return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was asked for."""
         try:
-            return super().invoke(ctx)
+            with usage_wrapped():
+                return super().invoke(ctx)
         except RinkError as error:
             raise Failed("; ".join([str(error), *getattr(error, "__notes__", ())])) from error
 

@@ -6,10 +6,13 @@ to a question of a script.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Iterator
 from typing import Any, TextIO
 
 import click
@@ -49,12 +52,29 @@ class Failed(click.ClickException):
 
 
 class Wrong(click.UsageError):
-    """Show that a setting is wrong, and exit with 2."""
+    """Show wrong usage, wrapped as wide as the terminal is, and exit with 2."""
 
-    def format_message(self) -> str:
-        """Return what is wrong, wrapped as click will show it."""
-        before = "Error: "
-        return wrapped(before + super().format_message(), sys.stderr).removeprefix(before)
+    def show(self, file: Any = None) -> None:
+        """Say it on stderr."""
+        stream = file or sys.stderr
+        text = io.StringIO()
+        super().show(text)
+        click.echo(wrapped(text.getvalue(), stream), file=stream, nl=False)
+
+
+@contextlib.contextmanager
+def usage_wrapped() -> Iterator[None]:
+    """Wrap click's own usage errors as Rink's are.
+
+    An error with its own `show` stays as it is: a `Wrong` is wrapped already, and a group without
+    a command shows its help.
+    """
+    try:
+        yield
+    except click.UsageError as error:
+        if type(error).show is not click.UsageError.show:
+            raise
+        raise Wrong(error.format_message(), error.ctx) from error
 
 
 class Not(Failed):

@@ -69,6 +69,30 @@ def test_wrong_setting_on_a_narrow_terminal_is_wrapped_at_words(narrow):
     check(said, "Error: --user 'u' is given without\n--password")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["groups", "--al"], "No such option"),
+        (["nowhere-to-be-found-in-the-commands"], "No such command"),
+        (["--no-option-of-the-command-line"], "No such option"),
+        (["wait", "a"], "Error: Say what to wait for: --settled,\n--members or --holder."),
+        (["wait", "a", "--members", "x"], "'x' is not a valid integer range"),
+        (["streams", "forget-group"], "Missing argument 'MODULE:ATTR'"),
+    ],
+)
+def test_usage_error_on_a_narrow_terminal_is_wrapped_at_words(narrow, arguments, words):
+    ran = CliRunner().invoke(commands, arguments, terminal_width=terminal_width())
+    assert ran.exit_code == 2
+    check(ran.stderr, "Usage:", "Error:")
+    assert " ".join(words.split()) in " ".join(ran.stderr.split())
+
+
+def test_group_without_a_command_shows_its_help(narrow):
+    ran = CliRunner().invoke(commands, ["streams"], terminal_width=terminal_width())
+    check(ran.output, "Usage:", "Commands:")
+    assert "Error:" not in ran.output
+
+
 def test_wrapped_keeps_a_command_in_one_piece(narrow):
     command = "`pip install 'etcd-rink[testing]' --upgrade`"
     assert ends.wrapped(f"there is none: {command} brings one", None).splitlines() == [
