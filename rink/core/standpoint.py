@@ -1,6 +1,6 @@
-"""Say why a role is not held here now.
+"""Say why this member does not hold a role now.
 
-`RoleTimeout`, `status()` and the log use this.
+`RoleTimeout`, `status()` and the log use these texts.
 """
 
 from __future__ import annotations
@@ -19,15 +19,19 @@ from rink.core.view import View, owner_of
 
 
 def grows(whom: str, when: str) -> str:
-    """Return when the group grows for a member that waits for a rank."""
-    return f"the group grows for {whom} {when}, or at once if another one leaves"
+    """Return when a waiting member gets a rank, in words.
+
+    It gets a new rank when the group grows, or the rank of a member that leaves.
+    """
+    return f"the group grows for {whom} {when}, or at once if another member leaves"
 
 
 def why_not_ranked(view: View, chronicle: Chronicle, name: str, now: float) -> str:
-    """Return when the group grows for a member that waits for a rank.
+    """Return why a member has no rank yet, and when the group grows for it.
 
-    It is the member's own bound: the coordinator's settings are those of its record, and times are
-    when this member first saw what it sees.
+    The member computes the time itself. It reads the coordinator's settings from the coordinator's
+    record. It counts each delay from the moment when it first saw the waiting member, or the start
+    of the group.
     """
     member, coordinator = view.members.get(name), view.coordinator
     if member is None or member.record is None or coordinator is None or not coordinator.record:
@@ -45,13 +49,14 @@ def why_not_ranked(view: View, chronicle: Chronicle, name: str, now: float) -> s
     if at > now:
         when = f"in about {at - now:.0f} s ({setting}={delay:g})"
         text = grows("this member", when)
-        # This member came after the start, so it does not know how long ago that was.
+        # This member joined after the start, so it does not know how long ago the start was.
         is_start = chronicle.started_at is None and view.version and STARTED in view.version.because
         sooner = "; sooner if the group has only just started" if is_start else ""
         return f"{NOT_RANKED}: {text}{sooner}"
     stagger = leads_by.get("stagger")
-    turn = f", {stagger:g} at a time (stagger), once the group is settled" if stagger else " next"
-    return f"{NOT_RANKED}: {setting}={delay:g} is over, so {coordinator.name!r} ranks it{turn}"
+    turn = f"once the group is settled (stagger: {stagger:g} at a time)" if stagger else "next"
+    ranks = f"{coordinator.name!r} ranks this member {turn}"
+    return f"{NOT_RANKED}: {setting}={delay:g} is over, so {ranks}"
 
 
 @attrs.frozen
@@ -60,8 +65,8 @@ class Standpoint:
 
     It is copied under the lock, and read without it.
 
-    `lost` are the roles that were lost here and are not released; `not_ranked` says when the group
-    grows for this member, if it has no rank.
+    `lost` has the roles that this member lost and has not released. `not_ranked` says why this
+    member has no rank and when the group grows for it, or is empty.
     """
 
     name: str
@@ -71,7 +76,7 @@ class Standpoint:
     not_ranked: str
 
     def obstacle(self, role: str, placement: Placement) -> str:
-        """Return who owns a role, or who is in the way and why.
+        """Return who owns a role, or who keeps this member from holding it, and why.
 
         The scheme may be called: hold no lock.
         """
@@ -80,8 +85,10 @@ class Standpoint:
         if self.gate.closed_because:
             return self.gate.closed_because
         if role in self.lost:
-            return f"{self.name}: an earlier grant of it, which was lost, is not released here yet"
+            return f"{self.name}: an earlier grant of it was lost, and is not released here yet"
         owner = owner_of(self.version, role, placement.rank) if self.version else None
         if owner != self.name:
             return f"{owner}: owns it in version {self.gate.version}"
-        return self.gate.obstacle(role, placement) or "it has just been asked for"
+        return (
+            self.gate.obstacle(role, placement) or "nothing is in the way: the wait has just begun"
+        )

@@ -157,7 +157,7 @@ def test_members_that_wait_leave_or_are_gone_are_told_apart(town, run, run_json)
     assert "waiting (5 s)" in text
     assert re.search(
         r"not ranked yet +c: the group grows for it as soon as its delay is over "
-        r"\(rebalance_delay=5\), or at once if another one leaves",
+        r"\(rebalance_delay=5\), or at once if another member leaves",
         text,
     )
     town.record("c", rebalance_delay=5.0, joined=datetime.now(UTC).isoformat())

@@ -17,7 +17,7 @@ def test_waiting_member_is_told_its_own_rebalance_delay(pair):
     pair.sleep(5.0)
     assert told(pair, "c") == (
         "not ranked yet: the group grows for this member in about 55 s (rebalance_delay=60), "
-        "or at once if another one leaves"
+        "or at once if another member leaves"
     )
     assert pair.node("c").table.gate.closed_because == "not ranked yet"
 
@@ -44,8 +44,8 @@ def test_member_whose_delay_is_over_is_told_who_ranks_it(world):
     world.add("b", rebalance_delay=0.0)
     world.sleep(1.0)
     assert told(world, "b") == (
-        "not ranked yet: rebalance_delay=0 is over, so 'a' ranks it, 1 at a time (stagger), "
-        "once the group is settled"
+        "not ranked yet: rebalance_delay=0 is over, so 'a' ranks this member once the group is "
+        "settled (stagger: 1 at a time)"
     )
 
 

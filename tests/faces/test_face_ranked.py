@@ -27,7 +27,7 @@ def test_wait_ranked_that_times_out_says_when_the_group_grows(world):
         member.wait_ranked(0.01)
     assert str(caught.value) == (
         "'b' was not ranked in group 'g' within 0.01 s: not ranked yet: the group grows for this "
-        "member in about 60 s (rebalance_delay=60), or at once if another one leaves; sooner if the "
+        "member in about 60 s (rebalance_delay=60), or at once if another member leaves; sooner if the "
         "group has only just started"
     )
     assert (caught.value.role, caught.value.group, caught.value.member) == ("", "g", "b")
