@@ -1,7 +1,8 @@
-"""etcd loses its volume, or is restored from a copy, while members are cut off from it.
+"""Test that members find out that etcd has another history (R11).
 
-Its cluster id and raft term stay, and its revision is ahead of all that the members know: nothing
-but what lies in it tells that it has another history (R11).
+etcd loses its volume, or is restored from a copy, while members are cut off from it. Its cluster
+id and raft term stay, and its revision is above all that the members know. Only its contents show
+that it has another history.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ QUICK = {"rebalance_delay": 0.0, "initial_delay": 0.2}
 
 
 class Holder(threading.Thread):
-    """Holds a role whenever it can, and notes from when to when."""
+    """Hold a role whenever possible, and note from when to when."""
 
     def __init__(self, member, role):
         super().__init__(daemon=True)
@@ -75,10 +76,10 @@ class FirstAnswer(threading.Thread):
 
 
 class Setting:
-    """One etcd, and members that reach it through a wire or at once.
+    """Run one etcd, and members that reach it through a wire or directly.
 
-    Where an `etcdutl` is given, it restores a snapshot and bumps the revision. Else the data folder
-    is copied, and writes bring the revision ahead.
+    An `etcdutl`, if given, restores a snapshot and bumps the revision. Otherwise the data folder is
+    copied, and writes raise the revision.
     """
 
     def __init__(self, stack, folder, etcdutl=None):
@@ -119,7 +120,7 @@ class Setting:
         return next((self.folder / "etcd").glob("*/data"))
 
     def replace(self, *, is_empty, is_compacted, bump):
-        """Begin another history, whose revision is ahead of all that anybody knows."""
+        """Begin another history, with a revision above all that any member knows."""
         before = self.client().range(b"k").header
         self.wire.cut()
         self.node.stop()
@@ -189,7 +190,8 @@ def copy_between_a_version_and_its_claim(setting):
 @pytest.mark.parametrize(
     ("how", "is_early"), [("wiped", False), ("wiped", True), ("restored", False)]
 )
-def test_history_replaced_behind_cut_off_members(tmp_path, how, is_early, caplog):
+def test_history_replaced_behind_cut_off_members_is_noticed(tmp_path, how, is_early, caplog):
+    """Let two members be cut off, and one start fresh, early or after a TTL."""
     replace_history(tmp_path, how, is_early=is_early, heal_after_s=0.5, is_compacted=False)
     errors = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
     assert any("etcd has another history" in text for text in errors), errors
@@ -203,8 +205,11 @@ def etcdutl():
 @pytest.mark.deep
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("how", "times"), [("wiped", 25), ("restored", 13), ("bumped", 12)])
-def test_history_replaced_50_times_is_never_held_twice_by_the_told(tmp_path, how, times, request):
-    """Heal the wire at any time. Half of the copied etcds are compacted up to their revision."""
+def test_history_replaced_50_times_overlaps_only_with_a_fresh_member(tmp_path, how, times, request):
+    """Find no role held twice by members that the new etcd has answered.
+
+    The wire is healed at any time. Half of the copied etcds are compacted up to their revision.
+    """
     chance = random.Random(20261127)
     etcdutl = request.getfixturevalue("etcdutl") if how == "bumped" else None
     overlaps = []
