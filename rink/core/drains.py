@@ -1,6 +1,6 @@
-"""Roles that were lost and are not released yet: said aloud, and given up where grace ends (R10).
+"""Report the roles that were lost and are not released, and give them up after `grace` (R10).
 
-A member may lose ten thousand at once: whoever reads its log is told of them in one line.
+A member may lose ten thousand roles at once, so one log line reports all of them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ GUARDED_NAMED = 20
 
 
 def watch(table: Table, grace: float | None, now: float, out: Outbox) -> None:
-    """Report the holders that do not let go, once each.
+    """Report each role that is not released in time, once.
 
-    Their claims are given up when `grace` is over.
+    Its claim is given up when `grace` is over.
     """
     late, over = list[Hold](), list[Hold]()
     for hold in table.draining:
@@ -53,9 +53,9 @@ def give_up(table: Table, holds: Sequence[Hold], because: str, now: float, out: 
 
 
 def overrun(table: Table, ttl: int, now: float, out: Outbox) -> None:
-    """Report that the member leaves before user code has let go.
+    """Report that the member leaves before user code has released its roles.
 
-    Its record claims the roles until the lease runs out, within `ttl` seconds.
+    Its record claims these roles until the lease runs out, within `ttl` seconds.
     """
     holds = table.draining
     claims = "its claim ends" if len(holds) == 1 else "their claims end"
@@ -64,7 +64,7 @@ def overrun(table: Table, ttl: int, now: float, out: Outbox) -> None:
 
 
 def _count(table: Table, holds: Sequence[Hold], follows: str, now: float, out: Outbox) -> None:
-    """Count roles that only a token guards, and log their handles."""
+    """Count and log the roles that only a token guards, with their handles."""
     table.overruns += len(holds)
     out.report(Level.ERROR, f"{_unreleased(holds, now)}: {follows} {_guards(holds)}")
 
@@ -77,9 +77,9 @@ def _unreleased(holds: Sequence[Hold], now: float) -> str:
 
 
 def _guards(holds: Sequence[Hold]) -> str:
-    """Return what guards roles whose claims are withdrawn.
+    """Return the words that only tokens guard the roles, and who holds them.
 
-    It also says where each handle of them was made.
+    For each role it names the token, and the places where its handles were taken.
     """
     what = "only its fencing token guards the work that still runs"
     if len(holds) > 1:
@@ -90,10 +90,13 @@ def _guards(holds: Sequence[Hold]) -> str:
 
 
 def _handles(hold: Hold) -> str:
-    """Return a role with its token, and the place of each handle."""
-    some_handles = islice(hold.handles, GUARDED_NAMED)  # each line is sought in a code object
+    """Return a role with its token, and the file and line that took each handle.
+
+    At most `GUARDED_NAMED` handles are looked up, since finding a line takes time.
+    """
+    some_handles = islice(hold.handles, GUARDED_NAMED)
     counts = Counter(map(made_by, some_handles))
-    del counts[""]  # unknown places
+    del counts[""]  # handles whose place is unknown
     places = [f"{place} ({n} handles)" if n > 1 else place for place, n in sorted(counts.items())]
     taken = f", taken at {' and at '.join(places)}" if places else ""
     more = len(hold.handles) - GUARDED_NAMED

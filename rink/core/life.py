@@ -4,9 +4,9 @@ What ends a join, beside its timeout (R8):
 
 * Until its name has been seen taken: the first request that fails. Endpoints that nobody answers at
   must not look like a wait, so that costs the session's `timeout`, not `join_timeout`.
-* From then on: nothing. etcd has answered, so what fails is tried again like any member's requests,
-  up to `join_timeout` (None: as long as it takes), counted from the beginning. Who restarts in the
-  place of a pod that crashed may thus live through an outage of etcd as the others do.
+* From then on: no request that fails. etcd has answered, so a failed request is tried again, as any
+  member does it. `join_timeout` bounds this (None: no bound), counted from the beginning. So a pod
+  that restarts in the place of a crashed one survives an outage of etcd as the others do.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Living:
     def phase(self) -> Phase:
         """Return the phase for the record.
 
-        A member that only lets go must not be given a rank. The last record says so too where the
-        rank was to be kept. Its name is taken until the lease has ended, so nobody comes back to
-        the rank, and the member must not seem to coordinate.
+        A member that only waits for its handles must not be given a rank. The last record says so
+        even if the rank was to be kept: the name is taken until the lease has ended, so nobody can
+        come back to the rank. And the member must not seem to coordinate.
         """
         leaves = self.state in (Life.LEAVING, Life.LETTING_GO) and not self.keeps_rank
         return Phase.LEAVING if leaves or self.state is Life.RUNNING_OUT else Phase.ACTIVE
@@ -156,7 +156,7 @@ class Living:
             self.fail(error, out)
 
     def fail(self, error: Exception, out: Outbox) -> None:
-        """Give the join up; the lease is revoked on the way out."""
+        """Give up the join; the lease is revoked afterwards."""
         if self.state is Life.JOINING:
             self._on(LifeEvent.GAVE_UP)
             out.do(JoinFailed(error))
@@ -198,9 +198,9 @@ class Living:
         return min(self.leave_timeout, self.release_within)
 
     def leave(self, view: View, is_ranked: bool, is_alive: bool, now: float, out: Outbox) -> bool:
-        """Serve on until nobody is to be waited for.
+        """Go on serving until there is no successor to wait for.
 
-        Return True where every role is to be lost now.
+        Return True if every role is to be lost now.
         """
         if self.state is not Life.LEAVING:
             return False
@@ -215,10 +215,9 @@ class Living:
             return False
         is_replaced = view.version is not None and self.name not in view.version.ranks
         if is_ranked and is_alive and successor and not is_replaced:
-            text = (
-                f"member {self.name!r} leaves without a successor: for {self._version_within:g} s"
-            )
-            out.report(Level.WARNING, f"{text}, no version gave its rank to another")
+            text = f"member {self.name!r} leaves without a successor: no version has given its rank"
+            waited = f"to another member within {self._version_within:g} s"
+            out.report(Level.WARNING, f"{text} {waited}")
         self._stop(LifeEvent.UNRANKED, now)
         return True
 
@@ -281,7 +280,7 @@ class Living:
             if now < self.revoke_until:
                 out.wake(self.revoke_until)
             else:
-                text = f"lease {tenure.lease:x} could not be revoked: it ends by itself"
+                text = f"lease {tenure.lease:x} could not be revoked: it runs out"
                 out.report(Level.ERROR, f"{text} within {tenure.granted_ttl} s")
                 out.do(tenure.ended())
         if tenure.is_none:

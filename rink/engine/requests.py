@@ -31,10 +31,10 @@ log = logging.getLogger("rink")
 
 
 class Requests:
-    """Carry out effects that ask something of etcd, on threads of `calls`.
+    """Make a core's requests to etcd, on threads of `calls`.
 
-    The read of the own record runs on a thread of `reads`. Renewals wait for that read (R11).
-    Requests of other groups may hang, and the read must not wait behind them.
+    The read of the own record has threads of its own, `reads`. Renewals wait for this read (R11).
+    On the threads of `calls` it could wait behind requests of other groups that hang.
     """
 
     def __init__(

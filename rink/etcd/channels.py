@@ -115,11 +115,12 @@ class CountedChannel:
 
     Attributes:
         made_at: when it was made (monotonic).
-        heard_at: when the last answer came over it, of whatever call. A watch takes it for a sign
-            of life. A renewal does not: a follower that cannot reach its leader answers others.
-        doubted_at: when a stream waited in vain for an answer last.
-        is_closed: it is closed, or about to be.
-        calls: how many calls use it; its `Connection` counts them.
+        heard_at: when the last answer came over the channel, to any call. For a watch, any answer
+            proves that the server is alive. For a renewal it does not: a follower that cannot reach
+            its leader still answers other calls.
+        doubted_at: when a stream last waited in vain for an answer.
+        is_closed: whether the channel is closed, or about to be.
+        calls: how many calls use the channel; its `Connection` counts them.
     """
 
     def __init__(self, channel: grpc.Channel) -> None:

@@ -102,21 +102,24 @@ class Client:
     def from_etcd3(
         cls, client: Any, *, timeout: float = 5.0, clock: Callable[[], float] = boot_clock
     ) -> Self:
-        """Return a client over an `etcd3` client's channels and login.
+        """Return a client that uses the channels and login of an `etcd3` client.
 
-        That is a client of python3-etcd3. The application keeps it open as long as this one is
-        used, and closes it. A token that etcd refuses is an EtcdAuth here: only the application can
-        log in again. Only it can make a new channel, too: Rink does so where a name has a new
-        address, a certificate was rotated, or no thread could be started. How soon gRPC notices a
-        broken connection, and looks a name up again, is up to the application's channel options.
+        The application must keep its client (of python3-etcd3) open while this one is used, and
+        close it afterwards. If etcd refuses the token, this client raises EtcdAuth, since only the
+        application can log in again.
+
+        Only the application can make a new channel, too. With channels of its own, Rink makes one
+        if a name has a new address, a certificate was rotated, or no thread could be started. The
+        application's channel options decide how soon gRPC notices a broken connection, and how soon
+        it looks up a name again.
 
         Args:
-            client: the application's.
+            client: the application's client of python3-etcd3.
             timeout: as for `Client`.
             clock: as for `Client`.
 
         Raises:
-            rink.errors.ConfigError: this is no etcd3 client.
+            rink.errors.ConfigError: `client` is no etcd3 client.
         """
         made = cls.__new__(cls)
         connections, tokens = borrow(client)

@@ -176,11 +176,14 @@ class BorrowedConnection(Connection):
     """
 
     def lost_thread(self, channel: CountedChannel) -> None:
-        """Warn that the application is to make a new channel, and use that one from then on."""
+        """Warn that only the application can make the new channel that is needed.
+
+        Its new channel is used as soon as there is one.
+        """
         _log.warning(
-            "%s: no thread could be started to read a stream, and its channel will answer no other "
-            "stream. Only your application can make a new channel; do not close this one, which "
-            "would wait for ever",
+            "%s: no thread could be started to read a stream, so its channel will answer no later "
+            "stream. Only your application can make a new channel. Do not close the old one: its "
+            "close() would never return",
             self.name,
         )
         _never_collected.append(channel)

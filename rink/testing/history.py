@@ -1,7 +1,7 @@
-"""What members say happened, and whether it is what Rink promises.
+"""Judge the history of a group: whether what its members report keeps Rink's promises.
 
-Put a process under load, break something, and have each member say when it gained a role and when
-it let go. `judge` then finds what must not be, and counts what may be:
+Put processes under load, break something, and have each member report when it gained a role and
+when its work under the role stopped. `judge` finds what Rink forbids, and counts the rest:
 
     history = History()
     history.add(Event("gained", "one", at=1.0, role="leader", token=7))
@@ -10,10 +10,10 @@ it let go. `judge` then finds what must not be, and counts what may be:
     assert judgement.problems == []
     assert judgement.longest_gap() < 5.0
 
-All times are of one clock, so of one machine; take one that counts suspend (`CLOCK_BOOTTIME`). A
-member holds a role from `gained` to `let go`: say the first when the handle is there, and the second
-when its work has stopped, before the handle is released. Nothing here knows etcd, threads or the
-library: a history is judged for what was said in it.
+All times are of one clock, and so of one machine. Take a clock that counts suspended time
+(`CLOCK_BOOTTIME`). A member holds a role from `gained` to `let go`. Report `gained` once you have
+the handle. Report `let go` when the work has stopped, before you release the handle. This module
+uses neither etcd nor threads nor the rest of Rink: only the reported events count.
 """
 
 from __future__ import annotations
@@ -29,41 +29,41 @@ import attrs
 
 
 class What(enum.StrEnum):
-    """What an event tells."""
+    """Name the kinds of events."""
 
     GAINED = "gained"
     LET_GO = "let go"
     ENDED = "ended"
-    """Its process is dead: nothing that it held is held any more."""
+    """The member's process is dead: it holds nothing any more."""
     FROZEN = "frozen"
-    """Its process does not run: nothing is done under its roles."""
+    """The member's process does not run: no work is done under its roles."""
     THAWED = "thawed"
-    """It runs again, and goes on with the roles that nobody has gained meanwhile."""
+    """The process runs again, and goes on with the roles that nobody has gained meanwhile."""
     LEASE_ENDED = "lease ended"
-    """etcd ended its lease; `token` is the revision that its record was deleted in."""
+    """etcd ended the member's lease; `token` is the revision that deleted its record."""
     ACCEPTED = "accepted"
-    """A resource took its write."""
+    """A resource accepted the member's write."""
     REFUSED = "refused"
-    """A resource refused its write, because of the token."""
+    """A resource refused the member's write because of its token."""
 
 
 _WRITES = {What.ACCEPTED, What.REFUSED}
 _OBSERVED = {What.ENDED, What.FROZEN, What.THAWED}
-# What happens at one instant happens in this order: a hand-over without any gap is no overlap.
+# Events of one instant are ordered like this, so a hand-over without any gap is no overlap.
 _AT_ONCE = {What.GAINED: 1, What.THAWED: 2}
 
 
 @attrs.frozen
 class Event:
-    """One thing that happened.
+    """Describe one event of a history.
 
     Attributes:
-        what: which thing.
+        what: the kind of event.
         who: the member.
-        at: when, in seconds.
-        role: the role, where it is about one.
-        token: the fencing token of the grant; where a lease ended, the revision.
-        until: the member's own deadline, as it knew it then; None says nothing of it.
+        at: the time, in seconds.
+        role: the role, if the event is about one.
+        token: the fencing token of the grant; for `lease ended`, the revision.
+        until: the member's own deadline, as it knew it then; None if the event does not report it.
     """
 
     what: What = attrs.field(converter=What)
@@ -76,7 +76,10 @@ class Event:
 
 @attrs.frozen
 class Overlap:
-    """Two members held a role at once, from `begin` to `end` (None: to the end of the history)."""
+    """Record that two members held a role at once, from `begin` to `end`.
+
+    `end` is None if it lasted to the end of the history.
+    """
 
     role: str
     holder: str
@@ -91,7 +94,10 @@ class Overlap:
 
 @attrs.frozen
 class Gap:
-    """Nobody held a role, from `begin` to `end`; `is_open` where nobody ever did again."""
+    """Record that nobody held a role, from `begin` to `end`.
+
+    `is_open` says that nobody held it again.
+    """
 
     role: str
     begin: float
@@ -106,20 +112,20 @@ class Gap:
 
 @attrs.frozen(kw_only=True)
 class Judgement:
-    """What `judge` found.
+    """Hold what `judge` found.
 
     Attributes:
-        overlaps: roles held by two members at once, those of `early` apart.
+        overlaps: times when two members held a role at once, without those in `early`.
         early: overlaps where etcd had ended the lease of a holder before the holder's own deadline.
-            No client can exclude them; the token is what is left.
+            No client can prevent them; only the token guards against them.
         tokens: grants whose token was not greater than that of an earlier holder.
-        stale: writes that were accepted, and must not have been: a later grant's was before.
-        disorder: what members said that does not fit together.
+        stale: writes that were wrongly accepted, after a write under a later grant.
+        disorder: reports that contradict each other.
         accepted: how many writes were accepted.
-        refused: how many were refused, rightly.
+        refused: how many writes were rightly refused.
         grants: every `gained`, in order.
-        gaps: the times when nobody held a role, after it was held first, by when they began.
-        holders: who held which role in the end; where two did, the later one.
+        gaps: times when nobody held a role that had been held before, ordered by their begin.
+        holders: the last holder of each role that is held at the end.
     """
 
     overlaps: tuple[Overlap, ...]
@@ -135,7 +141,7 @@ class Judgement:
 
     @property
     def problems(self) -> list[str]:
-        """All that Rink forbids, in words; `early` and gaps are not among it."""
+        """Return all that Rink forbids, in words; `early` and gaps are not part of it."""
         return [*map(str, self.overlaps), *self.tokens, *self.stale, *self.disorder]
 
     def gains(self, since: float = 0.0) -> dict[str, int]:
@@ -143,10 +149,7 @@ class Judgement:
         return Counter(grant.role for grant in self.grants if grant.at > since)
 
     def moves(self, since: float = 0.0) -> dict[str, int]:
-        """Return how often each role was gained by another member since then.
-
-        The gain is by another member than the last one.
-        """
+        """Return how often each role moved to another member since then."""
         moves: Counter[str] = Counter()
         last: dict[str, str] = {}
         for grant in self.grants:
@@ -156,11 +159,11 @@ class Judgement:
         return moves
 
     def longest_gap(self, since: float = 0.0) -> float:
-        """The longest time that nobody held a role, of the gaps that ended since then; 0 for none."""
+        """Return the longest of the gaps that ended since then, or 0 if there is none."""
         return max((gap.seconds for gap in self.gaps if gap.end > since), default=0.0)
 
     def not_held(self, roles: Iterable[str]) -> list[str]:
-        """Which of these roles nobody held in the end."""
+        """Return which of these roles nobody held in the end."""
         return [role for role in roles if role not in self.holders]
 
 
@@ -168,8 +171,8 @@ def judge(events: Iterable[Event]) -> Judgement:
     """Judge a history.
 
     Args:
-        events: in any order, but for two things: what one member says stands in the order in which
-            it said it, and writes in the order in which the resource met them.
+        events: in any order, with two exceptions. The events of one member stand in the order in
+            which it reported them, and writes in the order in which the resource received them.
     """
     events = list(events)
     walk = _Walk(events)
@@ -179,10 +182,10 @@ def judge(events: Iterable[Event]) -> Judgement:
 
 
 def in_order(events: Iterable[Event]) -> Iterator[Event]:
-    """The events by time, what one member said in the order in which it said it."""
+    """Return the events by time, and those of one member in its own order."""
     streams: dict[object, list[Event]] = {}
     for event in events:
-        # What is seen of a process from outside is another stream than what it says itself.
+        # What others observe of a process is another stream than what the process reports itself.
         source = None if event.what in _WRITES else (event.who, event.what in _OBSERVED)
         streams.setdefault(source, []).append(event)
     return heapq.merge(*streams.values(), key=lambda one: (one.at, _AT_ONCE.get(one.what, 0)))
@@ -247,7 +250,7 @@ class _Walk:
         self._hold(event, event.at)
 
     def _is_early(self, grant: Event, taker: Event) -> bool:
-        """The server had ended the holder's lease before the taker's view, and its deadline."""
+        """Return whether etcd ended the holder's lease early, before the taker's grant."""
         return self._until.get(grant.who, 0.0) > taker.at and any(
             end.who == grant.who and grant.token < end.token <= taker.token
             for end in self._lease_ends
@@ -327,10 +330,10 @@ class _Walk:
 
 
 class History:
-    """Collects events while they happen. May be added to from any thread.
+    """Collect events while they happen, from any thread.
 
     Args:
-        events: what it begins with.
+        events: the first events.
     """
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
@@ -351,20 +354,20 @@ class History:
 
     @property
     def events(self) -> list[Event]:
-        """All but the writes, by time."""
+        """Return all events but the writes, by time."""
         with self._changed:
             said = list(self._said)
         return list(in_order(said))
 
     @property
     def holders(self) -> dict[str, str]:
-        """Return who holds which role now, as far as was said."""
+        """Return who holds which role now, by the events so far."""
         with self._changed:
             said = list(self._said)
         return judge(said).holders
 
     def judge(self) -> Judgement:
-        """Judge what was added so far."""
+        """Judge the events so far."""
         with self._changed:
             return judge([*self._said, *self._writes])
 
@@ -384,7 +387,7 @@ class History:
             begin = time.monotonic()
             if happens(self):
                 return
-            # A long history takes its time to be asked, and is asked for a quarter of it at most.
+            # Asking a long history takes time: it is asked during a quarter of the time at most.
             pause = 3 * (time.monotonic() - begin)
             if not self._wait_for_more(known, pause, end):
                 raise TimeoutError(f"not within {timeout:g} s, after {self.events[-10:]}")
