@@ -39,7 +39,7 @@ class BaseRink(Generic[R, S]):
         rebalance_delay: seconds this member waits before the group grows for it.
         initial_delay: seconds newcomers wait instead, while a group is starting.
         leave_delay: seconds that the rank of a member which is gone stays reserved.
-        grace: seconds that user code has to let go of a lost role before its claim is given up;
+        grace: seconds that user code has to release a lost role before its claim is given up;
             None: as long as it takes, while this member stays. If it leaves without `wait`, the
             claim ends after `leave_timeout` and the rest of the lease.
         scheme: how roles are mapped to ranks: "jump", "first", "balanced:P", a registered one, or a
@@ -169,8 +169,8 @@ class BaseRink(Generic[R, S]):
     def owner(self, name: str) -> str | None:
         """Return the member that owns the role in the newest version.
 
-        None where nobody is ranked. Its owner may not hold it yet: an earlier holder may still be
-        letting go.
+        None where nobody is ranked. Its owner may not hold it yet: an earlier holder may not have
+        released it.
         """
         engine = self._ready(name)
         version = engine.node.view.version

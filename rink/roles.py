@@ -21,7 +21,7 @@ RELEASED = "released here"
 class BaseRole:
     """What a handle is on both faces. Safe from any thread.
 
-    Several handles of one role in one member share the role: it is let go when the last of them is
+    Several handles of one role in one member share the role: it is free when the last of them is
     released. A handle that is dropped unreleased is released by the garbage collector, with a
     warning: keep it in a `with`, or use `can_take(name)` for a bare check.
     """

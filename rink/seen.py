@@ -223,7 +223,7 @@ def _why(member: Member, share: Share | None, number: int, sure: bool) -> str:
         return f"its record {member.problem}, so it claims every role"
     why = []
     if record.draining:
-        why.append(f"has not let go of {some(record.draining)}")
+        why.append(f"has not released {some(record.draining)}")
     # Pins cannot be placed by a scheme that is not known here: only ranks are compared then.
     claims = [one if sure else _bare(one) for one in record.shares]
     if share is not None and share not in claims:

@@ -91,7 +91,7 @@ def test_a_member_that_does_not_let_go_is_seen_to_be_in_the_way(command, member)
             assert look["members"][0]["draining"] == lost != []
             (way,) = look["in_the_way"]
             assert way["member"] == "a"
-            assert way["why"].startswith(f"has not let go of {lost[0]}")
+            assert way["why"].startswith(f"has not released {lost[0]}")
             for role in held:
                 role.release()
             wait_for(lambda: json.loads(command("status", "orders", "--json").stdout)["settled"])
@@ -261,7 +261,7 @@ def test_owner_of_a_role_follows_its_hand_over(command, member, etcd_url, prefix
             asked = command("owner", "orders", lost, "--json")
             (role,) = json.loads(asked.stdout)["roles"]
             assert (asked.returncode, role["owner"], role["holder"]) == (3, "b", "a")
-            assert (role["why"], role["since"]["version"]) == ("a has not let go of it", 2)
+            assert (role["why"], role["since"]["version"]) == ("a has not released it", 2)
             line = [*RINK, "wait", "orders", "--holder", lost, "--prefix", prefix]
             with Lines(line, RINK_ETCD=etcd_url) as waits:
                 for one in held:

@@ -105,7 +105,7 @@ def test_claim_of_a_leaked_handle_ends_with_the_lease(join):
     a.leave()
     left_at = time.monotonic()
     assert helper.is_set()
-    until(b, lambda: "a: has not let go of it yet" in refusal(b, role.name))
+    until(b, lambda: "a: has not released it yet" in refusal(b, role.name))
     with b.await_role(role.name, LONG_S) as later:
         assert later.token > role.token
     assert time.monotonic() - left_at > 1.0, "it was granted before the lease had run out"

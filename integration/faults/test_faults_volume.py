@@ -77,8 +77,8 @@ def in_ms(seconds):
 def _they_wait_for_the_giver(group, giver, heir):
     """Both ends say who is in the way; once let go, the ten are there at once."""
     status = heir.ask("status")
-    assert status["waiting_for"] == dict.fromkeys(STUCK, "giver: has not let go of it yet")
-    assert "giver: has not let go of it yet" in heir.ask("why_not", STUCK[0], 0.05)["because"]
+    assert status["waiting_for"] == dict.fromkeys(STUCK, "giver: has not released it yet")
+    assert "giver: has not released it yet" in heir.ask("why_not", STUCK[0], 0.05)["because"]
     assert giver.ask("status")["draining"] == sorted(STUCK)
     released_at = SYSTEM.now()
     giver.ask("release", True)

@@ -97,8 +97,8 @@ LINES = [
     noted(1.5, "version", number=2, because=["joined w3"], text="version 2 because joined w3"),
     noted(1.75, "draining", member="w1", roles=["a", "b"], text="w1 lost a, b"),
     noted(2, "draining", member="w2", roles=["c"], text="w2 lost c"),
-    noted(2.25, "drained", member="w2", roles=["c"], text="w2 let go of c"),
-    noted(4, "drained", member="w1", roles=["a", "b"], text="w1 let go of a, b"),
+    noted(2.25, "drained", member="w2", roles=["c"], text="w2 has released c"),
+    noted(4, "drained", member="w1", roles=["a", "b"], text="w1 has released a, b"),
     noted(4, "settled", text="settled at version 2"),
     # A crash, which etcd sees when the lease of 5 s has ended.
     noted(20, "gone", member="w2", phase="active", draining=[], ttl=5, text="w2 is gone"),

@@ -137,10 +137,10 @@ def _drains(before: View, after: View) -> Iterator[Happening]:
         begun = tuple(role for role in new if role not in old)
         ended = tuple(role for role in old if role not in new)
         if begun:
-            text = f"{name} has lost {some(begun)}, and has not let go yet"
+            text = f"{name} has lost {some(begun)} (not released yet)"
             yield Happening("draining", text, {"member": name, "roles": list(begun)})
         if ended:
-            text = f"{name} has let go of {some(ended)}"
+            text = f"{name} has released {some(ended)}"
             yield Happening("drained", text, {"member": name, "roles": list(ended)})
 
 

@@ -93,7 +93,7 @@ def _of_owner(view: View, base: RoleSeen, owner: str, placement: Placement) -> R
     if record is None:
         return attrs.evolve(base, why=f"{owner} {_vague(member, placement)}")
     if base.role in record.draining:
-        why = f"{owner} has not let go of an earlier grant of it"
+        why = f"{owner} has not released an earlier grant of it"
         return attrs.evolve(base, holder=owner, why=why)
     if not record.shares or not placement.has(record.shares[0], base.role):
         return attrs.evolve(base, why=f"{owner} has not claimed it yet")
@@ -105,7 +105,7 @@ def _named(member: Member, role: str, placement: Placement) -> str:
     if member.record is None:
         return ""
     if role in member.record.draining:
-        return "has not let go of it"
+        return "has not released it"
     for share in member.record.shares:
         if placement.has(share, role):
             return f"still claims it, as rank {share.rank} of {share.size}"

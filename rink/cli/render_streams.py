@@ -137,7 +137,7 @@ def _at_work(one: PartitionOwner) -> Text:
     if one.parked:
         return Text(f"parked: {clean(one.parked)}", "red")
     if one.draining:
-        return Text(f"waits for {clean(some(one.draining))} to let go", "yellow")
+        return Text(f"waits for {clean(some(one.draining))} to release it", "yellow")
     if one.is_open and one.owner is None:
         return Text("its worker is gone, and has not said why", "yellow")
     if one.is_open:

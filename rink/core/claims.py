@@ -76,7 +76,7 @@ class Obstacles:
         for name, reason in self.everything:
             return f"{name}: {reason}"
         if role in self.draining:
-            return f"{self.draining[role]}: has not let go of it yet"
+            return f"{self.draining[role]}: has not released it yet"
         for name, share in self.shares:
             rank = placement.rank(role, share.scheme, share.size)
             if share.has(role, rank) or rank is None:

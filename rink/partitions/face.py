@@ -74,7 +74,7 @@ class BaseAssignment(Generic[R]):
         return not self._lane.is_released and self._lane.role.is_held
 
     def release(self) -> None:
-        """Let go of the partition; twice does nothing. Commit before."""
+        """Release the partition; a second call does nothing. Commit before."""
         self._lanes.release(self._lane)
 
     def _check(self, offset: object) -> int:

@@ -140,7 +140,7 @@ class History:
         )
 
     def drains(self) -> DataFrame:
-        """Return how long members took to let go of what they had lost: member, began, ended, seconds, roles."""
+        """Return how long members took to release what they had lost: member, began, ended, seconds, roles."""
         of_member = Window.partitionBy("member").orderBy("revision", "line")
         found = self._in_lines().where(F.col("event").isin("draining", "drained", "gone"))
         return (

@@ -243,7 +243,7 @@ def test_owners_and_who_stands_by(lines, shop, answers):
         "bill group shop/bill · version 4 · 3 workers · settled",
         "partition owner standby token state",
         "orders/0 w1 w3 7 at work",
-        "orders/1 w1 w3 7 waits for w2 to let go",
+        "orders/1 w1 w3 7 waits for w2 to release it",
         "orders/2 w1 w3 7 parked: event 17-0: thirteen",
         "orders/3 w1 - 7 not at work",
         "orders/4 - w3 7 its worker is gone, and has not said why",

@@ -104,7 +104,7 @@ def test_status_of_draining_member_says_since_which_version(town, run, run_json)
         "a": {"version": 2, "or_before": False, "by": "a", "proclaimed": JOINED}
     }
     text = words(run("status", "orders").stdout)
-    assert "a: has not let go of job-1, job-2, job-3, since version 2, 0 s ago by a's clock" in text
+    assert "a: has not released job-1, job-2, job-3, since version 2, 0 s ago by a's clock" in text
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_since_says_how_long_ago_as_far_as_clocks_tell(town, run, proclaimed, sa
     draining(town, "job-2")
     town.version(2, "a", "b", proclaimed=proclaimed)
     text = run("status", "orders").stdout
-    (line,) = [line for line in text.splitlines() if "has not let go" in line]
-    assert line.rstrip().endswith("a: has not let go of job-2" + said)
+    (line,) = [line for line in text.splitlines() if "has not released" in line]
+    assert line.rstrip().endswith("a: has not released job-2" + said)
 
 
 def test_since_is_open_where_older_versions_are_not_kept(town, run, run_json):
@@ -139,7 +139,7 @@ def test_since_is_not_told_of_a_role_that_its_member_owns(town, run, run_json):
     town.settled("a")
     town.record("a", shares=(Share(0, 1, "jump"),), draining=("job-2",))
     assert run_json("status", "orders")["draining_since"] == {}
-    assert "a: has not let go of job-2\n" in run("status", "orders").stdout
+    assert "a: has not released job-2\n" in run("status", "orders").stdout
 
 
 def test_since_is_not_told_by_an_unknown_scheme(town, run_json):

@@ -65,10 +65,10 @@ def test_owner_of_a_draining_role_names_who_drains_and_since_when(town, run, run
     status, (role,) = owner(run_status, LEADER)
     assert status == 3
     assert (role["owner"], role["holder"], role["next"], role["held"]) == ("b", "a", "a", False)
-    assert role["why"] == "a has not let go of it"
+    assert role["why"] == "a has not released it"
     assert role["since"] == {"version": 2, "or_before": False, "by": "a", "proclaimed": JOINED}
     text = " ".join(run("owner", "orders", LEADER).stdout.split())
-    assert "a has not let go of it, since version 2, 0 s ago by a's clock" in text
+    assert "a has not released it, since version 2, 0 s ago by a's clock" in text
 
 
 def test_owner_of_a_role_that_an_old_share_claims_is_not_its_holder(town, run_status):
@@ -95,7 +95,7 @@ def test_owner_that_drains_an_earlier_grant_does_not_hold_the_role(town, run_sta
     town.record("a", shares=(Share(0, 1, "jump"),), draining=(LEADER,))
     status, (role,) = owner(run_status, LEADER)
     assert (status, role["owner"], role["holder"]) == (3, "a", "a")
-    assert role["why"] == "a has not let go of an earlier grant of it"
+    assert role["why"] == "a has not released an earlier grant of it"
     assert role["since"] is None
 
 

@@ -116,7 +116,7 @@ def test_whoever_is_in_the_way_is_named_with_the_reason(town, run, run_json):
     look = run_json("status", "orders")
     assert look["settled"] is False
     assert look["in_the_way"] == [
-        {"member": "a", "why": "has not let go of job-1, job-2, still claims rank 0 of 2"},
+        {"member": "a", "why": "has not released job-1, job-2, still claims rank 0 of 2"},
         {
             "member": "b",
             "why": "has not taken up rank 1 of 3 (version 2), still claims rank 1 of 2",
@@ -124,7 +124,7 @@ def test_whoever_is_in_the_way_is_named_with_the_reason(town, run, run_json):
     ]
     text = run("status", "orders").stdout
     assert "not settled" in text
-    assert "in the way  a: has not let go of job-1, job-2" in text
+    assert "in the way  a: has not released job-1, job-2" in text
 
 
 def test_pins_wishes_and_the_token_base_are_shown(town, run, run_json):

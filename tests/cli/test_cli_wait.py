@@ -48,7 +48,7 @@ def test_wait_until_settled_says_who_is_in_the_way(town, wait):
             lambda: town.record("a", shares=(Share(0, 2, "jump"),)),
         ],
     )
-    told = [f"waiting for orders: a: has not let go of {LEADER}"]
+    told = [f"waiting for orders: a: has not released {LEADER}"]
     assert said == (0, "orders: settled at version 2\n", told)
 
 
@@ -94,7 +94,7 @@ def test_wait_for_a_holder_says_who_holds_the_role(town, wait):
     done = wait(
         "--holder", LEADER, script=[lambda: town.record("a", shares=(Share(0, 2, "jump"),))]
     )
-    told = [f"waiting for orders: {LEADER}: a has not let go of it"]
+    told = [f"waiting for orders: {LEADER}: a has not released it"]
     assert done == (0, f"orders: b holds {LEADER}\n", told)
 
 
@@ -115,7 +115,7 @@ def test_wait_for_several_things_wants_all_of_them_at_once(town, wait):
 
 def test_wait_that_times_out_exits_with_3_and_says_what_lacks(town, wait):
     grown(town)
-    told = f"a: has not let go of {LEADER}"
+    told = f"a: has not released {LEADER}"
     done = wait(
         "--settled", "--timeout", "30", script=[lambda: town.let_pass(29), lambda: town.let_pass(1)]
     )

@@ -60,9 +60,9 @@ def test_a_join_a_version_and_its_settling_are_told_in_order(town, watch):
     assert texts(events) == [
         "b joined",
         "version 2 because joined b · rank 1: - → b",
-        "a has lost x, y, and has not let go yet",
-        "a has let go of x",
-        "a has let go of y",
+        "a has lost x, y (not released yet)",
+        "a has released x",
+        "a has released y",
         "settled at version 2",
     ]
     assert [event["settled"] for event in events] == [True, True, *[False] * 3, True, True]
@@ -96,7 +96,7 @@ def test_a_planned_leave_and_a_crash_are_told_apart(town, watch):
     )
     assert texts(events) == [
         "a is leaving",
-        "a has lost x, and has not let go yet",
+        "a has lost x (not released yet)",
         "b coordinates",
         "a has left; with it went its claim on x",
         "settled at version 1",

@@ -48,7 +48,7 @@ def test_a_pin_moves_the_claim_of_a_share():
 
 def test_a_draining_role_is_claimed_and_only_that():
     found = obstacles(shares=(B,), draining=(IN_A,))
-    assert found.to(IN_A, PLACES) == "b: has not let go of it yet"
+    assert found.to(IN_A, PLACES) == "b: has not released it yet"
     assert found.to("another", PLACES) == ""
 
 

@@ -62,7 +62,7 @@ def test_a_role_is_granted_only_when_no_other_record_claims_it(pair):
     world.sleep(0.1)
     assert world.ranks == ["b"]
     assert wait.hold is None
-    assert "a: has not let go of it yet" in world.node("b").table.gate.obstacle(role, Placement())
+    assert "a: has not released it yet" in world.node("b").table.gate.obstacle(role, Placement())
     world.release("a", held)
     assert wait.hold.token > held.token
     assert "a" not in world.members

@@ -178,7 +178,7 @@ def test_roles_not_released_by_their_body_are_claimed_by_the_next_incarnation(ti
     assert (a.rank, b.rank) == (0, 1)
     assert a.owner(role.name) == "a"
     assert next(m for m in a.members if m.name == "b").draining == (role.name,)
-    with pytest.raises(rink.RoleTimeout, match="b: has not let go of it yet"):
+    with pytest.raises(rink.RoleTimeout, match="b: has not released it yet"):
         a.await_role(role.name, 20.0)
     role.release()
     with a.await_role(role.name, 1.0) as theirs:
@@ -229,7 +229,7 @@ def test_a_record_write_that_arrives_late_overwrites_nothing(time):
     [held] = holds
     assert held.is_sent
     assert next(m for m in b.members if m.name == "a").draining == (role.name,)
-    with pytest.raises(rink.RoleTimeout, match="a: has not let go of it yet"):
+    with pytest.raises(rink.RoleTimeout, match="a: has not released it yet"):
         b.await_role(role.name, 1.0)
     role.release()
     with b.await_role(role.name, TTL) as theirs:

@@ -155,7 +155,7 @@ def test_leaving_from_elsewhere_waits_for_the_body(blocking, apart):
     with a.await_role(owned_by(0, 2), LONG_S) as role:
         leaving = apart(a.leave)
         assert role.lost.wait(LONG_S)
-        until(b, lambda: "a: has not let go of it yet" in refusal(b, role.name))
+        until(b, lambda: "a: has not released it yet" in refusal(b, role.name))
         assert not leaving.done()
     leaving.result(LONG_S)
     b.await_role(role.name, LONG_S).release()

@@ -29,7 +29,7 @@ def test_leave_with_a_leaked_handle_returns(world):
     assert not role.is_held
     assert records(world) == {"a", "b"}
     assert lease in leases(world)
-    until(b, lambda: "a: has not let go of it yet" in refusal(b, role.name))
+    until(b, lambda: "a: has not released it yet" in refusal(b, role.name))
     role.release()
 
 
@@ -56,7 +56,7 @@ def test_role_of_a_leaked_handle_is_granted_when_the_lease_has_run_out(world):
     a, b = world.pair(leave_timeout=0.1)
     role = a.await_role(owned_by(0, 2), LONG_S)
     a.leave()
-    assert "a: has not let go of it yet" in refusal(b, role.name)
+    assert "a: has not released it yet" in refusal(b, role.name)
     run_out(world, a)
     with b.await_role(role.name, LONG_S) as new:
         assert new.token > role.token
@@ -80,7 +80,7 @@ def test_leave_that_waits_goes_on_until_the_handle_is_released(world, apart):
     role = a.await_role(owned_by(0, 2), LONG_S)
     leaving = apart(a.leave, wait=True)
     assert role.lost.wait(LONG_S)
-    until(b, lambda: "a: has not let go of it yet" in refusal(b, role.name))
+    until(b, lambda: "a: has not released it yet" in refusal(b, role.name))
     with pytest.raises(TimeoutError):
         leaving.result(0.5)  # ten times the leave_timeout
     role.release()

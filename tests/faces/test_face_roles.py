@@ -87,7 +87,7 @@ def test_a_wait_behind_a_holder_that_does_not_let_go_names_it(world):
     role = a.await_role(owned_by(1, 2), LONG_S)
     b = world.join("b")
     assert role.lost.wait(LONG_S)
-    until(b, lambda: "a: has not let go of it yet" in refusal(b, role.name))
+    until(b, lambda: "a: has not released it yet" in refusal(b, role.name))
     role.release()
     with b.await_role(role.name, LONG_S):
         pass

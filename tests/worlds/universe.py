@@ -176,7 +176,7 @@ class Universe:
     def is_out(self, state: State, index: int) -> bool:
         """Whether a member is dead or has left: nothing reaches it, and it steps no more.
 
-        What its user code has not let go of by then it works on.
+        What its user code has not released by then it works on.
         """
         number = state.members[index].state
         return number == DEAD or self.actors[index].facts[number].life in (Life.LEFT, Life.RAN_OUT)

@@ -98,7 +98,7 @@ class Job(Generic[T]):
         return self._error if self._ended.is_set() else None
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it has ended and let go of its role; whether it has."""
+        """Wait until it has ended and its role is released; return whether it has."""
         return self._ended.wait(timeout)
 
     def result(self) -> T | None:

@@ -132,7 +132,7 @@ class Query:
             self._closing.wait(pause)
 
     def _under(self, role: Role) -> Job[Any]:
-        """Run it as a job, and return when that has ended and the role is let go."""
+        """Run it as a job, and return when that has ended and the role is released."""
         job = self._job = Job(self._spark, role, self._under_a_grant)
         job.start()
         if self._closing.is_set():

@@ -215,7 +215,7 @@ class JobRunner:
         return self._over.is_set()
 
     def close(self, timeout: float = 30.0) -> None:
-        """End all jobs, watches and queries, and let go of their roles.
+        """End all jobs, watches and queries, and release their roles.
 
         Args:
             timeout: seconds, in all, that functions which do not return are waited for; their roles stay until they

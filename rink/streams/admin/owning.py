@@ -27,7 +27,7 @@ class PartitionOwner:
     Attributes:
         owner: the worker that has it by the group's newest version; None where nobody has, or that one is gone.
         standby: the worker that would have it if just that one were gone; None where there is nobody.
-        draining: workers that have lost it and not let go yet: until then the owner waits.
+        draining: workers that have lost it and not released it yet: until then the owner waits.
         token: the highest fencing token that Redis has seen; 0 where nobody ever took it.
         is_open: an owner has taken it in Redis and not ended in order.
         parked: why nobody processes it; "" where somebody may.
