@@ -11,7 +11,7 @@ from redis.asyncio import RedisCluster
 from streams_support import Steps
 from workers_support import until_true
 
-from rink.errors import ConfigError, StateError
+from rink.errors import ConfigError, EtcdUnavailable, StateError
 from rink.streams import App, PartitionFull, Record, RedisError, Worker, admin
 from rink.streams.errors import OffsetMoved
 from rink.testing import redis_cluster
@@ -213,6 +213,15 @@ async def test_owners_before_any_worker_was_there(desk):
     assert [(one.group, one.version, one.workers) for one in found] == [("shop/bill", 0, ())]
     first = found[0].partitions[0]
     assert (first.owner, first.standby, first.token, first.is_open) == (None, None, 0, False)
+
+
+@at_desk()
+async def test_owners_without_an_etcd_fail_at_once(desk):
+    """Port 1 has no server."""
+    desk.app.etcd, desk.app.session = "http://127.0.0.1:1", {"timeout": 60.0}
+    async with asyncio.timeout(30.0):
+        with pytest.raises(EtcdUnavailable, match="no etcd listens at"):
+            await admin.owners(desk.app, processor="bill")
 
 
 @at_desk()

@@ -1,4 +1,4 @@
-"""Ask etcd about the members' leases.
+"""Ask etcd about leases of members.
 
 A lease says when a record ends if its member is dead.
 
@@ -8,7 +8,7 @@ lease is asked for, and the answers stand beside the group's status, which is of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -96,12 +96,18 @@ class Leases:
 
 def read_leases(etcd: Etcd, view: View, *, however_many: bool) -> Leases:
     """Ask etcd for the leases of all members whose record can be read."""
-    records = [(one.name, one.lease, one.record) for one in view.by_age]
-    asked = [(name, lease, record.ttl) for name, lease, record in records if record is not None]
-    if len(asked) > MAX_LEASES and not however_many:
+    names = [member.name for member in view.by_age if member.record is not None]
+    if len(names) > MAX_LEASES and not however_many:
         return Leases(
-            problem=f"{len(asked)} leases are many requests to etcd: --leases asks for each"
+            problem=f"{len(names)} leases are many requests to etcd: --leases asks for each"
         )
+    return read_leases_of(etcd, view, names)
+
+
+def read_leases_of(etcd: Etcd, view: View, names: Iterable[str]) -> Leases:
+    """Ask etcd for the leases of these members, if their records can be read."""
+    records = [(name, view.members[name].lease, view.members[name].record) for name in names]
+    asked = [(name, lease, record.ttl) for name, lease, record in records if record is not None]
     threads = ThreadPoolExecutor(MAX_THREADS)
     try:
         left = threads.map(etcd.time_to_live, [lease for _, lease, _ in asked])

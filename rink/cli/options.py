@@ -70,7 +70,7 @@ class Target:
 
 def connect(target: Target) -> Etcd:
     """Make a client of a real etcd; nothing is opened yet."""
-    return Client(
+    client = Client(
         check_endpoints(target.endpoints),
         timeout=target.timeout,
         user=target.user,
@@ -78,8 +78,9 @@ def connect(target: Target) -> Etcd:
         ca=target.ca,
         cert=target.cert,
         key=target.key,
-        fail_refused=True,  # somebody waits for the answer, and can start etcd
     )
+    client.fail_refused()  # somebody waits for the answer, and can start etcd
+    return client
 
 
 @attrs.frozen

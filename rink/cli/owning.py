@@ -17,7 +17,16 @@ from rich.text import Text
 
 from rink.cli import observe, render
 from rink.cli.ends import NO
-from rink.cli.options import Target, check_group, check_roles, opened, outside, with_target
+from rink.cli.leases import Leases, read_leases_of
+from rink.cli.options import (
+    Target,
+    announced,
+    check_group,
+    check_roles,
+    opened,
+    outside,
+    with_target,
+)
 from rink.cli.since import Since, lost_since
 from rink.core.placement import Placement
 from rink.core.values import Member
@@ -153,9 +162,13 @@ def owner(
 
     Exit status: 0 if every role is held, 3 if one is not, 1 without an answer of etcd.
     """
-    with opened(target) as etcd, target.reading(group):
-        view = read_group(etcd, target.keys(group))
-    found = roles_seen(view, group, roles)
+    with opened(target) as etcd:
+        with target.reading(group):
+            view = read_group(etcd, target.keys(group))
+        found = roles_seen(view, group, roles)
+        with announced(target, f"asking for the leases of group {group!r} at"):
+            holders = {one.holder: None for one in found if one.holder is not None}
+            leases = read_leases_of(etcd, view, holders)
     if as_json:
         facts: dict[str, Any] = {
             "group": group,
@@ -163,20 +176,24 @@ def owner(
             "revision": view.revision,
             "version": view.newest.number if view.newest else 0,
             "roles": [attrs.asdict(one) for one in found],
+            "leases": leases.as_json(),
+            "leases_problem": leases.problem,
         }
         click.echo(json.dumps(facts, indent=2))
     else:
-        render.console().print(_shown(found, outside().clock.wall()))
+        render.console().print(_shown(found, leases, outside().clock.wall()))
     if not all(one.held for one in found):
         ctx.exit(NO)
 
 
-def _shown(found: Iterable[RoleSeen], now: str) -> RenderableType:
+def _shown(found: Iterable[RoleSeen], leases: Leases, now: str) -> RenderableType:
     made = render.Listing(("role", "owner", "holder", "next", "state"))
     why = []
     for one in found:
         names = [render.clean(name or "-") for name in (one.role, one.owner, one.holder, one.next)]
-        made.add(*names, Text("held", "green") if one.held else Text("not held", "bold yellow"))
+        is_sure = one.held and one.holder not in leases.overdue and not leases.problem
+        made.add(*names, Text("held" if one.held else "not held", "green" if is_sure else "yellow"))
         if not one.held:
             why.append(("not held", f"{one.role}: {one.reason(now)}", "yellow"))
+    why += render.lease_lines(leases)
     return Group(made, Text(""), render.titled(why)) if why else made

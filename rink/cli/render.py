@@ -268,11 +268,7 @@ def _foot(
         ("in the way", f"{one.member}: {one.why}{since.get(one.member, '')}", "yellow")
         for one in status.in_the_way
     ]
-    lines += [
-        ("not renewed", f"{name}: {_overdue(one)}", "yellow")
-        for name, one in leases.overdue.items()
-    ]
-    lines += [("leases unknown", leases.problem, "yellow")] if leases.problem else []
+    lines += lease_lines(leases)
     lines += [
         ("no rank", f"{member.name}: {member.no_rank_because}", "red")
         for member in status.members
@@ -292,6 +288,15 @@ def _foot(
     if lines:
         yield Text("")
         yield titled(lines)
+
+
+def lease_lines(leases: Leases) -> list[tuple[str, str, str]]:
+    """Return the lines of `titled` on leases that are overdue or not known."""
+    lines = [
+        ("not renewed", f"{name}: {_overdue(one)}", "yellow")
+        for name, one in leases.overdue.items()
+    ]
+    return lines + ([("leases unknown", leases.problem, "yellow")] if leases.problem else [])
 
 
 def _is_waiting(member: MemberStatus) -> bool:

@@ -71,8 +71,6 @@ class Client:
         cert: PEM file or bytes of a client certificate, together with `key`.
         key: PEM file or bytes of its key, unencrypted.
         clock: what `KeepAliveAnswer.sent_at` is read from, in seconds.
-        fail_refused: a call fails at once where every endpoint refuses the connection. Otherwise it
-            waits, since etcd may be about to start.
 
     Raises:
         rink.errors.ConfigError: a setting that cannot work; the message names it.
@@ -89,14 +87,12 @@ class Client:
         cert: Pem | None = None,
         key: Pem | None = None,
         clock: Callable[[], float] = boot_clock,
-        fail_refused: bool = False,
     ) -> None:
         tls = TlsSource(ca, cert, key)
         read = read_endpoints(endpoints, tls=tls.is_given)
         check_user(user, password)
         tokens = UserTokens(user, password) if user is not None and password is not None else None
         self._start([OwnConnection(one, tls) for one in read], tokens, timeout, clock)
-        self._transport.fail_refused = fail_refused
 
     @classmethod
     def from_etcd3(
@@ -125,6 +121,13 @@ class Client:
         connections, tokens = borrow(client)
         made._start(connections, tokens, timeout, clock)  # noqa: SLF001 - its own
         return made
+
+    def fail_refused(self) -> None:
+        """Fail calls at once from now on if every endpoint refuses the connection.
+
+        Otherwise a call waits for its timeout, since etcd may be about to start.
+        """
+        self._transport.fail_refused = True
 
     def _start(
         self,

@@ -5,7 +5,7 @@ from cli_support import JOINED
 from test_cli_status import KEYS
 
 from rink.core.values import Share
-from rink.errors import EtcdUnavailable
+from rink.errors import EtcdAuth, EtcdUnavailable
 from rink.etcd.api import Put
 
 LEADER = "job-2"  # rank 1 of 2, and rank 0 of 1
@@ -46,10 +46,30 @@ def test_owner_of_a_held_role_is_its_holder_and_the_status_0(town, run, run_stat
                 "since": None,
             }
         ],
+        "leases": {"b": {"ttl_s": 60, "ends_within_s": 60, "renewal_overdue": False}},
+        "leases_problem": "",
     }  # fmt: skip
     lines = [line.split() for line in run("owner", "orders", LEADER).stdout.splitlines()]
     assert lines[0] == ["role", "owner", "holder", "next", "state"]
     assert lines[-1] == [LEADER, "b", "b", "c", "held"]
+
+
+def test_owner_of_a_role_whose_holder_does_not_renew_says_so(town, run):
+    town.settled("a", "b")
+    town.clock.advance(21)
+    result = run("owner", "orders", LEADER)
+    assert result.exit_code == 0, "the records are what the status is about"
+    text = " ".join(result.stdout.split())
+    assert "not renewed b: its lease was not renewed for 20 s or more" in text
+    assert "a: its lease" not in text, "a holds none of the roles"
+
+
+def test_owner_without_an_answer_on_the_lease_shows_the_role(town, run):
+    town.settled("a", "b")
+    town.lease_faults = [EtcdAuth("permission denied")]
+    result = run("owner", "orders", LEADER)
+    assert result.exit_code == 0
+    assert "leases unknown permission denied" in " ".join(result.stdout.split())
 
 
 def grown(town, **fields):

@@ -58,8 +58,10 @@ def test_call_refused_by_all_endpoints_fails_at_once_if_told_to(clients):
     """Port 1 has no server."""
     nobody = ("http://127.0.0.1:1", "http://127.0.0.2:1")
     began = time.monotonic()
+    client = clients(*nobody, timeout=60.0)
+    client.fail_refused()
     with pytest.raises(EtcdUnavailable, match="no etcd listens at") as caught:
-        put(clients(*nobody, timeout=60.0, fail_refused=True), b"k")
+        put(client, b"k")
     assert time.monotonic() - began < 20.0
     assert set(caught.value.endpoints) == set(nobody)
 
@@ -67,7 +69,8 @@ def test_call_refused_by_all_endpoints_fails_at_once_if_told_to(clients):
 def test_call_refused_by_one_endpoint_waits_for_the_other(clients):
     answers = iter([grpc.StatusCode.UNAVAILABLE, pb.RangeResponse(header=header())])
     with ScriptedEtcd(range=lambda _: next(answers)) as etcd:
-        client = clients("http://127.0.0.1:1", etcd.endpoint, timeout=60.0, fail_refused=True)
+        client = clients("http://127.0.0.1:1", etcd.endpoint, timeout=60.0)
+        client.fail_refused()
         client.range(b"k")
         assert len(etcd.seen["range"]) == 2
 

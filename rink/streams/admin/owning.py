@@ -10,6 +10,7 @@ import attrs
 from rink import aio
 from rink.core.keys import Keys
 from rink.engine.follower import read_group
+from rink.etcd.client import Client
 from rink.seen import GroupStatus, seen
 from rink.standby import standbys
 from rink.streams.admin.places import Found, each, find, store_of
@@ -97,6 +98,8 @@ async def owners(
         groups.setdefault((one.place.processor, one.place.stream), []).append((one, position))
     etcd = app.etcd() if callable(app.etcd) else app.etcd
     async with aio.Session(etcd, ttl=app.ttl, **app.session) as session:
+        if isinstance(session.etcd, Client) and session.etcd is not etcd:
+            session.etcd.fail_refused()  # somebody waits for the answer, and can start etcd
         statuses = await each(
             lambda name: asyncio.to_thread(_read, session, name),
             [f"{app.name}/{processor}" for processor, _ in groups],
