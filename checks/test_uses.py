@@ -70,3 +70,14 @@ def test_such_a_name_is_found():
     assert not hasattr(imported(tree)["seen"], "read")
     with pytest.raises(ModuleNotFoundError):
         imported(ast.parse("from rink.cli import nothing"))
+
+
+def test_simple_queues_are_only_read_without_a_timeout():
+    """With one, `get` may wait for ever: see `_Ring` in `rink.engine.clock`."""
+    files = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "rink").rglob("*.py")
+        if "queue.SimpleQueue(" in path.read_text()
+    }
+    assert files == {"rink/etcd/stream.py"}
+    assert "iter(self._queue.get, None)" in (ROOT / "rink/etcd/stream.py").read_text()

@@ -6,8 +6,8 @@ nothing else in the library sleeps or reads a clock.
 
 from __future__ import annotations
 
-import contextlib
-import queue
+import collections
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -26,16 +26,43 @@ in between is not heard. So a Ctrl-C or a SIGTERM might end a wait only when its
 """
 
 
-class Event:
-    """An event that one thread waits for, without a lock.
+class _Ring:
+    """A binary semaphore: any thread rings, and one thread hears.
 
-    A signal handler, or a finalizer, may set it on the very thread whose wait it interrupts: the
-    lock of a `threading.Event` would be waited for there for ever.
+    A ring that nobody waits for is kept, once. Ringing is one step in C, so a signal handler and a
+    finalizer may ring in the midst of a wait, or of another ring.
+
+    A `queue.SimpleQueue` must not do this: its `get(timeout)` may wait for ever. If the time ends
+    while it prepares to sleep, or while a signal handler runs, the rest of the time is negative,
+    and it takes that for no timeout (seen with CPython 3.11). A lock looks at the time again.
+    """
+
+    def __init__(self) -> None:
+        self._is_silent = threading.Lock()
+        self._is_silent.acquire()
+
+    def ring(self) -> None:
+        """Let the wait that is under way end, or else the next one."""
+        try:  # noqa: SIM105 - ten thousand roles ring ten thousand times
+            self._is_silent.release()
+        except RuntimeError:
+            pass  # it rings already
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait for a ring, for some seconds or without an end; return whether it came."""
+        return self._is_silent.acquire(timeout=-1 if timeout is None else timeout)
+
+
+class Event:
+    """An event that one thread waits for, and whose `set` never waits.
+
+    A signal handler, or a finalizer, may set it on the very thread whose wait it interrupts. The
+    lock of a `threading.Event` is not reentrant: `set` would wait for it for ever.
     """
 
     def __init__(self) -> None:
         self._is_set = False
-        self._rings: queue.SimpleQueue[None] = queue.SimpleQueue()  # its `put` is reentrant
+        self._ring = _Ring()
 
     def is_set(self) -> bool:
         """Return whether it is set."""
@@ -43,16 +70,14 @@ class Event:
 
     def set(self) -> None:
         """Set it, and wake the thread that waits."""
-        if not self._is_set:  # one ring for a thousand calls
+        if not self._is_set:
             self._is_set = True
-            self._rings.put(None)
+            self._ring.ring()
 
     def clear(self) -> None:
         """Reset it, for the thread that waits."""
         self._is_set = False
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self._rings.get_nowait()
+        self._ring.wait(0.0)
 
     def wait(self, timeout: float) -> bool:
         """Wait for some seconds, and return whether it is set.
@@ -60,8 +85,7 @@ class Event:
         Return early where it is cleared meanwhile.
         """
         if not self._is_set:
-            with contextlib.suppress(queue.Empty):
-                self._rings.get(timeout=timeout)
+            self._ring.wait(timeout)
         return self._is_set
 
 
@@ -135,7 +159,7 @@ class SystemClock:
 
     def mailbox(self) -> Mailbox[T]:
         """Return a mailbox whose `put` is reentrant, for finalizers."""
-        return _QueueMailbox(self)
+        return _SystemMailbox(self)
 
     def event(self) -> Event:
         """Return an event that takes no lock."""
@@ -156,26 +180,28 @@ class SystemClock:
                 return False
 
 
-class _QueueMailbox(Generic[T]):
+class _SystemMailbox(Generic[T]):
+    """A mailbox in real time. Each item rings after it lies there, so no item is slept over."""
+
     def __init__(self, clock: SystemClock) -> None:
-        self._queue: queue.SimpleQueue[T] = queue.SimpleQueue()
+        self._items: collections.deque[T] = collections.deque()
+        self._ring = _Ring()
         self._clock = clock
 
     def put(self, item: T) -> None:
-        self._queue.put(item)
+        self._items.append(item)
+        self._ring.ring()
 
     def take(self, until: float | None) -> list[T]:
+        while not self._items:
+            has_rung = self._ring.wait(self._left(until))
+            if not has_rung and until is not None and self._clock.now() >= until:
+                return []
         items: list[T] = []
-        while not items:
-            try:
-                items.append(self._queue.get(timeout=self._left(until)))
-            except queue.Empty:
-                if until is not None and self._clock.now() >= until:
-                    return []
         try:
             while True:
-                items.append(self._queue.get_nowait())
-        except queue.Empty:
+                items.append(self._items.popleft())
+        except IndexError:
             return items
 
     def _left(self, until: float | None) -> float | None:
