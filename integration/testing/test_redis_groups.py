@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 import redis
@@ -10,11 +11,22 @@ import redis.asyncio.sentinel
 from servers_support import client_of, wait_until
 
 from rink.errors import UsageError
+from rink.streams.blocking import close_idle
 from rink.testing import RedisError, RedisUnavailable, redis_cluster, redis_pair
 
 pytestmark = pytest.mark.waits
 
 # --------------------------------------------------------------------------- a cluster
+
+
+@contextlib.contextmanager
+def client_of_all(cluster):
+    """A client of the whole cluster. Its own `close` leaves connections to nodes open."""
+    client = redis.RedisCluster.from_url(cluster.urls[0], decode_responses=True)
+    try:
+        yield client
+    finally:
+        close_idle(client)
 
 
 def test_a_cluster_serves_all_slots_and_says_where_a_key_is():
@@ -26,7 +38,7 @@ def test_a_cluster_serves_all_slots_and_says_where_a_key_is():
             assert client.set("a", "1")
             with pytest.raises(redis.exceptions.MovedError, match=rf"127.0.0.1:{other.port}"):
                 client.set("b", "1")
-        with redis.RedisCluster.from_url(cluster.urls[0], decode_responses=True) as client:
+        with client_of_all(cluster) as client:
             for i in range(100):
                 client.set(f"key-{i}", i)
             assert [int(client.get(f"key-{i}")) for i in range(100)] == list(range(100))
@@ -75,7 +87,7 @@ def test_a_cluster_in_a_given_folder_survives(tmp_path):
 
 def test_a_cluster_has_a_password_too():
     with redis_cluster(3, password="pw") as cluster:
-        with redis.RedisCluster.from_url(cluster.urls[0], decode_responses=True) as client:
+        with client_of_all(cluster) as client:
             client.set("a", "1")
             client.set("b", "1")
         stranger = client_of(cluster.nodes[0].endpoint)
