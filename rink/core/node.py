@@ -133,9 +133,9 @@ class Node(Knowledge):
                 self._gather_until = now + GATHER_S
 
     def _report_version(self) -> None:
-        """Report the version that the member follows, once it has joined."""
+        """Report the version that the member follows, from its join to the end of its service."""
         version = self.following.version
-        if version is None or self.living.state is Life.JOINING:
+        if version is None or not self.living.serves:
             return
         size = len(version.ranks)
         rank = f"rank {self.rank} of {size}" if self.rank is not None else f"no rank (of {size})"

@@ -84,6 +84,7 @@ def test_a_name_that_stays_taken_ends_the_join_after_its_timeout(world):
     assert isinstance(new.failed, MemberNameTaken)
     assert "within 30 s" in str(new.failed)
     assert new.left
+    assert not any(report.version for report in new.made(do.Report)), "it never joined"
     assert world.etcd.leases == {other.node.tenure.lease}
 
 
