@@ -117,6 +117,8 @@ def _check_coordinator(node: Node, now: float) -> None:
     is_under_way = coordinator.proclaiming > (view.newest.number if view.newest else 0)
     if not node.coordinates or is_under_way or now < coordinator.retry_at:
         return
+    if not node.tenure.is_alive:
+        return  # it ended between the halves, and the dead proclaim nothing
     if view.newest is not None and view.newest.version is None:
         return
     drafted = draft(

@@ -34,7 +34,7 @@ IDLE_EFFECTS = (do.Report, do.Lose, do.Refuse, do.KeepLease, do.DropLease)
 IDLE_EFFECTS += (do.CoordinatorChanged, do.RankChanged, do.Joined, do.JoinFailed, do.Left, do.Grant)
 
 
-STEPS = ("step", "alarm", "nudge")
+STEPS = ("step", "alarm", "nudge", "finish")
 """What ends in a step, so that nothing may be left to do after it."""
 
 
@@ -50,6 +50,9 @@ class QuietWaits(Waits):
 class Actor:
     """One member in one state.
 
+    Where it steps by `halves`, it is `midway` after the first half of a step, and anything may happen
+    until the second one.
+
     `handles` is what its user code has, waits for or works under: what the world believes, whatever
     the member's own table says. `gates` are what callers computed with and have not used yet.
     """
@@ -58,6 +61,8 @@ class Actor:
     roles: tuple[str, ...]
     now: float = 0.0
     nudged: bool = False
+    halves: bool = False
+    midway: bool = False
     handles: list[Handle] = attrs.field(factory=list)
     gates: dict[str, Any] = attrs.field(factory=dict)
 
@@ -82,11 +87,20 @@ class Actor:
     def _stepped(self, events: list) -> list:
         """Place what the step asks for, and step: as the engine does."""
         node, table = self.node, self.node.table
+        effects = self.finish() if self.midway else []
         for role, scheme, size in node.placing.missing(node.foresee(events), table, node.placement):
             node.placement.rank(role, scheme, size, bounded=False)
         node.placing.done(table, set())
-        effects = node.step(self.now, events)
-        derived.check(node, self.now)
+        effects += node.step_own(self.now, events)
+        derived.check_own(node, self.now)
+        self.midway = True
+        return effects if self.halves else effects + self.finish()
+
+    def finish(self) -> list:
+        """Do the second half of the step that is under way."""
+        self.midway = False
+        effects = self.node.step_group(self.now)
+        derived.check_group(self.node, self.now)
         return effects
 
     def check(self) -> None:
@@ -94,6 +108,7 @@ class Actor:
         wake_at = self.node.wake_at
         assert wake_at is None or wake_at > self.now, "it would wake at once, for ever"
         again = self._stepped([])
+        again += self.finish() if self.midway else []
         assert not again, f"not done in one step: {again}"
         assert (wake_at or 0) <= (self.node.wake_at or float("inf")), "it would sleep for too long"
 
@@ -190,6 +205,7 @@ class Facts:
     """What the world asks about a member's state."""
 
     alarm_in: float | None
+    is_midway: bool
     nudged: bool
     holds: tuple[Work, ...]
     to_release: tuple[str, ...]
@@ -210,7 +226,8 @@ def facts(actor: Actor) -> Facts:
     """Derive them, once per state."""
     node, tenure, holds = actor.node, actor.node.tenure, actor.holds()
     return Facts(
-        alarm_in=None if node.wake_at is None else node.wake_at - actor.now,
+        alarm_in=None if node.wake_at is None or actor.midway else node.wake_at - actor.now,
+        is_midway=actor.midway,
         nudged=actor.nudged,
         holds=tuple(Work(hold.role, hold.token, lease) for hold, lease in holds.items()),
         to_release=tuple(sorted({hold.role for hold in holds if hold.lost_at is not None})),
@@ -281,7 +298,8 @@ def _walk_table(actor: Actor, out: list) -> None:
 
 def fingerprint(actor: Actor, far_s: float) -> tuple:
     """Return what tells a state from others; of a moment to come, also whether it is far."""
-    node, out = actor.node, [actor.nudged]
+    node, out = actor.node, [actor.nudged, actor.midway]
+    out += sorted(node.out.wakes) if actor.midway else []
     parts = (
         node.living,
         node.tenure,
@@ -326,6 +344,7 @@ class Actors:
     roles: tuple[str, ...]
     far_s: float
     things: list[Any]
+    halves: bool = False
     facts: list[Facts] = attrs.field(factory=list)
     _snapshots: Snapshots = attrs.field(factory=Snapshots)
     _ids: dict[tuple, int] = attrs.field(factory=dict)
@@ -337,7 +356,7 @@ class Actors:
         given = {"ttl": NEVER_S, "margin": NEVER_S / 10, **self.settings}
         node = Node(MemberSettings(self.name, **given))
         node.table.waits = QuietWaits()
-        actor = Actor(node, self.roles)
+        actor = Actor(node, self.roles, halves=self.halves)
         return self._keep(actor, actor.start(), is_stepped=True)
 
     def wake(self, state: int) -> Actor:
@@ -371,7 +390,8 @@ class Actors:
         if state is None:
             state = self._ids[seen] = self._snapshots.keep(actor)
             self.facts.append(facts(actor))
-        if is_stepped and state not in self._checked:
+        is_done = is_stepped and not actor.midway and not (actor.halves and actor.nudged)
+        if is_done and state not in self._checked:
             self._checked.add(state)
             actor.check()
         return state, tuple(effect for effect in effects if not isinstance(effect, IDLE_EFFECTS))

@@ -37,7 +37,13 @@ def moves(universe: Universe, state: State) -> Moves:
         if state.first_lease and universe.spec.members[index] in universe.spec.cut_off:
             continue  # but for its deadline: `_histories`
         if not universe.is_out(state, index):
-            yield from _messages(universe, state, index)
+            if universe.is_midway(state, index):
+                yield (
+                    f"{universe.spec.members[index]} steps on",
+                    universe.act(state, index, "finish"),
+                )
+            else:
+                yield from _messages(universe, state, index)
             yield from _own_moves(universe, state, index)
         yield from _requests(universe, state, index)
         if universe.spec.is_victim(universe.spec.members[index]):
@@ -83,7 +89,7 @@ def _messages(universe: Universe, state: State, index: int) -> Moves:
 def _own_moves(universe: Universe, state: State, index: int) -> Moves:
     one, name = state.members[index], universe.spec.members[index]
     facts = universe.actors[index].facts[one.state]
-    if facts.nudged:
+    if facts.nudged and not facts.is_midway:
         yield f"{name} steps", universe.act(state, index, "nudge")
     elif facts.alarm_in is not None and facts.alarm_in < universe.spec.far_s:
         yield f"{name} wakes", universe.act(state, index, "alarm")
@@ -95,7 +101,7 @@ def _own_moves(universe: Universe, state: State, index: int) -> Moves:
     leases = universe.stores.contents[state.etcd].leases
     if facts.is_suspect and facts.lease in leases:
         yield f"{name} is renewed", universe.act(state, index, "renew")
-    if facts.is_known and facts.lease not in leases:
+    if facts.is_known and facts.lease not in leases and not facts.is_midway:
         yield f"{name} is told of TTL 0", universe.told(state, index)
 
 
@@ -172,9 +178,9 @@ def _faults(universe: Universe, state: State, index: int) -> Moves:
         yield f"{name} is killed", universe.kill(paid, index)
     if paid := facts.is_alive and pay(state, "expire"):
         yield f"{name} notices its deadline", universe.act(paid, index, "expire")
-    if paid := one.changes and pay(state, "relist"):
+    if paid := one.changes and not facts.is_midway and pay(state, "relist"):
         yield f"{name} lists anew", universe.list(paid, index)
-    if paid := facts.life is Life.ACTIVE and pay(state, "leave"):
+    if paid := facts.life is Life.ACTIVE and not facts.is_midway and pay(state, "leave"):
         yield f"{name} is to leave", universe.act(paid, index, "step", universe.number(LEAVE))
     for role in universe.spec.roles:
         if paid := role not in facts.looked and pay(state, "look"):

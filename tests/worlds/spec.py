@@ -30,7 +30,8 @@ class Spec:
     records that nobody keeps, each with its lease: 0 for none, or one that etcd does not know.
 
     `purse` is how often each fault may happen, to the `victims` where some are named; `batches`
-    also has several messages reach a member in one step. User code of a member that `clings` never
+    also has several messages reach a member in one step. With `halves`, anything may happen between
+    the two halves of a step. User code of a member that `clings` never
     lets go of anything by itself. Alarms that are `far_s` away or further ring in the calm only.
 
     etcd may lose its history: it goes on from nothing ("wipe"), or from a copy of what lay in it at
@@ -52,6 +53,7 @@ class Spec:
     late_joiners: tuple[str, ...] = ()
     victims: tuple[str, ...] = ()
     batches: bool = False
+    halves: bool = False
     clings: tuple[str, ...] = ()
     remains: tuple[tuple[str, int], ...] = ()
     far_s: float = FAR_S

@@ -120,14 +120,14 @@ def test_an_alarm_that_is_not_set_is_seen(monkeypatch):
 
 
 def test_a_step_that_is_not_done_at_once_is_seen(monkeypatch):
-    step = Node.step
-    halves = []
+    step = Node.step_group
+    steps = []
 
-    def lazy(node, now, events):
-        halves.append(events)
-        return step(node, now, events) if len(halves) % 2 else [*step(node, now, events), "more"]
+    def lazy(node, now):
+        steps.append(now)
+        return step(node, now) if len(steps) % 2 else [*step(node, now), "more"]
 
-    monkeypatch.setattr(Node, "step", lazy)
+    monkeypatch.setattr(Node, "step_group", lazy)
     with pytest.raises(AssertionError, match="not done in one step"):
         Exploration(Universe(MOVES_ONCE)).begin()
 

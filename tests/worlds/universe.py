@@ -37,7 +37,8 @@ class Universe:
     def __attrs_post_init__(self) -> None:
         spec = self.spec
         self.actors = [
-            Actors(name, spec.settings, spec.roles, spec.far_s, self.things) for name in spec.names
+            Actors(name, spec.settings, spec.roles, spec.far_s, self.things, spec.halves)
+            for name in spec.names
         ]
 
     def number(self, thing: Any) -> int:
@@ -180,6 +181,10 @@ class Universe:
         """
         number = state.members[index].state
         return number == DEAD or self.actors[index].facts[number].life in (Life.LEFT, Life.RAN_OUT)
+
+    def is_midway(self, state: State, index: int) -> bool:
+        """Whether a member is between the two halves of a step: it hears nothing meanwhile."""
+        return self.actors[index].facts[state.members[index].state].is_midway
 
     def covers(self, state: State, index: int, lease: int) -> bool:
         """Whether the record under which something was granted still stands.
