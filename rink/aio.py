@@ -52,6 +52,7 @@ from rink.in_loop import in_loop, soon_in_loop, wait_in_loop
 from rink.loops import asyncio_loop
 from rink.misuse import AsyncFor, AsyncWith
 from rink.on_role import TaskSupervisor
+from rink.ranked import RankWait
 from rink.roles import Change
 from rink.session import BaseSession
 from rink.settings import check_seconds
@@ -260,14 +261,19 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
         """
         engine = self._engine
         seconds = None if timeout is None else check_seconds("timeout", timeout)
+        wait = RankWait(engine)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds), _changes(engine) as changed:
-                while (rank := self._granting_rank()) is None and not self._is_ending(engine):
-                    await changed.wait()
+                while wait.rank() is None and not self._is_ending(engine):
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(wait.pause()):
+                            await changed.wait()
                     changed.clear()
-        if (rank := self._granting_rank()) is None:
-            raise self._not_ranked(engine, timeout)
-        return rank
+        if (rank := wait.rank()) is not None:
+            return rank
+        if timeout is None or self._is_ending(engine):
+            raise self._closed()
+        raise wait.timed_out(timeout)
 
     async def versions(self) -> AsyncIterator[Version]:
         """Yield the newest version, then each one as it is proclaimed.

@@ -16,7 +16,7 @@ from rink.core.values import Version
 from rink.core.view import owner_of
 from rink.engine.callbacks import Listeners
 from rink.engine.engine import Engine
-from rink.errors import ClosedError, ForkedProcessError, RinkError, RoleTimeout, UsageError
+from rink.errors import ClosedError, ForkedProcessError, RoleTimeout, UsageError
 from rink.functions import check_callback
 from rink.on_role import Supervisor
 from rink.roles import BaseRole
@@ -322,33 +322,10 @@ class BaseRink(Generic[R, S]):
             is_open = not self._table.gate.closed_because or engine.node.share is None
             return engine.node.is_settled and is_open and not engine.left.is_set()
 
-    def _granting_rank(self) -> int | None:
-        """Return this member's rank if roles may be granted under it, else None.
-
-        A rank alone is not enough: the member must have written its claim, and have seen it.
-        """
-        engine = self._engine
-        with engine.lock:
-            is_open = not self._table.gate.closed_because
-            return engine.node.rank if is_open and not engine.left.is_set() else None
-
     @staticmethod
     def _is_ending(engine: Engine) -> bool:
         """Return whether nothing will be granted any more."""
         return engine.left.is_set() or engine.node.living.is_ending
-
-    def _not_ranked(self, engine: Engine, timeout: float | None) -> RinkError:
-        """Return the error of a wait for a rank that is over."""
-        if self._is_ending(engine):
-            return self._closed()
-        with engine.lock:
-            standpoint = engine.node.standpoint((), engine.clock.now())
-        because = standpoint.not_ranked or standpoint.gate.closed_because
-        return RoleTimeout(
-            f"{self.name!r} was not ranked in group {self.group!r} within {timeout:g} s: {because}",
-            group=self.group,
-            member=self.name,
-        )
 
     def _begin_wait(self, engine: Engine, handle: Handle, timeout: float | None) -> bool:
         """Take the role if it is mine and free, else make the handle wait.

@@ -20,6 +20,7 @@ from rink.errors import ClosedError
 from rink.face import BaseRink, Subscription, new_versions
 from rink.misuse import PlainFor, PlainWith
 from rink.on_role import ThreadSupervisor
+from rink.ranked import RankWait
 from rink.roles import Change, Role
 from rink.session import Session
 from rink.settings import check_seconds
@@ -185,12 +186,15 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
         engine.refuse_own_thread("wait_ranked()")
         warn_in_event_loop("Rink.wait_ranked()")
         until = None if timeout is None else engine.clock.now() + check_seconds("timeout", timeout)
+        wait = RankWait(engine)
         with Subscription(engine) as changes:
-            while (rank := self._granting_rank()) is None:
+            while (rank := wait.rank()) is None:
                 left = None if until is None else until - engine.clock.now()
-                if self._is_ending(engine) or (left is not None and left <= 0):
-                    raise self._not_ranked(engine, timeout)
-                changes.wait(left)
+                if self._is_ending(engine):
+                    raise self._closed()
+                if timeout is not None and left is not None and left <= 0:
+                    raise wait.timed_out(timeout)
+                changes.wait(wait.pause(left))
         return rank
 
     def versions(self) -> Iterator[Version]:

@@ -25,7 +25,8 @@ __all__ = ["MemberStatus", "Status", "status_of"]
 class Status(GroupStatus):
     """A group as one member sees it, and what that member alone knows.
 
-    `held` maps role to fencing token; `waiting_for` maps a role that somebody here waits for to who
+    `not_ranked` says why this member has no rank, and when the group grows for it; it is empty if
+    it has one, or does not wait for one. `held` maps role to fencing token; `waiting_for` maps a role that somebody here waits for to who
     is in the way and why; `draining` lists roles lost here whose handles are not released;
     `overruns` counts roles that were not released in their `grace`, or before the member was gone;
     `next_change_at` is the wall-clock time at which the coordinator changes the ranks if nothing
@@ -38,6 +39,7 @@ class Status(GroupStatus):
 
     me: str
     rank: int | None
+    not_ranked: str
     held: Mapping[str, int]
     waiting_for: Mapping[str, str]
     draining: tuple[str, ...]
@@ -77,6 +79,7 @@ def status_of(
             "grants_resume_in": max(0.0, node.sight.history.grants_from - now),
             "last_error": node.out.last_error,
             "life": node.living.state.value,
+            "not_ranked": standpoint.not_ranked,
         }
     change_at = upcoming.at if upcoming else None
     fields["draining"] = tuple(sorted(fields["draining"]))

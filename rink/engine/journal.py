@@ -51,10 +51,13 @@ class Journal:
         self._wake = wake
         self._notes: collections.deque[_Note] = collections.deque()
 
+    def about(self, **about: Any) -> dict[str, Any]:
+        """Return the `extra` of a line about this member."""
+        return {**self._about, **about}
+
     def write(self, level: int, text: str, **about: Any) -> None:
         """Write a line now; on the engine's thread."""
-        extra = {**self._about, **about}
-        log.log(level, "group %r: %s", self._about["group"], text, extra=extra)
+        log.log(level, "group %r: %s", self._about["group"], text, extra=self.about(**about))
 
     # ── what happens to roles, on any thread ─────────────────────────────────────────────────────
 

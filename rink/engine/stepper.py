@@ -26,8 +26,8 @@ _turns = Turns()
 
 
 @attrs.frozen
-class Step:
-    """Hold what the first half of a step brought."""
+class OwnStep:
+    """Describe the first half of a step: its effects, and what must follow."""
 
     effects: list[Effect]
     granted: list[Hold]
@@ -54,7 +54,7 @@ class Stepper:
         self._callbacks = callbacks
         self._pairs: frozenset[Pair] = frozenset()
 
-    def step_own(self, events: list[Event]) -> Step:
+    def step_own(self, events: list[Event]) -> OwnStep:
         """Step the first half: what others wait for."""
         node = self._node
         foreseen = node.foresee(events)
@@ -79,7 +79,7 @@ class Stepper:
             node.placement.forget_all_but(foreseen.pairs)
         return step
 
-    def _step_placed(self, events: list[Event], unplaced: set[str]) -> Step:
+    def _step_placed(self, events: list[Event], unplaced: set[str]) -> OwnStep:
         """Step under the lock, which was held since every other role was seen placed."""
         node, table = self._node, self._node.table
         gate = table.gate
@@ -89,7 +89,7 @@ class Stepper:
         self._callbacks.granted(granted)  # before a loss of these can be told
         node.placement.trim(lambda: table.roles)
         changed = bool(effects or events) or gate is not table.gate
-        return Step(effects, granted, unplaced, changed)
+        return OwnStep(effects, granted, unplaced, changed)
 
     def step_group(self, unplaced: Collection[str]) -> list[Effect]:
         """Step the second half: what the member does for its group."""

@@ -25,7 +25,7 @@ LONG_S = 20.0
 
 
 class ShiftedClock(SystemClock):
-    """Real time with an offset: set `ahead`, and whoever is nudged sees that it has passed.
+    """Real time plus `ahead`. An engine that is nudged sees the new time.
 
     A short real time would pass before an answer comes, on a busy machine.
     """

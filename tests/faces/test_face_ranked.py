@@ -1,6 +1,7 @@
 """Waiting for a rank, and what a member that has none is told: one suite for both faces."""
 
 import contextlib
+import logging
 import threading
 
 import pytest
@@ -31,6 +32,28 @@ def test_wait_ranked_that_times_out_says_when_the_group_grows(world):
         "group has only just started"
     )
     assert (caught.value.role, caught.value.group, caught.value.member) == ("", "g", "b")
+
+
+def test_wait_ranked_that_lasts_logs_once_when_the_group_grows(world, apart, caplog, monkeypatch):
+    caplog.set_level(logging.INFO, logger="rink")
+    monkeypatch.setattr("rink.ranked.REPORT_AFTER_S", 0.02)
+    world.join("a")
+    member = world.make("b", rebalance_delay=60.0).join()
+    waiting = apart(member.wait_ranked)
+    text = "group 'g': a rank has been waited for over 0.02 s: not ranked yet: the group grows for this"
+    until(member, lambda: [one for one in caplog.records if one.getMessage().startswith(text)])
+    member.leave()
+    with pytest.raises(rink.ClosedError):
+        waiting.result(LONG_S)
+    [record] = [one for one in caplog.records if "a rank has been waited" in one.getMessage()]
+    assert (record.levelno, record.group, record.member) == (logging.INFO, "g", "b")
+
+
+def test_status_of_a_member_without_a_rank_says_when_the_group_grows(world):
+    a = world.join("a")
+    member = world.make("b", rebalance_delay=60.0).join()
+    assert "the group grows for this member in about 60 s" in member.status().not_ranked
+    assert a.status().not_ranked == ""
 
 
 def test_wait_for_a_role_without_a_rank_says_when_the_group_grows(world):

@@ -1,0 +1,60 @@
+"""Wait for a rank, on both faces: what ends the wait, what is logged, and what it raises."""
+
+from __future__ import annotations
+
+import logging
+import math
+
+from rink.core.waits import REPORT_AFTER_S
+from rink.engine.engine import Engine
+from rink.errors import RoleTimeout
+
+log = logging.getLogger("rink")
+
+
+class RankWait:
+    """One wait of one caller for the member's rank."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._report_at = engine.clock.now() + REPORT_AFTER_S
+
+    def rank(self) -> int | None:
+        """Return the rank if roles can be granted under it, else None.
+
+        A rank alone is not enough: the member must have written its claim, and have seen it.
+        """
+        engine = self._engine
+        with engine.lock:
+            is_open = not engine.table.gate.closed_because
+            return engine.node.rank if is_open and not engine.left.is_set() else None
+
+    def pause(self, left: float | None = None) -> float | None:
+        """Return how long to wait for a change; None is without an end.
+
+        The first pause that begins after ten seconds logs what the member waits for.
+
+        Args:
+            left: seconds until the wait times out; None if it does not.
+        """
+        now = self._engine.clock.now()
+        if now >= self._report_at:
+            self._report_at = math.inf
+            text = f"a rank has been waited for over {REPORT_AFTER_S:g} s: {self._because()}"
+            log.info("group %r: %s", self._engine.group, text, extra=self._engine.journal.about())
+        pause = min(math.inf if left is None else left, self._report_at - now)
+        return None if pause == math.inf else pause
+
+    def timed_out(self, timeout: float) -> RoleTimeout:
+        """Return the error of the wait, which says when the group grows for this member."""
+        name, group = self._engine.node.name, self._engine.group
+        return RoleTimeout(
+            f"{name!r} was not ranked in group {group!r} within {timeout:g} s: {self._because()}",
+            group=group,
+            member=name,
+        )
+
+    def _because(self) -> str:
+        with self._engine.lock:
+            standpoint = self._engine.node.standpoint((), self._engine.clock.now())
+        return standpoint.not_ranked or standpoint.gate.closed_because
