@@ -1,16 +1,27 @@
-"""What an event costs that another member causes: by roles waited for and held, and by members.
+"""Measure the CPU of one event of another member, by roles and by members.
 
 A record that another member rewrites is the commonest event. The core handles it here as the engine
-does, on one thread: fold, place, step. Each figure stands beside the same in the smallest group.
+does, on one thread: fold, place, step. There are three comparisons. Each has its own limit, which
+is its smallest case. All cases of a comparison are built before the first event. Then they take
+turns: in each round every case has some events, and every second round goes the other way. The
+garbage collector is off during the events, and runs before each round.
+
+A round gives one median for each case. The figure of a case is its round with the median ratio to
+the limit of the same round, as the machine may be slower from one round to the next.
 """
 
 from __future__ import annotations
 
+import gc
+import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from statistics import median
 
+import attrs
 from arena import Arena
-from figures import Figure, Outcome, at_most, percentile
+from figures import Figure, Outcome, at_most
 
 from rink.core import effects as do
 from rink.core import events as ev
@@ -23,50 +34,130 @@ SMALL = 5
 """Members of the group in which roles are waited for and held."""
 WAITS = {1_000: 1.3, 10_000: 1.3, 100_000: 1.3}
 HELD = {10_000: 1.3}
-LEAST_MEMBERS = 100
+FEWEST_MEMBERS = 100
 MEMBERS = {300: 1.7, 1_000: 1.7, 3_000: 3.0}
-EVENTS = 60
+ROUNDS, QUICK_ROUNDS = 101, 11
+EVENTS = 50
+"""Events of a case in one round."""
+MAX_ROUNDS_S = 15.0
+"""Limit of a comparison's time: a slow machine makes fewer rounds."""
 NOW = 100.0
 
 
+@attrs.frozen
+class Case:
+    """A group that takes part in a comparison, and the most that it may cost.
+
+    Attributes:
+        bound: the target, as a multiple of the limit; None for the limit itself.
+    """
+
+    key: str
+    what: str
+    group: Group
+    bound: float | None = None
+
+
 def run(arena: Arena) -> Outcome:
+    rounds = arena.pick(ROUNDS, QUICK_ROUNDS)
+    comparisons = (
+        ("the same member with no roles, by turns", _by_roles),
+        (f"the same in a group of {FEWEST_MEMBERS}, by turns", lambda: _by_members("member")),
+        (
+            f"the coordinator of a group of {FEWEST_MEMBERS}, by turns",
+            lambda: _by_members("coordinator"),
+        ),
+    )
     figures = []
-    bare = _quartile(Group(SMALL).times())
-    for kind, counts in (("waits", WAITS), ("held", HELD)):
+    for index, (limit_is, build) in enumerate(comparisons):
+        arena.progress(limit_is, index, len(comparisons))
+        cases = build()
+        medians = by_turns([case.group for case in cases], rounds)
+        figures += [
+            _figure(case, limit_is, times, medians[0])
+            for case, times in zip(cases[1:], medians[1:], strict=True)
+        ]
+    note = (
+        f"All cases of a comparison take turns: up to {rounds} rounds with {EVENTS} events of each "
+        "case, every second round the other way. A figure and its limit are the medians of one "
+        "round, the one with the median ratio. The garbage collector runs between the rounds only."
+    )
+    return Outcome(part="events", title=TITLE, figures=figures, notes=[note])
+
+
+def _by_roles() -> list[Case]:
+    cases = [Case("none", "no roles", Group(SMALL))]
+    for kind, what, counts in (
+        ("waits", "waited for, of others", WAITS),
+        ("held", "held", HELD),
+    ):
         for count, bound in counts.items():
-            arena.progress(f"{count:,} {kind}", len(figures), 10)
             group = Group(SMALL)
             group.want(count, is_mine=kind == "held")
-            what = f"{count:,} roles {'waited for, of others' if kind == 'waits' else 'held'}"
-            figures.append(_figure(f"{kind}_{count}", what, group, bare, bound))
-    for coordinates in (False, True):
-        smallest = _quartile(Group(LEAST_MEMBERS, coordinates=coordinates).times())
-        for count, bound in MEMBERS.items():
-            arena.progress(f"{count:,} members", len(figures), 10)
-            who = "the coordinator" if coordinates else "a member"
-            key = f"{'coordinator' if coordinates else 'member'}_of_{count}"
-            group = Group(count, coordinates=coordinates)
-            figures.append(_figure(key, f"{who} of {count:,}", group, smallest, bound))
-    return Outcome(part="events", title=TITLE, figures=figures)
+            cases.append(Case(f"{kind}_{count}", f"{count:,} roles {what}", group, bound))
+    return cases
 
 
-def _figure(key: str, what: str, group: Group, limit: float, bound: float) -> Figure:
-    times = group.times()
+def _by_members(kind: str) -> list[Case]:
+    what = "the coordinator" if kind == "coordinator" else "a member"
+    return [
+        Case(
+            f"{kind}_of_{count}",
+            f"{what} of {count:,}",
+            Group(count, coordinates=kind == "coordinator"),
+            bound,
+        )
+        for count, bound in {FEWEST_MEMBERS: None, **MEMBERS}.items()
+    ]
+
+
+def by_turns(groups: list[Group], rounds: int) -> list[list[float]]:
+    """Return for each group the median CPU of an event in each round, in µs."""
+    medians: list[list[float]] = [[] for _ in groups]
+    ends = time.monotonic() + MAX_ROUNDS_S
+    with _collector_off():
+        for turn in range(rounds):
+            gc.collect()
+            turns = list(zip(groups, medians, strict=True))
+            for group, times in turns if turn % 2 == 0 else turns[::-1]:
+                times.append(median(group.times(EVENTS)))
+            if time.monotonic() > ends:
+                break
+    return medians
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """Keep the garbage collector off; spare it all objects that exist already."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+def median_round(times: list[float], limits: list[float]) -> tuple[float, float]:
+    """Return time and limit of the round with the median ratio."""
+    rounds = sorted(zip(times, limits, strict=True), key=lambda one: one[0] / one[1])
+    return rounds[(len(rounds) - 1) // 2]
+
+
+def _figure(case: Case, limit_is: str, times: list[float], limits: list[float]) -> Figure:
+    value, limit = median_round(times, limits)
+    bound = case.bound
     return Figure(
-        key=f"events.{key}",
-        what=what,
-        value=_quartile(times),
+        key=f"events.{case.key}",
+        what=case.what,
+        value=value,
         unit="us",
         limit=limit,
-        limit_is=f"the same with no roles, or in a group of {LEAST_MEMBERS}",
-        target=at_most(bound * limit, f"≤ {bound:g} times the limit"),
-        more={"times": times},
+        limit_is=limit_is,
+        target=at_most(bound * limit, f"≤ {bound:g} x limit") if bound else None,
+        more={"times": times, "limits": limits},
     )
-
-
-def _quartile(times: list[float]) -> float:
-    """Return the first quartile: other processes disturb the rest."""
-    return percentile(times, 0.25)
 
 
 class Group:
@@ -77,6 +168,7 @@ class Group:
         self.names = [f"host-{number:05d}-abcdef0123" for number in range(count)]
         self.settings = [MemberSettings(name=name, ttl=60) for name in self.names]
         self.node = Node(self.settings[self.me])
+        self._numbers = itertools.count()
         self.revision = 10 + count
         self.created = 5 if coordinates else 10 + self.me  # the coordinator's is the oldest
         self.node.step(NOW, [])
@@ -116,7 +208,7 @@ class Group:
         return Member(self.names[number], record, 10 + number, revision, self._lease(number))
 
     def want(self, count: int, *, is_mine: bool) -> None:
-        """Wait for so many roles: of this member, which are granted, or of others."""
+        """Wait for `count` roles: of this member, which are granted, or of others."""
         roles = (f"orders/{number:08d}" for number in range(10**9))
         rank_of = self.node.placement.rank
         for role in roles:
@@ -127,10 +219,10 @@ class Group:
                 count -= 1
         self._advance([ev.Nudged()])
 
-    def times(self) -> list[float]:
-        """Return what each of some events took, in microseconds of CPU."""
+    def times(self, count: int) -> list[float]:
+        """Return the CPU of each of some more events, in µs."""
         times = []
-        for number in range(EVENTS):
+        for number in itertools.islice(self._numbers, count):
             self.revision += 1
             other = (self.me + 1 + number % (self.count - 1)) % self.count
             event = ev.Changed(self.revision, (self._member(other, self.revision, number),))

@@ -1,5 +1,6 @@
 """What the parts of the bench make of what they have read."""
 
+import gc
 import sys
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
 from arena import Metrics, filesystem
-from parts import deploy, handover_stages, spark_roles, writes
+from parts import deploy, events, handover_stages, spark_roles, writes
 
 
 def test_revisions_are_told_apart():
@@ -79,3 +80,35 @@ def test_of_the_rounds_of_a_way_the_middle_one_counts_beside_the_limit_of_the_sa
     assert limits == {
         "native": 12.0, "assign": pytest.approx(30.0), "native_after": 20.0, "zeros": 40.0,
     }  # fmt: skip
+
+
+def test_events_count_by_the_round_with_the_median_ratio():
+    # The ratios are 2, 1.5 and 3: the machine was slower in the first round.
+    assert events.median_round([40.0, 15.0, 30.0], [20.0, 10.0, 10.0]) == (40.0, 20.0)
+
+
+class _Noted:
+    """A group that notes its turns."""
+
+    def __init__(self, name: str, turns: list[str]) -> None:
+        self.name, self.turns = name, turns
+
+    def times(self, count: int) -> list[float]:
+        self.turns.append(self.name)
+        return [1.0, 5.0, 2.0]
+
+
+def test_events_every_second_round_goes_the_other_way():
+    turns: list[str] = []
+    medians = events.by_turns([_Noted(name, turns) for name in "ab"], rounds=3)
+    assert turns == ["a", "b", "b", "a", "a", "b"]
+    assert medians == [[2.0] * 3] * 2
+    assert gc.isenabled()
+
+
+def test_events_of_a_group_have_times_and_go_on():
+    group = events.Group(5)
+    group.want(3, is_mine=True)
+    before = group.revision
+    assert len(group.times(2)) == len(group.times(2)) == 2
+    assert group.revision == before + 4
