@@ -46,13 +46,20 @@ class Spread:
 
 @attrs.frozen
 class Target:
-    """What the figure is to reach; `says` is how people read it."""
+    """The bound of a figure; `says` is how people read it.
+
+    Attributes:
+        is_strict: a value that equals the bound does not meet it.
+    """
 
     bound: float
     at_least: bool
     says: str
+    is_strict: bool = False
 
     def is_met(self, value: float) -> bool:
+        if self.is_strict and value == self.bound:
+            return False
         return value >= self.bound if self.at_least else value <= self.bound
 
 
@@ -62,6 +69,10 @@ def at_least(bound: float, says: str = "") -> Target:
 
 def at_most(bound: float, says: str = "") -> Target:
     return Target(bound, False, says or f"≤ {bound:g}")
+
+
+def below(bound: float, says: str = "") -> Target:
+    return Target(bound, False, says or f"< {bound:g}", is_strict=True)
 
 
 @attrs.frozen(kw_only=True)

@@ -21,7 +21,8 @@ def gaps_of(stamps: Iterable[Any]) -> tuple[list[float], float]:
     """
     free: defaultdict[str, list[float]] = defaultdict(list)
     gaps: list[tuple[float, float]] = []
-    for at, what, role in sorted(stamps):
+    # At equal times a `let go` comes first. So a gap of zero counts as a gap, not as two owners.
+    for at, what, role in sorted(stamps, key=lambda one: (one[0], one[1] != "let go")):
         if what == "let go":
             free[role].append(at)
         elif free[role]:

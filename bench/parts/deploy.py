@@ -30,7 +30,7 @@ class Deploys:
         stamps: the notes of all members since the first five held every role.
     """
 
-    def __init__(self, arena: Arena, roles: int, how: str, *, rest: float = 0.0) -> None:
+    def __init__(self, arena: Arena, roles: int, how: str = "set", *, rest: float = 0.0) -> None:
         self._arena, self._roles, self._how, self._rest = arena, roles, how, rest
         self._prefix = arena.prefix()
         self._names = map("m{}".format, itertools.count(1))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from arena import Arena
 from child import Child
-from figures import Figure, Outcome, PeerFigure, Spread, at_most
+from figures import Figure, Outcome, PeerFigure, Spread, at_most, below
 from gaps import gaps_of
 from peers import gorink
 from peers.common import NotToBeHadError
@@ -28,7 +28,7 @@ class GoDeploys(Deploys):
 
     def __init__(self, arena: Arena, program: Path) -> None:
         self._program = program
-        super().__init__(arena, ROLES, "goroutines", rest=gorink.SEES_S)
+        super().__init__(arena, ROLES, rest=gorink.SEES_S)
 
     def _process(self) -> Child:
         return gorink.start(self._arena, self._program)
@@ -38,7 +38,7 @@ class GoDeploys(Deploys):
         child.ask("hold", name=name, roles=self._roles)
 
     def _wait_seen(self, leaver: Child, name: str, newcomer: str) -> None:
-        """Leave this to the rest: its members do not say whom they see."""
+        """Do nothing: members of Go Rink cannot be asked; `rest` is the wait."""
 
 
 def run(arena: Arena) -> Outcome:
@@ -89,7 +89,7 @@ def _figures(gaps: list[float], theirs: list[float] | None = None) -> list[Figur
             what="the longest",
             value=ours.most,
             unit="ms",
-            target=at_most(peer.most, "≤ Go Rink's") if peer else None,
+            target=below(peer.most, "< Go Rink's") if peer else None,
         ),
     ]
 

@@ -10,7 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
 import figures
-from figures import Figure, Outcome, PeerFigure, Spread, Table, at_least, at_most, percentile
+from figures import Figure, Outcome, PeerFigure, Spread, Table, at_least, at_most, below, percentile
 from gaps import gaps_of
 from parts.handover_stages import critical_path
 
@@ -43,6 +43,8 @@ def test_targets():
     assert not at_least(300).is_met(299)
     assert at_most(0.2).is_met(0.2)
     assert not at_most(0.2).is_met(0.21)
+    assert below(3).is_met(2.9)
+    assert not below(3).is_met(3)
     assert at_least(1_000_000).says == "≥ 1,000,000"
 
 
@@ -138,6 +140,16 @@ def test_gaps_of_moved_roles_are_paired_by_role():
         (9.25, "gained", "x"),
     ]
     assert gaps_of(stamps) == ([0.5, 2.0, 0.25], 4.25)
+
+
+def test_gaps_of_zero_are_no_error():
+    stamps = [
+        (5.0, "gained", "x"),
+        (6.0, "let go", "y"),
+        (5.0, "let go", "x"),
+        (6.5, "gained", "y"),
+    ]
+    assert gaps_of(stamps) == ([0.0, 0.5], 1.5)
 
 
 @pytest.mark.parametrize(
