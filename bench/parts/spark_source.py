@@ -23,12 +23,16 @@ TITLE = (
 )
 PARTITIONS = 8
 LIMIT_IS = "the same reader in one process, without Spark, in the same run"
+NO_LIMIT = (
+    "From the loss of a role to the end of its jobs there is no limit in the same run: nothing here "
+    "ends a job without Rink. So these two figures have no target."
+)
 RECORD = b'{"n":%08d,"text":"' + b"x" * 76 + b'"}'
 
 
 def run(arena: Any) -> Any:
     import arena as arenas
-    from figures import Figure, Outcome, Spread, at_least, at_most, percentile
+    from figures import Figure, Outcome, Spread, at_least, percentile
 
     with arenas.redis() as redis:
         about = arenas.about_redis(redis)
@@ -64,12 +68,12 @@ def run(arena: Any) -> Any:
         ),
         Figure(
             key="spark_source.loss", what="from the loss of a role to the end of its Spark jobs, p95",
-            value=percentile(ends, 0.95) * 1000, unit="ms", target=at_most(250, "≤ 250"),
+            value=percentile(ends, 0.95) * 1000, unit="ms",
             more={"spread": Spread.of(ends), "at": found["lost_by"]},
         ),
         Figure(
             key="spark_source.query_loss", what="the same of a streaming query that is amid a batch, p95",
-            value=percentile(found["query_ends"], 0.95) * 1000, unit="ms", target=at_most(250, "≤ 250"),
+            value=percentile(found["query_ends"], 0.95) * 1000, unit="ms",
             more={"spread": Spread.of(found["query_ends"])},
         ),
     ]  # fmt: skip
@@ -77,6 +81,7 @@ def run(arena: Any) -> Any:
         f"Best of {given['rounds']} rounds, all ways in turn in each. {found['spark']}, {os.cpu_count()} cores.",
         f"Records of {len(RECORD % 0)} bytes of JSON. The query's one batch of {given['rows']:,} rows goes into Spark's sink `noop`.",
         f"A job's role was lost {given['losses']} times, a query's {given['query_losses']}: cut off from an etcd in memory, its session reached its deadline.",
+        NO_LIMIT,
         about,
     ]
     return Outcome(part="spark_source", title=TITLE, figures=figures, notes=notes)
