@@ -105,8 +105,14 @@ def test_event_wakes_the_thread_that_waits():
 
 @contextlib.contextmanager
 def slow_handler():
-    """A signal comes 0.05 s after the beginning, and its handler takes 0.2 s."""
-    before = signals.signal(signals.SIGALRM, lambda *_: threading.Event().wait(0.2))
+    """A signal comes 0.05 s after the beginning, and its handler computes until 0.2 s are over."""
+    until = SYSTEM.now() + 0.2
+
+    def compute(*_):
+        while SYSTEM.now() < until:
+            pass
+
+    before = signals.signal(signals.SIGALRM, compute)
     try:
         signals.setitimer(signals.ITIMER_REAL, 0.05)
         yield
