@@ -63,7 +63,7 @@ def test_first_has_one_spelling_that_finds_it(roles, rest):
         ("first:leader|Jump", "scheme 'Jump' is not known here"),
         ("first:leader|balanced:08", "'balanced:08' is not known here"),
         ("first:leader\ud800", "not valid unicode"),
-        ("first:" + "x" * 4096, "more than 4096 bytes"),
+        ("first:".ljust(4_097, "x"), "more than 4096 bytes"),
     ],
 )
 def test_first_refuses_another_spelling_and_says_the_right_one(name, says):
