@@ -1,6 +1,6 @@
 """What a member brings along from step to step, so that an event costs by what has changed."""
 
-from mutant import core
+from mutant import core, engine
 
 BOOKKEEPING = [
     core(
@@ -40,6 +40,13 @@ BOOKKEEPING = [
         "            if folded:\n",
         "foresight",
         "walks",
+    ),
+    core(
+        "the same event is folded twice",
+        "foresight",
+        "if 0 < view.revision < event.revision:",
+        "if 0 < view.revision <= event.revision:",
+        "waits",
     ),
     core(
         "requests refused for their size wait for ever behind a late answer",
@@ -97,6 +104,21 @@ BOOKKEEPING = [
         "(is_mine or failed is not None)",
         "is_mine",
         "waits",
+    ),
+    core(
+        "a scheme that has failed for one role fails for all",
+        "placement",
+        "        if failed is None or self.ranks(scheme, size).get(role, 0) is not None:\n",
+        "        if failed is None:\n",
+        "waits",
+        "placement",
+    ),
+    engine(
+        "a scheme that has failed is asked no more when its size comes back",
+        "stepper",
+        "            node.placement.forget_all_but(foreseen.pairs)\n",
+        "",
+        "engine/test_engine_schemes",
     ),
     core(
         "a wait that ends is still known as one of the share",
@@ -275,5 +297,26 @@ BOOKKEEPING = [
         "sources = (problems, standing, view.versions, view.requests)",
         "node",
         "walks",
+    ),
+    core(
+        "each event looks at every role of the table",
+        "foresight",
+        "        self.complete = self._followed\n",
+        "        self.complete = frozenset()\n",
+        "costs",
+    ),
+    core(
+        "a record that is rewritten has all records derived anew",
+        "records",
+        "            if old is None or new is None or not _is_rewritten(old, new):\n",
+        "            if old is not None or new is not None:\n",
+        "costs",
+    ),
+    core(
+        "each event has the coordinator draft",
+        "coordinator",
+        "if is_same(sources, self._sources) and (look_at is None or now < look_at):",
+        "if False:",
+        "costs",
     ),
 ]

@@ -104,6 +104,33 @@ def test_roles_are_placed_for_a_version_that_is_the_newest_again(time, spy):
         role.release()
 
 
+def test_scheme_that_failed_is_asked_again_once_its_size_comes_back(time, spy):
+    """A failure is kept as long as a share names that scheme and size, and no longer."""
+    place, broken = spy.place, {("odd", 1)}
+
+    def fail_or_place(role, size):
+        if (role, size) in broken:
+            raise ValueError("not yet")
+        return place(role, size)
+
+    spy.place = fail_or_place
+    a = join(time, spy, "a")
+    with pytest.raises(schemes.SchemeFailed, match="not yet"):
+        a.await_role("odd", 9.0)
+    broken.clear()
+    with pytest.raises(schemes.SchemeFailed, match="not yet"):
+        a.await_role("odd", 9.0)
+    b = join(time, spy, "b")
+    assert (a.size, spy.asked.count(("odd", 1))) == (2, 1)
+    b.leave()
+    time.advance(1.0)
+    assert a.size == 1
+    with a.await_role("odd", 9.0) as role:
+        assert role.is_held
+    assert spy.asked.count(("odd", 1)) == 2
+    assert spy.under_a_lock == []
+
+
 def test_a_memory_of_ranks_that_is_full_costs_no_call_under_the_lock(time, spy, monkeypatch):
     monkeypatch.setattr(placement, "REMEMBERED", 8)
     a, b = join(time, spy, "a"), join(time, spy, "b")
