@@ -218,6 +218,7 @@ class Ring:
             return
         with self._lock:
             self._first = self._connections.index(connection)
+        _log.debug("etcd %s answered, so it is asked first now", connection.name)
 
     def failed(self, connection: Connection) -> None:
         """Note that the connection failed or fell silent.

@@ -240,7 +240,7 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
         try:
             gone = self._is_gone(sent.lease)
         except EtcdError as error:
-            _log.warning("lease %x: etcd says it is gone, and then: %s", sent.lease, error)
+            _log.debug("lease %x: etcd says it is gone, and then: %s", sent.lease, error)
             return
         if gone:
             self._deliver(KeepAliveAnswer(sent.lease, sent.sent_at, 0, self._call_number))
@@ -249,7 +249,7 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
 
     def _refused(self, error: Exception) -> None:
         if self._backoff.is_fresh:  # the session warns of it, if it lasts
-            _log.info("leases cannot be renewed: %s", error)
+            _log.debug("leases cannot be renewed: %s", error)
 
     def _ended(self) -> None:
         with self._order:

@@ -115,6 +115,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         self._heard_at: float | None = None
         self._has_answered = False  # the call now open
         self._backoff = Backoff(first=0.05, longest=0.5)
+        self._failed_at: float | None = None  # the first failure since a call was answered
         self._troubles: dict[str, str] = {}  # the last of each endpoint, until a call is answered
         self._patience = patience
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -227,10 +228,11 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
             except (NotAnsweredError, BrokenError) as error:
                 if self._closed.is_set():
                     return
-                # Said once per outage, and then only to those who want to know.
-                level = logging.INFO if self._backoff.is_fresh else logging.DEBUG
+                # The engine warns of an outage that lasts, so this is for debugging.
                 name = self._thread.name
-                _log.log(level, "%s: %s: %s; trying again", name, connection.name, error)
+                _log.debug("%s: %s: %s; trying again", name, connection.name, error)
+                if self._failed_at is None:
+                    self._failed_at = time.monotonic()
                 self._troubles[connection.name] = str(error)
                 self._transport.ring.failed(connection)
             self._closed.wait(self._backoff.next())
@@ -313,8 +315,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
                 # While we deliver we do not read: that is no silence of the server's.
                 self._heard_at, self._has_answered = None, True
                 self._received(opened, answer)
-                self._backoff.reset()
-                self._troubles.clear()
+                self._recovered(opened.connection)
                 if self._closed.is_set():
                     return
                 self._heard_at = time.monotonic()
@@ -332,6 +333,15 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
             raise BrokenError(
                 "the server is silent" if fault.is_timeout else fault.words
             ) from error
+
+    def _recovered(self, connection: Connection) -> None:
+        """Forget earlier failures, since a call was answered."""
+        self._backoff.reset()
+        self._troubles.clear()
+        if self._failed_at is not None:
+            seconds, self._failed_at = time.monotonic() - self._failed_at, None
+            text = "%s: connected again to %s after %.1f s"
+            _log.debug(text, self._thread.name, connection.name, seconds)
 
     def tick(self, now: float) -> float:
         """Cancel the call if its server is silent.
@@ -353,7 +363,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
             self._ask(now)
         due_at = self._due_at(channel, heard_at)
         if due_at < now:
-            _log.info("%s: the server is silent", self._thread.name)
+            _log.debug("%s: the server is silent", self._thread.name)
             self._patience.was_in_vain()
             self._heard_at = None  # one silence is one, though the reader may not get to run soon
             channel.doubt()

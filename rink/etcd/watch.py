@@ -226,7 +226,7 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
     def _forget_history(self) -> None:
         """Forget the delivered events; the next call begins from now on."""
         name, delivered = self._thread.name, self._delivered
-        _log.info(
+        _log.debug(
             "%s: etcd did not send revision %d again, so the range is listed anew", name, delivered
         )
         self._last, self._start = (), 0

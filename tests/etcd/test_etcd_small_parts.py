@@ -1,5 +1,6 @@
 """The order of the endpoints, tokens, pauses, and the translation of transactions."""
 
+import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -30,6 +31,17 @@ def test_the_endpoint_that_worked_last_comes_first(ring):
     assert names(ring) == "abc"
     ring.worked(ring.in_order()[2])
     assert names(ring) == "cab"
+
+
+def test_endpoint_that_takes_first_place_is_logged_for_debugging(ring, caplog):
+    caplog.set_level(logging.DEBUG, "rink.etcd")
+    ring.worked(ring.in_order()[2])
+    ring.worked(ring.first)
+    ring.failed(ring.first)
+    assert [(one.levelno, one.getMessage()) for one in caplog.records] == [
+        (logging.DEBUG, "etcd c answered, so it is asked first now"),
+        (logging.DEBUG, "etcd c failed, so a is asked first now"),
+    ]
 
 
 def test_a_failing_endpoint_gives_way_to_the_next(ring):

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import queue
+import re
 import threading
 import types
 
@@ -15,6 +16,11 @@ from rink.etcd import channels, connections, watch
 from rink.etcd.patience import Patience
 from rink.etcd.proto import rinketcd_pb2 as pb
 from rink.testing.servers_start import free_ports
+
+
+def levels(caplog):
+    """Return the levels of what the client logged."""
+    return {one.levelno for one in caplog.records if one.name.startswith("rink.etcd")}
 
 
 def test_rule_2_progress_answers_are_signs_of_life_only(clients):
@@ -86,13 +92,14 @@ def test_renewal_answer_without_cluster_id_is_logged_not_delivered(clients, capl
     def keepalive(request):
         yield pb.LeaseKeepAliveResponse(header=header(cluster_id=0), ID=request.ID, TTL=9)
 
-    with caplog.at_level(logging.INFO), ScriptedEtcd(keepalive=keepalive) as etcd:
+    with caplog.at_level(logging.DEBUG), ScriptedEtcd(keepalive=keepalive) as etcd:
         client, seen = clients(etcd.endpoint), Seen()
         client.keepalives(seen.deliver).send(7)
         etcd.wait(lambda etcd: len(etcd.seen["range"]) >= 2)  # the stream was opened again
         client.close()
     assert seen.items == []
     assert "leases cannot be renewed: answers of" in caplog.text
+    assert levels(caplog) == {logging.DEBUG}
 
 
 @pytest.mark.parametrize(("before", "after"), [(7, 3), (5, 6)])
@@ -209,12 +216,14 @@ def test_watch_whose_last_events_differ_says_that_it_opens_anew(clients, again):
         assert seen.openings == 2
 
 
-def test_watch_whose_last_events_do_not_come_opens_anew(clients, monkeypatch):
+def test_watch_whose_last_events_do_not_come_opens_anew(clients, monkeypatch, caplog):
     """In another history nothing may have happened in the range since; so nothing tells of it."""
     monkeypatch.setattr(watch, "_PROVEN_WITHIN_S", 0.1)
-    with reopened(clients) as (seen, calls):
+    with caplog.at_level(logging.DEBUG, "rink.etcd"), reopened(clients) as (seen, calls):
         seen.wait(lambda seen: seen.openings == 2)
         assert calls == [0, 5, 0]
+    assert "etcd did not send revision 5 again, so the range is listed anew" in caplog.text
+    assert levels(caplog) == {logging.DEBUG}
 
 
 @pytest.mark.parametrize(
@@ -369,6 +378,51 @@ def test_trouble_of_a_stream_names_each_endpoint_until_one_answers(clients):
         assert stream.trouble == ""
 
 
+def test_stream_that_reconnects_logs_failure_and_success_for_debugging(clients, caplog):
+    """The first endpoint breaks the stream, and the second is silent at first."""
+    came = []
+
+    def breaks_then_is_silent_then_answers(request):
+        came.append(request)
+        if len(came) == 1:
+            raise RuntimeError("the stream breaks here")
+        yield from renewed(request) if len(came) > 2 else ()
+
+    with (
+        caplog.at_level(logging.DEBUG),
+        ScriptedEtcd(keepalive=breaks_then_is_silent_then_answers) as first,
+        ScriptedEtcd(keepalive=breaks_then_is_silent_then_answers) as second,
+    ):
+        client, seen = clients(first.endpoint, second.endpoint), Seen()
+        stream = client.keepalives(seen.deliver)
+        stream._patience.seconds = 0.25
+        stream.send(7)
+        seen.wait(lambda s: s.items)
+        stream.send(7)
+        seen.wait(lambda s: len(s.items) == 2)
+        client.close()
+    told = [one.getMessage() for one in caplog.records if one.name == "rink.etcd.stream"]
+    assert [text.partition(": ")[0] for text in told] == ["rink-etcd-keepalive"] * 4
+    broke, silent, again, connected = (text.partition(": ")[2] for text in told)
+    assert broke.startswith(f"{first.endpoint}: ")
+    assert broke.endswith("; trying again")
+    assert silent == "the server is silent"
+    assert again == f"{second.endpoint}: the server is silent; trying again"
+    assert re.fullmatch(rf"connected again to {first.endpoint} after \d\.\d s", connected)
+    changes = [one.getMessage() for one in caplog.records if one.name == "rink.etcd.connections"]
+    assert f"etcd {first.endpoint} failed, so {second.endpoint} is asked first now" in changes
+    assert levels(caplog) == {logging.DEBUG}
+
+
+def test_stream_that_never_failed_logs_no_reconnect(clients, caplog):
+    with caplog.at_level(logging.DEBUG), ScriptedEtcd(keepalive=renewed) as etcd:
+        client, seen = clients(etcd.endpoint), Seen()
+        client.keepalives(seen.deliver).send(7)
+        seen.wait(lambda s: s.items)
+        client.close()
+    assert levels(caplog) == set()
+
+
 def test_trouble_of_a_stream_names_an_endpoint_that_refuses_once(clients):
     asked = queue.Queue()
 
@@ -481,6 +535,30 @@ def test_ttl_0_is_asked_for_twice(clients, caplog):
         assert [(one.lease, one.ttl) for one in seen.items] == [(2, 0)]
         assert "it is not" in caplog.text
         client.close()
+
+
+def test_ttl_0_that_cannot_be_confirmed_is_logged_for_debugging(clients, caplog):
+    """The engine warns if the lease is not renewed for long."""
+
+    def keepalive(request):
+        yield pb.LeaseKeepAliveResponse(header=header(), ID=request.ID, TTL=2 - request.ID)
+
+    def time_to_live(_):
+        return grpc.StatusCode.INVALID_ARGUMENT, "etcdserver: scripted"
+
+    with (
+        caplog.at_level(logging.DEBUG),
+        ScriptedEtcd(keepalive=keepalive, time_to_live=time_to_live) as etcd,
+    ):
+        client, seen = clients(etcd.endpoint), Seen()
+        stream = client.keepalives(seen.deliver)
+        stream.send(2)
+        stream.send(1)
+        seen.wait(lambda s: s.items)
+        client.close()
+    assert [one.lease for one in seen.items] == [1]
+    assert "lease 2: etcd says it is gone, and then: " in caplog.text
+    assert levels(caplog) == {logging.DEBUG}
 
 
 def test_who_waits_for_an_answer_is_not_woken_by_grpc_ten_times_a_second(clients, monkeypatch):
