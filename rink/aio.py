@@ -97,7 +97,7 @@ class Session(AsyncWith, BaseSession):  # noqa: D101 - documented by its base
             async with asyncio.timeout(timeout):
                 for engine in engines:
                     while not await wait_in_loop(engine.left, REPORT_EVERY_S):
-                        log.warning("%s", engine.still_leaving())
+                        log.warning("%s", engine.still_leaving(), extra=engine.journal.about)
         await asyncio.to_thread(self._end_close)
 
     async def __aenter__(self) -> Self:
@@ -164,7 +164,7 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
         if engine is None:
             return
         while not await wait_in_loop(engine.left, REPORT_EVERY_S):
-            log.warning("%s", engine.still_leaving())
+            log.warning("%s", engine.still_leaving(), extra=engine.journal.about)
         for supervisor in self._supervisors:
             await supervisor.end()
 

@@ -84,7 +84,14 @@ class Supervisor(abc.ABC):
         return backoff(failures, f"{self._rink.name}/{self._name}", LONGEST_PAUSE_S)
 
     def _tell_still_runs(self) -> None:
-        log.error("on_role(%r) still runs after the group was left", self._name)
+        text = "on_role(%r) still runs after the group was left"
+        log.error(text, self._name, extra=self._about())
+
+    def _about(self, role: Any = None) -> dict[str, Any]:
+        """Return the `extra` of a log line about the function, and about a grant of its role."""
+        about = {"group": self._rink.group, "member": self._rink.name, "role": self._name}
+        grant = {} if role is None else {"token": role.token, "version": role.version_number}
+        return about | grant
 
 
 class ThreadSupervisor(Supervisor):
@@ -135,14 +142,14 @@ class ThreadSupervisor(Supervisor):
         except ClosedError:
             pass
         except RinkError:
-            log.exception(ENDS, self._name)
+            log.exception(ENDS, self._name, extra=self._about())
 
     def _call(self, role: Any) -> bool:
         try:
             returned = self._function(role)
             refuse_unrun(f"on_role({self._name!r})", returned, INSTEAD)
         except BaseException:  # sys.exit() here must not leave the role without its function
-            log.exception(RAISED, self._name, self._function)
+            log.exception(RAISED, self._name, self._function, extra=self._about(role))
             return False
         return True
 
@@ -195,12 +202,12 @@ class TaskSupervisor(Supervisor):
         except ClosedError:
             pass
         except RinkError:
-            log.exception(ENDS, self._name)
+            log.exception(ENDS, self._name, extra=self._about())
 
     async def _call(self, role: Any) -> bool:
         try:
             await self._function(role)
         except Exception:
-            log.exception(RAISED, self._name, self._function)
+            log.exception(RAISED, self._name, self._function, extra=self._about(role))
             return False
         return True

@@ -83,7 +83,7 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
         if engine is None:
             return
         while not engine.left.wait(REPORT_EVERY_S):
-            log.warning("%s", engine.still_leaving())
+            log.warning("%s", engine.still_leaving(), extra=engine.journal.about)
         if not any(supervisor.is_here() for supervisor in self._supervisors):
             for supervisor in self._supervisors:
                 supervisor.join()

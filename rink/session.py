@@ -235,7 +235,7 @@ class Session(PlainWith, BaseSession):  # noqa: D101 - documented by its base
         elif not self._is_over:
             for engine in self._begin_close():
                 while not engine.left.wait(REPORT_EVERY_S):
-                    log.warning("%s", engine.still_leaving())
+                    log.warning("%s", engine.still_leaving(), extra=engine.journal.about)
             self._end_close()
 
     def __enter__(self) -> Self:

@@ -14,7 +14,8 @@ from rink.engine.clock import Clock, Mailbox
 
 log = logging.getLogger("rink")
 
-_Call = tuple[Callable[..., Any], tuple[Any, ...]]
+_Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+"""Hold a callback, its arguments, and the `extra` of a log line about it."""
 
 
 @attrs.frozen
@@ -27,12 +28,18 @@ class Listeners:
 
 
 class Callbacks:
-    """One thread that calls them in order; none where there are no listeners."""
+    """One thread that calls them in order; none where there are no listeners.
 
-    def __init__(self, clock: Clock, name: str, listeners: Listeners) -> None:
+    `name` is the group's. `member` is named in the log if a callback raises.
+    """
+
+    def __init__(
+        self, clock: Clock, name: str, listeners: Listeners, member: str | None = None
+    ) -> None:
         self._clock = clock
         self._name = name
         self._listeners = listeners
+        self._about: dict[str, Any] = {"group": name, "member": member}
         self._mailbox: Mailbox[_Call | None] | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -60,11 +67,11 @@ class Callbacks:
         Called with the engine's lock held, so that nobody can tell of the loss before the grant.
         """
         for hold in holds:
-            self._post(self._listeners.on_role_change, hold.role, True)
+            self._post(self._listeners.on_role_change, hold.role, True, hold=hold)
 
     def lost(self, hold: Hold) -> None:
         """Post the callback for a loss."""
-        self._post(self._listeners.on_role_change, hold.role, False)
+        self._post(self._listeners.on_role_change, hold.role, False, hold=hold)
 
     def ranked(self, rank: int | None) -> None:
         """Post the callback for a new rank."""
@@ -74,12 +81,17 @@ class Callbacks:
         """Pass on whether this member coordinates."""
         self._post(self._listeners.on_coordinator_change, coordinates)
 
-    def _post(self, callback: Callable[..., Any] | None, *args: Any) -> None:
+    def _post(
+        self, callback: Callable[..., Any] | None, *args: Any, hold: Hold | None = None
+    ) -> None:
         if callback is None:
             return
+        about = self._about
+        if hold is not None:
+            about = about | {"role": hold.role, "token": hold.token, "version": hold.version}
         with self._lock:
             if self._mailbox is not None and not self._closed:
-                self._mailbox.put((callback, args))
+                self._mailbox.put((callback, args, about))
 
     def is_here(self) -> bool:
         """Return whether the caller's thread is the worker.
@@ -101,9 +113,9 @@ class Callbacks:
                 if item is None:
                     mailbox.close()
                     return
-                callback, args = item
+                callback, args, about = item
                 try:
                     callback(*args)
                 except BaseException:  # sys.exit() here must not end the worker in silence
                     name = getattr(callback, "__qualname__", repr(callback))
-                    log.exception("callback %s%r raised", name, args)
+                    log.exception("callback %s%r raised", name, args, extra=about)

@@ -113,7 +113,7 @@ class Engine:
         self.join_error: Exception | None = None
         self.left = Signal(clock)
         self.failure: Exception | None = None
-        self.callbacks = Callbacks(clock, group, listeners)
+        self.callbacks = Callbacks(clock, group, listeners, settings.name)
         self.journal = Journal(group, settings.name, clock, lambda: self._mailbox.put(_FLUSH))
         self.stepped = Subscribers()
         self.forked = False
@@ -293,7 +293,8 @@ class Engine:
                 self._turn(messages)
                 self._rest(self.clock.now() - began_at)
         except Exception as error:
-            log.critical("the engine of group %r failed", self.group, exc_info=True)
+            text = "the engine of group %r failed"
+            log.critical(text, self.group, exc_info=True, extra=self.journal.about)
             self._fail(error)
         finally:
             self._follower.close()

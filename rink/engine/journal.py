@@ -2,8 +2,8 @@
 
 Many roles at once are one line.
 
-Each line carries in `extra` what it is about: group, member, role, token and version (None if it is
-about none). A log handler may block. So user threads only note what they did, and the engine's
+Each line carries in `extra` what it is about: group, member, role, token and version. The filter
+`_complete` sets those that a line does not give to None. A log handler may block. So user threads only note what they did, and the engine's
 thread writes the lines at the end of its turn.
 """
 
@@ -23,8 +23,25 @@ from rink.engine.clock import Clock
 
 log = logging.getLogger("rink")
 
+ABOUT = ("group", "member", "role", "token", "version")
+"""Attributes that each record of the logger `rink` has."""
+
 MAX_LINES = 20
 """Largest number of lines about roles that one turn writes; more roles are one line."""
+
+
+def _complete(record: logging.LogRecord) -> bool:
+    """Set the attributes that a record does not have to None, and let the record pass.
+
+    So a formatter can name each of them, whichever module wrote the line.
+    """
+    for name in ABOUT:
+        if not hasattr(record, name):
+            setattr(record, name, None)
+    return True
+
+
+log.addFilter(_complete)
 
 
 @attrs.frozen
@@ -41,23 +58,20 @@ class _Note:
 class Journal:
     """Write the lines of one member.
 
-    `wake` has the engine write what was noted.
+    `wake` has the engine write what was noted. `about` is the `extra` of each line about the
+    member; other modules use it for the lines that they write themselves.
     """
 
     def __init__(self, group: str, member: str, clock: Clock, wake: Callable[[], None]) -> None:
-        about = dict.fromkeys(("role", "token", "version"))
-        self._about = {"group": group, "member": member, **about}
+        self.about: dict[str, Any] = {"group": group, "member": member}
         self._clock = clock
         self._wake = wake
         self._notes: collections.deque[_Note] = collections.deque()
 
-    def about(self, **about: Any) -> dict[str, Any]:
-        """Return the `extra` of a line about this member."""
-        return {**self._about, **about}
-
     def write(self, level: int, text: str, **about: Any) -> None:
         """Write a line now; on the engine's thread."""
-        log.log(level, "group %r: %s", self._about["group"], text, extra=self.about(**about))
+        extra = {**self.about, **about}
+        log.log(level, "group %r: %s", self.about["group"], text, extra=extra)
 
     # ── what happens to roles, on any thread ─────────────────────────────────────────────────────
 

@@ -4,15 +4,28 @@ import logging
 import threading
 
 import pytest
-from faces_support import LONG_S, engine_of, owned_by, until
+from faces_support import LONG_S, engine_of, owned_by, raw, until
+
+import rink
+from rink.testing.memory import MemoryEtcd
 
 ABOUT = ("group", "member", "role", "token", "version")
 
 
 @pytest.fixture(autouse=True)
 def told(caplog):
+    """Let each test read the log, and check that all its lines carry what they are about."""
     caplog.set_level(logging.DEBUG, logger="rink")
-    return caplog
+    yield caplog
+    for record in caplog.get_records("call"):
+        if record.name == "rink":
+            assert all(hasattr(record, key) for key in ABOUT), record.getMessage()
+
+
+def about(caplog, text):
+    """Return what the one line with this text is about."""
+    [record] = [record for record in caplog.records if text in record.getMessage()]
+    return [getattr(record, key) for key in ABOUT]
 
 
 def lines(caplog, name, level=logging.INFO):
@@ -60,6 +73,95 @@ def test_log_lines_carry_what_they_are_about(world, told):
         about = [getattr(grant, key) for key in ABOUT]
         assert about == ["g", "a", "leader", role.token, 1]
         assert [getattr(version, key) for key in ABOUT] == ["g", "a", None, None, 1]
+
+
+@pytest.mark.parametrize("how", ["leave", "close"])
+def test_log_of_an_end_that_takes_long_carries_its_member(world, told, monkeypatch, how):
+    for module in ("rink.rink", "rink.aio", "rink.session"):
+        monkeypatch.setattr(f"{module}.REPORT_EVERY_S", 0.4)
+    session = world.session()
+    a = world.join("a", session=session, leave_timeout=0.6)
+    role = a.await_role("x", LONG_S)
+    session.close() if how == "close" else a.leave()
+    assert about(told, "still leaves group") == ["g", "a", None, None, None]
+    role.release()
+
+
+def test_log_of_a_callback_that_raises_carries_its_role(world, told):
+    def fails(name, is_held):
+        if is_held:
+            raise ValueError(name)
+
+    a = world.join("a", on_role_change=fails)
+    with a.await_role("x", LONG_S) as role:
+        wait_for(a, told, "fails('x', True) raised")
+        assert about(told, "fails('x', True) raised") == ["g", "a", "x", role.token, 1]
+
+
+def test_log_of_a_rank_callback_that_raises_carries_its_member(world, told):
+    def fails(rank):
+        raise ValueError(rank)
+
+    a = world.join("a", on_rank_change=fails)
+    wait_for(a, told, "fails(0,) raised")
+    assert about(told, "fails(0,) raised") == ["g", "a", None, None, None]
+
+
+def test_log_of_a_function_that_raises_carries_its_role(world, told):
+    a = world.join("a")
+    roles = []
+
+    @a.on_role("x")
+    def fails(role):
+        if not roles:
+            roles.append(role)
+            raise ValueError
+
+    wait_for(a, told, "raised")
+    assert about(told, "on_role('x'): ") == ["g", "a", "x", roles[0].token, 1]
+
+
+def test_log_of_a_function_that_goes_on_after_the_leave_carries_it(world, told):
+    a = world.join("a")
+    a.on_role("x")(lambda role: None)
+    [supervisor] = raw(a)._supervisors
+    supervisor._tell_still_runs()  # after a second of waiting, which other tests take
+    assert about(told, "still runs after the group") == ["g", "a", "x", None, None]
+
+
+def test_log_of_a_function_whose_wait_is_refused_carries_its_role(world, told, monkeypatch):
+    a = world.join("a")
+
+    def refuses(*_):
+        raise rink.UnknownScheme("no such scheme")
+
+    monkeypatch.setattr(type(raw(a)), "await_role", refuses)
+    a.on_role("x")(lambda role: None)
+    wait_for(a, told, "on_role('x') ends")
+    assert about(told, "on_role('x') ends") == ["g", "a", "x", None, None]
+
+
+def test_log_of_an_engine_that_fails_carries_its_member(world, told):
+    a = world.join("a")
+
+    def step(*_):
+        raise RuntimeError("a bug of ours")
+
+    engine = engine_of(a)
+    engine.node.step_own = step
+    engine.nudge()
+    assert engine.left.wait(LONG_S)
+    assert about(told, "the engine of group 'g' failed") == ["g", "a", None, None, None]
+
+
+def test_log_line_that_is_about_no_group_carries_nothing(world, told, monkeypatch):
+    monkeypatch.setattr("rink.session._advised", set())
+    monkeypatch.setattr("rink.session.advice", lambda _: "an old etcd")
+    monkeypatch.setattr("rink.session.Client", MemoryEtcd)
+    monkeypatch.setattr(MemoryEtcd, "version", lambda _: "3.4.0", raising=False)
+    monkeypatch.setattr(MemoryEtcd, "is_of_rink_dev", lambda _: False, raising=False)
+    raw(world.session())._look_at_version()
+    assert about(told, "an old etcd") == [None] * 5
 
 
 def test_log_of_a_loss_says_why_and_how_long_user_code_took(world, told):
