@@ -1,6 +1,6 @@
 """Write the member's log, one line for each thing that happens.
 
-Many roles at once are one line.
+If one turn concerns many roles, each kind of change is one line.
 
 Each line carries in `extra` what it is about: group, member, role, token and version. The filter
 `_complete` sets those that a line does not give to None. A log handler may block. So user threads only note what they did, and the engine's
@@ -27,7 +27,7 @@ ABOUT = ("group", "member", "role", "token", "version")
 """Attributes that each record of the logger `rink` has."""
 
 MAX_LINES = 20
-"""Largest number of lines about roles that one turn writes; more roles are one line."""
+"""Largest number of roles of one turn that have lines of their own."""
 
 
 def _complete(record: logging.LogRecord) -> bool:
@@ -103,18 +103,19 @@ class Journal:
     def flush(self) -> None:
         """Write what was noted, oldest first.
 
-        Of very many roles it is one line for each kind.
+        If it is about more than `MAX_LINES` roles, write one line for each kind of change.
         """
-        notes: list[_Note] = []
+        noted: list[_Note] = []
         with contextlib.suppress(IndexError):  # another thread may write, where the engine's hangs
             while True:
-                notes.append(self._notes.popleft())
+                noted.append(self._notes.popleft())
+        notes = {note.hold.role: note for note in noted}  # the newest note of each role
         if len(notes) <= MAX_LINES:
-            for note in notes:
+            for note in noted:
                 self._write_one(note)
             return
         kinds: dict[tuple[str, str, int], list[_Note]] = {}
-        for note in notes:
+        for note in noted:
             kinds.setdefault((note.verb, note.because, note.level), []).append(note)
         for (verb, because, level), alike in kinds.items():
             self._write_many(verb, because, level, alike)
@@ -130,11 +131,13 @@ class Journal:
         self.write(note.level, text, **about)
 
     def _write_many(self, verb: str, because: str, level: int, notes: list[_Note]) -> None:
-        if len(notes) <= 1:
-            self._write_one(notes[0])
+        roles = list(dict.fromkeys(note.hold.role for note in notes))
+        if len(roles) == 1:
+            for note in notes:
+                self._write_one(note)
             return
-        names = some([repr(note.hold.role) for note in notes])
-        text = f"{verb} {len(notes):,} roles"
+        names = some([repr(role) for role in roles])
+        text = f"{verb} {len(roles):,} roles"
         if verb == "lost":
             text += f" ({because})"
         elif verb == "released":

@@ -2,11 +2,14 @@
 
 import logging
 import threading
+from types import SimpleNamespace
 
 import pytest
 from faces_support import LONG_S, engine_of, owned_by, raw, until
 
 import rink
+from rink.engine.clock import SYSTEM
+from rink.engine.journal import Journal
 from rink.testing.memory import MemoryEtcd
 
 ABOUT = ("group", "member", "role", "token", "version")
@@ -191,6 +194,55 @@ def test_log_of_many_roles_at_once_is_one_line(world, told):
     assert line.endswith("and 35 more")
     for role in held:
         role.release()
+
+
+def hold(role, token=7):
+    """Return what the journal reads of a grant that was lost just now."""
+    now = SYSTEM.now()
+    return SimpleNamespace(
+        role=role,
+        token=token,
+        version=1,
+        granted_at=now,
+        lost_at=now,
+        lost_because="version 1 gives it to another",
+        is_awaited=True,
+    )
+
+
+def flushed(told, *changes):
+    """Write the lines of one turn, in which roles changed: pairs of a verb and a role."""
+    journal = Journal("g", "a", SYSTEM, lambda: None)
+    for verb, role in changes:
+        getattr(journal, verb)(hold(role))
+    journal.flush()
+    return lines(told, "a")
+
+
+def test_log_of_20_roles_in_a_turn_has_a_line_for_each(told):
+    written = flushed(told, *(("lost", f"r{n}") for n in range(20)))
+    assert [text.partition(" (")[0] for text in written] == [f"lost role 'r{n}'" for n in range(20)]
+
+
+def test_log_of_21_roles_in_a_turn_is_one_line(told):
+    [written] = flushed(told, *(("lost", f"r{n}") for n in range(21)))
+    assert written.startswith("lost 21 roles (version 1 gives it to another): 'r0', ")
+    assert written.endswith("and 16 more")
+
+
+def test_log_of_15_roles_lost_and_released_has_30_lines_in_order(told):
+    changes = [(verb, f"r{n}") for verb in ("lost", "released") for n in range(15)]
+    written = flushed(told, *changes)
+    assert [text.partition(" (")[0] for text in written] == [
+        f"{verb} role '{role}'" for verb, role in changes
+    ]
+
+
+def test_log_of_many_roles_counts_each_role_once(told):
+    changes = [("granted", f"r{n % 21}") for n in range(30)] + [("released", "r1")] * 2
+    granted, *released = flushed(told, *changes)
+    assert granted.startswith("granted 21 roles: 'r0', ")
+    assert [text.partition(" (")[0] for text in released] == ["released role 'r1'"] * 2
 
 
 def test_log_of_roles_that_are_only_looked_at_is_for_debugging(world, told):
