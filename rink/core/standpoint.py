@@ -89,6 +89,5 @@ class Standpoint:
         owner = owner_of(self.version, role, placement.rank) if self.version else None
         if owner != self.name:
             return f"{owner}: owns it in version {self.gate.version}"
-        return (
-            self.gate.obstacle(role, placement) or "nothing is in the way: the wait has just begun"
-        )
+        obstacle = self.gate.obstacle(role, placement)
+        return obstacle or "nothing is in the way; it has not been granted yet"

@@ -55,3 +55,12 @@ def test_member_without_a_record_in_its_view_is_told_that_it_is_not_ranked(pair)
     pair.run()
     for name in ("nobody", "by-hand"):
         assert why_not_ranked(node.view, node.sight.chronicle, name, 0.0) == "not ranked yet"
+
+
+def test_waiting_member_that_nothing_hinders_is_told_that_no_grant_came_yet(pair):
+    """A scheme that hangs keeps the engine from granting, for any time."""
+    node = pair.node("a")
+    role = next(f"r{i}" for i in range(9) if node.placement.rank(f"r{i}", "jump", 2) == 0)
+    standpoint = node.standpoint((), pair.now)
+    text = standpoint.obstacle(role, node.placement)
+    assert text == "nothing is in the way; it has not been granted yet"
