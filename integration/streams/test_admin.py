@@ -445,9 +445,11 @@ def test_a_worker_tells_of_groups_that_only_redis_knows_but_for_queries_of_spark
         await Worker(desk.app)._register(desk.store)
 
     run(rink_redis)
-    (told,) = [one for one in caplog.messages if "keeps events for processors" in one]
-    assert "old" in told
-    assert "spark/" not in told
+    (told,) = [one for one in caplog.messages if "trimming waits" in one]
+    assert told == (
+        "stream 'orders': trimming waits for processors that this program does not have: old; "
+        "if one was retired, `rink streams forget-group` drops its offsets"
+    )
 
 
 @at_desk()

@@ -134,9 +134,11 @@ class Worker:
             others = sorted(one for one in set(known) - mine if not one.startswith(OF_SPARK))
             if others:
                 log.warning(
-                    "stream %r keeps events for processors that this program does not "
-                    "have: %s; `rink streams forget-group` deletes them", stream.name, ", ".join(others),
-                )  # fmt: skip
+                    "stream %r: trimming waits for processors that this program does not have: %s; "
+                    "if one was retired, `rink streams forget-group` drops its offsets",
+                    stream.name,
+                    ", ".join(others),
+                )
 
     def _halt(self, reason: str) -> None:
         self._halted = reason
