@@ -21,9 +21,9 @@ RELEASED = "released here"
 class BaseRole:
     """What a handle is on both faces. Safe from any thread.
 
-    Several handles of one role in one member share the role: it is free when the last of them is
-    released. A handle that is dropped unreleased is released by the garbage collector, with a
-    warning: keep it in a `with`, or use `can_take(name)` for a bare check.
+    Several handles of one role in one member share the role: the member holds the role until the
+    last handle is released. A handle that is dropped unreleased is released by the garbage
+    collector, with a warning: keep it in a `with`, or use `can_take(name)` for a bare check.
     """
 
     __slots__ = ("__weakref__", "_engine", "_handle", "_is_done", "_released")
