@@ -77,9 +77,9 @@ def _unreleased(holds: Sequence[Hold], now: float) -> str:
 
 
 def _guards(holds: Sequence[Hold]) -> str:
-    """Return the words that only tokens guard the roles, and who holds them.
+    """Return a text for roles that only their tokens guard.
 
-    For each role it names the token, and the places where its handles were taken.
+    For each role it has the token, and where its handles were taken.
     """
     what = "only its fencing token guards the work that still runs"
     if len(holds) > 1:

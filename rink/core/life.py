@@ -4,9 +4,9 @@ What ends a join, beside its timeout (R8):
 
 * Until its name has been seen taken: the first request that fails. Endpoints that nobody answers at
   must not look like a wait, so that costs the session's `timeout`, not `join_timeout`.
-* From then on: no request that fails. etcd has answered, so a failed request is tried again, as any
-  member does it. `join_timeout` bounds this (None: no bound), counted from the beginning. So a pod
-  that restarts in the place of a crashed one survives an outage of etcd as the others do.
+* From then on: no request that fails. etcd has answered, so a failed request is tried again, as for
+  any member. `join_timeout` bounds this (None: no bound), counted from the beginning. So a pod that
+  restarts in the place of a crashed one survives an outage of etcd as the others do.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Living:
     def wants_record(self) -> bool:
         """Return whether to keep a record.
 
-        The claims stay until user code lets go.
+        The claims stay until user code has released the roles.
         """
         return self.state not in (Life.REVOKING, Life.LEFT, Life.RAN_OUT)
 
@@ -198,7 +198,7 @@ class Living:
         return min(self.leave_timeout, self.release_within)
 
     def leave(self, view: View, is_ranked: bool, is_alive: bool, now: float, out: Outbox) -> bool:
-        """Go on serving until there is no successor to wait for.
+        """Serve until a version without this member is seen, or none can be expected.
 
         Return True if every role is to be lost now.
         """

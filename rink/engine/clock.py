@@ -166,7 +166,7 @@ class SystemClock:
         return Event()
 
     def give_way(self, seconds: float) -> None:
-        """Sleep for so long."""
+        """Sleep for `seconds`."""
         self.event().wait(seconds)
 
     def wait(self, event: Event, timeout: float | None) -> bool:

@@ -58,7 +58,7 @@ LONGEST_REST_S = 0.1
 
 GIVE_WAY_S = 0.000_1
 GIVE_WAY_LEFT_S = 0.003
-"""Sleep so long after a grant, and so long after a leave, so that others run first.
+"""Seconds to sleep after a grant, and after a leave, so that other threads and processes run first.
 
 A thread that is woken gets the interpreter only when the engine's thread sleeps. A machine with few
 cores has one free for the new owner only when the old owner rests.

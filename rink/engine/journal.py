@@ -3,8 +3,10 @@
 If one turn concerns many roles, each kind of change is one line.
 
 Each line carries in `extra` what it is about: group, member, role, token and version. The filter
-`_complete` sets those that a line does not give to None. A log handler may block. So user threads only note what they did, and the engine's
-thread writes the lines at the end of its turn.
+`_complete` sets those that a line does not give to None.
+
+A log handler may block. So user threads only note what they did, and the engine's thread writes the
+lines at the end of its turn.
 """
 
 from __future__ import annotations
