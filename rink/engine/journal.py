@@ -107,17 +107,16 @@ class Journal:
 
         If it is about more than `MAX_LINES` roles, write one line for each kind of change.
         """
-        noted: list[_Note] = []
+        notes: list[_Note] = []
         with contextlib.suppress(IndexError):  # another thread may write, where the engine's hangs
             while True:
-                noted.append(self._notes.popleft())
-        notes = {note.hold.role: note for note in noted}  # the newest note of each role
-        if len(notes) <= MAX_LINES:
-            for note in noted:
+                notes.append(self._notes.popleft())
+        if len({note.hold.role for note in notes}) <= MAX_LINES:
+            for note in notes:
                 self._write_one(note)
             return
         kinds: dict[tuple[str, str, int], list[_Note]] = {}
-        for note in noted:
+        for note in notes:
             kinds.setdefault((note.verb, note.because, note.level), []).append(note)
         for (verb, because, level), alike in kinds.items():
             self._write_many(verb, because, level, alike)
