@@ -6,8 +6,10 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -173,6 +175,51 @@ def test_command_that_all_endpoints_refuse_fails_at_once(command, line):
         "rink: no etcd listens at http://127.0.0.1:1, http://127.0.0.2:1: the connection was refused"
     )
     assert refused.stderr.count("\n") == 1
+
+
+@pytest.fixture
+def silent():
+    """Yield the port of a listener that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+SILENT_APP = """
+from rink.streams import App
+app = App("shop", redis="redis://127.0.0.1:{port}", etcd="http://127.0.0.1:{port}")
+"""
+
+MAX_SILENCE_S = 2.0
+"""Bound for a busy machine; on an idle one each of them says it within 0.8 s."""
+
+
+@pytest.mark.parametrize(
+    ("line", "tried"),
+    [
+        ("status orders --endpoints {url}", "reading group 'orders' from etcd at {url}"),
+        ("owner orders a --endpoints {url}", "reading group 'orders' from etcd at {url}"),
+        (
+            "plan orders --spark roles.csv --endpoints {url}",
+            "reading group 'orders' from etcd at {url}",
+        ),
+        ("streams owners silent:app", "asking Redis at 127.0.0.1:{port} and etcd at {url}"),
+        ("streams lag silent:app", "asking Redis at 127.0.0.1:{port}"),
+    ],
+)
+def test_command_says_within_a_second_what_it_tries(tmp_path, silent, line, tried):
+    """Measured from the start of the process; the best of three, as the machine may be busy."""
+    where = {"port": silent, "url": f"http://127.0.0.1:{silent}"}
+    (tmp_path / "silent.py").write_text(SILENT_APP.format(**where))
+    waited = []
+    for _ in range(3):
+        began = time.monotonic()
+        with Lines([*RINK, *line.format(**where).split()], tmp_path, "stderr") as command:
+            said = command.next()
+            waited.append(time.monotonic() - began)
+        assert said.startswith(f"rink: no answer yet: {tried.format(**where)}")
+        if waited[-1] < MAX_SILENCE_S:
+            return
+    pytest.fail(f"it said nothing for {waited} s")
 
 
 def test_join_that_all_endpoints_refuse_waits_for_etcd():

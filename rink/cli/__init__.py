@@ -8,7 +8,10 @@ them runs.
 from __future__ import annotations
 
 import io
+import os
 import sys
+import time
+from pathlib import Path
 
 from rink.distribution import install_command
 
@@ -24,8 +27,24 @@ def refuse_without_extra(error: ModuleNotFoundError) -> None:
         sys.exit(2)
 
 
+def process_started_at() -> float:
+    """Return when this process started, by `time.monotonic()`.
+
+    Linux knows it, in ticks since the machine started. Elsewhere the CPU time so far is taken for
+    the time so far: a process that starts uses its CPU nearly all the time.
+    """
+    try:
+        # The command's name, in brackets, may hold anything. The start is 20 fields behind it.
+        ticks = int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        age = time.process_time()
+    return time.monotonic() - max(age, 0.0)
+
+
 def main() -> None:
     """Run the command line: the entry point of `rink`."""
+    started_at = process_started_at()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # names are unicode, a terminal may not be
@@ -34,4 +53,4 @@ def main() -> None:
     except ModuleNotFoundError as error:
         refuse_without_extra(error)
         raise
-    commands(prog_name="rink", terminal_width=terminal_width())
+    commands(prog_name="rink", terminal_width=terminal_width(), obj=started_at)

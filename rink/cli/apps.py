@@ -7,7 +7,9 @@ imported before a command needs it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
+import re
 import sys
 import traceback
 from collections.abc import Awaitable, Callable
@@ -18,7 +20,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rink.cli.ends import Failed
+from rink.cli.options import unanswered
 from rink.distribution import install_command
+from rink.errors import ConfigError
+from rink.settings import check_endpoints
 
 if TYPE_CHECKING:
     from rink.streams import App, Stream
@@ -65,6 +70,31 @@ def stream_of(app: App, name: str) -> Stream[Any]:
     if name not in app.streams:
         raise Failed(f"app {app.name!r} has no stream {name!r}; it has {sorted(app.streams)}")
     return app.streams[name]
+
+
+def redis_of(app: App) -> str:
+    """Return where the app looks for Redis, without a password."""
+    if app.redis_url is None:
+        return "Redis, as the app connects to it"  # only its function knows where
+    with contextlib.suppress(ConfigError):
+        return f"Redis at {app.connect().server}"
+    return "Redis"  # the URL cannot be used, as the command says itself
+
+
+def etcd_of(app: App) -> str:
+    """Return where the app looks for etcd, without a password."""
+    if callable(app.etcd):
+        return "etcd, as the app connects to it"
+    with contextlib.suppress(ConfigError):
+        urls = ", ".join(check_endpoints(app.etcd))
+        return f"etcd at {re.sub('//[^/]*@', '//', urls)}"
+    return "etcd"
+
+
+def asking(app: App, *, etcd: bool = False) -> contextlib.AbstractContextManager[None]:
+    """Say on stderr which Redis is asked, and which etcd, if the body has no answer soon."""
+    servers = f"{redis_of(app)} and {etcd_of(app)}" if etcd else redis_of(app)
+    return unanswered(f"asking {servers}")
 
 
 def run(app: App, work: Callable[[], Awaitable[T]]) -> T:

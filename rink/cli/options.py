@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -25,8 +26,11 @@ from rink.settings import check_endpoints, check_prefix
 
 REQUEST_TIMEOUT_S = 5.0
 
-ANNOUNCE_S = 0.7
-"""Time without an answer until a command says what it tries: within 1 s, its start included."""
+ANNOUNCE_S = 0.6
+"""Age of the process at which a command without an answer says what it tries: well within 1 s."""
+
+MIN_ANNOUNCE_S = 0.25
+"""Least time for an answer before that, in seconds, however long the process took to start."""
 
 QUIET_S = 5.0
 """Without a word from etcd for so long, `watch` asks whether it is still there."""
@@ -85,18 +89,32 @@ def connect(target: Target) -> Etcd:
 
 @attrs.frozen
 class Outside:
-    """What the commands use of the world. Tests put theirs in its place, as click's `obj`."""
+    """What the commands use of the world. Tests put theirs in its place, as click's `obj`.
+
+    `started_at` is when the process started, by `time.monotonic()`. None means that the command is
+    not the first thing that its process does, and counts from its own start.
+    """
 
     connect: Callable[[Target], Etcd] = connect
     clock: Clock = SYSTEM
     quiet_s: float = QUIET_S
     announce_s: float = ANNOUNCE_S
+    started_at: float | None = None
+
+    def announce_after(self, now: float) -> float:
+        """Return the seconds from now until a command without an answer says so."""
+        if self.started_at is None:
+            return self.announce_s
+        return max(self.announce_s - (now - self.started_at), MIN_ANNOUNCE_S)
 
 
 def outside() -> Outside:
     """Return what this run uses of the world."""
     given = click.get_current_context().obj
-    return given if isinstance(given, Outside) else Outside()
+    if isinstance(given, Outside):
+        return given
+    # `main` gives the time when the process started.
+    return Outside(started_at=given if isinstance(given, float) else None)
 
 
 @contextlib.contextmanager
@@ -115,17 +133,21 @@ def opened(target: Target) -> Iterator[Etcd]:
         etcd.close()
 
 
-@contextlib.contextmanager
-def announced(target: Target, doing: str) -> Iterator[None]:
-    """Say on stderr what the body tries, if it has no answer soon.
+def announced(target: Target, doing: str) -> contextlib.AbstractContextManager[None]:
+    """Say on stderr what the body tries, if etcd does not answer soon.
 
     Args:
         target: which etcd is asked.
         doing: what the command does, such as `reading group 'a' from`.
     """
-    tried = f"{doing} etcd at {target.where}"
-    text = f"rink: no answer yet: {tried}; it gives up after {target.timeout:g} s"
-    timer = threading.Timer(outside().announce_s, say, [text])
+    return unanswered(f"{doing} etcd at {target.where}; it gives up after {target.timeout:g} s")
+
+
+@contextlib.contextmanager
+def unanswered(tried: str) -> Iterator[None]:
+    """Say on stderr what the body tries, if it has no answer soon."""
+    delay = outside().announce_after(time.monotonic())
+    timer = threading.Timer(delay, say, [f"rink: no answer yet: {tried}"])
     timer.daemon = True  # Ctrl-C ends the command without it
     timer.start()
     try:
@@ -137,6 +159,11 @@ def announced(target: Target, doing: str) -> Iterator[None]:
 def say(text: str) -> None:
     """Write a line to stderr."""
     click.echo(wrapped(text, sys.stderr), err=True)
+
+
+def tell(text: str) -> None:
+    """Write a line to stdout."""
+    click.echo(wrapped(text, sys.stdout))
 
 
 def as_options() -> contextlib.AbstractContextManager[None]:

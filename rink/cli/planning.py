@@ -126,9 +126,10 @@ def plan(
 
 def _read(group: str, target: Target) -> _Start:
     """The newest version, who waits for a rank, and who will lose one anyhow."""
-    from rink.spark.roles import Standing
-
     with opened(target) as etcd, target.reading(group):
+        # The import takes half a second, which counts as time without an answer.
+        from rink.spark.roles import Standing
+
         view = read_group(etcd, target.keys(group))
     if observe.is_empty(view):
         raise target.unknown(group)

@@ -56,7 +56,9 @@ def send(app: str, stream: str, record: str, timeout: float, as_json: bool) -> N
 
 
 async def _send(stream: Stream[Any], value: Any, timeout: float) -> str:
-    await stream.app.opened()  # or it ends at once; a program's first send would wait for Redis
+    with apps.asking(stream.app):
+        # Or it ends at once; a program's first send would wait for Redis.
+        await stream.app.opened()
     return await stream.send(value, timeout=timeout)
 
 
@@ -128,7 +130,8 @@ async def _send_all(
     show: Callable[[int, int], object],
 ) -> None:
     rest = b""
-    await stream.app.opened()  # as above
+    with apps.asking(stream.app):
+        await stream.app.opened()  # as above
     async with _reading(file) as read:
         while chunk := await read():
             *lines, rest = (rest + chunk).split(b"\n")

@@ -6,7 +6,7 @@ import functools
 import json
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 import click
@@ -17,6 +17,8 @@ from rink.cli.ends import Failed
 
 if TYPE_CHECKING:
     from rink.streams import App
+
+T = TypeVar("T")
 
 _PROCESSOR = click.option("--processor", "-p", metavar="NAME", help="Only this processor.")
 _STREAM = click.option("--stream", "-s", metavar="NAME", help="Only this stream.")
@@ -49,6 +51,12 @@ def _chosen(function: Callable[..., Any]) -> Callable[..., Any]:
     return loaded
 
 
+def _ask(app: App, work: Callable[[], Awaitable[T]], *, etcd: bool = False) -> T:
+    """Run the work, and say on stderr what is asked if no answer comes soon."""
+    with apps.asking(app, etcd=etcd):
+        return apps.run(app, work)
+
+
 def _tell(
     app: App,
     work: Callable[[], Awaitable[Sequence[Any]]],
@@ -56,9 +64,13 @@ def _tell(
     show: Callable[[Any], RenderableType | str],
     *,
     as_json: bool,
+    etcd: bool = False,
 ) -> None:
-    """Do it, and write what came of it for a program or for people."""
-    found = apps.run(app, work)
+    """Do it, and write what came of it for a program or for people.
+
+    `etcd` means that etcd is asked as well as Redis.
+    """
+    found = _ask(app, work, etcd=etcd)
     if as_json:
         click.echo(json.dumps({key: [attrs.asdict(one) for one in found]}, indent=2))
         return
@@ -88,7 +100,7 @@ def owners(app: App, as_json: bool, **chosen: Any) -> None:
     from rink.streams import admin
 
     show = render_streams.show_owners
-    _tell(app, lambda: admin.owners(app, **chosen), "owners", show, as_json=as_json)
+    _tell(app, lambda: admin.owners(app, **chosen), "owners", show, as_json=as_json, etcd=True)
 
 
 @streams.command(short_help="The dead letters, or one of them in full.")
@@ -106,13 +118,13 @@ def dead(app: App, letter: str | None, last: int, as_json: bool, **chosen: Any) 
     from rink.streams import admin
 
     if letter is not None:
-        one = apps.run(app, lambda: admin.dead_letter(app, letter, **chosen))
+        one = _ask(app, lambda: admin.dead_letter(app, letter, **chosen))
         if as_json:
             click.echo(json.dumps(attrs.asdict(one), indent=2))
         else:
             render.console().print(render_streams.show_letter(one))
         return
-    found = apps.run(app, lambda: admin.dead_letters(app, last=last, **chosen))
+    found = _ask(app, lambda: admin.dead_letters(app, last=last, **chosen))
     if as_json:
         click.echo(json.dumps(attrs.asdict(found), indent=2))
     else:
@@ -274,5 +286,5 @@ def _confirm(
     """Show how it is now, and ask; who cannot be asked must say --yes."""
     if not sys.stdin.isatty():
         raise Failed(f"{why}: say --yes where there is no terminal")
-    render.console(stderr=True).print(show(apps.run(app, look)))
+    render.console(stderr=True).print(show(_ask(app, look)))
     click.confirm(question, abort=True, err=True)

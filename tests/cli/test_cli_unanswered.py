@@ -1,14 +1,23 @@
 """What a command says while etcd does not answer."""
 
+import asyncio
 import importlib
+import subprocess
+import sys
 import threading
+import time
 
+import click
 import pytest
 from cli_support import Watched
 from click.testing import CliRunner
 
+from rink.cli import main, process_started_at
+from rink.cli.apps import etcd_of, load, redis_of
 from rink.cli.commands import HOMES, commands
-from rink.cli.options import Outside
+from rink.cli.options import MIN_ANNOUNCE_S, Outside, outside
+from rink.streams import RedisUnavailable, admin
+from rink.streams.admin import DeadLetters
 from rink.testing import virtual
 
 LINES = [
@@ -19,7 +28,23 @@ LINES = [
     (("wait", "orders", "--settled"), "reading group 'orders'"),
     (("watch", "orders"), "reading group 'orders'"),
     (("forget", "orders", "--yes"), "reading group 'orders'"),
+    (("plan", "orders", "--spark", "nowhere.csv"), "reading group 'orders'"),
 ]
+
+REDIS_LINES = [
+    (("streams", "owners"), "owners", " and etcd at http://one:1, http://two:2"),
+    (("streams", "lag"), "lag", ""),
+    (("streams", "dead"), "dead_letters", ""),
+    (("streams", "release"), "release", ""),
+]
+
+NO_WAIT = {"announce_s": 0.0, "quiet_s": 0.0}
+
+SHOP = """
+    from rink.streams import App
+
+    app = App("shop", redis="redis://u:secret@h:7/0", etcd="http://u:secret@one:1,http://two:2")
+"""
 
 
 class Slow(Watched):
@@ -48,7 +73,7 @@ def slowly(town, monkeypatch):
     monkeypatch.setattr("rink.cli.options.say", say)
 
     def slowly(*line):
-        world = Outside(connect=lambda _: Slow(town), clock=town.clock, quiet_s=0.0, announce_s=0.0)
+        world = Outside(connect=lambda _: Slow(town), clock=town.clock, **NO_WAIT)
         return said, CliRunner().invoke(commands, line, obj=world)
 
     return slowly
@@ -67,3 +92,89 @@ def test_command_without_an_answer_says_what_it_tries(town, slowly, line, doing)
 def test_command_that_is_answered_says_nothing(town, run):
     town.settled("a")
     assert run("status", "orders").stderr == ""
+
+
+@pytest.mark.parametrize(("line", "name", "more"), REDIS_LINES)
+def test_streams_command_without_an_answer_names_its_servers(
+    slowly, module, monkeypatch, line, name, more
+):
+    """The password of the URL is not shown."""
+
+    async def answers(app, *_, **__):
+        assert await asyncio.to_thread(Slow.has_said.wait, virtual.STUCK_AFTER_S)
+        return DeadLetters(total=0, letters=()) if name == "dead_letters" else ()
+
+    monkeypatch.setattr(admin, name, answers)
+    said, result = slowly(*line, f"{module(SHOP)}:app")
+    assert result.exit_code == 0, result.output
+    assert said == [f"rink: no answer yet: asking Redis at h:7{more}"]
+
+
+def test_streams_command_of_an_app_that_connects_itself_says_so(module):
+    text = SHOP.replace("redis=", "redis=lambda: ").replace("etcd=", "etcd=lambda: ")
+    app = load(f"{module(text)}:app")
+    assert redis_of(app) == "Redis, as the app connects to it"
+    assert etcd_of(app) == "etcd, as the app connects to it"
+
+
+@pytest.mark.parametrize("line", [("send", '{"order_id": 1}'), ("sendmany", "--file", "-")])
+def test_send_without_an_answer_names_its_redis(slowly, shop, monkeypatch, line):
+    async def opened(_):
+        assert await asyncio.to_thread(Slow.has_said.wait, virtual.STUCK_AFTER_S)
+        raise RedisUnavailable("no answer")
+
+    monkeypatch.setattr("rink.streams.app.App.opened", opened)
+    said, result = slowly(line[0], shop, "orders", *line[1:])
+    assert result.exit_code == 1
+    assert said == ["rink: no answer yet: asking Redis at 127.0.0.1:1"]
+
+
+@pytest.mark.parametrize(
+    ("started_at", "delay"), [(None, 0.6), (100.0, 0.6), (99.8, 0.4), (90.0, MIN_ANNOUNCE_S)]
+)
+def test_announce_delay_counts_from_the_start_of_the_process(started_at, delay):
+    """A process that took long to start still gives etcd a moment to answer."""
+    world = Outside(announce_s=0.6, started_at=started_at)
+    assert world.announce_after(100.0) == pytest.approx(delay)
+
+
+def test_main_gives_the_command_the_start_of_its_process(monkeypatch):
+    """`outside` then counts from there."""
+    seen = []
+
+    @click.command()
+    def command():
+        seen.append(outside().started_at)
+
+    monkeypatch.setattr("rink.cli.commands.commands", command)
+    monkeypatch.setattr("rink.cli.process_started_at", lambda: 12.5)
+    monkeypatch.setattr("sys.argv", ["rink"])
+    with pytest.raises(SystemExit):
+        main()
+    assert seen == [12.5]
+
+
+SLEEPER = """
+import time
+time.sleep(0.4)
+from rink.cli import process_started_at
+print(time.monotonic() - process_started_at())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only the CPU time is known")
+def test_process_start_is_before_all_that_the_process_did():
+    before = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", SLEEPER], check=True, capture_output=True, text=True
+    )
+    age, wall = float(done.stdout), time.monotonic() - before
+    assert 0.4 <= age <= wall + 0.1  # the system counts in hundredths of a second
+
+
+def test_process_start_is_guessed_where_the_system_does_not_tell(monkeypatch):
+    def refuse(*_):
+        raise OSError
+
+    monkeypatch.setattr("pathlib.Path.read_bytes", refuse)
+    assert time.monotonic() - process_started_at() == pytest.approx(time.process_time(), abs=0.5)
