@@ -7,6 +7,7 @@ nothing but this.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
@@ -38,8 +39,47 @@ MIN_HELP_WIDTH = 52
 """Columns from which on help is as wide as click makes it, which is 50 or more."""
 
 
+MIN_TEXT_WIDTH = 24
+"""Least room for the texts beside options, in columns. With less, the texts stand below them."""
+
+
+class Help(click.HelpFormatter):
+    """Write help that can be read on a narrow terminal too."""
+
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
+        """Write options, or commands, with a text on each."""
+        rows = list(rows)
+        names = min(max((len(name) for name, _ in rows), default=0), col_max)
+        if self.width - self.current_indent - names - col_spacing >= MIN_TEXT_WIDTH:
+            super().write_dl(rows, col_max, col_spacing)
+            return
+        for name, text in rows:
+            self.write(f"{'':{self.current_indent}}{name}\n")
+            with self.indentation(), self.indentation():
+                self.write_text(text)
+
+
+class HelpContext(click.Context):
+    """Hold a command's parameters, and write its help with `Help`."""
+
+    formatter_class = Help
+
+
+def _with_help(command: click.Command) -> click.Command:
+    """Have a command, and those below it, write help with `Help`."""
+    command.context_class = HelpContext
+    if isinstance(command, click.Group):
+        for one in command.commands.values():
+            _with_help(one)
+    return command
+
+
 class Commands(click.Group):
     """Run a command, and show an error of Rink's without a traceback."""
+
+    context_class = HelpContext
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, for the help."""
@@ -57,7 +97,7 @@ class Commands(click.Group):
             refuse_without_extra(error)
             raise
         command: click.Command = getattr(module, cmd_name)
-        return command
+        return _with_help(command)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the options that stand before the command."""

@@ -81,7 +81,7 @@ def _answer(ctx: click.Context, now: GroupStatus, leases: Leases) -> None:
         raise Failed(f"whether the members are alive is not known: {leases.problem}")
 
 
-@click.command()
+@click.command(short_help="The groups under the prefix that have members.")
 @click.option("--all", "every", is_flag=True, help="Also those without members.")
 @_JSON
 @with_target

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rink.streams")
 
+LEVELS = ("debug", "info", "warning", "error", "critical")
+
 _ENDS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -44,21 +46,27 @@ def _names(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> lis
 )
 @click.option(
     "--metrics-port",
+    metavar="PORT",
     type=click.IntRange(0, 65535),
     help="Serve metrics for Prometheus at this port; 0 is any free one.",
 )
 @click.option(
     "--metrics-host",
+    metavar="HOST",
     default="127.0.0.1",
     show_default=True,
     help="The address that metrics are served at.",
 )
 @click.option(
     "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error", "critical"], case_sensitive=False),
+    metavar="LEVEL",
+    type=click.Choice(LEVELS, case_sensitive=False),
     default="info",
     show_default=True,
-    help="What is logged to stderr, where the app's module has not set up logging itself.",
+    help=(
+        f"What is logged to stderr: {', '.join(LEVELS)}. It counts only where the app's module has "
+        "not set up logging itself."
+    ),
 )
 def worker(
     app: str,

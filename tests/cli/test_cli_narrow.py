@@ -3,13 +3,14 @@
 import io
 import os
 
+import click
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
 from test_cli_admin import WHERE, lag_of, letter_of
 
 from rink.cli import ends, render_streams
-from rink.cli.commands import commands, terminal_width
+from rink.cli.commands import HOMES, commands, terminal_width
 from rink.streams.admin import DeadLetters, Released
 
 WIDTH = 40
@@ -53,10 +54,35 @@ def test_error_on_a_narrow_terminal_is_wrapped_at_words(narrow, town, run):
     check(run("forget", "orders").stderr, "1 member: a.", "`rink wait orders --members 0`")
 
 
-@pytest.mark.parametrize("command", ["dev", "owner", "wait", "forget", "status", "watch"])
-def test_help_on_a_narrow_terminal_is_wrapped_at_words(narrow, command):
-    ran = CliRunner().invoke(commands, [command, "--help"], terminal_width=terminal_width())
-    check(ran.stdout, "Usage:", "Options:")
+def every_command(command=commands, path=()):
+    """Yield the words of each command and subcommand."""
+    yield path
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            yield from every_command(command.get_command(context, name), (*path, name))
+
+
+MAX_INDENT = 16
+"""Columns that may stand empty before the text on an option: the others are the text's."""
+
+
+@pytest.mark.parametrize("path", list(every_command()), ids=" ".join)
+def test_help_on_a_narrow_terminal_is_wrapped_at_words(narrow, path):
+    """No word of the help on a wide terminal is broken, and the help is no narrow column."""
+    arguments = [*path, "--help"]
+    wide = CliRunner().invoke(commands, arguments, terminal_width=200).stdout
+    shown = CliRunner().invoke(commands, arguments, terminal_width=terminal_width()).stdout
+    check(shown, "Usage:", "Options:", *wide.split())
+    options = shown.partition("Options:")[2].splitlines()
+    indents = [len(line) - len(line.lstrip()) for line in options]
+    assert max(indents) <= MAX_INDENT, shown
+
+
+def test_walk_of_the_commands_finds_subcommands():
+    found = set(every_command())
+    assert {(), ("worker",), ("streams",), ("streams", "reset")} <= found
+    assert len(found) > len(HOMES) + 5
 
 
 def test_option_help_on_a_narrow_terminal_breaks_no_name_or_address(narrow):
@@ -73,6 +99,8 @@ def test_wrong_setting_on_a_narrow_terminal_is_wrapped_at_words(narrow):
     ("arguments", "words"),
     [
         (["groups", "--al"], "No such option"),
+        (["groups", "--al"], "Did you mean"),
+        (["groups", "--al"], "--all"),
         (["nowhere-to-be-found-in-the-commands"], "No such command"),
         (["--no-option-of-the-command-line"], "No such option"),
         (["wait", "a"], "Error: Say what to wait for: --settled,\n--members or --holder."),
@@ -85,6 +113,14 @@ def test_usage_error_on_a_narrow_terminal_is_wrapped_at_words(narrow, arguments,
     assert ran.exit_code == 2
     check(ran.stderr, "Usage:", "Error:")
     assert " ".join(words.split()) in " ".join(ran.stderr.split())
+
+
+def test_usage_error_of_rinks_own_breaks_its_lines_at_words(narrow):
+    """The lines before it are click's."""
+    ran = CliRunner().invoke(commands, ["wait", "a"], terminal_width=terminal_width())
+    assert ran.stderr.partition("Error: ")[2].splitlines() == [
+        "Say what to wait for: --settled,", "--members or --holder.",
+    ]  # fmt: skip
 
 
 def test_group_without_a_command_shows_its_help(narrow):
