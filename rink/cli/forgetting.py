@@ -17,7 +17,8 @@ import attrs
 import click
 
 from rink.cli import observe, render
-from rink.cli.options import Target, announced, check_group, opened, with_target
+from rink.cli.ends import wrapped
+from rink.cli.options import Target, announced, check_group, opened, tell, with_target
 from rink.core.keys import OFFSETS, Keys
 from rink.core.record import some
 from rink.core.values import Asked, Wish
@@ -105,7 +106,7 @@ def forget(group: str, yes: bool, as_json: bool, target: Target) -> None:
         deleted = _size(view) - len(kept.keys(keys))
         if deleted and is_terminal() and not yes:
             question = f"Delete {_number(deleted, 'key')} of group {group!r}?"
-            click.confirm(question, abort=True, err=True)
+            click.confirm(wrapped(question, sys.stderr), abort=True, err=True)
         if deleted:
             with announced(target, f"deleting group {group!r} in"):
                 _delete(etcd, keys, view, kept)
@@ -117,7 +118,7 @@ def forget(group: str, yes: bool, as_json: bool, target: Target) -> None:
     )
     root = offsets_root(keys).decode()
     for line in (f"{group} {done}", *kept.lines(root)):
-        click.echo(render.clean(line))
+        tell(render.clean(line))
 
 
 def _kept(view: View, group: str, keys: Keys, offsets: int) -> Kept:

@@ -11,7 +11,7 @@ from rink.changes import steps
 from rink.cli import observe, render
 from rink.cli.ends import NO, Failed, Not
 from rink.cli.leases import Leases, read_leases
-from rink.cli.options import Target, announced, check_group, opened, outside, with_target
+from rink.cli.options import Target, announced, check_group, opened, outside, tell, with_target
 from rink.cli.since import draining_since
 from rink.engine.follower import read_group
 from rink.seen import GroupStatus, seen
@@ -114,7 +114,7 @@ def _list_groups(target: Target, as_json: bool, *, every: bool = False) -> None:
     elif found.views or found.strays:
         render.console().print(render.show_groups(statuses, hidden, found.strays))
     else:
-        click.echo(f"no groups: the etcd at {target.where} has no key under {target.prefix!r}")
+        tell(f"no groups: the etcd at {target.where} has no key under {target.prefix!r}")
 
 
 @click.command(short_help="The versions of GROUP: when, by whom, why, what changed.")
@@ -145,7 +145,7 @@ def history(group: str, last: int, as_json: bool, target: Target) -> None:
     elif found:
         render.console().print(render.show_history(found))
     else:
-        click.echo(f"group {group!r} has no version yet")
+        tell(f"group {group!r} has no version yet")
 
 
 def _write(value: Any) -> None:

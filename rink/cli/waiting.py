@@ -21,6 +21,7 @@ from rink.cli.options import (
     opened,
     outside,
     say,
+    tell,
     with_target_but_timeout,
 )
 from rink.cli.owning import RoleSeen, roles_seen, why_no_version
@@ -151,7 +152,7 @@ def _follow(wanted: Wanted, views: Iterator[View | Trouble]) -> str:
             continue
         was, lacks = lacks, wanted.lacks(one)
         if not lacks:
-            click.echo(render.clean(wanted.met(one)))
+            tell(render.clean(wanted.met(one)))
             return ""
         if lacks != was:
             say(render.clean(f"waiting for {wanted.group}: {lacks}"))

@@ -8,9 +8,13 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 from test_cli_admin import WHERE, lag_of, letter_of
+from test_cli_owner import grown
+from test_cli_status import KEYS
 
 from rink.cli import ends, render_streams
 from rink.cli.commands import HOMES, commands, terminal_width
+from rink.core import codec
+from rink.core.values import Request, Wish
 from rink.streams.admin import DeadLetters, Released
 
 WIDTH = 40
@@ -139,3 +143,88 @@ def test_wrapped_keeps_a_command_in_one_piece(narrow):
 def test_help_on_a_wide_terminal_is_as_wide_as_click_has_it(monkeypatch):
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((80, 30)))
     assert terminal_width() is None
+
+
+# ── what the commands write ──
+
+
+@pytest.fixture
+def shown(narrow, run, monkeypatch):
+    """Runs a command; returns its stdout and stderr, of which no line is too long.
+
+    A command in backticks stays in one piece, so that it can be copied: it may be longer.
+    """
+    monkeypatch.setattr("rink.cli.render.PIPE_WIDTH", WIDTH)
+
+    def shown(*line):
+        result = run(*line)
+        assert result.exit_code in {0, 3}, result.output
+        lines = [*result.stdout.splitlines(), *result.stderr.splitlines()]
+        check("\n".join(line for line in lines if not line.startswith("`etcdctl ")))
+        return " ".join((result.stdout + result.stderr).split())
+
+    return shown
+
+
+def test_owner_on_a_narrow_terminal_fits(town, shown):
+    grown(town)
+    town.clock.advance(21)
+    text = shown("owner", "orders", "job-2", "job-1", "leader")
+    assert "job-2: a has not released it, since version 2, 0 s ago by a's clock" in text
+    assert "not renewed a: its lease was not renewed" in text
+
+
+def test_groups_on_a_narrow_terminal_fit(town, shown):
+    town.settled("a", "b")
+    town.version(1, "c", group="payments-of-the-shop")
+    town.write(b"rink/orders-of-nobody", b"")
+    text = shown("groups")
+    assert "1 group without members is hidden: --all shows it" in text
+    assert "not keys of a group: rink/orders-of-nobody" in text
+    assert "payments-of-the-shop" in shown("groups", "--all")
+
+
+def test_no_groups_on_a_narrow_terminal_fits(shown):
+    assert shown("groups") == (
+        "no groups: the etcd at http://127.0.0.1:2379 has no key under 'rink/'"
+    )
+
+
+def test_history_on_a_narrow_terminal_fits(town, shown):
+    town.settled("a", "b")
+    town.version(2, "a", "b", "c", because=("joined c",))
+    text = shown("history", "orders")
+    assert "because joined c" in text
+    assert "rank 2: - → c" in text
+
+
+def test_no_history_on_a_narrow_terminal_fits(town, shown):
+    town.record("a", group="payments-of-the-shop-in-vienna")
+    text = shown("history", "payments-of-the-shop-in-vienna")
+    assert text == "group 'payments-of-the-shop-in-vienna' has no version yet"
+
+
+def test_forget_on_a_narrow_terminal_fits(town, shown):
+    town.version(7, "a", token_base=7000)
+    town.write(KEYS.request("1"), codec.encode(Request(Wish.TOKEN_BASE, token_base=9000)))
+    town.write(b"rink/orders:offsets/topic/0", b"")
+    text = shown("forget", "orders", "--yes")
+    assert "kept: version 7, with the token base 7000, because fencing tokens" in text
+    assert "kept: the request to raise the token base to 9000, for the next" in text
+    assert "kept: 1 offset of its partitions" in text
+
+
+def test_wait_on_a_narrow_terminal_fits(town, shown):
+    grown(town)
+    options = ("--settled", "--holder", "job-2", "--members", "3", "--timeout", "0")
+    text = shown("wait", "orders", *options)
+    assert "waiting for orders: it has 2 members, not 3; job-2: a has not released it" in text
+    town.settled("a", "b")
+    options = ("--settled", "--holder", "job-2", "--members", "2")
+    assert "settled at version 2, 2 members, b holds job-2" in shown("wait", "orders", *options)
+
+
+def test_status_of_a_waiting_member_on_a_narrow_terminal_fits(town, shown):
+    town.settled("a")
+    town.record("b")
+    assert "not ranked yet b: the group grows for it" in shown("status", "orders")
