@@ -191,9 +191,16 @@ def _shown(found: Iterable[RoleSeen], leases: Leases, now: str) -> RenderableTyp
     why = []
     for one in found:
         names = [render.clean(name or "-") for name in (one.role, one.owner, one.holder, one.next)]
-        is_sure = one.held and one.holder not in leases.overdue and not leases.problem
-        made.add(*names, Text("held" if one.held else "not held", "green" if is_sure else "yellow"))
+        made.add(*names, _state(one, leases))
         if not one.held:
             why.append(("not held", f"{one.role}: {one.reason(now)}", "yellow"))
     why += render.lease_lines(leases)
     return Group(made, Text(""), render.titled(why)) if why else made
+
+
+def _state(role: RoleSeen, leases: Leases) -> Text:
+    """Return whether the role is held, in green only where its holder renews its lease."""
+    if not role.held:
+        return Text("not held", "bold yellow")
+    is_doubtful = leases.problem or role.holder in leases.overdue
+    return Text("held", "yellow" if is_doubtful else "green")
