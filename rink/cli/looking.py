@@ -10,6 +10,7 @@ import click
 from rink.changes import steps
 from rink.cli import observe, render
 from rink.cli.ends import NO, Failed, Not
+from rink.cli.growth import growth
 from rink.cli.leases import Leases, read_leases
 from rink.cli.options import Target, announced, check_group, opened, outside, tell, with_target
 from rink.cli.since import draining_since
@@ -54,7 +55,9 @@ def status(
             raise target.unknown(group)
         with announced(target, f"asking for the leases of group {group!r} at"):
             leases = read_leases(etcd, view, however_many=every_lease)
+    wall = outside().clock.wall()
     now, since = seen(view, group), draining_since(view)
+    grows = growth(view, now, wall)
     if as_json:
         _write(
             {
@@ -63,12 +66,12 @@ def status(
                 "leases": leases.as_json(),
                 "leases_problem": leases.problem,
                 "draining_since": {name: one.as_json() for name, one in since.items()},
+                "not_ranked": {name: one.as_json() for name, one in grows.items()},
             }
         )
     else:
-        wall = outside().clock.wall()
         words = {name: f", {one.text(wall)}" for name, one in since.items()}
-        render.console().print(render.show(now, leases=leases, since=words))
+        render.console().print(render.show(now, leases=leases, since=words, growth=grows))
     if check:
         _answer(ctx, now, leases)
 

@@ -6,7 +6,6 @@ never into markup.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -20,9 +19,9 @@ from rich.table import Table
 from rich.text import Text
 
 from rink.changes import Step
+from rink.cli.growth import Growth, is_waiting
 from rink.cli.leases import RENEWALS_PER_TTL, Lease, Leases
 from rink.core.record import NAMED, some
-from rink.core.standpoint import grows
 from rink.seen import GroupStatus, MemberStatus
 
 PIPE_WIDTH = 160
@@ -34,6 +33,7 @@ LINES_SHOWN = 8
 
 NO_LEASES = Leases()
 NO_WORDS: Mapping[str, str] = {}
+NO_GROWTH: Mapping[str, Growth] = {}
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -146,6 +146,7 @@ def show(
     rows: int | None = None,
     leases: Leases = NO_LEASES,
     since: Mapping[str, str] = NO_WORDS,
+    growth: Mapping[str, Growth] = NO_GROWTH,
 ) -> RenderableType:
     """Show a group.
 
@@ -154,12 +155,13 @@ def show(
         rows: at most so many lines of members, those that matter most first.
         leases: of its members, if they were asked for.
         since: for each member that drains, since when, in words.
+        growth: for each member that waits for a rank, when the group grows for it.
     """
     return Group(
         _head(status, leases),
         Padding(_because(status), (0, 0, 1, 2), expand=False),
         _members(status, rows, leases),
-        *_foot(status, leases, since),
+        *_foot(status, leases, since, growth),
     )
 
 
@@ -254,7 +256,7 @@ def _state(status: GroupStatus, member: MemberStatus) -> Text:
     coordinates = ", coordinates" if member.name == status.coordinator else ""
     if member.no_rank_because:
         return Text("cannot be ranked" + coordinates, "bold red")
-    if _is_waiting(member):
+    if is_waiting(member):
         delay = f" ({member.rebalance_delay:g} s)" if member.rebalance_delay is not None else ""
         return Text(f"waiting{delay}{coordinates}", "cyan")
     style = {"active": "", "leaving": "yellow"}.get(member.phase, "bold red")
@@ -262,7 +264,7 @@ def _state(status: GroupStatus, member: MemberStatus) -> Text:
 
 
 def _foot(
-    status: GroupStatus, leases: Leases, since: Mapping[str, str]
+    status: GroupStatus, leases: Leases, since: Mapping[str, str], growth: Mapping[str, Growth]
 ) -> Iterable[RenderableType]:
     lines: list[tuple[str, str, str]] = [
         ("in the way", f"{one.member}: {one.why}{since.get(one.member, '')}", "yellow")
@@ -274,8 +276,8 @@ def _foot(
         for member in status.members
         if member.no_rank_because
     ]
-    waiting = [one for one in status.members if _is_waiting(one)]
-    lines += [("not ranked yet", f"{one.name}: {_growth(one)}", "cyan") for one in waiting[:NAMED]]
+    waiting = list(growth.items())
+    lines += [("not ranked yet", f"{name}: {one.text()}", "cyan") for name, one in waiting[:NAMED]]
     if len(waiting) > NAMED:
         lines.append(("not ranked yet", f"and {len(waiting) - NAMED} more", "cyan"))
     lines += [("pin", f"{role} → {member}", "") for role, member in sorted(status.pins.items())]
@@ -297,27 +299,6 @@ def lease_lines(leases: Leases) -> list[tuple[str, str, str]]:
         for name, one in leases.overdue.items()
     ]
     return lines + ([("leases unknown", leases.problem, "yellow")] if leases.problem else [])
-
-
-def _is_waiting(member: MemberStatus) -> bool:
-    return member.phase == "active" and member.rank is None and not member.no_rank_because
-
-
-def _growth(member: MemberStatus) -> str:
-    """Say when the group grows for a waiting member.
-
-    Two machines' clocks are compared here, for these words only.
-    """
-    delay = member.rebalance_delay or 0.0
-    left = delay
-    with contextlib.suppress(ValueError, TypeError):
-        left -= (datetime.now(UTC) - datetime.fromisoformat(member.joined)).total_seconds()
-    setting = f"rebalance_delay={delay:g}"
-    if 0 < left <= delay:
-        after = f"in about {left:.0f} s, by its clock ({setting})"
-    else:
-        after = f"as soon as its delay is over ({setting})"
-    return grows("it", after)
 
 
 def _overdue(lease: Lease) -> str:

@@ -17,6 +17,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from rink.cli import observe, render
+from rink.cli.growth import growth
 from rink.cli.happenings import Happening, between
 from rink.cli.observe import Trouble
 from rink.cli.options import Target, check_group, opened, outside, until_ended, with_target
@@ -188,7 +189,9 @@ class LiveLog:
     def picture(self) -> RenderableType:
         """Draw the group, on the display's own thread: a burst of changes costs no more pictures."""
         rows = max(3, self.console.height - ROOM_ROWS)
-        shown = render.show(seen(self.view, self.group), rows)
+        view = self.view  # the watch's thread may replace it meanwhile
+        status = seen(view, self.group)
+        shown = render.show(status, rows, growth=growth(view, status, self.clock.wall()))
         parts: list[RenderableType] = [Rule(style="dim"), shown]
         if self.trouble:
             said = render.clean(f"this may be out of date: {self.trouble}")

@@ -41,7 +41,11 @@ def test_the_first_line_is_the_group_as_it_is_and_ctrl_c_ends_with_0(town, watch
     (first,) = watch()
     assert (first.pop("event"), first.pop("at")) == ("status", JOINED)
     look = run_json("status", "orders")
-    assert [look.pop(key) for key in ("leases_problem", "draining_since")] == ["", {}]
+    assert [look.pop(key) for key in ("leases_problem", "draining_since", "not_ranked")] == [
+        "",
+        {},
+        {},
+    ]
     assert list(look.pop("leases")) == ["a"]  # a watch asks for none
     assert first == look
 

@@ -1,0 +1,142 @@
+"""Say when the group grows for a waiting member, as far as an outsider can tell.
+
+The coordinator counts a member's delay from when it first saw the member's record. The member's
+`rebalance_delay` counts, or the coordinator's `initial_delay` for those that came while the group
+was starting. Only a coordinator that saw the start knows when that was (`rink.core.ranks`).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import attrs
+
+from rink.core.ranks import STARTED
+from rink.core.standpoint import grows
+from rink.core.values import Member, Record, Version
+from rink.core.view import View
+from rink.seen import GroupStatus, MemberStatus
+
+
+@attrs.frozen
+class Growth:
+    """Hold when the group grows for a waiting member at the latest, by itself.
+
+    `within_s` compares the member's clock with this machine's. It is 0 after the delay, and None
+    where the two clocks do not tell. `may_be_sooner` means that the coordinator may count its
+    `initial_delay` instead.
+    """
+
+    setting: str
+    delay_s: float
+    within_s: float | None
+    may_be_sooner: bool = False
+
+    def text(self) -> str:
+        """Return it in words."""
+        setting = f"{self.setting}={self.delay_s:g}"
+        if self.within_s:
+            when = f"in about {self.within_s:.0f} s, by its clock ({setting})"
+        else:
+            when = f"as soon as its delay is over ({setting})"
+        sooner = "; sooner if the group has only just started" if self.may_be_sooner else ""
+        return grows("it", when) + sooner
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {**attrs.asdict(self), "text": self.text()}
+
+
+def is_waiting(member: MemberStatus) -> bool:
+    """Return whether a member has no rank, and may get one."""
+    return member.phase == "active" and member.rank is None and not member.no_rank_because
+
+
+def growth(view: View, status: GroupStatus, wall: str) -> dict[str, Growth]:
+    """Return when the group grows for each waiting member, oldest first.
+
+    Args:
+        view: the group's keys.
+        status: what they show.
+        wall: this machine's wall clock.
+    """
+    records = {
+        one.name: record
+        for one in status.members
+        if is_waiting(one) and (record := view.members[one.name].record) is not None
+    }
+    start = _Start.of(view)
+    return {name: _growth(record, start, wall) for name, record in records.items()}
+
+
+@attrs.frozen
+class _Start:
+    """Hold what the keys tell of the group's last start from empty.
+
+    `version` is the one with which it started, None if etcd keeps none. `is_to_come` means that
+    there is no version yet.
+    """
+
+    coordinator: Member | None
+    version: Version | None
+    is_to_come: bool
+
+    @classmethod
+    def of(cls, view: View) -> _Start:
+        """Read it from a group's keys."""
+        kept = [entry.version for _, entry in sorted(view.versions.items()) if entry.version]
+        started = next((one for one in reversed(kept) if STARTED in one.because), None)
+        return cls(view.coordinator, started, not view.versions)
+
+    def is_near(self, record: Record, delay: float) -> bool | None:
+        """Return whether a member came while the group was starting.
+
+        The group starts for `delay` seconds. None means that the clocks do not tell.
+        """
+        if self.is_to_come or self.version is None:
+            return self.is_to_come
+        after = _seconds(self.version.proclaimed, record.joined)
+        return None if after is None else after < delay
+
+    def is_known_to(self, name: str, coordinator: Record) -> bool:
+        """Return whether the coordinator knows when it was: it proclaimed the version, or will.
+
+        Both times are by its own clock. What an earlier incarnation of its name saw is lost.
+        """
+        if self.version is None:
+            return self.is_to_come
+        since = _seconds(coordinator.joined, self.version.proclaimed)
+        return self.version.by == name and since is not None and since >= 0
+
+
+def _growth(record: Record, start: _Start, wall: str) -> Growth:
+    delay = record.rebalance_delay
+    usual = Growth("rebalance_delay", delay, _left(record, delay, wall))
+    if start.coordinator is None or start.coordinator.record is None:
+        return usual
+    coordinator = start.coordinator.record
+    is_early = start.is_near(record, coordinator.rebalance_delay)
+    initial = coordinator.leads_by.get("initial_delay")
+    if is_early is False or (initial is not None and initial >= delay):
+        return usual
+    is_known = is_early and start.is_known_to(start.coordinator.name, coordinator)
+    if initial is not None and is_known:
+        return Growth("initial_delay", initial, _left(record, initial, wall))
+    return attrs.evolve(usual, may_be_sooner=True)
+
+
+def _left(record: Record, delay: float, wall: str) -> float | None:
+    """Return the seconds until a delay is over, or None where the clocks cannot be right."""
+    waited = _seconds(record.joined, wall)
+    if waited is None or waited < 0:
+        return None
+    return round(max(delay - waited, 0.0), 3)
+
+
+def _seconds(start: str, end: str) -> float | None:
+    """Return the seconds between two wall-clock times, or None where they cannot be compared."""
+    try:
+        return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
+    except (ValueError, TypeError):
+        return None
