@@ -98,8 +98,13 @@ def version_of(url: str) -> str:
 
 
 def _tell(url: str, version: str, data_dir: Path | None) -> None:
-    kept = str(data_dir) if data_dir else None
-    click.echo(json.dumps({"endpoint": url, "version": version, "data_dir": kept}))  # it flushes
+    facts = {
+        "endpoint": url,
+        "version": version,
+        "fixed_in": fixed_in(version) or None,
+        "data_dir": str(data_dir) if data_dir else None,
+    }
+    click.echo(json.dumps(facts))  # it flushes
 
 
 def _greet(url: str, version: str, data_dir: Path | None) -> None:

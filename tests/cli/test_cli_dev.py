@@ -79,10 +79,21 @@ def test_json_is_one_line_with_all_that_a_program_needs_to_know(server, run, tmp
     assert (result.exit_code, result.stdout.count("\n")) == (0, 1)
     said = json.loads(result.stdout)
     assert f"--listen-client-urls={said['endpoint']}" in server.asked["extra_args"]
-    assert said == {"endpoint": said["endpoint"], "version": "3.5.1", "data_dir": None}
+    assert said == {
+        "endpoint": said["endpoint"],
+        "version": "3.5.1",
+        "fixed_in": "3.5.23",
+        "data_dir": None,
+    }
     kept = run("dev", "--port", "0", "--json", "--data-dir", str(tmp_path))
     assert json.loads(kept.stdout)["data_dir"] == str(tmp_path)
     assert server.stopped
+
+
+def test_dev_json_of_an_etcd_without_known_faults_says_so(server, run, monkeypatch):
+    monkeypatch.setattr("rink.cli.dev.version_of", lambda _: "3.5.23")
+    said = json.loads(run("dev", "--port", "0", "--json").stdout)
+    assert (said["version"], said["fixed_in"]) == ("3.5.23", None)
 
 
 def test_a_server_given_to_the_tests_is_not_taken_for_our_own(server, run, monkeypatch):
