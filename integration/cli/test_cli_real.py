@@ -356,7 +356,7 @@ def test_wait_answers_by_its_exit_status(command, member):
         assert command("wait", "orders", "--settled", "--members", "1").returncode == 0
         late = command("wait", "orders", "--members", "2", "--timeout", "0.2")
         assert (late.returncode, late.stdout) == (3, "")
-        assert late.stderr.endswith("rink: not so after 0.2 s: it has 1 member, not 2\n")
+        assert late.stderr.endswith("rink: still missing after 0.2 s: it has 1 member, not 2\n")
     silent = command("wait", "orders", "--settled", "--timeout", "1", "--endpoints", "127.0.0.1:1")
     assert silent.returncode == 1
     assert silent.stderr.startswith("rink: no etcd listens at http://127.0.0.1:1")

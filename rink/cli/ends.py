@@ -46,7 +46,7 @@ class Failed(click.ClickException):
     """Show an error as one line without a traceback, and exit with 1."""
 
     def show(self, file: Any = None) -> None:
-        """Say it on stderr."""
+        """Write the error to stderr."""
         stream = file or sys.stderr
         click.echo(wrapped(f"rink: {self.format_message()}", stream), file=stream)
 
@@ -55,7 +55,7 @@ class Wrong(click.UsageError):
     """Show wrong usage, wrapped as wide as the terminal is, and exit with 2."""
 
     def show(self, file: Any = None) -> None:
-        """Say it on stderr."""
+        """Write the error to stderr."""
         stream = file or sys.stderr
         text = io.StringIO()
         super().show(text)

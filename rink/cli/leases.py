@@ -19,7 +19,7 @@ from rink.errors import EtcdError
 from rink.etcd.api import Etcd
 
 MAX_LEASES = 200
-"""Largest number of leases that are asked for without `--leases`, by one request each."""
+"""Largest number of leases that `rink status` asks for without `--leases`, one request each."""
 
 MAX_THREADS = 8
 """Largest number of requests under way at once."""
@@ -105,7 +105,15 @@ def read_leases(etcd: Etcd, view: View, *, however_many: bool) -> Leases:
 
 
 def read_leases_of(etcd: Etcd, view: View, names: Iterable[str]) -> Leases:
-    """Ask etcd for the leases of these members, if their records can be read."""
+    """Ask etcd for the leases of some members.
+
+    Members whose record cannot be read are left out.
+
+    Args:
+        etcd: is asked, one request for each lease.
+        view: the group's keys.
+        names: the members; every name must be in the view.
+    """
     records = [(name, view.members[name].lease, view.members[name].record) for name in names]
     asked = [(name, lease, record.ttl) for name, lease, record in records if record is not None]
     threads = ThreadPoolExecutor(MAX_THREADS)

@@ -112,7 +112,7 @@ def wait(
     timeout: float | None,
     target: Target,
 ) -> None:
-    """Wait until all that the options ask for is true of GROUP at the same time.
+    """Wait until GROUP meets all options at once.
 
     Stderr says what is still missing. Exit status: 0 when all is true, 3 after the timeout, 1 if
     etcd does not answer.
@@ -133,7 +133,7 @@ def wait(
             first = next(views)
         lacks = _follow(wanted, itertools.chain([first], views))
     if lacks:
-        raise Not(render.clean(f"not so after {timeout:g} s: {lacks}"))
+        raise Not(render.clean(f"still missing after {timeout:g} s: {lacks}"))
 
 
 def _follow(wanted: Wanted, views: Iterator[View | Trouble]) -> str:

@@ -78,7 +78,11 @@ def test_wait_for_members_counts_exactly(town, wait):
         "waiting for orders: it has 2 members, not 1",
     ]
     status, out, told = wait("--members", "2", "--timeout", "0")
-    assert (status, out, told[1]) == (3, "", "rink: not so after 0 s: it has 1 member, not 2")
+    assert (status, out, told[1]) == (
+        3,
+        "",
+        "rink: still missing after 0 s: it has 1 member, not 2",
+    )
 
 
 def test_wait_for_no_member_ends_once_all_have_left(town, wait):
@@ -119,7 +123,11 @@ def test_wait_that_times_out_exits_with_3_and_says_what_lacks(town, wait):
     done = wait(
         "--settled", "--timeout", "30", script=[lambda: town.let_pass(29), lambda: town.let_pass(1)]
     )
-    assert done == (3, "", [f"waiting for orders: {told}", f"rink: not so after 30 s: {told}"])
+    assert done == (
+        3,
+        "",
+        [f"waiting for orders: {told}", f"rink: still missing after 30 s: {told}"],
+    )
 
 
 def test_wait_asks_etcd_nothing_once_its_time_is_over(town):
