@@ -148,7 +148,7 @@ def _needed(plot: str | None) -> Iterator[None]:
         missing = (error.name or "").partition(".")[0]
         if missing not in NEEDED:
             raise
-        raise Failed(f"the command plan needs {missing}: {install_command('spark')}") from error
+        raise Failed(f"`rink plan` needs {missing}: {install_command('spark')}") from error
 
 
 def _compute(

@@ -153,13 +153,13 @@ def test_a_missing_package_is_told_with_its_extra(refused, roles, monkeypatch, m
     error = ModuleNotFoundError(f"No module named {missing!r}", name=missing)
     monkeypatch.setattr(planning, "_compute", lambda *_: (_ for _ in ()).throw(error))
     said = refused("--members", "w1", "--spark", roles)
-    assert said == f"rink: the command plan needs {missing}: pip install 'etcd-rink[spark]'\n"
+    assert said == f"rink: `rink plan` needs {missing}: pip install 'etcd-rink[spark]'\n"
 
 
 def test_pyspark_that_is_not_installed(refused, roles, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark", None)
     said = refused("--members", "w1", "--spark", roles)
-    assert said == "rink: the command plan needs pyspark: pip install 'etcd-rink[spark]'\n"
+    assert said == "rink: `rink plan` needs pyspark: pip install 'etcd-rink[spark]'\n"
 
 
 def test_matplotlib_that_is_not_installed(refused, roles, monkeypatch):
