@@ -12,6 +12,13 @@ import time
 DEADLINE_S = 30
 
 
+def without_announcements(ended):
+    """Drop what an ended command said before its answer: on a busy machine it comes late."""
+    lines = ended.stderr.splitlines(keepends=True)
+    ended.stderr = "".join(one for one in lines if not one.startswith("rink: no answer yet"))
+    return ended
+
+
 class Lines:
     """A running command; what it prints is read by a thread.
 

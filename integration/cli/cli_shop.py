@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 
-from cli_lines import DEADLINE_S, Lines, wait_for
+from cli_lines import DEADLINE_S, Lines, wait_for, without_announcements
 from click.testing import CliRunner
 from redis import Redis
 
@@ -72,7 +72,7 @@ class Shop:
         return subprocess.CompletedProcess(line, result.exit_code, result.stdout, result.stderr)
 
     def process(self, *line, given=None, **env):
-        return subprocess.run(
+        ended = subprocess.run(
             [*RINK, *line],
             cwd=self.folder,
             env={**os.environ, **self.env, **env},
@@ -82,6 +82,7 @@ class Shop:
             timeout=DEADLINE_S,
             check=False,
         )
+        return without_announcements(ended)
 
     def ok(self, *line):
         """Run a command that is to succeed; returns what it writes."""

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 import rink
 from rink.cli.commands import commands
+from rink.cli.options import Outside
 from rink.core import schemes
 from rink.core.hashing import fnv1a64, jump_hash
 from rink.core.schemes import rank_of
@@ -282,7 +283,7 @@ def test_every_format_gives_the_same_plan(files, name):
 )
 def test_a_column_that_cannot_be_used(files, line, says):
     line = ["plan", "--members", "a", "--spark", str(files / "roles.parquet"), *line]
-    result = CliRunner().invoke(commands, line)
+    result = CliRunner().invoke(commands, line, obj=Outside(announce_s=DEADLINE_S))
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1), result.output
     assert says in result.stderr
 
@@ -291,7 +292,7 @@ def test_a_column_that_cannot_be_used(files, line, says):
 def test_a_file_that_is_no_parquet(tmp_path):
     (tmp_path / "bad.parquet").write_text("no parquet at all")
     line = ["plan", "--members", "a", "--spark", str(tmp_path / "bad.parquet")]
-    result = CliRunner().invoke(commands, line)
+    result = CliRunner().invoke(commands, line, obj=Outside(announce_s=DEADLINE_S))
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1), result.output
     assert "bad.parquet cannot be read" in result.stderr
 
@@ -324,7 +325,9 @@ def test_the_command_plans_for_a_real_group_in_a_process_of_its_own(
             check=False,
             timeout=DEADLINE_S,
         )
-        assert (result.returncode, result.stderr) == (0, "")
+        late = "rink: no answer yet"  # on a busy machine
+        said = [one for one in result.stderr.splitlines() if not one.startswith(late)]
+        assert (result.returncode, said) == (0, [])
         assert sorted(members) == ["w1", "w2"]
     found = json.loads(result.stdout)
     flows = {(one["from"], one["to"]): one["roles"] for one in found["flows"]}
