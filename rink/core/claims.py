@@ -16,6 +16,7 @@ and are looked at under the lock, by `Table.take`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 
 import attrs
 
@@ -84,7 +85,7 @@ class Obstacles:
         return ""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, slots=False)
 class Gate:
     """What a grant depends on, as of one view. A gate without a share lets nothing through."""
 
@@ -95,11 +96,12 @@ class Gate:
     closed_because: str
     ranks: Mapping[str, int | None]
 
-    @property
+    @cached_property
     def obstacles(self) -> Obstacles:
         """Return the claims of others.
 
-        They are computed on demand, since most gates are never asked for them.
+        They are computed on demand, since most gates are never asked for them. Two threads may do
+        so at once: they come from what is never changed.
         """
         return self.find_obstacles()
 

@@ -52,6 +52,7 @@ class Knowledge:
 
     def __init__(self, settings: MemberSettings, placement: Placement | None = None) -> None:
         self.settings = settings
+        self.name = settings.name
         self.placement = placement or Placement()
         self.table = Table()
         self.sight = Sight()
@@ -72,11 +73,6 @@ class Knowledge:
         self._gather_until = -math.inf
         self._disproved: str | None = None  # the incarnation that has found another history
         self._list_failing_since: float | None = None
-
-    @property
-    def name(self) -> str:
-        """Return the member's name."""
-        return self.settings.name
 
     @property
     def view(self) -> View:

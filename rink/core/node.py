@@ -20,7 +20,7 @@ proclaims the next version, and the records of the dead are looked after.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import cache, partial
+from functools import partial
 
 from rink.core import drains, grants, schemes
 from rink.core import effects as do
@@ -215,8 +215,7 @@ class Node(Knowledge):
             return
         ranks = self.placement.ranks(share.scheme, share.size) if share else {}
         number = version.number if version else 0
-        # Two threads may seek them at once: they come from what is never changed.
-        find = cache(partial(Obstacles.of, self.unsettled, self.name, self.owned, self.placement))
+        find = partial(Obstacles.of, self.unsettled, self.name, self.owned, self.placement)
         self.table.gate = Gate(share, find, token, number, because, ranks)
 
     def _grant(self, now: float, unplaced: Collection[str]) -> None:

@@ -114,7 +114,12 @@ class Writer:
 
         A new version number alone is for people, and changes nothing.
         """
-        return self.known is None or self.known != attrs.evolve(desired, version=self.known.version)
+        known = self.known
+        if known is None:
+            return True
+        if known.version != desired.version:
+            known = attrs.evolve(known, version=desired.version)
+        return known != desired
 
     def send(self, desired: Record) -> WriteRecord:
         """Begin a transaction.

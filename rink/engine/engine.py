@@ -391,6 +391,9 @@ class Engine:
             self.journal.granted(hold)
         if step.granted:
             self.clock.give_way(GIVE_WAY_S)
+        if self._gave_back(step.effects):
+            self._follower.mute()  # nothing of the group concerns it any more
+            self.clock.give_way(GIVE_WAY_LEFT_S)
         group = self._stepper.step_group(step.unplaced)
         self._carry_out(group)
         if step.unplaced:
@@ -399,9 +402,6 @@ class Engine:
             self._last_waits.schedule()
         if step.changed or group:
             self.stepped.tell()
-        if self._gave_back(step.effects):
-            self._follower.mute()  # nothing of the group concerns it any more
-            self.clock.give_way(GIVE_WAY_LEFT_S)
 
     def _gave_back(self, effects: list[Effect]) -> bool:
         """Return whether these effects give the lease back because the member leaves."""

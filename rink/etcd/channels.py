@@ -141,9 +141,12 @@ class CountedChannel:
             grpc.RpcError: no answer, or an error for one.
             ClosedError: the client was closed.
         """
-        call = self._callable(method, "unary_unary")
-        with self._closing():
+        try:
+            call = self._callable(method, "unary_unary")
             answer = cast("AnswerT", call(request, timeout=timeout, metadata=metadata))
+        except ValueError as error:
+            self._refuse_closed(error)
+            raise
         self.answered()
         return answer
 
@@ -157,9 +160,12 @@ class CountedChannel:
             RuntimeError: gRPC got no thread. It has counted the call all the same, so no later
                 stream on this channel would be read.
         """
-        call = self._callable(method, "stream_stream")
-        with self._closing():
+        try:
+            call = self._callable(method, "stream_stream")
             return cast("Answers[AnswerT]", unhurried(call(requests, metadata=metadata)))
+        except ValueError as error:
+            self._refuse_closed(error)
+            raise
 
     def answered(self) -> None:
         """Note that an answer came over it."""
@@ -188,20 +194,14 @@ class CountedChannel:
         # Two threads may make the same one. Either of the two will do.
         made = self._callables.get(method.path)
         if made is None:
-            with self._closing():
-                made = self._callables[method.path] = getattr(self._channel, kind)(
-                    method.path,
-                    request_serializer=method.encode,
-                    response_deserializer=method.decode,
-                )
+            made = self._callables[method.path] = getattr(self._channel, kind)(
+                method.path,
+                request_serializer=method.encode,
+                response_deserializer=method.decode,
+            )
         return made
 
-    @contextlib.contextmanager
-    def _closing(self) -> Iterator[None]:
-        """Translate gRPC's error of a channel that was closed meanwhile."""
-        try:
-            yield
-        except ValueError as error:
-            if self.is_closed:
-                raise ClosedError("the etcd client is closed") from error
-            raise
+    def _refuse_closed(self, error: ValueError) -> None:
+        """Raise ClosedError where gRPC's error is that of a channel that was closed meanwhile."""
+        if self.is_closed:
+            raise ClosedError("the etcd client is closed") from error

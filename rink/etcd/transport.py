@@ -175,7 +175,7 @@ class Transport:
         deadline = began_at + timeout
         said: dict[str, str] = {}
         is_doubtful = False
-        backoff = Backoff(first=0.1, longest=0.5)
+        backoff: Backoff | None = None
         while True:
             refused = 0
             for connection, part in self._round(deadline):
@@ -201,7 +201,8 @@ class Transport:
                     raise
             if self.fail_refused and refused == len(self.ring.in_order()):
                 raise _refused(said)
-            if backoff.is_fresh:
+            if backoff is None:
+                backoff = Backoff(first=0.1, longest=0.5)
                 self._find_tls_trouble(want, said, deadline)
             pause = backoff.next()
             if time.monotonic() + pause >= deadline:
