@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from child import Child, cpu_seconds
+from child import TREE, Child, cpu_seconds
 
 from rink.testing import EtcdNode, RedisNode, local_etcd, local_redis
 
@@ -24,12 +24,13 @@ _probes = itertools.count(1)
 class Arena:
     """What a part is given.
 
-    `progress(text, done, of)` shows how far it is.
+    `progress(text, done, of)` shows how far it is. `tree` is whose members run.
     """
 
     etcd: EtcdNode
     quick: bool
     progress: Callable[[str, int, int], None]
+    tree: Path = TREE
 
     def pick(self, full: Any, quick: Any) -> Any:
         return quick if self.quick else full
@@ -49,7 +50,7 @@ class Arena:
             "timeout": timeout,
             "trace": trace,
         }
-        return Child("member.py", json.dumps(given))
+        return Child("member.py", json.dumps(given), tree=self.tree)
 
     def probe(self, *, options: bool = False) -> Child:
         """A process without Rink; `options`: with the settings that Rink gives its channels."""

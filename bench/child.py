@@ -19,7 +19,7 @@ from typing import Any
 HERE = Path(__file__).parent
 LONG_S = 120.0
 END_S = 5.0
-PATH = os.pathsep.join(filter(None, [str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH")]))
+TREE = HERE.parent
 
 
 def now() -> float:
@@ -33,17 +33,22 @@ def cpu_seconds(pid: int) -> float:
 
 
 class Child:
-    """One process. Its answers are read on a thread, so that a hung one costs a timeout only."""
+    """One process. Its answers are read on a thread, so that a hung one costs a timeout only.
 
-    def __init__(self, command: list[str] | str, *arguments: str) -> None:
+    A command without arguments of its own is a file in `bench/` of a tree of Rink.
+    """
+
+    def __init__(self, command: list[str] | str, *arguments: str, tree: Path = TREE) -> None:
+        bench = tree / HERE.name
         if isinstance(command, str):
-            command = [sys.executable, str(HERE / command)]
+            command = [sys.executable, str(bench / command)]
+        path = filter(None, [str(tree), str(bench), os.environ.get("PYTHONPATH")])
         self.process = subprocess.Popen(
             [*command, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": PATH},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
             start_new_session=True,  # Ctrl-C is for the bench, which then ends its children
         )
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()

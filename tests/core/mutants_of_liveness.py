@@ -193,8 +193,8 @@ ABOUT_LIVENESS = [
     core(
         "a version that leaves the share as it is costs a write",
         "writer",
-        "self.known != attrs.evolve(desired, version=self.known.version)",
-        "self.known != desired",
+        "            known = attrs.evolve(known, version=desired.version)\n",
+        "            pass\n",
         "pitfalls",
     ),
     Mutant(

@@ -73,6 +73,14 @@ def test_records_share_what_a_claim_does_not_change():
     assert (view.records.pairs, after.records.pairs) == ({}, {("jump", 1): 1})
 
 
+def test_records_count_the_shares_of_a_record_anew():
+    view = View.listed(1, [make("a", shares=SHARES[1]), make("b", shares=SHARES[2])])
+    view = view.changed(2, [make("a", shares=SHARES[2])])
+    assert view.records.pairs == {("jump", 2): 2, ("balanced:8", 1): 2}
+    view = view.changed(3, [make("a"), make("b")])
+    assert view.records.pairs == {}
+
+
 def test_records_have_another_standing_where_ranking_reads_a_change():
     view = View.listed(1, [make("a"), make("b")])
     changed = [{"phase": Phase.LEAVING}, {"rebalance_delay": 1.0}, {"schemes": ("first",)}]

@@ -4,9 +4,10 @@ import pytest
 
 from rink.core.events import Changed, HistoryChanged, Listed, ListFailed
 from rink.core.keys import Keys
-from rink.engine.follower import Follower
+from rink.engine import follower
+from rink.engine.follower import Follower, read_entry
 from rink.errors import EtcdClusterChanged, EtcdError
-from rink.etcd.api import Delete, Put, WatchBroken, WatchEvents, WatchOpened
+from rink.etcd.api import Delete, Event, KeyValue, Put, WatchBroken, WatchEvents, WatchOpened
 from rink.testing.memory import MemoryCluster
 
 KEYS = Keys.of("rink/", "g")
@@ -387,6 +388,24 @@ def test_what_a_watch_brings_is_not_told_once_the_next_round_has_begun(setting):
     setting.follower.start()
     [listed] = setting.run()
     assert [entry.name for entry in listed.entries] == ["b"]
+
+
+def test_what_is_decoded_while_the_next_round_begins_is_not_told(setting, monkeypatch):
+    setting.follower.start()
+    setting.run()
+    told = []
+
+    def decode(keys, kv):
+        monkeypatch.undo()
+        setting.follower.start()
+        told.extend(setting.run())  # the next round has listed before this one is decoded
+        return read_entry(keys, kv)
+
+    monkeypatch.setattr(follower, "read_entry", decode)
+    late = Event(KeyValue(KEYS.member("a"), b"{}", 1, 99, 1, 0), False)
+    setting.follower._hear(1, WatchEvents(99, (late,)))
+    assert [type(event) for event in told] == [Listed]
+    assert setting.events == []
 
 
 def test_a_list_is_not_told_once_the_watch_has_opened_anew(setting):
