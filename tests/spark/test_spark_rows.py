@@ -7,7 +7,7 @@ from typing import Literal
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql import types as T  # noqa: N812
 
@@ -101,6 +101,7 @@ def test_a_page_is_read_as_the_codec_reads_it_or_refused_as_it_refuses_it(plain)
 
 
 @given(st.lists(good, min_size=1, max_size=20))
+@example([{"number": 1, "text": "", "real": 0.5, "flag": True}])  # `named` is missing
 def test_plain_records_are_read_by_arrow(plain):
     has_null = any(one.get("named", "") is None or "named" not in one for one in plain)
     missing = any(not {"real", "flag"} <= one.keys() for one in plain)
