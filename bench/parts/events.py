@@ -1,7 +1,7 @@
 """Measure the CPU of one event of another member, by roles and by members.
 
 A record that another member rewrites is the commonest event. The core handles it here as the engine
-does, on one thread: fold, place, step. There are three comparisons. Each has its own limit, which
+does, on one thread. There are three comparisons. Each has its own limit, which
 is its smallest case. All cases of a comparison are built before the first event. Then they take
 turns: in each round every case has some events, and every second round goes the other way. The
 garbage collector is off during the events, and runs before each round.
@@ -13,7 +13,6 @@ the limit of the same round, as the machine may be slower from one round to the 
 from __future__ import annotations
 
 import gc
-import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,12 +21,7 @@ from statistics import median
 import attrs
 from arena import Arena
 from figures import Figure, Outcome, at_most
-
-from rink.core import effects as do
-from rink.core import events as ev
-from rink.core.holds import Handle
-from rink.core.node import MemberSettings, Node
-from rink.core.values import Member, Proclaimed, Record, Share, Version
+from settled import Group
 
 TITLE = "CPU of one event of another member"
 SMALL = 5
@@ -41,7 +35,6 @@ EVENTS = 50
 """Events of a case in one round."""
 MAX_ROUNDS_S = 15.0
 """Limit of a comparison's time: a slow machine makes fewer rounds."""
-NOW = 100.0
 
 
 @attrs.frozen
@@ -54,7 +47,7 @@ class Case:
 
     key: str
     what: str
-    group: Group
+    group: Timed
     bound: float | None = None
 
 
@@ -86,13 +79,13 @@ def run(arena: Arena) -> Outcome:
 
 
 def _by_roles() -> list[Case]:
-    cases = [Case("none", "no roles", Group(SMALL))]
+    cases = [Case("none", "no roles", Timed(SMALL))]
     for kind, what, counts in (
         ("waits", "waited for, of others", WAITS),
         ("held", "held", HELD),
     ):
         for count, bound in counts.items():
-            group = Group(SMALL)
+            group = Timed(SMALL)
             group.want(count, is_mine=kind == "held")
             cases.append(Case(f"{kind}_{count}", f"{count:,} roles {what}", group, bound))
     return cases
@@ -104,14 +97,14 @@ def _by_members(kind: str) -> list[Case]:
         Case(
             f"{kind}_of_{count}",
             f"{what} of {count:,}",
-            Group(count, coordinates=kind == "coordinator"),
+            Timed(count, coordinates=kind == "coordinator"),
             bound,
         )
         for count, bound in {FEWEST_MEMBERS: None, **MEMBERS}.items()
     ]
 
 
-def by_turns(groups: list[Group], rounds: int) -> list[list[float]]:
+def by_turns(groups: list[Timed], rounds: int) -> list[list[float]]:
     """Return for each group the median CPU of an event in each round, in µs."""
     medians: list[list[float]] = [[] for _ in groups]
     ends = time.monotonic() + MAX_ROUNDS_S
@@ -160,83 +153,13 @@ def _figure(case: Case, limit_is: str, times: list[float], limits: list[float]) 
     )
 
 
-class Group:
-    """A settled group, as one of its members sees it."""
-
-    def __init__(self, count: int, *, coordinates: bool = False) -> None:
-        self.count, self.me = count, 0 if coordinates else count // 2
-        self.names = [f"host-{number:05d}-abcdef0123" for number in range(count)]
-        self.settings = [MemberSettings(name=name, ttl=60) for name in self.names]
-        self.node = Node(self.settings[self.me])
-        self._numbers = itertools.count()
-        self.revision = 10 + count
-        self.created = 5 if coordinates else 10 + self.me  # the coordinator's is the oldest
-        self.node.step(NOW, [])
-        self.node.step(NOW, [ev.LeaseGranted(self._lease(self.me), 60, NOW, f"i{self.me}")])
-        others = [self._member(number, 10 + number) for number in range(count) if number != self.me]
-        version = Proclaimed(1, Version(1, tuple(self.names), "jump"), 9, 100)
-        self._settle(self.node.step(NOW, [ev.Listed(self.revision, (*others, version))]))
-
-    def _settle(self, effects: list[do.Effect]) -> None:
-        while writes := [one for one in effects if isinstance(one, do.WriteRecord)]:
-            self.revision += 1
-            effects = self.node.step(
-                NOW, [ev.WriteAnswered(writes[0].attempt, True, self.revision)]
-            )
-            own = Member(
-                self.names[self.me],
-                writes[0].record,
-                self.created,
-                self.revision,
-                self._lease(self.me),
-            )
-            effects += self.node.step(NOW, [ev.Changed(self.revision, (own,))])
-        if not self.node.is_settled or self.node.table.gate.share is None:
-            raise AssertionError(self.node.table.gate.closed_because or "not settled")
-
-    def _lease(self, number: int) -> int:
-        return 1000 + number
-
-    def _member(self, number: int, revision: int, version: int = 1) -> Member:
-        record = Record(
-            incarnation=f"i{number}",
-            ttl=60,
-            version=version,
-            shares=(Share(number, self.count, "jump"),),
-            **self.settings[number].recorded,
-        )
-        return Member(self.names[number], record, 10 + number, revision, self._lease(number))
-
-    def want(self, count: int, *, is_mine: bool) -> None:
-        """Wait for `count` roles: of this member, which are granted, or of others."""
-        roles = (f"orders/{number:08d}" for number in range(10**9))
-        rank_of = self.node.placement.rank
-        for role in roles:
-            if count == 0:
-                break
-            if (rank_of(role, "jump", self.count, bounded=False) == self.me) == is_mine:
-                self.node.table.want(Handle(role))
-                count -= 1
-        self._advance([ev.Nudged()])
+class Timed(Group):
+    """A settled group whose events are timed."""
 
     def times(self, count: int) -> list[float]:
         """Return the CPU of each of some more events, in µs."""
-        times = []
-        for number in itertools.islice(self._numbers, count):
-            self.revision += 1
-            other = (self.me + 1 + number % (self.count - 1)) % self.count
-            event = ev.Changed(self.revision, (self._member(other, self.revision, number),))
-            times.append(_measured(lambda event=event: self._advance([event])))
-        return times
-
-    def _advance(self, events: list[ev.Event]) -> None:
-        node = self.node
-        for role, scheme, size in node.placing.missing(
-            node.foresee(events), node.table, node.placement
-        ):
-            node.placement.rank(role, scheme, size, bounded=False)
-        node.placing.done(node.table, set())
-        node.step(NOW, events)
+        events = [self.rewritten() for _ in range(count)]
+        return [_measured(lambda event=event: self.step(event)) for event in events]
 
 
 def _measured(work: Callable[[], None]) -> float:

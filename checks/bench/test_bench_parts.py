@@ -107,7 +107,7 @@ def test_events_every_second_round_goes_the_other_way():
 
 
 def test_events_of_a_group_have_times_and_go_on():
-    group = events.Group(5)
+    group = events.Timed(5)
     group.want(3, is_mine=True)
     before = group.revision
     assert len(group.times(2)) == len(group.times(2)) == 2

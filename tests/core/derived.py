@@ -28,6 +28,15 @@ class Strict(Placement):
         return super().rank(role, scheme, size, bounded=bounded)
 
 
+def place(node: Node, events, unplaced=()) -> set:
+    """Place what a step asks schemes for, as the engine does; return what was missing."""
+    missing = node.placing.missing(node.foresee(events), node.table, node.placement)
+    for role, scheme, size in missing:
+        node.placement.rank(role, scheme, size, bounded=False)
+    node.placing.done(node.table, set(unplaced))
+    return set(missing)
+
+
 class Foreseen(Node):
     """Places what is foreseen and then steps, as the engine does, and checks what it keeps."""
 
@@ -37,11 +46,7 @@ class Foreseen(Node):
         self._noted_by, self._shadow = None, None
 
     def step(self, now, events, unplaced=()):
-        missing = self.placing.missing(self.foresee(events), self.table, self.placement)
-        for role, scheme, size in missing:
-            self.placement.rank(role, scheme, size, bounded=False)
-        self.placed |= set(missing)
-        self.placing.done(self.table, set(unplaced))
+        self.placed |= place(self, events, unplaced)
         self.placement.stepping = True
         try:
             effects = super().step(now, events, unplaced)

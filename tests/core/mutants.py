@@ -65,7 +65,7 @@ Row = tuple[str, dict[str, str]]
 def copy_tree(to: Path) -> Path:
     """Copy what the tests need."""
     unwanted = shutil.ignore_patterns("__pycache__")
-    for name in ("rink", "tests", "integration"):
+    for name in ("rink", "tests", "bench", "integration"):
         shutil.copytree(ROOT / name, to / name, ignore=unwanted)
     shutil.copy(ROOT / "pyproject.toml", to)
     return to

@@ -86,13 +86,10 @@ class Actor:
 
     def _stepped(self, events: list) -> list:
         """Place what the step asks for, and step: as the engine does."""
-        node, table = self.node, self.node.table
         effects = self.finish() if self.midway else []
-        for role, scheme, size in node.placing.missing(node.foresee(events), table, node.placement):
-            node.placement.rank(role, scheme, size, bounded=False)
-        node.placing.done(table, set())
-        effects += node.step_own(self.now, events)
-        derived.check_own(node, self.now)
+        derived.place(self.node, events)
+        effects += self.node.step_own(self.now, events)
+        derived.check_own(self.node, self.now)
         self.midway = True
         return effects if self.halves else effects + self.finish()
 
