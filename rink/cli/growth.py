@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from rink.core.ranks import STARTED
+from rink.core.ranks import STARTED, Settings, growth_due
 from rink.core.standpoint import grows
 from rink.core.values import Member, Record, Version
 from rink.core.view import View
@@ -89,15 +89,17 @@ class _Start:
         started = next((one for one in reversed(kept) if STARTED in one.because), None)
         return cls(view.coordinator, started, not view.versions)
 
-    def is_near(self, record: Record, delay: float) -> bool | None:
-        """Return whether a member came while the group was starting.
+    @property
+    def is_seen(self) -> bool:
+        """Return whether the keys tell of a start."""
+        return self.is_to_come or self.version is not None
 
-        The group starts for `delay` seconds. None means that the clocks do not tell.
+    def seconds_after(self, record: Record) -> float | None:
+        """Return how long after the join of a member it was; None if the clocks do not tell.
+
+        A start that is to come counts as now.
         """
-        if self.is_to_come or self.version is None:
-            return self.is_to_come
-        after = _seconds(self.version.proclaimed, record.joined)
-        return None if after is None else after < delay
+        return _seconds(record.joined, self.version.proclaimed) if self.version else 0.0
 
     def is_known_to(self, name: str, coordinator: Record) -> bool:
         """Return whether the coordinator knows when it was: it proclaimed the version, or will.
@@ -116,14 +118,16 @@ def _growth(record: Record, start: _Start, wall: str) -> Growth:
     if start.coordinator is None or start.coordinator.record is None:
         return usual
     coordinator = start.coordinator.record
-    is_early = start.is_near(record, coordinator.rebalance_delay)
     initial = coordinator.leads_by.get("initial_delay")
-    if is_early is False or (initial is not None and initial >= delay):
+    settings = Settings(coordinator.rebalance_delay, initial or 0.0)
+    started_at = start.seconds_after(record)  # counted from the member's join
+    _, setting, value = growth_due(0.0, delay, started_at or 0.0, settings)
+    if not start.is_seen or setting == usual.setting:
         return usual
-    is_known = is_early and start.is_known_to(start.coordinator.name, coordinator)
-    if initial is not None and is_known:
-        return Growth("initial_delay", initial, _left(record, initial, wall))
-    return attrs.evolve(usual, may_be_sooner=True)
+    is_known = start.is_known_to(start.coordinator.name, coordinator)
+    if initial is None or started_at is None or not is_known:
+        return attrs.evolve(usual, may_be_sooner=True)
+    return Growth(setting, value, _left(record, value, wall))
 
 
 def _left(record: Record, delay: float, wall: str) -> float | None:
