@@ -35,7 +35,7 @@ class Group:
         self.node = Node(self.settings[self.me])
         self.revision = 10 + count
         clock = _Standing()
-        callbacks = Callbacks(clock, "g", Listeners())
+        callbacks = Callbacks(clock, Listeners(), {"group": "g"})
         self._stepper = Stepper(self.node, threading.RLock(), clock, callbacks)
         self.step()
         self.step(ev.LeaseGranted(1000 + self.me, 60, NOW, f"i{self.me}"))

@@ -13,9 +13,9 @@ TITLE = "Crash (kill -9): the time until a waiting member holds the roles"
 ROLES = 10
 GROUPS = 4  # killed beside each other
 BOUNDS = {3: 1.34, 10: 1.12}
-"""For each TTL the target of the longest crash, as a multiple of the limit."""
+"""Target of the longest crash for each TTL, as a multiple of the limit."""
 PROMISED_S = 1.5
-"""What the docs say that a crash takes at most beyond the TTL."""
+"""Time that a crash takes beyond the TTL at most, as the docs say."""
 WAITS = {"rebalance_delay": 600, "initial_delay": 600}
 LIMIT_IS = "kill → the deletion of the dead member's record, as a bare gRPC watch sees it"
 

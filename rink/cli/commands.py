@@ -68,7 +68,7 @@ class HelpContext(click.Context):
 
 
 def _with_help(command: click.Command) -> click.Command:
-    """Have a command, and those below it, write help with `Help`."""
+    """Make a command, and those below it, write help with `Help`."""
     command.context_class = HelpContext
     if isinstance(command, click.Group):
         for one in command.commands.values():

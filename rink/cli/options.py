@@ -89,7 +89,7 @@ def connect(target: Target) -> Etcd:
 
 @attrs.frozen
 class Outside:
-    """What the commands use of the world. Tests put theirs in its place, as click's `obj`.
+    """Hold what the commands use of the world. Tests put theirs in its place, as click's `obj`.
 
     `started_at` is when the process started, by `time.monotonic()`. None means that the command is
     not the first thing that its process does, and counts from its own start.

@@ -85,7 +85,7 @@ class Obstacles:
         return ""
 
 
-@attrs.frozen(eq=False, slots=False)
+@attrs.frozen(eq=False)
 class Gate:
     """What a grant depends on, as of one view. A gate without a share lets nothing through."""
 

@@ -265,7 +265,7 @@ class Node(Knowledge):
     def _tell_coordinator(self) -> None:
         """Tell whether this member coordinates.
 
-        Whoever is woken by a grant or by the end of the join may ask at once.
+        The first half tells it, since whoever is woken by a grant or by the join may ask at once.
         """
         coordinates = self._is_coordinator()
         if coordinates != self.coordinates:

@@ -30,16 +30,13 @@ class Listeners:
 class Callbacks:
     """One thread that calls them in order; none where there are no listeners.
 
-    `name` is the group's. `member` is named in the log if a callback raises.
+    `about` is the `extra` of a log line about the member, with its `group`.
     """
 
-    def __init__(
-        self, clock: Clock, name: str, listeners: Listeners, member: str | None = None
-    ) -> None:
+    def __init__(self, clock: Clock, listeners: Listeners, about: dict[str, Any]) -> None:
         self._clock = clock
-        self._name = name
         self._listeners = listeners
-        self._about: dict[str, Any] = {"group": name, "member": member}
+        self._about = about
         self._mailbox: Mailbox[_Call | None] | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -56,7 +53,7 @@ class Callbacks:
         self._thread = threading.Thread(
             target=self._run,
             args=(self._mailbox,),
-            name=f"rink-callbacks-{self._name}",
+            name=f"rink-callbacks-{self._about['group']}",
             daemon=True,
         )
         self._thread.start()

@@ -113,8 +113,8 @@ class Engine:
         self.join_error: Exception | None = None
         self.left = Signal(clock)
         self.failure: Exception | None = None
-        self.callbacks = Callbacks(clock, group, listeners, settings.name)
         self.journal = Journal(group, settings.name, clock, lambda: self._mailbox.put(_FLUSH))
+        self.callbacks = Callbacks(clock, listeners, self.journal.about)
         self.stepped = Subscribers()
         self.forked = False
         self._etcd = etcd

@@ -32,7 +32,7 @@ def told():
     made = []
 
     def tell(listener):
-        callbacks = Callbacks(SYSTEM, "g", Listeners(on_rank_change=listener))
+        callbacks = Callbacks(SYSTEM, Listeners(on_rank_change=listener), {"group": "g"})
         made.append(callbacks)
         callbacks.start()
         return callbacks
