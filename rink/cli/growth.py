@@ -7,6 +7,7 @@ was starting. Only a coordinator that saw the start knows when that was (`rink.c
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 from typing import Any
 
@@ -21,7 +22,9 @@ from rink.seen import GroupStatus, MemberStatus
 
 @attrs.frozen
 class Growth:
-    """Hold when the group grows for a waiting member at the latest, by itself.
+    """Hold the latest time at which the group grows for a waiting member.
+
+    It grows earlier if another member leaves.
 
     `within_s` compares the member's clock with this machine's. It is 0 after the delay, and None
     where the two clocks do not tell. `may_be_sooner` means that the coordinator may count its
@@ -89,27 +92,28 @@ class _Start:
         started = next((one for one in reversed(kept) if STARTED in one.because), None)
         return cls(view.coordinator, started, not view.versions)
 
-    @property
-    def is_seen(self) -> bool:
-        """Return whether the keys tell of a start."""
-        return self.is_to_come or self.version is not None
-
     def seconds_after(self, record: Record) -> float | None:
-        """Return how long after the join of a member it was; None if the clocks do not tell.
+        """Return the seconds from a member's join to the start.
 
-        A start that is to come counts as now.
-        """
-        return _seconds(record.joined, self.version.proclaimed) if self.version else 0.0
-
-    def is_known_to(self, name: str, coordinator: Record) -> bool:
-        """Return whether the coordinator knows when it was: it proclaimed the version, or will.
-
-        Both times are by its own clock. What an earlier incarnation of its name saw is lost.
+        They are infinite if the start is to come, or if the clocks do not tell. None means that the
+        keys tell of no start.
         """
         if self.version is None:
+            return math.inf if self.is_to_come else None
+        seconds = _seconds(record.joined, self.version.proclaimed)
+        return math.inf if seconds is None else seconds
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether the coordinator knows the time of the start.
+
+        It does if this incarnation proclaimed the version, or will. Both times are by its own
+        clock. An earlier incarnation under this name does not count.
+        """
+        if self.version is None or self.coordinator is None or self.coordinator.record is None:
             return self.is_to_come
-        since = _seconds(coordinator.joined, self.version.proclaimed)
-        return self.version.by == name and since is not None and since >= 0
+        since = _seconds(self.coordinator.record.joined, self.version.proclaimed)
+        return self.version.by == self.coordinator.name and since is not None and since >= 0
 
 
 def _growth(record: Record, start: _Start, wall: str) -> Growth:
@@ -120,12 +124,12 @@ def _growth(record: Record, start: _Start, wall: str) -> Growth:
     coordinator = start.coordinator.record
     initial = coordinator.leads_by.get("initial_delay")
     settings = Settings(coordinator.rebalance_delay, initial or 0.0)
-    started_at = start.seconds_after(record)  # counted from the member's join
-    _, setting, value = growth_due(0.0, delay, started_at or 0.0, settings)
-    if not start.is_seen or setting == usual.setting:
+    started_at = start.seconds_after(record)
+    _, setting, value = growth_due(0.0, delay, started_at, settings)  # counted from the join
+    if setting == usual.setting:
         return usual
-    is_known = start.is_known_to(start.coordinator.name, coordinator)
-    if initial is None or started_at is None or not is_known:
+    is_told = start.is_to_come or started_at != math.inf
+    if initial is None or not is_told or not start.is_known:
         return attrs.evolve(usual, may_be_sooner=True)
     return Growth(setting, value, _left(record, value, wall))
 

@@ -57,6 +57,13 @@ def test_growth_before_the_first_version_comes_after_initial_delay(town, look, r
     }
 
 
+def test_growth_before_the_first_version_does_not_hang_on_the_coordinators_delay(town, run_json):
+    town.record("a", rebalance_delay=0.0, leads_by=USUAL)
+    town.record("b")
+    found = run_json("status", "orders")["not_ranked"]["b"]
+    assert (found["setting"], found["within_s"]) == ("initial_delay", 2.0)
+
+
 def test_growth_in_a_group_that_has_just_started_counts_initial_delay(town, look):
     """The coordinator proclaimed the start, so it knows when that was."""
     started(town)
@@ -82,6 +89,7 @@ def test_growth_long_after_the_start_counts_rebalance_delay(town, look):
         {"by": "x"},  # another member saw the start
         {"proclaimed": ago(10)},  # an earlier incarnation of a did
         {"proclaimed": "yesterday"},
+        {"proclaimed": "yesterday", "rebalance_delay": 0.0},
     ],
 )
 def test_growth_is_maybe_sooner_where_an_outsider_cannot_know(town, look, fields):
