@@ -44,7 +44,7 @@ class Obstacles:
         owned: Mapping[str, Share],
         placement: Placement,
     ) -> Obstacles:
-        """Collect them.
+        """Collect the claims of the other members.
 
         Args:
             unsettled: every record that is not just its share of the newest version.
@@ -85,9 +85,13 @@ class Obstacles:
         return ""
 
 
+# With slots, attrs makes its own cached properties: those of Python 3.11 take a lock.
 @attrs.frozen(eq=False)
 class Gate:
-    """What a grant depends on, as of one view. A gate without a share lets nothing through."""
+    """What a grant depends on, as of one view. A gate without a share lets nothing through.
+
+    `schemes` is how many schemes were known: a claim by an unknown one is in everybody's way.
+    """
 
     share: Share | None
     find_obstacles: Callable[[], Obstacles]
@@ -95,13 +99,14 @@ class Gate:
     version: int
     closed_because: str
     ranks: Mapping[str, int | None]
+    schemes: int = 0
 
     @cached_property
     def obstacles(self) -> Obstacles:
         """Return the claims of others.
 
         They are computed on demand, since most gates are never asked for them. Two threads may do
-        so at once: they come from what is never changed.
+        so at once, with the same result.
         """
         return self.find_obstacles()
 

@@ -1,12 +1,12 @@
 """One member of a group: `step(now, events) -> effects`.
 
 Everything a member decides is decided here or in the modules this one drives; nothing here does
-I/O, reads a clock, logs, or knows of threads. The engine calls `step`, `expire` and `renew` with
-its lock held, and publishes what they leave in `table`; callers read only that.
+I/O, reads a clock, logs, or knows of threads. The engine calls `step_own`, `step_group`, `expire`
+and `renew` with its lock held, and publishes what they leave in `table`; callers read only that.
 
 A step has two halves. In `step_own` each event changes what is known (`rink.core.knowledge`): the
-view, the lease, the record. Then, once for all of them, it is derived what follows for the member's
-roles, in an order that matters:
+view, the lease, the record. Then the step derives, once for all of them, what follows for the
+member's roles, in an order that matters:
 
     deadline, own record gone → losses by the newest version → life → lease → grace
     → the record's next write → the gate → grants
@@ -133,7 +133,7 @@ class Node(Knowledge):
                 self._gather_until = now + GATHER_S
 
     def _report_version(self) -> None:
-        """Report the version that the member follows, from its join to the end of its service."""
+        """Report the version that the member follows while it serves."""
         version = self.following.version
         if version is None or not self.living.serves:
             return
@@ -171,7 +171,7 @@ class Node(Knowledge):
             self.out.wake(self.writer.retry_at if self.writer.state is Write.OWED else None)
         elif (
             now < self._gather_until
-            and self.table.draining
+            and self.table.drains
             and self.writer.is_settled  # not for a write that settles
         ):
             self.out.wake(self._gather_until)
@@ -210,19 +210,20 @@ class Node(Knowledge):
         if now < self.sight.history.grants_from:
             self.out.wake(self.sight.history.grants_from)
         share = None if because else self.share
-        before = self.table.gate
-        if share == before.share and because == before.closed_because and token == before.token:
+        known, before = schemes.count(), self.table.gate
+        now_and_before = (share, because, token, known)
+        if now_and_before == (before.share, before.closed_because, before.token, before.schemes):
             return
         ranks = self.placement.ranks(share.scheme, share.size) if share else {}
         number = version.number if version else 0
         find = partial(Obstacles.of, self.unsettled, self.name, self.owned, self.placement)
-        self.table.gate = Gate(share, find, token, number, because, ranks)
+        self.table.gate = Gate(share, find, token, number, because, ranks, known)
 
     def _grant(self, now: float, unplaced: Collection[str]) -> None:
         """Grant what is waited for and free.
 
         The same records stay in the way of a role that was tried before, until one of them changes.
-        So only then all are tried again. A role whose lost handle was released counts as new
+        Only then are all of them tried again. A role whose lost handle was released counts as new
         (`Table.release`).
         """
         if self.table.gate.share is None:
@@ -263,9 +264,9 @@ class Node(Knowledge):
         return is_mine and self.tenure.is_alive and self.living.wants_record
 
     def _tell_coordinator(self) -> None:
-        """Tell whether this member coordinates.
+        """Report a change of whether this member coordinates.
 
-        The first half tells it, since whoever is woken by a grant or by the join may ask at once.
+        The first half reports it, since whoever is woken by a grant or by the join may ask at once.
         """
         coordinates = self._is_coordinator()
         if coordinates != self.coordinates:

@@ -20,6 +20,13 @@ BOOKKEEPING = [
         "waits",
     ),
     core(
+        "a scheme that is registered later stays unknown to the gate",
+        "node",
+        "known, before = schemes.count(), self.table.gate",
+        "known, before = 0, self.table.gate",
+        "waits",
+    ),
+    core(
         "each event tries every role of the share",
         "node",
         "only_new = is_same(sources, self._tried)",

@@ -284,6 +284,13 @@ THREADS = [
         "engine/test_engine_order",
     ),
     engine(
+        "a member that gave its lease back looks after its group first",
+        "engine",
+        "        if self._gave_back(step.effects):\n",
+        "        self._stepper.step_group(step.unplaced)\n        if self._gave_back(step.effects):\n",
+        "engine/test_engine_order",
+    ),
+    engine(
         "a member that takes another lease gives others way first",
         "engine",
         "        return not self.node.living.wants_record and any(\n",

@@ -1,7 +1,13 @@
 """The view: the fold of changes, the coordinator, shares and owners of a version."""
 
+import importlib
+import inspect
+import pkgutil
+from functools import cached_property
+
 import pytest
 
+import rink.core
 from rink.core.events import Changed
 from rink.core.placement import Placement
 from rink.core.sight import Sight
@@ -130,3 +136,11 @@ def test_view_of_an_event_that_was_not_foreseen_is_folded_then():
     sight = Sight(view=View(1))
     sight.change(Changed(2, ()))
     assert sight.view == View(2)
+
+
+def test_no_class_of_the_core_has_a_cached_property_with_a_lock():
+    """Python 3.11 has one lock for all objects: a fork may leave it taken."""
+    for module in pkgutil.iter_modules(rink.core.__path__, "rink.core."):
+        for name, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+            locked = [at for at, of in vars(kind).items() if isinstance(of, cached_property)]
+            assert not locked, f"{name}.{locked}: a class with slots has it from attrs"

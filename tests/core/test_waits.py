@@ -13,7 +13,7 @@ from rink.core.claims import Gate
 from rink.core.codec import encode
 from rink.core.holds import Handle
 from rink.core.placement import Placement
-from rink.core.values import Request, Share, Wish
+from rink.core.values import Record, Request, Share, Wish
 from rink.core.waits import Waits
 
 ONE, TWO = Share(0, 1, "jump"), Share(0, 2, "jump")
@@ -212,3 +212,18 @@ def test_event_that_is_folded_twice_changes_nothing(pair):
     assert pair.node("a").view is view
     assert wait.hold is None
     assert member.node.is_settled
+
+
+def test_role_claimed_by_a_scheme_that_is_registered_later_is_tried_again(pair, monkeypatch):
+    monkeypatch.setattr(schemes, "_custom", {})
+    name = schemes.register(lambda role, size: size - 1, "later", 1)
+    registered = dict(schemes._custom)
+    schemes._custom.clear()
+    pair.etcd.put("members/z", encode(Record("z", 60, shares=(Share(0, 2, name),))), 99)
+    pair.run()
+    handle = pair.want("a", MINE)
+    assert handle.hold is None
+    assert "not known here" in pair.node("a").table.gate.obstacle(MINE, Placement())
+    schemes._custom.update(registered)
+    pair.step(pair.members["a"], [ev.Nudged()])
+    assert handle.hold is not None
