@@ -192,6 +192,11 @@ class Table:
         return waiting
 
     @property
+    def drains(self) -> bool:
+        """Return whether there is a lost role that still has handles and a claim."""
+        return any(not hold.given_up for hold in self.lost.values())
+
+    @property
     def draining(self) -> list[Hold]:
         """Return the lost roles that still have handles and a claim.
 

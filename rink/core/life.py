@@ -58,9 +58,10 @@ class Living:
     def phase(self) -> Phase:
         """Return the phase for the record.
 
-        A member that only waits for its handles must not be given a rank. The last record says so
-        even if the rank was to be kept: the name is taken until the lease has ended, so nobody can
-        come back to the rank. And the member must not seem to coordinate.
+        A member that only waits for its handles must not be given a rank. While the lease
+        runs out, the phase is `leaving` even with `keep_rank`. The name stays taken until the lease
+        ends, so nobody could return to the rank. An active phase would also make this member look
+        like the coordinator.
         """
         leaves = self.state in (Life.LEAVING, Life.LETTING_GO) and not self.keeps_rank
         return Phase.LEAVING if leaves or self.state is Life.RUNNING_OUT else Phase.ACTIVE
@@ -206,7 +207,8 @@ class Living:
             return False
         if view.version is not None and view.version.ranks != self._ranks_when_leaving:
             # With `stagger`, the turns of other members come first, and each changes the ranks. A
-            # version that changes only pins is no turn. It may come although none can be taken.
+            # version that changes only pins is no turn. It may come although no member can have
+            # its turn.
             self._ranks_when_leaving = view.version.ranks
             self.leave_until = now + self._version_within
         successor = any(member.name != self.name and member.is_active for member in view.by_age)
@@ -234,7 +236,7 @@ class Living:
         """
         if self.state not in (Life.LETTING_GO, Life.RUNNING_OUT):
             return
-        if table.draining and self.state is Life.LETTING_GO:
+        if table.drains and self.state is Life.LETTING_GO:
             if now < self.release_until:
                 out.wake(self.release_until if self.release_until < math.inf else None)
                 return
@@ -250,7 +252,7 @@ class Living:
                 drains.overrun(table, tenure.granted_ttl, now, out)
                 self._on(LifeEvent.OVERRUN)
                 self.run_out_at = now + LAST_WRITE_TIMEOUT_S
-        if not table.draining:
+        if not table.drains:
             self._on(LifeEvent.RELEASED)
             self.revoke_until = now + self.leave_timeout
 

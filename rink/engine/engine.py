@@ -4,8 +4,8 @@ The engine reads its mailbox, steps the core with everything that lay there, and
 the core wants done. All shared state is the core's, under one short lock:
 
 * the stepper places roles *before* it takes the lock, so a scheme, which may be a user's function,
-  is never called under it; then it steps and publishes in one hold of the lock (R2). What the
-  member does for its group is a second hold, when the first one's effects are carried out.
+  is never called under it; then it steps and publishes in one hold of the lock (R2). Once the
+  effects of that are carried out, it takes the lock again for what the member does for its group.
 * callers register handles under the same lock, against the gate they computed with.
 * the session's thread takes it to move the deadline, and to lose every role when that has passed.
 
@@ -318,7 +318,10 @@ class Engine:
             return
         rest = min(REST_PER_TURN * seconds, LONGEST_REST_S)
         until, never = self.clock.now() + rest, self.clock.event()
-        while self.table.lost and self.clock.now() < until:
+        while self.clock.now() < until:
+            with self.lock:
+                if not self.table.drains:
+                    return
             self.clock.wait(never, RESTS_FROM_S)
 
     def _end_join(self) -> None:
@@ -392,7 +395,9 @@ class Engine:
         if step.granted:
             self.clock.give_way(GIVE_WAY_S)
         if self._gave_back(step.effects):
-            self._follower.mute()  # nothing of the group concerns it any more
+            # The thread that sends the revocation needs the interpreter now. Nothing waits for the
+            # second half: the member coordinates no more, and nothing of its group concerns it.
+            self._follower.mute()
             self.clock.give_way(GIVE_WAY_LEFT_S)
         group = self._stepper.step_group(step.unplaced)
         self._carry_out(group)

@@ -1,5 +1,6 @@
 """One step: what it leaves is published in one hold of the lock, and what it wants is done after that."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -107,14 +108,17 @@ def test_each_turn_is_followed_by_the_rest_that_is_due_after_it(time, monkeypatc
 )
 def test_while_roles_drain_user_code_gets_most_of_the_interpreter(took, drains_for, rests):
     """Else 65,536 releases take a long turn for every few of them; nobody waits for what is done."""
-    rested, table = 0.0, Table(lost={"r": None} if drains_for else {})
+    table = Table(lost={"given up": SimpleNamespace(given_up=True)})
+    if drains_for:
+        table.lost["r"] = SimpleNamespace(given_up=False)
+    rested = 0.0
 
     def wait(_, seconds):
         nonlocal rested
         rested += seconds
         if rested >= drains_for:
-            table.lost.clear()
+            table.lost.pop("r", None)
 
     clock = SimpleNamespace(event=lambda: None, now=lambda: rested, wait=wait)
-    Engine._rest(SimpleNamespace(clock=clock, table=table), took)
+    Engine._rest(SimpleNamespace(clock=clock, table=table, lock=threading.RLock()), took)
     assert rested == pytest.approx(rests, abs=0.0021)
