@@ -7,6 +7,7 @@ import pytest
 from etcd_scripted import ScriptedEtcd, Seen, header, put
 
 from rink.errors import EtcdClusterChanged, EtcdError, EtcdUnavailable
+from rink.etcd.connections import Connection, OwnConnection
 from rink.etcd.proto import rinketcd_pb2 as pb
 
 
@@ -78,6 +79,17 @@ def test_call_refused_by_one_endpoint_waits_for_the_other(clients):
 def test_call_refused_by_all_endpoints_waits_by_default(clients):
     with pytest.raises(EtcdUnavailable, match="did not answer range"):
         clients("http://127.0.0.1:1", timeout=0.3).range(b"k")
+
+
+def test_call_looks_for_tls_trouble_once_however_often_it_is_tried(clients, monkeypatch):
+    looks = []
+    monkeypatch.setattr(Connection, "find_tls_trouble", lambda *_: looks.append(1))
+    monkeypatch.setattr(OwnConnection, "find_tls_trouble", lambda *_: looks.append(1))
+    silent = [grpc.StatusCode.UNAVAILABLE] * 3
+    answers = [*silent, pb.RangeResponse(header=header(2))]
+    with ScriptedEtcd(range=lambda _: answers.pop(0)) as etcd:
+        clients(etcd.endpoint, timeout=10.0).range(b"k")
+    assert looks == [1]
 
 
 @pytest.mark.parametrize(

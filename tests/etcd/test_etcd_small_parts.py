@@ -11,9 +11,11 @@ from rink.etcd import connections
 from rink.etcd.api import Compare, Delete, Get, Put, Target
 from rink.etcd.backoff import Backoff
 from rink.etcd.borrowed import borrow
+from rink.etcd.channels import CountedChannel
 from rink.etcd.client import Client
 from rink.etcd.connections import Connection, Ring
 from rink.etcd.messages import from_txn
+from rink.etcd.methods import RANGE, WATCH
 from rink.etcd.proto import rinketcd_pb2 as pb
 from rink.etcd.tokens import GivenTokens, UserTokens
 
@@ -209,6 +211,25 @@ class FakeChannel:
         if self._may_end:
             self._may_end.wait(60)
         self.closed += 1
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+@pytest.mark.parametrize("kind", ["unary", "stream"])
+def test_call_on_a_channel_closed_meanwhile_raises_closed_error(kind, is_closed):
+    error = ValueError("Cannot invoke RPC on closed channel!")
+
+    def refuse(*_, **__):
+        raise error
+
+    class Refusing:
+        unary_unary = stream_stream = refuse
+
+    channel = CountedChannel(Refusing())
+    channel.is_closed = is_closed
+    arguments = (RANGE, pb.RangeRequest(), 1.0, ()) if kind == "unary" else (WATCH, iter(()), ())
+    with pytest.raises(ClosedError if is_closed else ValueError) as raised:
+        getattr(channel, kind)(*arguments)
+    assert (raised.value.__cause__ if is_closed else raised.value) is error
 
 
 def connection_of(*channels):
