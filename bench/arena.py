@@ -24,7 +24,7 @@ _probes = itertools.count(1)
 class Arena:
     """What a part is given.
 
-    `progress(text, done, of)` shows how far it is. `tree` is whose members run.
+    `progress(text, done, of)` shows how far it is. `tree` is the work tree whose members run.
     """
 
     etcd: EtcdNode

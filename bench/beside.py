@@ -1,7 +1,7 @@
-"""Compare the hand-overs of one role of several trees of Rink: `bench/beside.py TREE TREE…`.
+"""Compare the hand-overs of several trees of Rink.
 
 The trees take turns, in one etcd, with bare puts between their turns. So all have the same machine
-in the same mood: of 300 hand-overs each, a difference of 3 % can be seen.
+in the same state: of 300 hand-overs each, a difference of 3 % can be seen.
 """
 
 from __future__ import annotations

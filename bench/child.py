@@ -35,7 +35,7 @@ def cpu_seconds(pid: int) -> float:
 class Child:
     """One process. Its answers are read on a thread, so that a hung one costs a timeout only.
 
-    A command without arguments of its own is a file in `bench/` of a tree of Rink.
+    A command that is a str names a file in the `bench/` of `tree`.
     """
 
     def __init__(self, command: list[str] | str, *arguments: str, tree: Path = TREE) -> None:

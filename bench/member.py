@@ -48,7 +48,7 @@ class Blocking:
         self.user.start()
 
     def _threads(self, names: list[str]) -> None:
-        """Each role on a thread of its own."""
+        """Hold each role on a thread of its own."""
         for name in names:
             threading.Thread(target=self._one, args=([name],), daemon=True).start()
 

@@ -1,4 +1,4 @@
-"""A settled group, as one of its members sees it: a core without etcd, at a standing clock."""
+"""Step one member of a settled group, without etcd and at a fixed time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOW = 100.0
 
 
 class _Standing(SystemClock):
-    def now(self) -> float:  # type: ignore[override]
+    def now(self) -> float:
         return NOW
 
 

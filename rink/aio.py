@@ -230,7 +230,7 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
     async def wait_settled(self, timeout: float | None = None) -> bool:
         """Wait until the group is settled.
 
-        It is settled when every live member lives by the newest version and nothing drains.
+        It is settled when every live member follows the newest version and nothing drains.
 
         Returns:
             Whether it is so; False when `timeout` seconds are over, or the group was left.

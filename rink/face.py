@@ -61,7 +61,7 @@ class BaseRink(Generic[R, S]):
 
     Raises:
         ConfigError: a setting cannot be used; the message names it.
-        UsageError: the session is none, or is of the other face.
+        UsageError: `session` is not a Session, or is of the other face.
     """
 
     _face: str  # the module that users know this face by
@@ -314,8 +314,8 @@ class BaseRink(Generic[R, S]):
     def _is_settled(self) -> bool:
         """Return whether the group is settled and this member may take roles.
 
-        A member that is not ranked has none to take. The watch may show the own record before the
-        transaction that wrote it is answered.
+        A member that is not ranked has none to take. The watch may show this member's record before
+        the transaction that wrote it is answered.
         """
         engine = self._engine
         with engine.lock:

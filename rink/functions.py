@@ -17,16 +17,16 @@ def check_function(what: str, function: Callable[..., Any], *arguments: str) -> 
     """Refuse a function that cannot be called, or would do nothing.
 
     Args:
-        what: it is declared as: `processor` or `task`.
+        what: the kind of function, such as `processor` or `task`.
         function: the user's.
         arguments: the names of what it is called with.
 
     Raises:
-        ConfigError: it is no function, a generator, or takes other arguments.
+        ConfigError: it is not callable, is a generator, or takes other arguments.
     """
     name = _name(function)
     if not callable(function):
-        raise ConfigError(f"{what} {name} is no function")
+        raise ConfigError(f"{what} {name} is not callable")
     if any(map(_yields, _called(function))):
         raise ConfigError(
             f"{what} {name!r} is a generator, and a call runs none of it: write it without `yield`"
@@ -34,7 +34,7 @@ def check_function(what: str, function: Callable[..., Any], *arguments: str) -> 
     try:
         # As it is called: what a decorator has wrapped may take more, which the wrapper gives it.
         signature = inspect.signature(function, follow_wrapped=False)
-    except (TypeError, ValueError):  # of some functions in C there is none
+    except (TypeError, ValueError):  # some C functions have no signature
         return
     try:
         signature.bind(*arguments)
@@ -51,7 +51,7 @@ def check_plain(
     """Refuse an async function where nobody awaits what it returns.
 
     Args:
-        what: it is declared as, as in `check_function`.
+        what: the kind of function, as in `check_function`.
         function: the user's.
         arguments: the names of what it is called with.
         instead: what to write instead, for the message.

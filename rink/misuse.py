@@ -51,7 +51,7 @@ class PlainWith:
 
 
 class PlainFor(PlainWith):
-    """Refuse `async with` and `async for` on a class that is used without."""
+    """Refuse `async with` and `async for` on a class that is used in `with` and `for`."""
 
     __slots__ = ()
 
@@ -63,13 +63,13 @@ class PlainFor(PlainWith):
 
 def _of_asyncio(made: object, keyword: str) -> UsageError:
     return UsageError(
-        f"{made!r} is of asyncio: write `async {keyword}`, not `{keyword}`; code without an event "
-        "loop uses the class of this name outside of `aio`"
+        f"{made!r} is from rink.aio: write `async {keyword}`, not `{keyword}`. Without an event "
+        "loop, use the class of the same name outside `aio`"
     )
 
 
 def _plain(made: object, keyword: str) -> UsageError:
     return UsageError(
-        f"{made!r} is not of asyncio: write `{keyword}`, not `async {keyword}`; code of asyncio "
-        "uses the class of this name in `aio`"
+        f"{made!r} is not from rink.aio: write `{keyword}`, not `async {keyword}`. In an event "
+        "loop, use the class of the same name in `aio`"
     )

@@ -42,7 +42,7 @@ class Supervisor(abc.ABC):
         function: the user's.
 
     Raises:
-        ConfigError: the function cannot be run so.
+        ConfigError: the function cannot be run this way.
     """
 
     def __init__(self, rink: Any, name: str, function: Callable[[Any], Any]) -> None:
@@ -65,7 +65,7 @@ class Supervisor(abc.ABC):
     @staticmethod
     @abc.abstractmethod
     def _check(what: str, function: Callable[[Any], Any]) -> None:
-        """Refuse a function that cannot be run so, with a ConfigError."""
+        """Refuse a function that cannot be run this way, with a ConfigError."""
 
     @abc.abstractmethod
     def start(self) -> None:

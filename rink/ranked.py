@@ -1,4 +1,4 @@
-"""Wait for a rank, on both faces: what ends the wait, what is logged, and what it raises."""
+"""Wait for a rank, on both faces."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = logging.getLogger("rink")
 
 
 class RankWait:
-    """One wait of one caller for the member's rank."""
+    """Track one caller's wait for the member's rank."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

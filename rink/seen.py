@@ -191,7 +191,7 @@ def _member(member: Member, rank: int | None, no_rank_because: str) -> MemberSta
 
 
 def settled(view: View, owned: dict[str, Share]) -> bool | None:
-    """Return whether every live member lives by the newest version.
+    """Return whether every live member follows the newest version.
 
     None where that cannot be told. A group without members is not settled: to a script that waits
     for it, nobody is no answer.

@@ -163,7 +163,7 @@ def ended(group, client, clutter, key):
     """A dead record is removed after its ttl; what is not a member's is left alone."""
     if clutter.removed:
         until(lambda: not client.range(key).kvs, GHOST_TTL_S + LONG_S)
-        until(lambda: is_logged(group, "members/ghost is removed"))  # a moment after it is
+        until(lambda: is_logged(group, "removing record members/ghost"))  # a moment after it is
     elif not clutter.bars:
         assert client.range(key).kvs[0].value == clutter.value
     assert group.alive[0].ask("status")["coordinates"]

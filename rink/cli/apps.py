@@ -92,7 +92,7 @@ def etcd_of(app: App) -> str:
 
 
 def asking(app: App, *, etcd: bool = False) -> contextlib.AbstractContextManager[None]:
-    """Say on stderr which Redis is asked, and which etcd, if the body has no answer soon."""
+    """Say on stderr which servers are asked, if the answer takes long."""
     servers = f"{redis_of(app)} and {etcd_of(app)}" if etcd else redis_of(app)
     return unanswered(f"asking {servers}")
 

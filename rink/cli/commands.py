@@ -1,7 +1,7 @@
 """Find each command of `rink`, and import it when it is run.
 
-A command is imported when it is run, and all of them are for the help. So `rink --version` imports
-nothing but this.
+Running a command imports only that command. Showing the help imports all of them. So
+`rink --version` imports no command.
 """
 
 from __future__ import annotations
@@ -124,6 +124,6 @@ def terminal_width() -> int | None:
 def commands() -> None:
     """Sticky, exclusive roles over etcd: look at groups, run workers of streams, and an etcd for development.
 
-    All but dev, forget, worker, send, sendmany and streams only read: they join no group and write
-    no key.
+    Only dev, forget, worker, send, sendmany and streams change anything. The other commands only
+    read: they join no group and write no key.
     """

@@ -30,12 +30,12 @@ LOOK_EVERY_S = 0.5
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    help="Where it listens; 0 is any free port.  [default: 2379, or a free one if that is taken]",
+    help="Port to listen on; 0 picks a free one.  [default: 2379, or a free one if that is taken]",
 )
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where the data lies and stays; without it the data goes with the server.",
+    help="Directory that keeps the data. Without it, the data is deleted when the server ends.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Say where it runs as one line of JSON.")
 def dev(port: int | None, data_dir: Path | None, as_json: bool) -> None:

@@ -61,7 +61,7 @@ class Kept:
         if self.offsets:
             yield (
                 f"kept: {_number(self.offsets, 'offset')} of its partitions: the next members go "
-                f"on from there, unless you run `etcdctl del --prefix {quote(offsets_root)}` before"
+                f"on from there, unless you first run `etcdctl del --prefix {quote(offsets_root)}`"
             )
 
 
@@ -93,8 +93,8 @@ def count_offsets(etcd: Etcd, keys: Keys) -> int:
 def forget(group: str, yes: bool, as_json: bool, target: Target) -> None:
     """Delete the keys of GROUP, whose members are all gone.
 
-    It is refused while a member is in. Offsets of partitions stay, and so does what keeps fencing
-    tokens from going back: it says what. On a terminal it asks first.
+    The command is refused while the group has members. Offsets of partitions stay, and so does what
+    keeps fencing tokens from going back. The output lists what stays. On a terminal it asks first.
     """
     keys = target.keys(group)
     with opened(target) as etcd:
@@ -130,8 +130,8 @@ def _kept(view: View, group: str, keys: Keys, offsets: int) -> Kept:
     if view.by_age:
         names = some(tuple(member.name for member in view.by_age))
         raise StateError(
-            f"group {group!r} has {_number(len(view.by_age), 'member')}: {names}. Stop them first. "
-            "A member that was killed is in until its lease ends: "
+            f"group {group!r} still has {_number(len(view.by_age), 'member')} ({names}). Stop all "
+            "members first. A killed member counts until its lease ends: "
             f"`rink wait {quote(group)} --members 0` waits for that",
             key=keys.root.decode(),
         )
@@ -179,7 +179,8 @@ def _delete(etcd: Etcd, keys: Keys, view: View, kept: Kept) -> None:
         root = keys.root.decode()
         raise StateError(
             f"something was written under {root!r} while this command ran, so nothing was deleted: "
-            "look at the group with `rink status`, and run this again if it is still dead",
+            "look at the group with `rink status`, and run this again if the group still has no "
+            "members",
             key=root,
         )
 

@@ -33,8 +33,8 @@ class Lease:
 
     `seconds_left` is rounded down by etcd, and -1 means that the lease is over.
 
-    The lease ends then unless the member renews it; or later, since a new leader of etcd gives each
-    lease its whole time again.
+    If the member does not renew it, the lease ends then. It may end later, since a new etcd leader
+    grants each lease its full TTL again.
     """
 
     ttl_s: int
@@ -99,7 +99,7 @@ def read_leases(etcd: Etcd, view: View, *, however_many: bool) -> Leases:
     names = [member.name for member in view.by_age if member.record is not None]
     if len(names) > MAX_LEASES and not however_many:
         return Leases(
-            problem=f"{len(names)} leases are many requests to etcd: --leases asks for each"
+            problem=f"{len(names)} leases take {len(names)} requests to etcd: --leases reads them"
         )
     return read_leases_of(etcd, view, names)
 

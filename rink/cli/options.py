@@ -89,9 +89,9 @@ def connect(target: Target) -> Etcd:
 
 @attrs.frozen
 class Outside:
-    """Hold what the commands use of the world. Tests put theirs in its place, as click's `obj`.
+    """Hold what the commands use of the world.
 
-    `started_at` is when the process started, by `time.monotonic()`. None means that the command is
+    Tests put theirs in its place, as click's `obj`. `started_at` is when the process started, by `time.monotonic()`. None means that the command is
     not the first thing that its process does, and counts from its own start.
     """
 
@@ -188,7 +188,7 @@ def check_group(_: click.Context, __: click.Parameter, value: str | None) -> str
 
 
 def check_role(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    """Refuse what can be no role's name; for an option."""
+    """Refuse a value that cannot be a role name; for an option."""
     try:
         return None if value is None else check_name("role", value)
     except ConfigError as error:
@@ -198,7 +198,7 @@ def check_role(_: click.Context, __: click.Parameter, value: str | None) -> str 
 def check_roles(
     ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Refuse what can be no role's name; for the ROLE arguments."""
+    """Refuse a value that cannot be a role name; for the ROLE arguments."""
     for role in value:
         check_role(ctx, param, role)
     return value
@@ -210,7 +210,7 @@ _OPTIONS = (
         envvar="RINK_ETCD",
         show_envvar=True,
         metavar="URLS",
-        help="Where etcd answers, separated by commas.  [default: 127.0.0.1:2379]",
+        help="Addresses of etcd, separated by commas.  [default: 127.0.0.1:2379]",
     ),
     click.option(
         "--prefix",

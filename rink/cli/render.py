@@ -98,8 +98,8 @@ Cells = Sequence[Text | str]
 class Listing:
     """Draw rows as a table where it fits, else as some lines for each row.
 
-    Columns in which nothing stands are left out. Of a row that takes lines, the first `titles`
-    cells are the first line.
+    Empty columns are left out. If a row takes several lines, its first `titles` cells form the
+    first line.
     """
 
     columns: Sequence[str]
@@ -307,7 +307,7 @@ def _overdue(lease: Lease) -> str:
     every = round(lease.ttl_s / RENEWALS_PER_TTL, 1)
     return (
         f"its lease was not renewed for {lease.not_renewed_s} s or more (normally every {every:g} "
-        f"s); if it is dead, its record ends within {lease.ends_within_s} s"
+        f"s). If the member is dead, its record ends within {lease.ends_within_s} s"
     )
 
 

@@ -1,8 +1,8 @@
 """Find since when a member holds on to roles that are not its own.
 
-No key says when a role was lost. The versions say who owned it in each of them; when one of these
-was proclaimed stands in it by its coordinator's clock. How long ago that is, is for people only: it
-is right as far as that clock and this machine's agree.
+No key says when a role was lost. The versions say who owned it in each of them; each
+version holds the time of its proclamation, by its coordinator's clock. The age shown to people is
+right only if that clock agrees with this machine's.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def _ago(then: str, now: str) -> str:
 
 
 def lost_since(view: View, member: str, roles: Iterable[str]) -> Since | None:
-    """Return the version since which a member lost one of these roles.
+    """Return the version that took these roles from a member.
 
-    Of several roles, return the oldest version. Return None where the member owns all of them in
+    If several versions did, return the oldest. Return None where the member owns all of them in
     the newest version, or where a version cannot be read or its scheme is not known here.
     """
     rank_of = Placement().rank

@@ -94,7 +94,11 @@ def _members(number: int) -> str:
 
 @click.command(short_help="Wait until GROUP is settled, has N members, or a role is held.")
 @click.argument("group", callback=check_group)
-@click.option("--settled", is_flag=True, help="Until every member lives by the newest version.")
+@click.option(
+    "--settled",
+    is_flag=True,
+    help="Until every member follows the newest version and nothing drains.",
+)
 @click.option("--members", type=click.IntRange(min=0), metavar="N", help="Until it has N members.")
 @click.option("--holder", metavar="ROLE", callback=check_role, help="Until ROLE is held.")
 @click.option(

@@ -64,8 +64,8 @@ def _names(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> lis
     default="info",
     show_default=True,
     help=(
-        f"What is logged to stderr: {', '.join(LEVELS)}. It counts only where the app's module has "
-        "not set up logging itself."
+        f"What is logged to stderr: {', '.join(LEVELS)}. It has no effect if the app's module "
+        "sets up logging."
     ),
 )
 def worker(
@@ -78,7 +78,7 @@ def worker(
 ) -> None:
     """Run the processors of the app that MODULE:ATTR names, such as shop:app, until SIGTERM or Ctrl-C.
 
-    Then it leaves in order: each partition passes to another worker once its events under way are committed.
+    Then it leaves in order: each partition passes to another worker once its in-flight events are committed.
     A second signal ends the process at once.
     """
     found = apps.load(app)

@@ -44,8 +44,8 @@ class Coordinator:
     `retry_at`, the view is waited for to show `answered`, or to move on from `refused_at`.
     `upcoming` is the next change of the ranks; None as well while a proclamation is under way.
     `wishes` is how many requests that proclamation answers. `wishes_at_once` is how many may be
-    tried: half of what etcd has refused for its size. `_sources` is what the last draft followed
-    from, where that has changed nothing; it is empty while another draft is due.
+    tried: half of what etcd has refused for its size. `_sources` holds the inputs of the last
+    draft if it changed nothing. It is empty while another draft is due.
     """
 
     settings: Settings
@@ -66,9 +66,9 @@ class Coordinator:
     ) -> tuple[list[Effect], float | None]:
         """Return what to proclaim and prune now, and when to look again.
 
-        This sets `upcoming`. A draft is made where anything that it follows from has changed, or
-        its time has come. The chronicle is no such source: it changes with the records and the
-        newest version alone.
+        This sets `upcoming`. It drafts if an input has changed, or at the time of `upcoming`. The
+        chronicle need not be compared, since it changes only with the records and the newest
+        version.
         """
         sources = (view.records.standing, view.versions, view.requests, settled)
         look_at = self.upcoming.at if self.upcoming else None
@@ -132,15 +132,15 @@ class Coordinator:
             self._shown()
             self.answered_number, self.retry_at = event.number, now + SHOWS_WITHIN_S
         else:
-            # Another member's version came first, or the own record is gone. The view shows it
-            # soon, or already if the answer took longer than the event.
+            # Another member's version came first, or this member's record is gone. The view shows
+            # it soon, or already if the answer took longer than the event.
             self.refused_at = view.revision
             self._back_off(now, who)
 
     def _shown(self) -> None:
         """Note that a version is in etcd.
 
-        Requests are tried again behind it, one at least.
+        The next version carries out at least one request again.
         """
         self.proclaiming, self.failures = 0, 0
         self.wishes_at_once = max(self.wishes_at_once, 1)

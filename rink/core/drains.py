@@ -1,4 +1,4 @@
-"""Report the roles that were lost and are not released, and give them up after `grace` (R10).
+"""Report lost roles that are not released; enforce `grace` (R10).
 
 A member may lose ten thousand roles at once, so one log line reports all of them.
 """

@@ -41,7 +41,7 @@ class RevokeLease:
 
 @attrs.frozen
 class WriteRecord:
-    """Put the own record if its mod_revision is still `compare` (0: if there is none)."""
+    """Put this member's record if its mod_revision is still `compare` (0: if there is none)."""
 
     attempt: int
     lease: int
@@ -51,7 +51,7 @@ class WriteRecord:
 
 @attrs.frozen
 class Proclaim:
-    """Put a version if the own record was created at `create_revision`, as R4 says.
+    """Put a version if this member's record was created at `create_revision`, as R4 says.
 
     `after` is the mod_revision of the version before it, 0 for the first one: the guard that it
     exists, and is the one that was planned from.
@@ -75,7 +75,7 @@ class ListGroup:
 
 @attrs.frozen
 class ReadRecord:
-    """Read the own record, which decides whether the answers of a new keepalive call count.
+    """Read this member's record, which decides whether the answers of a new keepalive call count.
 
     `mod_revision` is that of the last answered write. The timeout is `within_s` seconds, or the
     session's timeout if that is shorter.

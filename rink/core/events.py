@@ -86,7 +86,7 @@ class RevokeFailed:
 
 @attrs.frozen
 class WriteAnswered:
-    """The transaction on the own record was answered, by either branch (R1).
+    """The transaction on this member's record was answered, by either branch (R1).
 
     `found` is what the else branch returned, None where there was no record.
     """
@@ -99,7 +99,7 @@ class WriteAnswered:
 
 @attrs.frozen
 class WriteFailed:
-    """The transaction on the own record ended without an answer: it may yet be applied."""
+    """The transaction on this member's record ended without an answer: it may yet be applied."""
 
     attempt: int
     error: Exception
@@ -135,7 +135,7 @@ class PostFailed:
 
 @attrs.frozen
 class RecordRead:
-    """The own record was read: `found`, or None where there is no record under the own key.
+    """This member's record was read: `found`, or None where there is no record under the own key.
 
     The other fields are those of the `ReadRecord` that this answers.
     """
@@ -148,7 +148,7 @@ class RecordRead:
 
 @attrs.frozen
 class RecordReadFailed:
-    """The own record could not be read; `lease` and `call` are those of the `ReadRecord`."""
+    """This member's record could not be read; `lease` and `call` are those of the `ReadRecord`."""
 
     lease: int
     call: int

@@ -53,7 +53,7 @@ def parse(name: str) -> tuple[frozenset[str] | None, str]:
     segments, rest = [segment for segment in listed.split(",") if segment], rest or REST
     if not name.startswith(f"{FIRST}:") or not segments or is_first(rest):
         raise ValueError(
-            "what follows 'first:' is one or more roles, divided by commas, and perhaps '|' and "
+            "what follows 'first:' is one or more roles, separated by commas, and perhaps '|' and "
             "the scheme of the other roles, which is not 'first'"
         )
     roles = [keys.decode(segment) or segment for segment in segments]
@@ -63,6 +63,6 @@ def parse(name: str) -> tuple[frozenset[str] | None, str]:
         raise ValueError(f"it is not valid unicode: {error}") from error
     if name != spelling:
         raise ValueError(
-            f"its roles are percent-encoded, sorted and without doubles: write {spelling!r}"
+            f"its roles are percent-encoded, sorted and without duplicates: write {spelling!r}"
         )
     return frozenset(roles), rest

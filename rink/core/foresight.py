@@ -1,4 +1,4 @@
-"""What a step will ask schemes, known before it: so that none is called under the lock (R2).
+"""Foresee which schemes a step asks, to ask them before the lock (R2).
 
 A step places the roles of its table, and those that a version new to it pins, by the shares and the
 version of the view that its events lead to. Folding them twice is cheap; a user's scheme may not

@@ -52,11 +52,11 @@ def why_closed(
         text = f"version {newest.number} does not rank this member"
         return f"{text}: {unrankable}" if unrankable else NOT_RANKED
     if not writer.is_settled or writer.known is None:
-        return "the own record is being written"
+        return "this member is still writing its record"
     if writer.known.shares[:1] != (share,):
-        return "the own record does not claim the newest share yet"
+        return "this member's record does not claim the newest share yet"
     if found is None or found.mod_revision != writer.compare:
-        return "the own record has not come back through the watch yet"
+        return "this member's record has not come back through the watch yet"
     return ""
 
 

@@ -30,10 +30,10 @@ GATHER_S = 0.001
 
 @attrs.define
 class Following:
-    """Which version a member lives by, and every member's share of the newest one.
+    """Hold which version a member follows, and the shares of the newest one.
 
     `newest` is the newest version that can be read, and `owned` who has which share by it.
-    `version` is the one that is lived by, and `share` the member's own by that one. Where the two
+    `version` is the one that is followed, and `share` the member's own by that one. Where the two
     differ, `awaits` says for whom the older one is kept, and that is given up at `until`.
     """
 
@@ -98,7 +98,7 @@ def _awaited(
 
     Args:
         view: what lies in etcd.
-        followed: the version that is lived by; who is ranked there is no newcomer.
+        followed: the version that is followed; who is ranked there is no newcomer.
         owned: every member's share of the newest version.
         held: the roles that are held here, placed by that version.
         placement: where roles are.

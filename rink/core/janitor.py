@@ -88,8 +88,9 @@ class Janitor:
             self._confirmed.discard(content)  # where the removal fails, another look comes first
             self._look_at[binding] = now + LOOK_EVERY_S
             effects.append(RemoveRecord(member.name, member.mod_revision))
-            text = f"record members/{member.name} is removed: etcd has not known its lease "
-            effects.append(Report(Level.WARNING, f"{text}for {_ttl(member):.0f} s"))
+            why = "etcd has not known its lease" if member.lease else "it has had no lease"
+            text = f"removing record members/{member.name}: {why} for at least {_ttl(member):.0f} s"
+            effects.append(Report(Level.WARNING, text))
         elif since is not None and not is_dead:
             self._look_at[binding] = since + _ttl(member)
         else:

@@ -1,8 +1,6 @@
 """Keep what one member knows, and change it by each event.
 
-This is the first half of a step.
-
-The second half, what follows from it, is `rink.core.node`. Where an event ends the session, or
+Each step begins here. `rink.core.node` then derives what follows. If an event ends the session, or
 proves another history, the roles are lost here and at once.
 """
 
@@ -192,7 +190,7 @@ class Knowledge:
         return self.out.take_all_but_reports(), True
 
     def _judge(self, event: ev.RecordRead) -> Verdict | None:
-        """Judge the own record as read.
+        """Judge this member's record as read.
 
         Return None for a read that is not awaited any more.
         """
@@ -206,7 +204,7 @@ class Knowledge:
         return is_of_lease and answer.call == self.renewals.new_call
 
     def _look_for_proof(self, now: float) -> None:
-        """Request the read of the own record for a new call, if there is one.
+        """Request the read of this member's record for a new call, if there is one.
 
         A second try of a write is waited for first, since its answer changes what the read must
         find. Without a record there is nothing to read, and the answers count.

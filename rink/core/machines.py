@@ -119,7 +119,7 @@ LEASE: Mapping[Lease, Mapping[LeaseEvent, Lease]] = {
 
 
 class Write(enum.Enum):
-    """What is known of the own record in etcd."""
+    """What is known of this member's record in etcd."""
 
     ABSENT = "absent"
     SENT = "sent"
@@ -129,7 +129,7 @@ class Write(enum.Enum):
 
 
 class WriteEvent(enum.Enum):
-    """What moves the own record on."""
+    """What moves this member's record on."""
 
     SEND = "transaction sent"
     NO_ANSWER = "ended without an answer"

@@ -52,7 +52,7 @@ class Outbox:
         """Return the effects in order, but losses first, then the end of the join.
 
         A log handler may block, and would hold up the losses behind it. A version that came in the
-        same step as the join is told behind it.
+        same step as the join is logged after it.
         """
         effects = sorted(self.effects, key=_turn)
         self.effects = []

@@ -1,6 +1,6 @@
 """Ranking: from today's ranks and the live records to the next ranks. A pure function.
 
-The steps, in this order (DESIGN section 4):
+The steps, in this order (docs/concepts.md, "Who gets which rank"):
 
 1. A ranked member that is live, active and can follow the scheme keeps its rank.
 2. The rank of a missing one (gone, leaving, or unable to follow) goes at once to the member that

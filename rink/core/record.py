@@ -1,4 +1,4 @@
-"""What the own record should say, and how a record is described to people."""
+"""What this member's record should say, and how a record is described to people."""
 
 from __future__ import annotations
 

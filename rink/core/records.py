@@ -2,7 +2,7 @@
 
 A group of a thousand members sees an event whenever one of them rewrites its record. So what
 follows is brought along from view to view. If records are only rewritten, two containers are
-copied, and everything else costs by what has changed.
+copied, and the rest costs only as much as has changed.
 
 The rule for readers: a part that has not changed is the same object as before. So a reader that
 keeps the last one compares by identity. The rule for writers: nothing here is ever changed in
@@ -32,7 +32,7 @@ Pair = tuple[str, int]
 
 @attrs.frozen(eq=False)
 class Roster:
-    """List who there is.
+    """List the records of a view, without their content.
 
     It is another object as soon as a record comes, goes, or is bound anew.
 

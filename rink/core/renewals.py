@@ -33,7 +33,7 @@ from rink.core.outbox import Outbox
 
 
 def read_timeout(ttl: float) -> float:
-    """Return the timeout of a read of the own record, in seconds.
+    """Return the timeout of a read of this member's record, in seconds.
 
     Each failure doubles it, see `Renewals.look`.
     """
@@ -52,12 +52,12 @@ def second_try_timeout(ttl: float) -> float:
 
 @attrs.define
 class Renewals:
-    """Hold back the answers of a new call until the own record has been read.
+    """Hold back the answers of a new call until this member's record has been read.
 
     `call` is the number of the call whose answers count. `new_call` is the number of the call whose
     answers are held back, or None. `sent_at` is when the request of its last answer was sent.
-    `is_reading` says whether the own record is being read for the new call. A read for an earlier
-    call may hang, and is not waited for. Answers come in the order of their calls, since one thread
+    `is_reading` says whether this member's record is being read for the new call. A read for an
+    earlier call may hang, and is not waited for. Answers come in the order of their calls, since one thread
     reads the calls one after another.
     """
 
@@ -114,7 +114,7 @@ class Renewals:
     def look(
         self, call: int, lease: int, mod_revision: int, within_s: float, now: float, out: Outbox
     ) -> None:
-        """Request a read of the own record, or a step at `retry_at`.
+        """Request a read of this member's record, or a step at `retry_at`.
 
         Args:
             call: the new call.
@@ -133,11 +133,11 @@ class Renewals:
         out.do(ReadRecord(lease, call, mod_revision, patience))
 
     def read(self) -> None:
-        """Note that the own record has been read for the new call."""
+        """Note that this member's record has been read for the new call."""
         self.is_reading, self.failures, self.retry_at = False, 0, -math.inf
 
     def read_failed(self, now: float, who: str) -> None:
-        """Note that the own record could not be read.
+        """Note that this member's record could not be read.
 
         `retry_at` says when to read it again.
         """

@@ -41,8 +41,8 @@ def unsettled_in(by_age: Sequence[Member], owned: Mapping[str, Share]) -> dict[s
 class Unsettled:
     """Bring the unsettled records along from view to view.
 
-    Records that are only rewritten keep their places in `by_age`, as long as the roster is the same
-    object, so those that differ are found by comparing it with the last one, place by place.
+    While the roster is the same object, rewritten records keep their places in `by_age`. So
+    comparing it with the last `by_age`, place by place, finds the changed records.
     """
 
     _owned: Mapping[str, Share] | None = None
@@ -53,9 +53,7 @@ class Unsettled:
     def find(self, records: Records, owned: Mapping[str, Share]) -> Mapping[str, Member]:
         """Return the unsettled records.
 
-        It is the very mapping of before, if they are the same.
-
-        The mapping is never changed.
+        If they have not changed, this is the same mapping object as before. It is never changed.
         """
         if owned is not self._owned or records.roster is not self._roster:
             found = unsettled_in(records.by_age, owned)

@@ -58,7 +58,7 @@ class Waits(Mapping[str, "list[Handle]"]):
         return len(self._handles)
 
     def add(self, handle: Handle) -> None:
-        """Have a handle wait for its role."""
+        """Register a handle as waiting for its role."""
         waiting = self._handles.get(handle.role)
         if waiting:
             waiting.append(handle)
@@ -68,7 +68,7 @@ class Waits(Mapping[str, "list[Handle]"]):
         self._handles[handle.role] = [handle]
 
     def discard(self, handle: Handle) -> None:
-        """Have a handle wait no longer, if it does."""
+        """Stop a handle from waiting, if it waits."""
         waiting = self._handles.get(handle.role)
         if waiting is None:
             return
@@ -114,7 +114,7 @@ class Waits(Mapping[str, "list[Handle]"]):
         They are in `mine` from now on.
 
         Args:
-            share: the member's share of the version that it lives by.
+            share: the member's share of the version that it follows.
             placement: where roles are; it has been asked for all of them but those `unplaced`.
             unplaced: roles that have not been placed yet, and wait for the next look.
         """
@@ -146,6 +146,6 @@ class Waits(Mapping[str, "list[Handle]"]):
         return list(self.mine)
 
     def try_again(self, role: str) -> None:
-        """Have a role tried at the next look, if it is waited for."""
+        """Try a role again at the next look, if it is waited for."""
         if role in self._handles:
             self.unsorted[role] = None

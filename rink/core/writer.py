@@ -1,4 +1,4 @@
-"""Write the own record (R1).
+"""Write this member's record (R1).
 
 One write at a time is unsettled, and only an answer settles it.
 
@@ -22,7 +22,7 @@ from rink.core.values import Member, Record
 
 
 class Verdict(enum.Enum):
-    """Name what etcd shows of the own record, in a view, a read or an answer."""
+    """Name what etcd shows of this member's record, in a view, a read or an answer."""
 
     FINE = "no fault is shown; also if the name is taken, or the answer is to an earlier attempt"
     GONE = "there is no record, or another record stands in its place"
@@ -31,7 +31,7 @@ class Verdict(enum.Enum):
 
 @attrs.define
 class Writer:
-    """Keep what is known of the own record, and what is to be written.
+    """Keep what is known of this member's record, and what is to be written.
 
     `compare` is the record's mod_revision by the last answer, or 0. `known` is its content by that
     answer. `must_write` asks for one more transaction, even if the content is right. It stays set
@@ -80,7 +80,7 @@ class Writer:
         )
 
     def judge(self, found: Member | None, answered: int) -> Verdict:
-        """Judge the own record, as etcd has shown it.
+        """Judge this member's record, as etcd has shown it.
 
         Args:
             found: what lies under the own key, or None.

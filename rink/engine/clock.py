@@ -181,7 +181,7 @@ class SystemClock:
 
 
 class _SystemMailbox(Generic[T]):
-    """A mailbox in real time. Each item rings after it lies there, so no item is slept over."""
+    """Deliver messages in real time. Each one rings after it lies there, so none is slept past."""
 
     def __init__(self, clock: SystemClock) -> None:
         self._items: collections.deque[T] = collections.deque()

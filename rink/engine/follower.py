@@ -106,7 +106,10 @@ class Follower:
         self.wake_at = self._clock.now() + backoff(self._failures, self._keys.root.decode())
 
     def mute(self) -> None:
-        """Bring nothing more of this round; its watch stays until the next one, or the close."""
+        """Deliver no more events of this round.
+
+        Its watch stays until the next round, or the close.
+        """
         with self._lock:
             self._round += 1
 

@@ -33,7 +33,7 @@ MAX_LINES = 20
 
 
 def _complete(record: logging.LogRecord) -> bool:
-    """Set the attributes that a record does not have to None, and let the record pass.
+    """Set the missing attributes of a record to None, and let it pass.
 
     So a formatter can name each of them, whichever module wrote the line.
     """

@@ -33,8 +33,8 @@ log = logging.getLogger("rink")
 class Requests:
     """Make a core's requests to etcd, on threads of `calls`.
 
-    The read of the own record has threads of its own, `reads`. Renewals wait for this read (R11).
-    On the threads of `calls` it could wait behind requests of other groups that hang.
+    The read of this member's record has threads of its own, `reads`. Renewals wait for this read
+    (R11). On the threads of `calls` it could wait behind requests of other groups that hang.
     """
 
     def __init__(

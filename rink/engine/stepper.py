@@ -80,7 +80,7 @@ class Stepper:
         return step
 
     def _step_placed(self, events: list[Event], unplaced: set[str]) -> OwnStep:
-        """Step under the lock, which was held since every other role was seen placed."""
+        """Step under the lock, once every role but `unplaced` is placed."""
         node, table = self._node, self._node.table
         gate = table.gate
         node.placing.done(table, set(unplaced))
@@ -98,7 +98,10 @@ class Stepper:
 
 
 def _holds_of(effects: list[Effect]) -> list[Hold]:
-    """Return the holds that were granted, in order, each once: several handles may share one."""
+    """Return the granted holds in order, without duplicates.
+
+    Several handles may share one.
+    """
     holds = [effect.handle.hold for effect in effects if isinstance(effect, do.Grant)]
     return [hold for hold in dict.fromkeys(holds) if hold is not None]
 

@@ -1,7 +1,6 @@
 """gRPC channels: their options, and the calls that are under way on each.
 
-A channel keeps for ever what it was made with: the client certificate, and the address that a name
-had, for half a minute. So a channel that failed is not repaired: `connections` makes a new one.
+A channel keeps its client certificate for ever, and the address of a name for half a minute. So a channel that failed is not repaired: `connections` makes a new one.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def read_endpoints(endpoints: Sequence[str], *, tls: bool) -> tuple[Endpoint, ..
     """
     if isinstance(endpoints, str):
         raise ConfigError(
-            f"{setting('endpoints')} is a list of addresses, not one string: {endpoints!r}"
+            f"{setting('endpoints')} must be a list of addresses, not the string {endpoints!r}"
         )
     read = tuple(dict.fromkeys(_read_endpoint(one, tls=tls) for one in endpoints))
     if not read:
@@ -64,7 +64,8 @@ def read_endpoints(endpoints: Sequence[str], *, tls: bool) -> tuple[Endpoint, ..
     if len({one.tls for one in read}) > 1:
         urls = ", ".join(one.url for one in read)
         raise ConfigError(
-            f"{setting('endpoints')} mix http and https, which would send secrets bare: {urls}"
+            f"{setting('endpoints')} mix http and https, which would send secrets unencrypted: "
+            f"{urls}"
         )
     if tls and not read[0].tls:
         files = f"{setting('ca=')} or {setting('cert=')}"
@@ -125,5 +126,5 @@ def check_timeout(timeout: float) -> None:
     """
     if not 0 < timeout < float("inf"):
         raise ConfigError(
-            f"{setting('timeout')} is {timeout!r}: it is a positive number of seconds"
+            f"{setting('timeout')} must be a positive number of seconds, not {timeout!r}"
         )

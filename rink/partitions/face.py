@@ -137,8 +137,8 @@ class BaseConsumer(Generic[R, A]):
     travels with it. Iterate to be told what is assigned here, and what is revoked.
 
     Args:
-        r: a Rink that has joined, with `scheme="balanced:P"` for so many partitions as here, or
-            with `scheme="first:…|balanced:P"`.
+        r: a Rink that has joined, with `scheme="balanced:P"` with P equal to
+            `partitions`, or with `scheme="first:…|balanced:P"`.
         topic: any name; in one group and one process, one consumer for each topic.
         partitions: how many there are. Offsets of another number mean nothing: to change it, take
             another topic name.
@@ -208,7 +208,7 @@ class BaseConsumer(Generic[R, A]):
         topic.engine.refuse_own_thread("PartitionedConsumer()")
         if version is not None and schemes.partitions_of(version.scheme) != self.partitions:
             raise ConfigError(
-                f"group {self._rink.group!r} lives by scheme {version.scheme!r} (version "
+                f"group {self._rink.group!r} follows scheme {version.scheme!r} (version "
                 f"{version.number}), not by {scheme!r}, which topic {self.topic!r} takes: write "
                 f"Rink(…, scheme=[{scheme!r}, {version.scheme!r}]) in all members, and consume "
                 "when the group has changed over"

@@ -88,7 +88,7 @@ def fenced(
 
     Raises:
         StaleToken: a later driver has been here.
-        ConfigError: the function cannot be called so.
+        ConfigError: the function cannot be called this way.
     """
     try:
         inspect.signature(foreach_batch).bind(None, 0, None)
@@ -158,7 +158,7 @@ class FencedBatch:
             arrow: give pyarrow.RecordBatches in place of rows as dicts.
 
         Raises:
-            ConfigError: the function cannot be called so.
+            ConfigError: the function cannot be called this way.
             UsageError: an output of this name was written before, in this batch.
             StaleToken: (as Spark's PythonException where a part was refused) a later driver has been here.
             StateError: (so, too) a later batch of this query was written: its checkpoint has gone back.

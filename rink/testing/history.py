@@ -1,4 +1,4 @@
-"""Judge the history of a group: whether what its members report keeps Rink's promises.
+"""Judge whether the history of a group keeps Rink's promises.
 
 Put processes under load, break something, and have each member report when it gained a role and
 when its work under the role stopped. `judge` finds what Rink forbids, and counts the rest:

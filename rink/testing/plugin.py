@@ -1,4 +1,4 @@
-"""Give tests of users an etcd, a clock and servers: a plugin of pytest.
+"""Give users' tests an etcd, a clock and servers: a pytest plugin.
 
 It is on as soon as `etcd-rink[testing]` is installed. A test takes three lines:
 

@@ -56,8 +56,8 @@ def test_forget_while_a_member_lives_is_refused(town, run):
     result = run("forget", "orders", "--yes")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
-        "rink: group 'orders' has 2 members: a, b. Stop them first. A member that was killed is in "
-        "until its lease ends: `rink wait orders --members 0` waits for that\n"
+        "rink: group 'orders' still has 2 members (a, b). Stop all members first. A killed member "
+        "counts until its lease ends: `rink wait orders --members 0` waits for that\n"
     )
     assert left(town) == before
 
@@ -119,8 +119,8 @@ def test_forget_keeps_offsets_and_says_how_to_delete_them(dead, run):
     dead.write(OFFSETS.partition(0), b"{}")
     result = run("forget", "orders")
     assert result.stdout.splitlines()[1] == (
-        "kept: 1 offset of its partitions: the next members go on from there, unless you run "
-        "`etcdctl del --prefix rink/orders:offsets/` before"
+        "kept: 1 offset of its partitions: the next members go on from there, unless you first run "
+        "`etcdctl del --prefix rink/orders:offsets/`"
     )
     assert "orders:offsets/flights/0" in left(dead)
 

@@ -35,8 +35,8 @@ def test_status_of_member_that_does_not_renew_is_not_settled_in_green(town, run,
     text = run("status", "orders").stdout
     assert "settled, but a does not renew its lease" in text
     assert (
-        "not renewed a: its lease was not renewed for 20 s or more (normally every 10 s); if it is "
-        "dead, its record ends within 40 s"
+        "not renewed a: its lease was not renewed for 20 s or more (normally every 10 s). If the "
+        "member is dead, its record ends within 40 s"
     ) in words(text)
 
 
@@ -64,8 +64,8 @@ def test_status_of_many_members_asks_for_leases_only_if_told(town, run, run_json
     town.settled(*names)
     look = run_json("status", "orders")
     assert look["leases"] is None
-    assert look["leases_problem"] == "201 leases are many requests to etcd: --leases asks for each"
-    assert "leases unknown 201 leases are many" in words(run("status", "orders").stdout)
+    assert look["leases_problem"] == ("201 leases take 201 requests to etcd: --leases reads them")
+    assert "leases unknown 201 leases take 201" in words(run("status", "orders").stdout)
     assert len(run_json("status", "orders", "--leases")["leases"]) == 201
 
 

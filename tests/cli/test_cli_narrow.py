@@ -55,7 +55,9 @@ def test_streams_table_on_a_narrow_terminal_becomes_lines(shown, words):
 
 def test_error_on_a_narrow_terminal_is_wrapped_at_words(narrow, town, run):
     town.settled("a")
-    check(run("forget", "orders").stderr, "1 member: a.", "`rink wait orders --members 0`")
+    check(
+        run("forget", "orders").stderr, "Stop all members first.", "`rink wait orders --members 0`"
+    )
 
 
 def every_command(command=commands, path=()):

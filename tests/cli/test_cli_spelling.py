@@ -45,7 +45,7 @@ NO_SUCH_FILE = "'/none.pem' cannot be read: No such file or directory"
         ("--endpoints http://u:p@a", "pass --user and --password"),
         ("--endpoints http://127.0.0.1:1", "(--endpoints or RINK_ETCD)"),
         ("--prefix rink", "--prefix must end with '/'"),
-        ("--timeout inf", "--timeout is inf"),
+        ("--timeout inf", "--timeout must be a positive number of seconds, not inf"),
     ],
 )
 def test_command_error_names_the_option_of_the_setting(fails, options, said, request, monkeypatch):

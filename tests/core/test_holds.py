@@ -50,7 +50,7 @@ def test_nothing_is_taken_through_a_closed_gate(table):
 
 def test_a_held_role_is_joined_even_while_the_gate_is_closed(table):
     hold = take(table).hold
-    table.gate = closed("the own record is being written")
+    table.gate = closed("this member is still writing its record")
     assert take(table).hold is hold
 
 

@@ -212,7 +212,7 @@ def test_the_answer_of_a_record_write_that_was_lost_grants_nothing_before_one_is
         (0, 1)
     ]  # the first was applied
     assert a.get_role(name) is None
-    with pytest.raises(rink.RoleTimeout, match="the own record is being written"):
+    with pytest.raises(rink.RoleTimeout, match="this member is still writing its record"):
         a.await_role(name, 1.0)
     del etcd_of(a).txn
     a.await_role(name, 3.0).release()

@@ -77,7 +77,7 @@ def test_rink_async_callback_raises(session, face, listener):
 @pytest.mark.parametrize("listener", LISTENERS)
 def test_rink_callback_that_cannot_be_called_raises(session, face, listener):
     for function, message in [
-        ("work", "is no function"),
+        ("work", "is not callable"),
         (endless, "is a generator"),
         (lambda: None, "too many positional arguments"),
     ]:
@@ -111,7 +111,7 @@ def test_blocking_on_role_wrapper_of_async_function_logs_error(blocking, caplog)
 @pytest.mark.parametrize("face", FACES)
 def test_on_role_function_that_cannot_be_called_raises(session, face):
     r = FACES[face].Rink(session[face], "g")
-    for function, message in (("work", "no function"), (endless, "is a generator")):
+    for function, message in (("work", "is not callable"), (endless, "is a generator")):
         with pytest.raises(rink.ConfigError, match=rf"on_role\('leader'\).*{message}"):
             r.on_role("leader")(function)
 

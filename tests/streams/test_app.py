@@ -131,7 +131,7 @@ async def of_nothing(): ...
         (endless_in_a_thread, "is a generator"),
         (Shop.bill, r"takes \(self, events\).*missing a required argument"),
         (of_nothing, "too many positional arguments"),
-        (None, "is no function"),
+        (None, "is not callable"),
     ],
 )
 def test_a_function_that_could_never_process_anything_is_refused(app, orders, function, told):
