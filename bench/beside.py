@@ -1,4 +1,4 @@
-"""Compare the hand-overs of several trees of Rink.
+"""Compare the hand-overs of one role between several trees of Rink.
 
 The trees take turns, in one etcd, with bare puts between their turns. So all have the same machine
 in the same state: of 300 hand-overs each, a difference of 3 % can be seen.

@@ -29,7 +29,7 @@ TEXTS = {
     "Life": "Where a member stands between join and leave.",
     "Lease": "What is known of its lease. In *suspect* every role has been lost, and the same lease"
     " is asked for once more before a new one is taken.",
-    "Record": "What is known of its own record in etcd. In *sent* and *owed* it is unsettled: only"
+    "Record": "What is known of this member's record in etcd. In *sent* and *owed* it is unsettled: only"
     " the answer of a transaction settles it.",
 }
 

@@ -135,7 +135,7 @@ class StaleToken(RoleError):  # noqa: N818 - the name is public and fixed
 
 
 class StateError(RinkError):
-    """What lies in etcd is not ours or cannot be read; the message names the key.
+    """Stored data is missing, unreadable, or not what was expected.
 
     Attributes:
         key: the key, or what all keys in question begin with.

@@ -63,13 +63,13 @@ class PlainFor(PlainWith):
 
 def _of_asyncio(made: object, keyword: str) -> UsageError:
     return UsageError(
-        f"{made!r} is from rink.aio: write `async {keyword}`, not `{keyword}`. Without an event "
+        f"{made!r} is an asyncio class: write `async {keyword}`, not `{keyword}`. Without an event "
         "loop, use the class of the same name outside `aio`"
     )
 
 
 def _plain(made: object, keyword: str) -> UsageError:
     return UsageError(
-        f"{made!r} is not from rink.aio: write `{keyword}`, not `async {keyword}`. In an event "
+        f"{made!r} is not an asyncio class: write `{keyword}`, not `async {keyword}`. In an event "
         "loop, use the class of the same name in `aio`"
     )

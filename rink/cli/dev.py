@@ -109,9 +109,9 @@ def _tell(url: str, version: str, data_dir: Path | None) -> None:
 
 def _greet(url: str, version: str, data_dir: Path | None) -> None:
     data = (
-        f"Its data lies in {data_dir} and stays there."
+        f"Its data stays in {data_dir}."
         if data_dir
-        else "Its data goes when it ends; --data-dir keeps it."
+        else "Its data is deleted when it ends; --data-dir keeps it."
     )
     lines = [
         f"etcd {version} runs at {url}, for development only: one server, no password, no TLS."

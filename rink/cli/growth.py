@@ -24,7 +24,7 @@ from rink.seen import GroupStatus, MemberStatus
 class Growth:
     """Hold the latest time at which the group grows for a waiting member.
 
-    It grows earlier if another member leaves.
+    If another member leaves before that, the waiting member takes the rank at once.
 
     `within_s` compares the member's clock with this machine's. It is 0 after the delay, and None
     where the two clocks do not tell. `may_be_sooner` means that the coordinator may count its

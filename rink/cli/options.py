@@ -91,7 +91,9 @@ def connect(target: Target) -> Etcd:
 class Outside:
     """Hold what the commands use of the world.
 
-    Tests put theirs in its place, as click's `obj`. `started_at` is when the process started, by `time.monotonic()`. None means that the command is
+    Tests put theirs in its place, as click's `obj`.
+
+    `started_at` is when the process started, by `time.monotonic()`. None means that the command is
     not the first thing that its process does, and counts from its own start.
     """
 

@@ -60,9 +60,9 @@ def _ago(then: str, now: str) -> str:
 
 
 def lost_since(view: View, member: str, roles: Iterable[str]) -> Since | None:
-    """Return the version that took these roles from a member.
+    """Return the version since which a member has not owned these roles.
 
-    If several versions did, return the oldest. Return None where the member owns all of them in
+    Of several roles, return the earliest of these versions. Return None where the member owns all of them in
     the newest version, or where a version cannot be read or its scheme is not known here.
     """
     rank_of = Placement().rank

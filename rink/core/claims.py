@@ -6,8 +6,9 @@ The rules that hold in this file:
   cannot be read, or a share whose scheme cannot be computed here, claims everything. A record
   without a lease claims nothing.
 * A `Gate` is everything about one view that a grant depends on, frozen. A new one is published
-  whenever the view, the record or the session changes, so a caller may do its computing on a gate
-  without a lock: under the lock it need only see that its gate is still the published one.
+  whenever the view, the record or the session changes, and by the first step after a scheme was
+  registered. So a caller may do its computing on a gate without a lock: under the lock it need
+  only see that its gate is still the published one.
 
 Deliberately absent: the session's deadline and unreleased handles. They change without a new view
 and are looked at under the lock, by `Table.take`.

@@ -140,7 +140,7 @@ class Coordinator:
     def _shown(self) -> None:
         """Note that a version is in etcd.
 
-        The next version carries out at least one request again.
+        From then on requests are tried again, at least one with each version.
         """
         self.proclaiming, self.failures = 0, 0
         self.wishes_at_once = max(self.wishes_at_once, 1)

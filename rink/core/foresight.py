@@ -13,6 +13,7 @@ from collections.abc import Collection
 import attrs
 
 from rink.core import events as ev
+from rink.core import schemes
 from rink.core.events import Event
 from rink.core.holds import Table
 from rink.core.placement import Placement
@@ -72,15 +73,18 @@ class Placing:
 
     `complete` are the pairs by which every role of the table is placed, but those in the table's
     `unplaced`. A pair whose scheme is not known here is never complete: it may be registered.
+    `schemes` is how many were registered before the roles of this step were placed.
     """
 
     complete: frozenset[Pair] = frozenset()
+    schemes: int = 0
     _followed: frozenset[Pair] = frozenset()
 
     def missing(
         self, foreseen: Foresight, table: Table, placement: Placement
     ) -> list[tuple[str, str, int]]:
         """Return each (role, scheme, size) that a step has still to place."""
+        self.schemes = schemes.count()  # first: one that is registered later has nothing placed
         self._followed = frozenset(
             [pair for pair in foreseen.pairs if placement.can_follow(pair[0])]
         )

@@ -207,8 +207,7 @@ class Living:
             return False
         if view.version is not None and view.version.ranks != self._ranks_when_leaving:
             # With `stagger`, the turns of other members come first, and each changes the ranks. A
-            # version that changes only pins is no turn. It may come although no member can have
-            # its turn.
+            # version that changes only pins is no turn, and may come while no turn is possible.
             self._ranks_when_leaving = view.version.ranks
             self.leave_until = now + self._version_within
         successor = any(member.name != self.name and member.is_active for member in view.by_age)

@@ -1,4 +1,4 @@
-"""One member of a group: `step(now, events) -> effects`.
+"""One member of a group: events go in, effects come out.
 
 Everything a member decides is decided here or in the modules this one drives; nothing here does
 I/O, reads a clock, logs, or knows of threads. The engine calls `step_own`, `step_group`, `expire`
@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from rink.core import drains, grants, schemes
+from rink.core import drains, grants
 from rink.core import effects as do
 from rink.core.claims import Gate, Obstacles
 from rink.core.effects import Effect, Level
@@ -210,7 +210,7 @@ class Node(Knowledge):
         if now < self.sight.history.grants_from:
             self.out.wake(self.sight.history.grants_from)
         share = None if because else self.share
-        known, before = schemes.count(), self.table.gate
+        known, before = self.placing.schemes, self.table.gate
         now_and_before = (share, because, token, known)
         if now_and_before == (before.share, before.closed_because, before.token, before.schemes):
             return
@@ -228,7 +228,7 @@ class Node(Knowledge):
         """
         if self.table.gate.share is None:
             return
-        sources = (self.unsettled, self.owned, schemes.count())
+        sources = (self.unsettled, self.owned, self.placing.schemes)
         only_new = is_same(sources, self._tried)
         self._tried = sources
         if not only_new or self.table.waits.unsorted:

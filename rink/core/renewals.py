@@ -1,8 +1,8 @@
 """Decide which answered keepalives count (R11).
 
-etcd may be replaced by a copy of an earlier state in which the lease still lives, while the own
-record there is an earlier one. Members that follow the copy may grant the roles that this member
-holds. So the copy's answers to keepalives must not move this member's deadline.
+etcd may be replaced by a copy of an earlier state in which the lease still lives, while this
+member's record there is an earlier one. Members that follow the copy may grant the roles that this
+member holds. So the copy's answers to keepalives must not move this member's deadline.
 
 One call of the keepalive stream lies within one history, because the call breaks when its server
 ends. Only a new call may have reached a copy. So the answers of a new call are held back. After the
@@ -57,8 +57,8 @@ class Renewals:
     `call` is the number of the call whose answers count. `new_call` is the number of the call whose
     answers are held back, or None. `sent_at` is when the request of its last answer was sent.
     `is_reading` says whether this member's record is being read for the new call. A read for an
-    earlier call may hang, and is not waited for. Answers come in the order of their calls, since one thread
-    reads the calls one after another.
+    earlier call may hang, and is not waited for. Answers come in the order of their calls, since
+    one thread reads the calls one after another.
     """
 
     call: int | None = None

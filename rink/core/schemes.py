@@ -266,8 +266,9 @@ def register(function: SchemeFunction, name: str, version: str | int) -> str:
     rank for the same role and size, in every process, on every machine, for any role. It is
     called here on fixed samples, whose hash becomes part of the scheme's name; so other code is
     another scheme wherever the samples show it. They cannot show everything: raise the version
-    with each change. Registering the same code again changes nothing, so a module may be imported
-    twice. Other code under the same name and version is refused.
+    with each change. Register it before you join: an idle member that has joined uses it from the
+    next change of its group on. Registering the same code again changes nothing, so a module
+    may be imported twice. Other code under the same name and version is refused.
 
     Args:
         function: (role, size) -> rank, with size ≥ 1 and 0 ≤ rank < size; called on any

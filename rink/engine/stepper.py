@@ -80,7 +80,7 @@ class Stepper:
         return step
 
     def _step_placed(self, events: list[Event], unplaced: set[str]) -> OwnStep:
-        """Step under the lock, once every role but `unplaced` is placed."""
+        """Step. The lock was held since every role but `unplaced` was seen placed."""
         node, table = self._node, self._node.table
         gate = table.gate
         node.placing.done(table, set(unplaced))

@@ -1,6 +1,7 @@
 """gRPC channels: their options, and the calls that are under way on each.
 
-A channel keeps its client certificate for ever, and the address of a name for half a minute. So a channel that failed is not repaired: `connections` makes a new one.
+A channel keeps its client certificate for ever, and the address of a name for half a minute. So a
+channel that failed is not repaired: `connections` makes a new one.
 """
 
 from __future__ import annotations

@@ -373,7 +373,7 @@ class Client:
 
         The name of its only member says so.
 
-        Return False if etcd does not answer, since a warning depends on it.
+        Return False if the call fails, so that a failure causes no false warning.
         """
         request, want = pb.MemberListRequest(), Want("the list of its members")
         try:

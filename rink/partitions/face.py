@@ -209,7 +209,7 @@ class BaseConsumer(Generic[R, A]):
         if version is not None and schemes.partitions_of(version.scheme) != self.partitions:
             raise ConfigError(
                 f"group {self._rink.group!r} follows scheme {version.scheme!r} (version "
-                f"{version.number}), not by {scheme!r}, which topic {self.topic!r} takes: write "
+                f"{version.number}), not {scheme!r}, which topic {self.topic!r} takes: write "
                 f"Rink(…, scheme=[{scheme!r}, {version.scheme!r}]) in all members, and consume "
                 "when the group has changed over"
             )

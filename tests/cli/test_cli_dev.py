@@ -70,7 +70,7 @@ def test_it_says_where_it_runs_what_to_copy_and_what_it_is_for(server, run):
 def test_data_is_kept_and_synced_only_where_a_folder_is_given(server, run, tmp_path):
     assert "--data-dir keeps it" in run("dev", "--port", "0").stdout
     assert (server.asked["data_dir"], server.asked["fsync"]) == (None, False)
-    assert f"{tmp_path} and stays" in run("dev", "--port", "0", "--data-dir", str(tmp_path)).stdout
+    assert f"stays in {tmp_path}" in run("dev", "--port", "0", "--data-dir", str(tmp_path)).stdout
     assert (server.asked["data_dir"], server.asked["fsync"]) == (tmp_path, True)
 
 

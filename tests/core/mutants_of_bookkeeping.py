@@ -15,14 +15,14 @@ BOOKKEEPING = [
     core(
         "a record that changes tries only what is new",
         "node",
-        "sources = (self.unsettled, self.owned, schemes.count())",
-        "sources = (self.owned, schemes.count())",
+        "sources = (self.unsettled, self.owned, self.placing.schemes)",
+        "sources = (self.owned, self.placing.schemes)",
         "waits",
     ),
     core(
         "a scheme that is registered later stays unknown to the gate",
         "node",
-        "known, before = schemes.count(), self.table.gate",
+        "known, before = self.placing.schemes, self.table.gate",
         "known, before = 0, self.table.gate",
         "waits",
     ),

@@ -256,7 +256,7 @@ def test_a_group_of_another_scheme_is_told_what_to_write(world):
     world.join("old", scheme="jump")
     member = world.make("new", scheme=["balanced:4", "jump"]).join()
     with (
-        pytest.raises(rink.ConfigError, match=r"lives by scheme 'jump' .*'balanced:4', 'jump'"),
+        pytest.raises(rink.ConfigError, match=r"follows scheme 'jump' .*'balanced:4', 'jump'"),
         world.consumer(member),
     ):
         pass
