@@ -210,6 +210,16 @@ def test_helper_of_an_on_role_function_that_returned_sees_the_loss(world):
     b.await_role(role.name, LONG_S).release()
 
 
+def test_loss_is_told_to_each_handle_of_the_role(world):
+    a = world.join("a")
+    handles = [a.await_role(owned_by(1, 2), LONG_S) for _ in range(5)]
+    b = world.join("b")
+    assert all(role.lost.wait(LONG_S) for role in handles)
+    for role in handles:
+        role.release()
+    b.await_role(handles[0].name, LONG_S).release()
+
+
 def test_role_set_dropped_amid_a_loss_takes_no_lock(world, monkeypatch):
     """The garbage collector may drop it on the thread that holds the lock for that loss."""
     monkeypatch.setattr(roles_module._Warned, "once", True)
