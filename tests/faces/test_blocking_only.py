@@ -237,7 +237,9 @@ def test_an_engine_that_hangs_loses_its_roles_before_another_member_has_them(blo
         assert role.lost.is_set()
         assert not role.is_held
         assert theirs.token > role.token
-    warning, error = (r.getMessage() for r in caplog.records if "not renewed" in r.getMessage())
+    # On a busy machine the other member may be late, too.
+    lines = [r.getMessage() for r in caplog.records if getattr(r, "member", None) == b.name]
+    warning, error = (line for line in lines if "not renewed" in line)
     assert "(this member's engine does not answer)" in warning
     assert "the session and 1 role are lost" in error
     del engine._turn
