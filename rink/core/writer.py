@@ -115,9 +115,7 @@ class Writer:
         A new version number alone is for people, and changes nothing.
         """
         known = self.known
-        if known is None:
-            return True
-        if known.version != desired.version:
+        if known is not None and known.version != desired.version:
             known = attrs.evolve(known, version=desired.version)
         return known != desired
 
