@@ -22,7 +22,7 @@ from rink.streams import App, Record, Stream, Worker
 
 logging.basicConfig(level=logging.CRITICAL)  # it speaks of an old etcd
 given = json.loads(sys.argv[1])
-LARGE = {"window": 2000, "prefetch": 4000}
+LARGE = {"max_uncommitted": 2000, "prefetch": 4000}
 COMMITTED_LOOK_S = 0.001
 
 

@@ -27,7 +27,7 @@ HALF, OF_PIPELINE, BY_RUNNEL = 0.5, 0.6, 4
 PROCESSING = {
     # kind: (what, batch of the bare loop, of it, Runnel's way)
     "take100": ("processed, take(100)", 100, HALF, "take"),
-    "take1000": ("processed, take(1000), window=2000", 1000, HALF, ""),
+    "take1000": ("processed, take(1000), max_uncommitted=2000", 1000, HALF, ""),
     "records": ("processed one by one, records()", 100, None, "records"),
     "def": (
         "processed one by one by a plain function, in a thread for each partition",

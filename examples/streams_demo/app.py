@@ -43,7 +43,7 @@ fleets = app.stream(
 )
 
 SETTINGS = {
-    "window": WINDOW,
+    "max_uncommitted": WINDOW,
     # A new worker waits longer for partitions than the one that it replaces needs to leave.
     "rebalance_delay": 2.0,
 }

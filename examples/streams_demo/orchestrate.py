@@ -236,7 +236,7 @@ class Demo(Stage):
             refused=self.ledger.refused(),
             expected=expected,
             partitions=self.app.streams["legs"].partition_count,
-            window=self.app.processors["plain"].window,
+            window=self.app.processors["plain"].max_uncommitted,
             unfinished=unfinished,
         )
 

@@ -169,27 +169,33 @@ def test_dead_letters_are_listed_shown_and_requeued(shop):
     assert shop.json("dead")["total"] == 0
 
 
-def test_a_parked_partition_is_shown_released_and_its_event_skipped(shop):
+def test_a_quarantined_partition_is_shown_released_and_its_event_skipped(shop):
     shop.send((1, 3), (2, 2000), (3, 5))
     with working(shop):
-        (parked,) = wait_for(lambda: [one for one in shop.lag("ship").values() if one["parked"]])
-        assert (parked["lag"], parked["holds_back"], parked["owned"]) == (2, True, False)
-        assert "too heavy" in parked["parked"]
+        (quarantined,) = wait_for(
+            lambda: [one for one in shop.lag("ship").values() if one["quarantined"]]
+        )
+        assert (quarantined["lag"], quarantined["holds_back"], quarantined["owned"]) == (
+            2,
+            True,
+            False,
+        )
+        assert "too heavy" in quarantined["quarantined"]
         assert "too heavy" in shop.ok("streams", "lag", "shop:app")
-        number = str(parked["partition"])
+        number = str(quarantined["partition"])
         (owners,) = shop.json("owners", "-p", "ship", "-n", number)["owners"]
-        assert owners["partitions"][0]["parked"] == parked["parked"]
-        (released,) = shop.json("release", "-p", "ship")["released"]
-        assert (released["reason"], released["skipped"]) == (parked["parked"], "")
-        # What it was parked for is still there, so it is parked again.
-        wait_for(lambda: shop.lag("ship")[parked["partition"]]["parked"])
-        (released,) = shop.json("release", "--skip")["released"]
+        assert owners["partitions"][0]["quarantined"] == quarantined["quarantined"]
+        (released,) = shop.json("unquarantine", "-p", "ship")["unquarantined"]
+        assert (released["reason"], released["skipped"]) == (quarantined["quarantined"], "")
+        # What it was quarantined for is still there, so it is quarantined again.
+        wait_for(lambda: shop.lag("ship")[quarantined["partition"]]["quarantined"])
+        (released,) = shop.json("unquarantine", "--skip")["unquarantined"]
         assert released["skipped"] == released["offset"] != ""
-        assert shop.until_done("ship")[parked["partition"]]["processed"] == 2
+        assert shop.until_done("ship")[quarantined["partition"]]["processed"] == 2
         (letter,) = shop.json("dead", "-p", "ship")["letters"]
         assert letter["error"].startswith("Skipped by an operator: event ")
         assert json.loads(letter["record"])["order_id"] == 2
-        assert shop.json("release")["released"] == []
+        assert shop.json("unquarantine")["unquarantined"] == []
 
 
 def test_a_reset_is_heard_by_an_owner_that_has_nothing_to_do(shop):
@@ -238,15 +244,15 @@ def test_a_retired_processor_holds_trimming_back_until_it_is_forgotten(shop):
     assert shop.lag("bill")[mine]["offset"] == ""
 
 
-def test_who_is_forgotten_by_force_while_at_work_is_parked_and_can_be_released(shop):
+def test_who_is_forgotten_by_force_while_at_work_is_quarantined_and_can_be_released(shop):
     shop.send((1, 3))
     with working(shop):
         (mine,) = [n for n, one in shop.until_done("bill").items() if one["processed"]]
         shop.json("forget-group", "bill", "--force", "--yes")
         shop.send((2, 3))
-        wait_for(lambda: shop.lag("bill")[mine]["parked"])
-        assert "went back" in shop.lag("bill")[mine]["parked"]
-        (released,) = shop.json("release")["released"]
+        wait_for(lambda: shop.lag("bill")[mine]["quarantined"])
+        assert "went back" in shop.lag("bill")[mine]["quarantined"]
+        (released,) = shop.json("unquarantine")["unquarantined"]
         assert released["partition"] == mine
         shop.send((3, 3))
         wait_for(lambda: shop.lag("bill")[mine]["processed"] == 3)  # from where it starts
@@ -275,7 +281,7 @@ EVERY = [
     ("streams", "owners"),
     ("streams", "dead"),
     ("streams", "requeue", "--all"),
-    ("streams", "release"),
+    ("streams", "unquarantine"),
     ("streams", "discard", "--all", "--yes"),
     ("streams", "forget-group", "bill", "--yes"),
     ("streams", "reset", "bill", "--to", "latest", "--yes"),
@@ -333,7 +339,7 @@ def test_another_number_of_partitions(shop, line):
 
 
 def test_looking_writes_nothing(shop):
-    for command in ("lag", "owners", "dead", "release"):
+    for command in ("lag", "owners", "dead", "unquarantine"):
         shop.json(command)
     assert shop.redis.keys() == []
 

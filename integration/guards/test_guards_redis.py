@@ -10,7 +10,7 @@ from redis import Redis
 
 from rink.errors import ConfigError, StaleToken, StateError, UsageError
 from rink.guards import GuardError, RedisGuard
-from rink.streams import CrossSlot, RedisFull
+from rink.streams import CrossSlot, RedisOutOfMemory
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_a_full_redis_refuses_a_part_as_a_whole(world):
     world.guard.begin(fence(5), batch(0))
     world.client.config_set("maxmemory", 1)
     try:
-        with pytest.raises(RedisFull):
+        with pytest.raises(RedisOutOfMemory):
             world.write_part(fence(5), batch(0), 0)
         world.guard.raise_fence(fence(6))
     finally:

@@ -17,7 +17,7 @@ from rink.spark.sink import publishing, staging
 from rink.spark.sink.publishing import Batch
 from rink.spark.sink.staging import Staging, clear_after, staged
 from rink.spark.sink.writers import StreamWriter
-from rink.streams.errors import PartitionFull, RedisFull, RedisUnavailable
+from rink.streams.errors import PartitionFull, RedisOutOfMemory, RedisUnavailable
 
 shop = sink_steps.shop
 
@@ -168,7 +168,7 @@ def test_a_stream_that_drops_the_oldest_is_never_full(shop):
 def test_out_of_memory_nothing_is_staged_and_what_is_staged_goes_on(shop):
     manifest = put_aside(shop, (0, "a"), (1, "b"))
     shop.redis.config_set("maxmemory", 1)
-    with pytest.raises(RedisFull):
+    with pytest.raises(RedisOutOfMemory):
         put_aside(shop, (0, "more"))
     sink(shop).commit(Batch("x", 0), manifest)
     assert published(shop) == ["a"]

@@ -57,11 +57,11 @@ class Desk(Steps):
             ids.append(letter.decode())
         return ids[0]
 
-    async def park(self, reason, place=None):
+    async def quarantine(self, reason, place=None):
         place = place or self.place
         await self.store.register(place)
         await self.take(5, place)
-        await self.store.park(place, 5, "0", reason)
+        await self.store.quarantine(place, 5, "0", reason)
 
     async def dead(self):
         return (await admin.dead_letters(self.app)).letters
@@ -109,7 +109,7 @@ async def test_what_cannot_be_meant_is_refused(desk):
         ({"stream": "order"}, r"no stream 'order'; it has \['orders'\]"),
         ({"partition": 4}, "no partition 4: they are 0 to 3"),
     ]:
-        for ask in (admin.lag, admin.dead_letters, admin.release, admin.requeue):
+        for ask in (admin.lag, admin.dead_letters, admin.unquarantine, admin.requeue):
             with pytest.raises(ConfigError, match=said):
                 await ask(desk.app, **chosen)
 
@@ -187,8 +187,8 @@ async def test_something_else_under_a_key_is_an_error_of_ours(desk):
 async def test_of_another_partition_that_is_broken_only_what_needs_its_stream_fails(desk):
     broken = desk.orders.names.partition(2).stream
     await desk.redis.set(broken, "x")
-    await desk.park("event 5-0 of 'orders/1', processor 'bill': E: x (3 times)")
-    assert [one.partition for one in await admin.release(desk.app)] == [1]
+    await desk.quarantine("event 5-0 of 'orders/1', processor 'bill': E: x (3 times)")
+    assert [one.partition for one in await admin.unquarantine(desk.app)] == [1]
     with pytest.raises(StateError, match=rf"one of the keys .*'{re.escape(broken)}'"):
         await admin.lag(desk.app)
 
@@ -329,13 +329,13 @@ async def test_dead_letters_are_discarded_one_or_all_of_what_is_chosen(desk):
 
 
 @at_desk()
-async def test_skip_takes_the_event_that_the_partition_was_parked_for(desk):
+async def test_skip_takes_the_event_that_the_partition_was_quarantined_for(desk):
     ids = await desk.add(2)
-    await desk.park(f"event {ids[0]} of 'orders/1', processor 'bill': E: x (3 times)")
-    (released,) = await admin.release(desk.app, skip=True)
+    await desk.quarantine(f"event {ids[0]} of 'orders/1', processor 'bill': E: x (3 times)")
+    (released,) = await admin.unquarantine(desk.app, skip=True)
     assert (released.skipped, released.offset) == (ids[0], ids[0])
     position = await desk.position()
-    assert (position.offset, position.parked, position.dead) == (ids[0], "", 1)
+    assert (position.offset, position.quarantined, position.dead) == (ids[0], "", 1)
     (letter,) = await desk.dead()
     assert (letter.event, json.loads(letter.record)) == (ids[0], {"n": 0})
     with pytest.raises(OffsetMoved):  # by an owner that has not heard of it
@@ -347,8 +347,8 @@ async def test_skip_takes_the_event_that_the_partition_was_parked_for(desk):
 async def test_skip_passes_over_what_is_for_others(desk):
     await desk.redis.xadd(desk.place.names.stream, {"d": b"{}", "only": "ship"})
     (mine,) = await desk.add()
-    await desk.park(f"event {mine} of 'orders/1', processor 'bill': E: x (3 times)")
-    (released,) = await admin.release(desk.app, skip=True)
+    await desk.quarantine(f"event {mine} of 'orders/1', processor 'bill': E: x (3 times)")
+    (released,) = await admin.unquarantine(desk.app, skip=True)
     assert released.skipped == mine
 
 
@@ -357,14 +357,14 @@ async def test_skip_is_refused_where_it_would_hit_another_event(desk):
     ids = await desk.add(2)
     for reason, said in [
         (f"event {ids[1]} of 'orders/1', processor 'bill': E", f"the next one is {ids[0]}"),
-        ("partition 'orders/1' of processor 'bill' went back", "was not parked for an event"),
+        ("partition 'orders/1' of processor 'bill' went back", "was not quarantined for an event"),
     ]:
-        await desk.park(reason)
+        await desk.quarantine(reason)
         with pytest.raises(StateError, match=said):
-            await admin.release(desk.app, skip=True)
-        assert (await desk.position()).parked == reason
+            await admin.unquarantine(desk.app, skip=True)
+        assert (await desk.position()).quarantined == reason
         assert await desk.dead() == ()
-        await admin.release(desk.app)
+        await admin.unquarantine(desk.app)
         await desk.redis.delete(desk.place.at)
 
 
@@ -373,22 +373,22 @@ async def test_one_partition_that_cannot_be_released_keeps_no_other_from_it(desk
     for number in (0, 2):
         place = desk.app.processors["bill"].place(number)
         (entry_id,) = await desk.add(place=place)
-        await desk.park(f"event {entry_id} of {place.role!r}, processor 'bill': E: x", place)
-    await desk.park("partition 'orders/1' of processor 'bill' went back")
-    with pytest.raises(StateError, match="was not parked for an event") as caught:
-        await admin.release(desk.app, skip=True)
+        await desk.quarantine(f"event {entry_id} of {place.role!r}, processor 'bill': E: x", place)
+    await desk.quarantine("partition 'orders/1' of processor 'bill' went back")
+    with pytest.raises(StateError, match="was not quarantined for an event") as caught:
+        await admin.unquarantine(desk.app, skip=True)
     (note,) = caught.value.__notes__
     assert note == "it was done in bill orders/0, bill orders/2"
-    parked = {one.partition for one in await admin.lag(desk.app) if one.parked}
-    assert parked == {1}
+    quarantined = {one.partition for one in await admin.lag(desk.app) if one.quarantined}
+    assert quarantined == {1}
 
 
 @at_desk()
 async def test_a_release_of_a_partition_that_went_back_takes_what_is_there(desk):
     ids = await desk.add(2)
-    await desk.park("partition 'orders/1' of processor 'bill' went back")
+    await desk.quarantine("partition 'orders/1' of processor 'bill' went back")
     await desk.redis.hset(desk.place.names.offsets, "bill", "99999999999999-0")
-    (released,) = await admin.release(desk.app, processor="bill", partition=1)
+    (released,) = await admin.unquarantine(desk.app, processor="bill", partition=1)
     assert released.offset == ids[-1]
     assert (await desk.take(6)).offset == ids[-1]
 
@@ -429,9 +429,9 @@ async def test_the_group_of_a_spark_query_is_moved_by_its_checkpoint_alone(desk)
         await admin.reset(desk.app, "spark/totals", "latest")
     for skip in (False, True):
         with pytest.raises(ConfigError, match=why):
-            await admin.release(desk.app, processor="spark/totals", skip=skip)
+            await admin.unquarantine(desk.app, processor="spark/totals", skip=skip)
     assert await desk.redis.hget(offsets, "spark/totals") == b"0-0"
-    assert await admin.release(desk.app) == ()  # of all: none of them is ever parked
+    assert await admin.unquarantine(desk.app) == ()  # of all: none of them is ever quarantined
     assert len(await admin.forget_group(desk.app, "spark/totals")) == 1
 
 
@@ -467,7 +467,9 @@ async def test_an_id_is_written_in_the_one_way_that_scripts_can_compare(desk):
 
 
 @at_desk()
-async def test_who_is_parked_or_was_just_reset_under_an_owner_is_not_forgotten_but_by_force(desk):
+async def test_who_is_quarantined_or_was_just_reset_under_an_owner_is_not_forgotten_but_by_force(
+    desk,
+):
     ids = await desk.add(2)
     await desk.store.register(desk.place)
     await desk.take(5)
@@ -475,8 +477,8 @@ async def test_who_is_parked_or_was_just_reset_under_an_owner_is_not_forgotten_b
     with pytest.raises(StateError, match=r"'bill' is at work in orders/1"):
         await admin.forget_group(desk.app, "bill")
     await desk.take(5)
-    await desk.store.park(desk.place, 5, "1", "for a test")
-    with pytest.raises(StateError, match=r"'bill' is at work in orders/1, or parked there"):
+    await desk.store.quarantine(desk.place, 5, "1", "for a test")
+    with pytest.raises(StateError, match=r"'bill' is at work in orders/1, or quarantined there"):
         await admin.forget_group(desk.app, "bill")
     (gone,) = await admin.forget_group(desk.app, "bill", force=True)
     assert gone.partition == 1
@@ -493,7 +495,7 @@ async def test_who_is_at_work_anywhere_is_not_forgotten_anywhere_but_by_force(de
         await desk.store.register(desk.app.processors["bill"].place(number))
     await desk.take(5)
     with pytest.raises(
-        StateError, match=r"'bill' is at work in orders/1, or parked there .*: stop"
+        StateError, match=r"'bill' is at work in orders/1, or quarantined there .*: stop"
     ):
         await admin.forget_group(desk.app, "bill")
     assert len([one for one in await admin.lag(desk.app, processor="bill") if one.offset]) == 2
@@ -546,8 +548,8 @@ def test_on_a_cluster_each_partition_is_where_its_slot_is():
             moved = await admin.reset(desk.app, "bill", "latest")
             assert len(moved) == 8
             ids = await desk.ids()
-            await desk.park(f"event {ids[0]} of 'orders/1', processor 'ship': E", desk.ship)
-            (released,) = await admin.release(desk.app, skip=True)
+            await desk.quarantine(f"event {ids[0]} of 'orders/1', processor 'ship': E", desk.ship)
+            (released,) = await admin.unquarantine(desk.app, skip=True)
             assert released.skipped == ids[0]
             gone = await admin.forget_group(desk.app, "ship", force=True)
             assert sum(one.waited for one in gone) == 80  # the requeued one lies in its way, too

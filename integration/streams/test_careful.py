@@ -25,7 +25,7 @@ def owner_of(steps, token, taken):
     app = App("shop")
     orders = app.stream("orders", record=Numbered, partition_by="n")
 
-    @app.processor(orders, window=WINDOW, commit="manual")
+    @app.processor(orders, max_uncommitted=WINDOW, commit="manual")
     async def bill(events): ...
 
     return Owner(
@@ -85,7 +85,7 @@ async def test_a_take_that_is_repeated_tells_the_same(steps, server):
 
 
 @stepping
-async def test_a_deadly_event_that_parks_its_partition_is_waited_for_by_nobody(steps, server):
+async def test_a_deadly_event_that_quarantines_its_partition_is_waited_for_by_nobody(steps, server):
     [deadly] = await steps.add(1)
     for token in (5, 6):
         await steps.take(token, first=1)
@@ -93,7 +93,7 @@ async def test_a_deadly_event_that_parks_its_partition_is_waited_for_by_nobody(s
     app = App("shop")
     orders = app.stream("orders", record=Numbered, partition_by="n")
 
-    @app.processor(orders, on_error="quarantine", deaths=2)
+    @app.processor(orders, on_error="quarantine", max_crashes=2)
     async def bill(events): ...
 
     marks, role = Marks(), Held(7)
@@ -104,10 +104,10 @@ async def test_a_deadly_event_that_parks_its_partition_is_waited_for_by_nobody(s
     )  # fmt: skip
     owning = asyncio.create_task(Grant(scene, steps.place, role).run())
 
-    async def is_parked():
-        return (await steps.position()).parked
+    async def is_quarantined():
+        return (await steps.position()).quarantined
 
-    await until_true(is_parked)
+    await until_true(is_quarantined)
     other = owner_of(steps, 8, await steps.take(8))
     marks.expect(other, is_suspect=True, told=2**60)
     async with asyncio.timeout(1):

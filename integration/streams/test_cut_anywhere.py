@@ -121,7 +121,13 @@ class Case:
         self.legs = self.app.stream(f"legs-{name}", **one)
         self.bills = self.app.stream(f"bills-{name}", **one)
         self.seen, self.stores = [], {}
-        how = {"window": WINDOW, "prefetch": 32, "attempts": 2, "backoff": (0.0, 0.0), "grace": 5}
+        how = {
+            "max_uncommitted": WINDOW,
+            "prefetch": 32,
+            "max_attempts": 2,
+            "backoff": (0.0, 0.0),
+            "grace": 5,
+        }
         commit = "manual" if kind == "with outputs" else "auto"
         functions = {
             "one by one": self._one_by_one,
@@ -247,7 +253,7 @@ async def judge(case, happens, kind, fence):
     assert (at.offset, at.fence) == (case.ids[-1], fence)
     assert (at.processed, at.dead, await case.letters()) == (len(PROCESSED), 1, 1)
     assert not at.is_open
-    assert not at.parked
+    assert not at.quarantined
     assert await case.outputs() == (PROCESSED if kind == "with outputs" else [])
     before, after = case.numbers(1), case.numbers(2)
     if happens in ("is_cut_off", "leaves"):

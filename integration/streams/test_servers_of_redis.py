@@ -10,7 +10,15 @@ from redis.asyncio.sentinel import Sentinel
 from workers_support import QUICK, Leg, Shop, until, until_seen, until_true, with_shop
 
 from rink.errors import ConfigError
-from rink.streams import App, CrossSlot, RedisAuth, RedisFull, RedisUnavailable, Worker, admin
+from rink.streams import (
+    App,
+    CrossSlot,
+    RedisAuth,
+    RedisOutOfMemory,
+    RedisUnavailable,
+    Worker,
+    admin,
+)
 from rink.testing import local_redis, redis_cluster, redis_pair
 
 pytestmark = pytest.mark.waits
@@ -80,7 +88,7 @@ def test_outputs_in_other_slots_are_refused_with_a_word_on_what_to_do(
         async with shop_on(connect, etcd_url, prefix, connect()) as shop:
             out = shop.app.stream("out", record=Leg, partition_by="who", partition_count=2)
 
-            @shop.app.processor(shop.legs, name="copy", commit="manual", attempts=1, **QUICK)
+            @shop.app.processor(shop.legs, name="copy", commit="manual", max_attempts=1, **QUICK)
             async def copy(events):
                 async for leg in events.records():
                     try:
@@ -135,9 +143,9 @@ def test_a_failover_to_an_older_replica_stops_the_partition_and_says_so(etcd_url
                 await shop.send(*range(10, 20))
                 await until_seen(shop, 20)
                 await asyncio.to_thread(pair.failover)
-                why = await shop.parked("note", number)
+                why = await shop.quarantined("note", number)
                 assert "went back" in why
-                assert "rink streams release" in why
+                assert "rink streams unquarantine" in why
 
     with redis_pair(sentinel=True) as pair:
         asyncio.run(asyncio.wait_for(body(pair), 90))
@@ -170,12 +178,12 @@ async def test_a_redis_that_is_restored_from_a_copy_stops_what_went_back_and_goe
         await shop.send(*range(5, 10))
         await until_seen(shop, 11)
         await asyncio.to_thread(shop.server.restore_copy, copy)
-        assert "went back" in await shop.parked("note", number)
+        assert "went back" in await shop.quarantined("note", number)
         await shop.send(2, who=shop.of_key(other))
         await until(lambda: shop.numbers(shop.of_key(other)) == [1, 2])
         opened = await shop.app.opened()
         place = shop.app.processors["note"].place(number)
-        await opened.store.run("release", place.keys, "note")
+        await opened.store.run("unquarantine", place.keys, "note")
         await shop.send(10, 11)
         await until(lambda: shop.numbers("a")[-2:] == [10, 11])
 
@@ -191,7 +199,7 @@ async def test_with_redis_out_of_memory_what_was_sent_is_processed_and_committed
         async with shop.workers("a"):
             await until_seen(shop, 100)
             await until_true(lambda: shop.are_committed("note", 100))
-            with pytest.raises(RedisFull, match="out of memory"):
+            with pytest.raises(RedisOutOfMemory, match="out of memory"):
                 await shop.legs.send(Leg(n=100, who="a"), timeout=0.3)
     finally:
         shop.server.call("CONFIG", "SET", "maxmemory", "0")

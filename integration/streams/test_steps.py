@@ -9,7 +9,13 @@ from streams_support import Steps, output, place_of, stepping
 from workers_support import until_true
 
 from rink.errors import StaleToken, StateError
-from rink.streams import PartitionFull, RedisError, RedisFull, RedisUnavailable, WentBack
+from rink.streams import (
+    PartitionFull,
+    RedisError,
+    RedisOutOfMemory,
+    RedisRolledBack,
+    RedisUnavailable,
+)
 from rink.streams import store as store_module
 from rink.streams.errors import OffsetMoved
 from rink.streams.store import Store
@@ -20,7 +26,7 @@ from rink.streams.values import Known
 async def test_the_first_owner_begins_before_the_first_event(steps, server):
     ids = await steps.add(3)
     taken = await steps.take(7, first=2)
-    assert (taken.offset, taken.epoch, taken.careful, taken.parked) == ("0-0", "0", "", "")
+    assert (taken.offset, taken.epoch, taken.careful, taken.quarantined) == ("0-0", "0", "", "")
     assert [entry_id.decode() for entry_id, _ in taken.first] == ids[:2]
 
 
@@ -43,7 +49,7 @@ async def test_an_owner_with_a_lower_token_is_refused_in_every_step(steps, serve
         steps.commit(10, "0-0", one),
         steps.commit(10, "0-0", one, outputs=(output(),)),
         steps.store.mark(steps.place, 10, "0", one),
-        steps.store.park(steps.place, 10, "0", "no"),
+        steps.store.quarantine(steps.place, 10, "0", "no"),
         steps.store.close_place(steps.place, 10),
     ):
         with pytest.raises(StaleToken) as caught:
@@ -83,7 +89,7 @@ async def test_a_commit_from_an_offset_that_is_not_there_writes_nothing(steps, s
     await steps.commit(5, "0-0", two)
     with pytest.raises(OffsetMoved):
         await steps.commit(5, one, three, outputs=(output(),))
-    with pytest.raises(WentBack):
+    with pytest.raises(RedisRolledBack):
         await steps.commit(5, three, three)
     assert await steps.redis.exists("out") == 0
 
@@ -384,7 +390,7 @@ async def test_an_offset_above_the_streams_last_id_is_refused(steps, server):
     await steps.take(5)
     await steps.commit(5, "0-0", one)
     await steps.redis.delete(steps.place.names.stream)
-    with pytest.raises(WentBack, match="went back"):
+    with pytest.raises(RedisRolledBack, match="went back"):
         await steps.take(6)
 
 
@@ -402,7 +408,7 @@ def test_a_committed_event_that_is_missing_is_noticed(rink_redis, loss):
         else:
             await steps.redis.xtrim(steps.place.names.stream, maxlen=0)
         await steps.add(1)
-        with pytest.raises(WentBack):
+        with pytest.raises(RedisRolledBack):
             await steps.take(6)
 
     check(rink_redis)
@@ -418,9 +424,9 @@ async def test_an_owner_that_comes_back_finds_out_that_redis_knows_less(steps, s
     known = Known("0", two, two)
     assert (await steps.take(5, known=known)).offset == two
     server.restore_copy(copy)
-    with pytest.raises(WentBack):
+    with pytest.raises(RedisRolledBack):
         await steps.again(lambda: steps.take(5, known=known))
-    with pytest.raises(WentBack):
+    with pytest.raises(RedisRolledBack):
         await steps.commit(5, two, two)
 
 
@@ -445,7 +451,7 @@ async def test_an_owner_that_comes_back_finds_out_that_what_it_has_read_is_gone(
     server.restore_copy(copy)
     await steps.again(lambda: steps.store.trim(steps.place.names))
     await steps.add(1)
-    with pytest.raises(WentBack):
+    with pytest.raises(RedisRolledBack):
         await steps.take(5, known=Known("0", "0-0", two))
 
 
@@ -454,7 +460,7 @@ async def test_a_commit_of_an_event_that_is_gone_is_refused(steps, server):
     one, _ = await steps.add(2)
     await steps.take(5)
     await steps.redis.delete(steps.place.names.stream)
-    with pytest.raises(WentBack):
+    with pytest.raises(RedisRolledBack):
         await steps.commit(5, "0-0", one)
 
 
@@ -462,28 +468,30 @@ async def test_a_commit_of_an_event_that_is_gone_is_refused(steps, server):
 
 
 @stepping
-async def test_a_parked_partition_is_told_until_it_is_released(steps, server):
+async def test_a_quarantined_partition_is_told_until_it_is_released(steps, server):
     place = steps.place
     await steps.add(2)
     await steps.take(5)
-    await steps.store.park(place, 5, "0", "for a test")
+    await steps.store.quarantine(place, 5, "0", "for a test")
     taken = await steps.take(6, first=2)
-    assert (taken.parked, taken.first) == ("for a test", [])
-    answer = await steps.store.run("release", place.keys, place.processor, place.start)
+    assert (taken.quarantined, taken.first) == ("for a test", [])
+    answer = await steps.store.run("unquarantine", place.keys, place.processor, place.start)
     assert answer[0] == b"ok"
-    assert (await steps.take(6)).parked == ""
+    assert (await steps.take(6)).quarantined == ""
     with pytest.raises(OffsetMoved):
-        await steps.store.park(place, 6, "0", "by somebody who has not heard of the release")
+        await steps.store.quarantine(place, 6, "0", "by somebody who has not heard of the release")
 
 
 @stepping
 async def test_what_was_sent_since_redis_lost_everything_comes_after_a_release(steps, server):
     place = steps.place
     await steps.take(5)
-    await steps.store.park(place, 5, "0", "went back, for a test")
+    await steps.store.quarantine(place, 5, "0", "went back, for a test")
     await steps.redis.hdel(place.names.offsets, place.processor)
     await steps.add(3)
-    said, _, offset = await steps.store.run("release", place.keys, place.processor, place.start)
+    said, _, offset = await steps.store.run(
+        "unquarantine", place.keys, place.processor, place.start
+    )
     assert (said, offset) == (b"ok", b"0-0")
     assert len((await steps.take(6, first=5)).first) == 3
 
@@ -531,9 +539,9 @@ async def test_out_of_memory_commits_go_on_and_what_grows_is_refused(steps, serv
         await steps.commit(5, "0-0", ids[0])
         letter = output(place.names.dead("bill"))
         await steps.commit(5, ids[0], ids[1], dead=1, letters=(letter,))
-        with pytest.raises(RedisFull):
+        with pytest.raises(RedisOutOfMemory):
             await steps.commit(5, ids[1], ids[2], outputs=(output(),))
-        with pytest.raises(RedisFull):
+        with pytest.raises(RedisOutOfMemory):
             await steps.store.append(place.names, place.bounds, [b"{}"], 2, False)
         assert await steps.store.trim(place.names) == 1
         await steps.store.close_place(place, 5)

@@ -1,4 +1,4 @@
-"""What goes wrong with events, and with who processes them: tried again, given up, parked, cancelled."""
+"""What goes wrong with events, and with who processes them: tried again, given up, quarantined, cancelled."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.waits
 
 @with_shop()
 async def test_an_event_that_always_fails_becomes_a_dead_letter_and_its_neighbours_do_not(shop):
-    @shop.app.processor(shop.legs, backoff=(0.001, 0.01), attempts=3, **QUICK)
+    @shop.app.processor(shop.legs, backoff=(0.001, 0.01), max_attempts=3, **QUICK)
     async def note(events):
         async for batch in events.take(10).records():
             for leg in batch:
@@ -41,7 +41,7 @@ async def test_an_event_that_always_fails_becomes_a_dead_letter_and_its_neighbou
 async def test_of_events_that_come_one_by_one_only_the_one_that_failed_is_tried_again(shop):
     tries = []
 
-    @shop.app.processor(shop.legs, backoff=(0.001, 0.01), attempts=2, **QUICK)
+    @shop.app.processor(shop.legs, backoff=(0.001, 0.01), max_attempts=2, **QUICK)
     async def note(events):
         async for leg in events.records():
             tries.append(leg.n)
@@ -58,7 +58,7 @@ async def test_of_events_that_come_one_by_one_only_the_one_that_failed_is_tried_
 async def test_a_plain_function_that_fails_is_tried_again_from_that_event_on(shop):
     tries = []
 
-    @shop.app.processor(shop.legs, backoff=(0.001, 0.01), attempts=2, **QUICK)
+    @shop.app.processor(shop.legs, backoff=(0.001, 0.01), max_attempts=2, **QUICK)
     def note(events):
         for leg in events.records():
             tries.append(leg.n)
@@ -102,7 +102,7 @@ async def test_a_quarantined_partition_waits_for_an_operator_and_the_others_go_o
     broken = [True]
 
     @shop.app.processor(
-        shop.legs, on_error="quarantine", backoff=(0.001, 0.01), attempts=2, **QUICK
+        shop.legs, on_error="quarantine", backoff=(0.001, 0.01), max_attempts=2, **QUICK
     )
     async def note(events):
         async for leg in events.records():
@@ -118,12 +118,12 @@ async def test_a_quarantined_partition_waits_for_an_operator_and_the_others_go_o
         worker = await start("a")
         await shop.send(*range(50), who=good)
         await until_seen(shop, 51)
-        assert "ValueError: bad" in await shop.parked("note", 0)
+        assert "ValueError: bad" in await shop.quarantined("note", 0)
         assert shop.numbers(bad) == [1]
         broken[0] = False
         opened = await shop.app.opened()
         place = shop.app.processors["note"].place(0)
-        await opened.store.run("release", place.keys, "note")
+        await opened.store.run("unquarantine", place.keys, "note")
         await until(lambda: shop.numbers(bad) == [1, 2, 3])
         labels = {"app": "shop", "processor": "note", "stream": "legs"}
         count = worker.metrics.registry.get_sample_value(
@@ -133,8 +133,8 @@ async def test_a_quarantined_partition_waits_for_an_operator_and_the_others_go_o
 
 
 @with_shop()
-async def test_who_halts_parks_the_partition_and_ends_its_worker_alone(shop):
-    @shop.app.processor(shop.legs, on_error="halt", backoff=(0.001, 0.01), attempts=1, **QUICK)
+async def test_who_halts_quarantines_the_partition_and_ends_its_worker_alone(shop):
+    @shop.app.processor(shop.legs, on_error="halt", backoff=(0.001, 0.01), max_attempts=1, **QUICK)
     async def note(events):
         async for leg in events.records():
             if leg.note == "bad":
@@ -146,7 +146,7 @@ async def test_who_halts_parks_the_partition_and_ends_its_worker_alone(shop):
         await shop.send(1, who=good)
         await until_seen(shop, 1)
         await shop.legs.send(Leg(n=2, who=bad, note="bad"))
-        await shop.parked("note", 0)
+        await shop.quarantined("note", 0)
         await asyncio.sleep(0.5)
         ended = []
         for name in ("a", "b"):
@@ -338,7 +338,9 @@ async def test_middleware_goes_around_each_batch(shop):
             raise
         told.append("out")
 
-    @shop.app.processor(shop.legs, middleware=[timing], backoff=(0.001, 0.01), attempts=1, **QUICK)
+    @shop.app.processor(
+        shop.legs, middleware=[timing], backoff=(0.001, 0.01), max_attempts=1, **QUICK
+    )
     async def note(events):
         async for batch in events.take(2).records():
             shop.seen.extend((leg.who, leg.n) for leg in batch)
@@ -355,9 +357,9 @@ async def test_middleware_goes_around_each_batch(shop):
 
 def test_a_batch_larger_than_the_window_is_refused():
     class Narrow:
-        window = 10
+        max_uncommitted = 10
 
-    with pytest.raises(ConfigError, match="window=10"):
+    with pytest.raises(ConfigError, match="max_uncommitted=10"):
         Events(Narrow()).take(11)
 
 
@@ -416,11 +418,11 @@ async def test_a_release_forgets_the_deaths_before(shop):
     [(entry_id, _)] = await shop.redis.xrange(shop.names(number).stream)
     await shop.redis.hset(shop.names(number).at("note"), f"end:{entry_id.decode()}", "2")
     async with shop.workers("a"):
-        assert "3 processes ended" in await shop.parked("note", number)
+        assert "3 processes ended" in await shop.quarantined("note", number)
         assert tries == []
         opened = await shop.app.opened()
         place = shop.app.processors["note"].place(number)
-        await opened.store.run("release", place.keys, "note")
+        await opened.store.run("unquarantine", place.keys, "note")
         await until(lambda: tries == [1])
 
 
@@ -430,7 +432,7 @@ async def test_a_wrong_type_at_an_outputs_key_blames_no_event(shop):
     key = out.names.partition(0).stream
     await shop.redis.set(key, "no stream")
 
-    @shop.app.processor(shop.legs, commit="manual", attempts=1, **QUICK)
+    @shop.app.processor(shop.legs, commit="manual", max_attempts=1, **QUICK)
     async def copy(events):
         async for leg in events.records():
             await events.commit([(out, Leg(n=leg.n, who=leg.who))])

@@ -6,7 +6,7 @@ import time
 
 from workers_support import QUICK, Leg, Shop, until, until_seen, until_true, with_shop
 
-from rink.streams import EventsHeld
+from rink.streams import TooManyUncommitted
 
 
 @with_shop()
@@ -132,7 +132,9 @@ async def test_outputs_and_offset_are_one_step(shop):
     out = shop.app.stream("out", record=Leg, partition_by="who", partition_count=2)
     calls = [0]
 
-    @shop.app.processor(shop.legs, commit="manual", backoff=(0.001, 0.001), attempts=1000, **QUICK)
+    @shop.app.processor(
+        shop.legs, commit="manual", backoff=(0.001, 0.001), max_attempts=1000, **QUICK
+    )
     async def copy(events):
         async for batch in events.take(7).records():
             calls[0] += 1
@@ -171,19 +173,19 @@ async def test_outputs_and_offset_are_one_step(shop):
 async def test_who_commits_by_hand_and_does_not_is_told_so(shop):
     told = []
 
-    @shop.app.processor(shop.legs, commit="manual", window=5, prefetch=20, **QUICK)
+    @shop.app.processor(shop.legs, commit="manual", max_uncommitted=5, prefetch=20, **QUICK)
     async def forget(events):
         try:
             async for _ in events:
                 pass
-        except EventsHeld as error:
+        except TooManyUncommitted as error:
             told.append(str(error))
             raise
 
     await shop.send(*range(10))
     async with shop.workers("a"):
         await until(lambda: told)
-    assert "window=5" in told[0]
+    assert "max_uncommitted=5" in told[0]
     assert "legs/" in told[0]
 
 

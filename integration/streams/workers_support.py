@@ -61,12 +61,12 @@ class Shop:
             {key.decode(): value.decode() for key, value in fields.items()} for _, fields in found
         ]
 
-    async def parked(self, processor, number):
-        """Wait until a partition is parked; returns why."""
-        return await until_true(lambda: self._parked(processor, number), what="parked")
+    async def quarantined(self, processor, number):
+        """Wait until a partition is quarantined; returns why."""
+        return await until_true(lambda: self._quarantined(processor, number), what="quarantined")
 
-    async def _parked(self, processor, number):
-        return (await self.at(processor, number)).get("parked")
+    async def _quarantined(self, processor, number):
+        return (await self.at(processor, number)).get("quarantined")
 
     async def are_committed(self, processor, count):
         """Whether so many events were processed and committed, in all partitions together."""

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
         Moved,
         Owners,
         PartitionOwner,
-        Released,
         Requeued,
+        Unquarantined,
     )
 
 LONGEST = 100
@@ -55,14 +55,14 @@ def show_lag(found: Sequence[Lag]) -> RenderableType:
     return Group(made, *([Text(""), *notes] if notes else []))
 
 
-def _role(one: Lag | DeadLetter | Discarded | Requeued | Released | Moved) -> str:
+def _role(one: Lag | DeadLetter | Discarded | Requeued | Unquarantined | Moved) -> str:
     return clean(f"{one.stream}/{one.partition}")
 
 
 def _state(one: Lag) -> Text:
     holds = ", holds trimming back" if one.holds_back else ""
-    if one.parked:
-        return Text(f"parked{holds}", "bold red")
+    if one.quarantined:
+        return Text(f"quarantined{holds}", "bold red")
     if one.is_sparks:
         return Text(f"query of Spark{holds}")
     if not one.declared:
@@ -74,9 +74,9 @@ def _state(one: Lag) -> Text:
 
 def _notes(found: Sequence[Lag]) -> list[RenderableType]:
     lines = [
-        ("parked", f"{one.processor} {one.stream}/{one.partition}: {one.parked}", "red")
+        ("quarantined", f"{one.processor} {one.stream}/{one.partition}: {one.quarantined}", "red")
         for one in found
-        if one.parked
+        if one.quarantined
     ]
     lines += [
         ("lost", f"{one.processor} {one.stream}/{one.partition}: {one.lost} events", "red")
@@ -134,8 +134,8 @@ def _partitions(one: Owners) -> RenderableType:
 
 
 def _at_work(one: PartitionOwner) -> Text:
-    if one.parked:
-        return Text(f"parked: {clean(one.parked)}", "red")
+    if one.quarantined:
+        return Text(f"quarantined: {clean(one.quarantined)}", "red")
     if one.draining:
         return Text(f"waits for {clean(some(one.draining))} to release it", "yellow")
     if one.is_open and one.owner is None:
@@ -218,12 +218,12 @@ def show_discarded(found: Sequence[Discarded]) -> RenderableType:
     return made
 
 
-def show_released(found: Sequence[Released]) -> RenderableType:
-    """Show which partitions are processed again, and what they were parked for."""
+def show_unquarantined(found: Sequence[Unquarantined]) -> RenderableType:
+    """Show which partitions are processed again, and what they were quarantined for."""
     if not found:
-        return Text("nothing is parked of what was chosen")
+        return Text("nothing is quarantined of what was chosen")
     made = Listing(
-        ("processor", "partition", "goes on behind", "skipped", "was parked for"), titles=2
+        ("processor", "partition", "goes on behind", "skipped", "was quarantined for"), titles=2
     )
     for one in found:
         made.add(

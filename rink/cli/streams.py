@@ -171,19 +171,25 @@ def discard(
     _tell(app, lambda: admin.discard(app, letter, **chosen), "discarded", show, as_json=as_json)
 
 
-@streams.command(short_help="Have parked partitions processed again.")
+@streams.command(short_help="Have quarantined partitions processed again.")
 @_chosen
 @click.option(
     "--skip",
     is_flag=True,
-    help="Pass over the event that the partition was parked for: it becomes a dead letter.",
+    help="Pass over the event that the partition was quarantined for: it becomes a dead letter.",
 )
-def release(app: App, skip: bool, as_json: bool, **chosen: Any) -> None:
-    """Have parked partitions processed again: all of the app's, or those that are chosen."""
+def unquarantine(app: App, skip: bool, as_json: bool, **chosen: Any) -> None:
+    """Have quarantined partitions processed again: all of the app's, or those that are chosen."""
     from rink.streams import admin
 
-    show = render_streams.show_released
-    _tell(app, lambda: admin.release(app, skip=skip, **chosen), "released", show, as_json=as_json)
+    show = render_streams.show_unquarantined
+    _tell(
+        app,
+        lambda: admin.unquarantine(app, skip=skip, **chosen),
+        "unquarantined",
+        show,
+        as_json=as_json,
+    )
 
 
 @streams.command("forget-group", short_help="Have trimming wait for a processor no longer.")
@@ -193,7 +199,7 @@ def release(app: App, skip: bool, as_json: bool, **chosen: Any) -> None:
 @click.option(
     "--force",
     is_flag=True,
-    help="Also while workers of it run: what they own is parked with its next commit.",
+    help="Also while workers of it run: what they own is quarantined with its next commit.",
 )
 @_YES
 @_JSON
@@ -246,7 +252,7 @@ def reset(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Move the offset of PROCESSOR, in all partitions or in one; those that were parked are released.
+    """Move the offset of PROCESSOR, in all partitions or in one; those that were quarantined are processed again.
 
     Backwards, events are processed again. Forwards, those passed over never are.
     """

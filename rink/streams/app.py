@@ -121,11 +121,11 @@ class App:
         start: Literal["earliest", "latest"] = "earliest",
         commit: Literal["auto", "manual"] = "auto",
         on_error: OnError = "dead-letter",
-        attempts: int = 3,
-        deaths: int = 3,
+        max_attempts: int = 3,
+        max_crashes: int = 3,
         backoff: tuple[float, float] = (0.1, 30.0),
         prefetch: int = 1000,
-        window: int = 256,
+        max_uncommitted: int = 256,
         middleware: Sequence[Middleware[R]] = (),
         rebalance_delay: float = 10.0,
         initial_delay: float = 2.0,
@@ -142,11 +142,11 @@ class App:
             start: where it begins in a partition that it has never seen.
             commit: `auto` commits an event when the next is asked for; `manual` only by `events.commit()`.
             on_error: what becomes of an event that failed too often, see `Policy`.
-            attempts: how often an event is tried alone before.
-            deaths: how many processes may end over one event before.
+            max_attempts: how often an event is tried alone before.
+            max_crashes: how many processes may end over one event before.
             backoff: seconds: bounds of the first pause between tries, and of every pause; a millisecond at least.
             prefetch: how many events of a partition are held in memory.
-            window: how many may be given to the function and not be committed: what may come again
+            max_uncommitted: how many may be given to the function and not be committed: what may come again
                 after a crash, and the most that `take` takes.
             middleware: goes around each batch, see `Middleware`.
             rebalance_delay: seconds that new workers wait for partitions while all are owned.
@@ -163,7 +163,7 @@ class App:
             raise ConfigError(f"{stream!r} is of another app than {self.name!r}")
         if commit not in ("auto", "manual"):
             raise ConfigError(f"commit={commit!r} is neither 'auto' nor 'manual'")
-        policy = Policy(on_error, attempts, deaths, backoff)
+        policy = Policy(on_error, max_attempts, max_crashes, backoff)
 
         def declare(function: F) -> F:
             declared = Processor(
@@ -174,7 +174,7 @@ class App:
                 commits_by_hand=commit == "manual",
                 policy=policy,
                 prefetch=prefetch,
-                window=window,
+                max_uncommitted=max_uncommitted,
                 middleware=tuple(middleware),
                 rebalance_delay=check_seconds("rebalance_delay", rebalance_delay),
                 initial_delay=check_seconds("initial_delay", initial_delay),

@@ -11,7 +11,7 @@ from typing import Any
 
 from rink.errors import RinkError, StaleToken, UsageError
 from rink.streams import ids
-from rink.streams.errors import OffsetMoved, WentBack
+from rink.streams.errors import OffsetMoved, RedisRolledBack
 from rink.streams.inbox import Entry, Inbox
 from rink.streams.metrics import Metrics
 from rink.streams.names import PartitionNames
@@ -109,7 +109,7 @@ class Commits:
             self._step = self._next_step(written)
             try:
                 await self._settle()
-            except (StaleToken, OffsetMoved, WentBack):
+            except (StaleToken, OffsetMoved, RedisRolledBack):
                 raise
             except RinkError:  # the outputs were refused, and will be the next time
                 self._step = None

@@ -7,9 +7,9 @@
         RedisError                       a call to Redis that did not succeed
             RedisUnavailable             no answer within the deadline
             RedisAuth                    user, password or permission refused
-            RedisFull                    Redis is out of memory
+            RedisOutOfMemory                    Redis is out of memory
         CrossSlot (UsageError)           outputs of several slots in one step, on a Redis Cluster
-        EventsHeld (UsageError)          more events taken than may be uncommitted
+        TooManyUncommitted (UsageError)          more events taken than may be uncommitted
 
 `StaleToken` (rink.errors) is raised by a commit of whoever is not the owner any more, `StateError` where what
 lies in Redis is not ours, is of another type, or has gone back.
@@ -58,7 +58,7 @@ class RedisAuth(RedisError):  # noqa: N818 - as the other public errors are name
     """User, password or permission was refused."""
 
 
-class RedisFull(RedisError):  # noqa: N818 - as the other public errors are named
+class RedisOutOfMemory(RedisError):  # noqa: N818 - as the other public errors are named
     """Redis is out of memory: it takes commits, and nothing that grows."""
 
 
@@ -66,11 +66,11 @@ class CrossSlot(UsageError):  # noqa: N818 - as the other public errors are name
     """On a Redis Cluster, one step cannot write keys of several slots."""
 
 
-class EventsHeld(UsageError):  # noqa: N818 - as the other public errors are named
+class TooManyUncommitted(UsageError):  # noqa: N818 - as the other public errors are named
     """A processor that commits by hand took more events than may be uncommitted."""
 
 
-class WentBack(StateError):  # noqa: N818 - as the other public errors are named
+class RedisRolledBack(StateError):  # noqa: N818 - as the other public errors are named
     """What lies in Redis is older than what this owner knows: restored, or failed over and lost."""
 
 

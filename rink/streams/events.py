@@ -35,7 +35,7 @@ class Source(Protocol[R]):
         """The fencing token."""
 
     @property
-    def window(self) -> int:
+    def max_uncommitted(self) -> int:
         """Return how many events may be given and not committed."""
 
     @property
@@ -118,7 +118,7 @@ class Events(Generic[R]):
         """Iterate over lists of up to `count` events: `async for batch in events.take(100)`.
 
         Args:
-            count: at most; no more than the processor's `window`.
+            count: at most; no more than the processor's `max_uncommitted`.
             within: how many seconds to wait for that many, from the first one on; 0 takes what is there.
         """
         return Batches(self, self._check(count), within)
@@ -135,7 +135,7 @@ class Events(Generic[R]):
         Raises:
             StaleToken: the partition belongs to another worker by now; nothing was written.
             RecordError: an output does not match its stream; nothing was written.
-            OffsetMoved, WentBack: an operator moved the offset, or Redis has older data: let it pass.
+            OffsetMoved, RedisRolledBack: an operator moved the offset, or Redis has older data: let it pass.
             CrossSlot: on a Redis Cluster, where this is not possible over several slots.
             StateError: an output's stream has another number of partitions, or something else lies there.
             UsageError: there are outputs, and no event was given since the last commit; or there are more for one
@@ -159,10 +159,10 @@ class Events(Generic[R]):
             self._source.finish(count)
 
     def _check(self, count: int) -> int:
-        if not 1 <= count <= self._source.window:
+        if not 1 <= count <= self._source.max_uncommitted:
             raise ConfigError(
-                f"take({count}): 1 to window={self._source.window} events; give the processor a larger "
-                "window to take more at once"
+                f"take({count}): 1 to max_uncommitted={self._source.max_uncommitted} events; give the processor a larger "
+                "max_uncommitted to take more at once"
             )
         return count
 

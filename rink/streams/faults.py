@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from redis import exceptions as of_redis
 
 from rink.errors import RinkError, StateError
-from rink.streams.errors import CrossSlot, RedisAuth, RedisError, RedisFull, RedisUnavailable
+from rink.streams.errors import CrossSlot, RedisAuth, RedisError, RedisOutOfMemory, RedisUnavailable
 
 _IN_A_PIPELINE = re.compile(r"Command # \d+ .* of pipeline caused error: ", re.DOTALL)
 """Match what redis-py puts before the server's error message."""
@@ -88,7 +88,7 @@ def explain(error: Exception, server: str, *keys: str) -> RinkError:
     return RedisError(f"{at}: {text}", server=server)
 
 
-def _full(at: str, text: str, server: str) -> RedisFull:
-    return RedisFull(
+def _full(at: str, text: str, server: str) -> RedisOutOfMemory:
+    return RedisOutOfMemory(
         f"{at} is out of memory: {text}: raise maxmemory, or let processors catch up", server=server
     )

@@ -10,7 +10,7 @@ Entries are finished in the order of their ids, and a commit passes a prefix of 
 passes an event that was not finished. An event ends without having been processed in one way: it is
 *condemned*, then skipped, and its dead letter goes along with the commit that passes it.
 
-At most `prefetch` entries are held, and at most `window` of them are yielded and not settled: that
+At most `prefetch` entries are held, and at most `max_uncommitted` of them are yielded and not settled: that
 bounds what can come again after this owner's death.
 
 Deliberately absent: time, Redis, tasks. Who waits for what is `partition.py`.
@@ -89,7 +89,7 @@ class Inbox:
         processor: whose; an entry that is for another one only is skipped.
         offset: what is committed.
         prefetch: how many entries may be held.
-        window: how many of them may be yielded and not settled.
+        max_uncommitted: how many of them may be yielded and not settled.
         careful: up to this id, each comes alone and is to be marked before; "" for nothing.
 
     Attributes:
@@ -102,11 +102,11 @@ class Inbox:
     """
 
     def __init__(
-        self, processor: str, offset: str, *, prefetch: int, window: int, careful: str = ""
+        self, processor: str, offset: str, *, prefetch: int, max_uncommitted: int, careful: str = ""
     ) -> None:
         self.offset = self.read_to = offset
         self.prefetch = prefetch
-        self.window = window
+        self.max_uncommitted = max_uncommitted
         self.stopped = False
         self._processor = processor.encode()
         self._read: deque[Entry] = deque()
@@ -144,17 +144,17 @@ class Inbox:
     @property
     def may_yield(self) -> int:
         """Return how many may be yielded before something is settled."""
-        return self.window - self._unsettled
+        return self.max_uncommitted - self._unsettled
 
     @property
     def next_ceiling(self) -> str:
-        """So far may be yielded for now: no more than a `window` ahead, however much was read.
+        """So far may be yielded for now: no more than a `max_uncommitted` ahead, however much was read.
 
         What lies below it the next owner must be careful with, one by one, if this one dies.
         """
         if not self._read:
             return self.read_to
-        return self._read[min(self.window, len(self._read)) - 1].id
+        return self._read[min(self.max_uncommitted, len(self._read)) - 1].id
 
     @property
     def has_one_alone(self) -> bool:
@@ -163,8 +163,8 @@ class Inbox:
 
     @property
     def is_held_up(self) -> bool:
-        """Nothing is yielded before something that was yielded is finished: `window` is full of it."""
-        return self._unsettled >= self.window and not self._finished
+        """Nothing is yielded before something that was yielded is finished: `max_uncommitted` is full of it."""
+        return self._unsettled >= self.max_uncommitted and not self._finished
 
     def give(self, count: int) -> list[Entry]:
         """Yield up to `count` entries; those that are skipped go along silently."""

@@ -15,7 +15,7 @@ import attrs
 from rink.errors import ClosedError, RinkError
 from rink.etcd.backoff import Backoff
 from rink.streams.endings import end
-from rink.streams.errors import PartitionFull, RedisFull, RedisUnavailable
+from rink.streams.errors import PartitionFull, RedisOutOfMemory, RedisUnavailable
 from rink.streams.names import PartitionNames
 from rink.streams.store import Store
 from rink.streams.values import Bounds
@@ -67,7 +67,7 @@ class Lane:
         self._parcels: deque[_Parcel] = deque()
         self._task: asyncio.Task[None] | None = None
         self._number = 0
-        self._trouble: RedisUnavailable | RedisFull | None = None
+        self._trouble: RedisUnavailable | RedisOutOfMemory | None = None
         self._in_call: list[_Parcel] = []
         self._is_full = self._is_closed = False
         self._answered = asyncio.Event()  # no call is under way
@@ -80,7 +80,7 @@ class Lane:
 
         Raises:
             PartitionFull: there was no room for all of them for `timeout` seconds.
-            RedisUnavailable, RedisFull: Redis was not there for so long.
+            RedisUnavailable, RedisOutOfMemory: Redis was not there for so long.
             ClosedError: the app was closed.
         """
         if self._is_closed:
@@ -169,7 +169,7 @@ class Lane:
                 answer = await self._store.append(
                     self._names, self._bounds, records, self._number, wants_ids
                 )
-            except (RedisUnavailable, RedisFull) as error:
+            except (RedisUnavailable, RedisOutOfMemory) as error:
                 self._trouble = error
                 if asyncio.get_running_loop().time() > until:
                     return self._give_up(error)

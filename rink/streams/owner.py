@@ -15,13 +15,13 @@ from typing import Any, Generic, TypeVar
 
 from rink.errors import UsageError
 from rink.streams.commits import Commits
-from rink.streams.errors import EventsHeld
+from rink.streams.errors import TooManyUncommitted
 from rink.streams.events import Middleware
 from rink.streams.inbox import Entry, Inbox, Letter
 from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
 from rink.streams.patience import insist
-from rink.streams.policy import Parked, Undecodable, letter_of
+from rink.streams.policy import Quarantined, Undecodable, letter_of
 from rink.streams.processor import Processor
 from rink.streams.store import Store
 from rink.streams.stream import Stream
@@ -53,7 +53,7 @@ class Owner(Generic[R]):
     Attributes:
         inbox: the events in memory.
         commits: has Redis know what is finished.
-        changed: set when there is something new in the inbox, room in its window, or its end.
+        changed: set when there is something new in the inbox, room among the uncommitted, or its end.
         is_idle: the processor waits for events.
         ended_early: it was told that there are no more, so that what came alone is judged by itself.
     """
@@ -78,7 +78,7 @@ class Owner(Generic[R]):
             processor.name,
             taken.offset,
             prefetch=processor.prefetch,
-            window=processor.window,
+            max_uncommitted=processor.max_uncommitted,
             careful=taken.careful,
         )
         self.changed = asyncio.Event()
@@ -111,9 +111,9 @@ class Owner(Generic[R]):
         return self._token
 
     @property
-    def window(self) -> int:
+    def max_uncommitted(self) -> int:
         """Return how many events may be given and not committed."""
-        return self.processor.window
+        return self.processor.max_uncommitted
 
     @property
     def commits_by_hand(self) -> bool:
@@ -240,9 +240,9 @@ class Owner(Generic[R]):
             if entries and deadline is None:
                 deadline = time.monotonic() + within
             if not entries and self.commits_by_hand and self.inbox.is_held_up:
-                raise EventsHeld(
-                    f"processor {self.processor.name!r} was given window={self.window} events of "
-                    f"{self.place.role!r} without a commit; commit, or give it a larger window"
+                raise TooManyUncommitted(
+                    f"processor {self.processor.name!r} was given max_uncommitted={self.max_uncommitted} events of "
+                    f"{self.place.role!r} without a commit; commit, or give it a larger max_uncommitted"
                 )
             await self._wait_for_change(deadline)
         if self.is_lost:
@@ -353,16 +353,16 @@ class Owner(Generic[R]):
     # ── trouble ──────────────────────────────────────────────────────────────────────────────
 
     def bury(self, entry_id: str, letter: Letter, now: Entry | None = None) -> None:
-        """Give an event up, or park the partition, as the policy says.
+        """Give an event up, or quarantine the partition, as the policy says.
 
         Raises:
-            Parked: the policy is not to go on.
+            Quarantined: the policy is not to go on.
         """
         policy = self.processor.policy
         what = f"event {entry_id} of {self.place.role!r}, processor {self.processor.name!r}"
         if policy.on_error != "dead-letter":
             reason = f"{what}: {letter.error} ({letter.attempts} times)"
-            raise Parked(reason, halts=policy.on_error == "halt")
+            raise Quarantined(reason, halts=policy.on_error == "halt")
         log.error("%s becomes a dead letter: %s", what, letter.error)
         if now is None:
             self.inbox.condemn(entry_id, letter)

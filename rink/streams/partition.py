@@ -20,8 +20,8 @@ from rink.streams.errors import (
     OffsetMoved,
     PartitionFull,
     RedisError,
+    RedisRolledBack,
     RedisUnavailable,
-    WentBack,
 )
 from rink.streams.events import Events
 from rink.streams.faults import first_error
@@ -29,7 +29,7 @@ from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
 from rink.streams.owner import Owner
 from rink.streams.patience import Patience
-from rink.streams.policy import Parked, Undecodable, letter_of, letter_of_death, said
+from rink.streams.policy import Quarantined, Undecodable, letter_of, letter_of_crash, said
 from rink.streams.processor import Processor
 from rink.streams.reader import Reader
 from rink.streams.store import Store
@@ -41,7 +41,7 @@ log = logging.getLogger("rink.streams")
 _DRAINS_WITHIN = 0.75
 """The part of `grace` that a processor has to return in; the rest is for the last commit."""
 
-_PARKED_LOOK_S = 1.0
+_QUARANTINE_LOOK_S = 1.0
 _TELLS_WITHIN_S = 1.0
 
 
@@ -66,7 +66,7 @@ class Grant:
         self._place = place
         self._role = role
         self._waits_since: float | None = time.perf_counter()  # until it was taken first
-        self._parked = ""
+        self._quarantined = ""
         self._is_open = False  # or may be, in Redis: a take was sent
 
     async def run(self) -> None:
@@ -87,15 +87,15 @@ class Grant:
             taken = await self._take(lost)
             if taken is None:
                 return
-            if taken.parked:
-                self._note_parked(taken.parked)
-                await _until(lost, _PARKED_LOOK_S)
+            if taken.quarantined:
+                self._note_quarantined(taken.quarantined)
+                await _until(lost, _QUARANTINE_LOOK_S)
                 return
-            self._parked = ""
+            self._quarantined = ""
             owner = self._owner(taken)
             for event_id, ends in taken.ends.items():
                 if self._scene.processor.policy.is_fatal(ends):
-                    owner.bury(event_id, letter_of_death(ends + 1))
+                    owner.bury(event_id, letter_of_crash(ends + 1))
             metrics.owned(place, True)
             if self._waits_since is not None:
                 metrics.handed_over(place, time.perf_counter() - self._waits_since)
@@ -107,11 +107,11 @@ class Grant:
                 self._is_open = not (tenure.is_closed or tenure.has_exited)
         except OffsetMoved as error:
             log.warning("%s", error)
-        except (Parked, WentBack) as error:
-            await self._park(error, lost)
+        except (Quarantined, RedisRolledBack) as error:
+            await self._quarantine(error, lost)
         except StaleToken as error:
             log.warning("%s", error)
-            await _until(lost, _PARKED_LOOK_S)
+            await _until(lost, _QUARANTINE_LOOK_S)
             if self._role.is_held:
                 log.error(
                     "holding %s, but Redis has seen a token above %d; if etcd was restored from a "
@@ -120,10 +120,10 @@ class Grant:
                 await _until(lost, REPORT_EVERY_S)
         except (RedisError, StateError) as error:
             log.error("%s is not processed: %s", place.role, error)
-            await _until(lost, _PARKED_LOOK_S)
+            await _until(lost, _QUARANTINE_LOOK_S)
         except Exception:  # what nobody foresaw costs this partition, and not the worker
             log.exception("%s is not processed, and is taken again soon", place.role)
-            await _until(lost, _PARKED_LOOK_S)
+            await _until(lost, _QUARANTINE_LOOK_S)
         finally:
             metrics.owned(place, False)
 
@@ -151,7 +151,7 @@ class Grant:
         while not lost.done():
             try:
                 # What comes along may be yielded at once, so it is what a death here would cost.
-                first = min(processor.window, processor.prefetch // 4)
+                first = min(processor.max_uncommitted, processor.prefetch // 4)
                 self._is_open = True
                 return await scene.store.take(self._place, self._role.token, first)
             except (StaleToken, StateError):
@@ -160,29 +160,31 @@ class Grant:
                 await _until(lost, patience.after(error))
         return None
 
-    async def _park(self, error: Parked | WentBack, lost: asyncio.Task[bool]) -> None:
+    async def _quarantine(
+        self, error: Quarantined | RedisRolledBack, lost: asyncio.Task[bool]
+    ) -> None:
         store, place, reason = self._scene.store, self._place, str(error)
         patience = Patience(place.role)
-        while not lost.done():  # nobody may take it for good before it is parked
+        while not lost.done():  # nobody may take it for good before it is quarantined
             try:
                 epoch = (await store.position(place)).epoch
-                await store.park(place, self._role.token, epoch, reason)
+                await store.quarantine(place, self._role.token, epoch, reason)
                 break
             except (OffsetMoved, StaleToken):
                 break
             except RedisError as away:
                 await _until(lost, patience.after(away))
-        self._note_parked(reason)
-        if isinstance(error, Parked) and error.halts:
+        self._note_quarantined(reason)
+        if isinstance(error, Quarantined) and error.halts:
             self._scene.halt(reason)
-        await _until(lost, _PARKED_LOOK_S)
+        await _until(lost, _QUARANTINE_LOOK_S)
 
-    def _note_parked(self, reason: str) -> None:
-        if reason != self._parked:
-            self._parked = reason
+    def _note_quarantined(self, reason: str) -> None:
+        if reason != self._quarantined:
+            self._quarantined = reason
             log.error(
                 "partition %s of processor %r is not processed until `rink streams "
-                "release`: %s", self._place.role, self._scene.processor.name, reason,
+                "unquarantine`: %s", self._place.role, self._scene.processor.name, reason,
             )  # fmt: skip
 
 
@@ -258,7 +260,7 @@ class Tenure:
             finished = owner.inbox.count_finished
             try:
                 await apart(partial(self._call, this))
-            except (OffsetMoved, StaleToken, WentBack, Parked):
+            except (OffsetMoved, StaleToken, RedisRolledBack, Quarantined):
                 raise
             except Exception as error:
                 if self._judge(error) or owner.inbox.count_finished > finished:
@@ -341,7 +343,7 @@ class Tenure:
         )  # fmt: skip
         if isinstance(error, StateError):
             raise error  # the partition waits until it is put right
-        if isinstance(error, _NO_EVENTS_FAULT) or blamed is None or times < policy.attempts:
+        if isinstance(error, _NO_EVENTS_FAULT) or blamed is None or times < policy.max_attempts:
             return False
         owner.bury(blamed.id, letter_of(error, times))
         return True

@@ -10,12 +10,12 @@ from typing import TypeVar
 
 from rink.core.outbox import REPORT_EVERY_S
 from rink.etcd.backoff import Backoff
-from rink.streams.errors import PartitionFull, RedisFull, RedisUnavailable
+from rink.streams.errors import PartitionFull, RedisOutOfMemory, RedisUnavailable
 
 T = TypeVar("T")
 log = logging.getLogger("rink.streams")
 
-_PASSES = (RedisUnavailable, RedisFull, PartitionFull)
+_PASSES = (RedisUnavailable, RedisOutOfMemory, PartitionFull)
 """What is asked again: none of it is an event's fault."""
 
 

@@ -15,7 +15,7 @@ from rink.streams.inbox import Entry, Letter
 
 OnError = Literal["dead-letter", "quarantine", "halt"]
 """What to do with an event that failed too often: give it up and go on, or nobody processes its
-partition until `rink streams release`, or that and this worker ends with an error."""
+partition until `rink streams unquarantine`, or that and this worker ends with an error."""
 
 _LEAST_PAUSE_S = 0.001
 """Where the user wants no pause: what no event is to blame for may fail for hours."""
@@ -29,15 +29,15 @@ class Policy:
 
     Attributes:
         on_error: see `OnError`.
-        attempts: how often an event is tried alone before.
-        deaths: how many processes may end over one event, 2 or more (the first tells only that it
+        max_attempts: how often an event is tried alone before.
+        max_crashes: how many processes may end over one event, 2 or more (the first tells only that it
             was one of those under way).
         backoff: the bounds of the first pause between two tries, and of every pause, in seconds.
     """
 
     on_error: OnError = "dead-letter"
-    attempts: int = 3
-    deaths: int = 3
+    max_attempts: int = 3
+    max_crashes: int = 3
     backoff: tuple[float, float] = (0.1, 30.0)
 
     def __attrs_post_init__(self) -> None:
@@ -45,10 +45,10 @@ class Policy:
             raise ConfigError(
                 f"on_error={self.on_error!r} is not one of {', '.join(get_args(OnError))}"
             )
-        check_count("attempts", self.attempts)
-        if check_count("deaths", self.deaths) < 2:
+        check_count("max_attempts", self.max_attempts)
+        if check_count("max_crashes", self.max_crashes) < 2:
             raise ConfigError(
-                f"deaths={self.deaths}: the first process that ends does not tell which event it was; "
+                f"max_crashes={self.max_crashes}: the first process that ends does not tell which event it was; "
                 "give 2 or more"
             )
         _check_backoff(self.backoff)
@@ -59,8 +59,8 @@ class Policy:
         return Backoff(first, longest)
 
     def is_fatal(self, ends: int) -> bool:
-        """Return whether that many deaths with a marked event condemn it."""
-        return ends + 1 >= self.deaths
+        """Return whether that many crashes with a marked event condemn it."""
+        return ends + 1 >= self.max_crashes
 
 
 def _check_backoff(backoff: object) -> None:
@@ -82,8 +82,8 @@ class Undecodable(RinkError):  # noqa: N818 - as the other errors are named
         self.letter = letter
 
 
-class Parked(RinkError):  # noqa: N818 - as the other public errors are named
-    """A partition is not processed any more, until it is released; users do not see it.
+class Quarantined(RinkError):  # noqa: N818 - as the other public errors are named
+    """A partition is not processed any more, until it is unquarantined; users do not see it.
 
     Attributes:
         halts: the worker is to end, too.
@@ -115,6 +115,6 @@ def printable(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-def letter_of_death(deaths: int) -> Letter:
+def letter_of_crash(crashes: int) -> Letter:
     """Return what a dead letter says of an event that ended its processes."""
-    return Letter(f"{deaths} processes ended without a word while they processed it", "", deaths)
+    return Letter(f"{crashes} processes ended without a word while they processed it", "", crashes)

@@ -29,7 +29,7 @@ class Processor(Generic[R]):
     commits_by_hand: bool
     policy: Policy
     prefetch: int
-    window: int
+    max_uncommitted: int
     middleware: tuple[Middleware[R], ...]
     rebalance_delay: float
     initial_delay: float
@@ -43,10 +43,10 @@ class Processor(Generic[R]):
                 raise ConfigError(f"middleware {middleware!r} of {self.name!r} cannot be called")
         if self.start not in ("earliest", "latest"):
             raise ConfigError(f"start={self.start!r} is neither 'earliest' nor 'latest'")
-        check_count("window", self.window)
-        if check_count("prefetch", self.prefetch) < self.window:
+        check_count("max_uncommitted", self.max_uncommitted)
+        if check_count("prefetch", self.prefetch) < self.max_uncommitted:
             raise ConfigError(
-                f"window={self.window}, prefetch={self.prefetch}: 1 <= window <= prefetch is needed"
+                f"max_uncommitted={self.max_uncommitted}, prefetch={self.prefetch}: 1 <= max_uncommitted <= prefetch is needed"
             )
 
     @property

@@ -17,7 +17,7 @@ from rink.errors import ConfigError, StaleToken, StateError
 from rink.streams import clients, ids
 from rink.streams.calls import Calls
 from rink.streams.clients import AnyRedis
-from rink.streams.errors import CrossSlot, OffsetMoved, PartitionFull, WentBack
+from rink.streams.errors import CrossSlot, OffsetMoved, PartitionFull, RedisRolledBack
 from rink.streams.faults import explained
 from rink.streams.names import Names, PartitionNames
 from rink.streams.values import (
@@ -187,16 +187,16 @@ class Store:
 
         Raises:
             StaleToken: a later owner has been here.
-            WentBack: Redis has less than what this owner, or the offset, knows of.
+            RedisRolledBack: Redis has less than what this owner, or the offset, knows of.
         """
         knows = (known.epoch, known.offset, known.seen) if known else ("", "", "")
         given = (place.processor, token, place.start, first, int(place.bounds.loses))
         answer = await self.run("take", place.keys, *given, *knows, self._now())
         self._check(place, token, answer, known.offset if known else "")
-        offset, epoch, careful, parked = (text(part) for part in answer[1:5])
+        offset, epoch, careful, quarantined = (text(part) for part in answer[1:5])
         flat = [text(part) for part in answer[5]]
         ends = dict(zip(flat[::2], map(int, flat[1::2]), strict=True))
-        return Taken(offset, epoch, careful, parked, ends, answer[6], int(answer[7]))
+        return Taken(offset, epoch, careful, quarantined, ends, answer[6], int(answer[7]))
 
     async def commit(self, place: Place, step: Step) -> None:
         """Advance the offset, all outputs with it.
@@ -204,7 +204,7 @@ class Store:
         Raises:
             StaleToken: a later owner has been here; nothing was written.
             OffsetMoved: an operator moved the offset; nothing was written.
-            WentBack: Redis has less than what was committed before; nothing was written.
+            RedisRolledBack: Redis has less than what was committed before; nothing was written.
             PartitionFull: an output's target has no room; nothing was written.
             CrossSlot: on a cluster, outputs of other slots.
         """
@@ -276,9 +276,9 @@ class Store:
             place, token, await self.run("mark", [place.at], token, epoch, entry_id, self._now())
         )
 
-    async def park(self, place: Place, token: int, epoch: str, reason: str) -> None:
-        """Park the partition until it is released."""
-        self._check(place, token, await self.run("park", [place.at], token, epoch, reason))
+    async def quarantine(self, place: Place, token: int, epoch: str, reason: str) -> None:
+        """Stop the partition until it is unquarantined."""
+        self._check(place, token, await self.run("quarantine", [place.at], token, epoch, reason))
 
     async def look(self, place: Place, most: int = MOST) -> Look:
         """Return what Redis holds of a processor in one partition, at one moment.
@@ -365,14 +365,14 @@ def _as_sent(response: Any, **kwargs: Any) -> Any:  # noqa: ARG001 - as redis-py
     return response
 
 
-def _went_back(place: Place, token: int, found: Sequence[Any], expected: str) -> WentBack:
+def _went_back(place: Place, token: int, found: Sequence[Any], expected: str) -> RedisRolledBack:
     fence, offset, *last = (text(part) for part in found)
     ours = f"offset {expected} under token {token}" if expected else "an offset within the stream"
     ends = f", and the stream ends at {last[0]}" if last else ""
-    return WentBack(
+    return RedisRolledBack(
         f"partition {place.role!r} of processor {place.processor!r} went back: {ours} was known, and "
         f"{place.at!r} now has offset {offset} under fence {fence}{ends}. Redis was restored or "
-        "failed over to older data. Events may be lost, or come again; `rink streams release` takes what is there",
+        "failed over to older data. Events may be lost, or come again; `rink streams unquarantine` takes what is there",
         key=place.at,
     )
 
@@ -387,7 +387,7 @@ def _position(place: Place, at: Sequence[Any], offsets: Sequence[Any]) -> Positi
         dead=int(found.get("dead", 0)),
         unclean=int(found.get("unclean", 0)),
         is_open=found.get("open") == "1",
-        parked=found.get("parked", ""),
+        quarantined=found.get("quarantined", ""),
     )
 
 

@@ -14,7 +14,7 @@ from rink.errors import ClosedError, ConfigError
 from rink.settings import check_count, check_seconds
 from rink.streams import ids
 from rink.streams.codec import Codec, JsonCodec
-from rink.streams.errors import RecordError, RedisFull, RedisUnavailable
+from rink.streams.errors import RecordError, RedisOutOfMemory, RedisUnavailable
 from rink.streams.event import Event
 from rink.streams.names import Names
 from rink.streams.patience import Patience
@@ -126,7 +126,7 @@ class Stream(Generic[R]):
         Raises:
             RecordError: the record does not match, or has no partition key; nothing was sent.
             PartitionFull: there was no room; nothing was sent.
-            RedisUnavailable, RedisFull: Redis did not take it for so long; it may have been sent.
+            RedisUnavailable, RedisOutOfMemory: Redis did not take it for so long; it may have been sent.
             StateError: Redis has another number of partitions; nothing was sent.
             ClosedError: the app was closed meanwhile.
             ConfigError: the timeout is no number of seconds.
@@ -155,7 +155,7 @@ class Stream(Generic[R]):
 
         Raises:
             RecordError: as `send`; the records before it have been sent.
-            PartitionFull, RedisUnavailable, RedisFull, ClosedError: as `send`; some of the records have been
+            PartitionFull, RedisUnavailable, RedisOutOfMemory, ClosedError: as `send`; some of the records have been
                 sent. So it is where this is cancelled.
             StateError, ConfigError: as `send`.
         """
@@ -205,7 +205,7 @@ class Stream(Generic[R]):
     async def _reach(self, timeout: float) -> tuple[Opened, float]:
         end, patience = _now() + timeout, Patience(f"a send to stream {self.name!r}")
         nothing = f"nothing was sent to stream {self.name!r} in {timeout:g} s"
-        error: RedisUnavailable | RedisFull | None = None
+        error: RedisUnavailable | RedisOutOfMemory | None = None
         times = self.app.times_closed
         try:
             async with asyncio.timeout(timeout) as limit:
@@ -214,7 +214,7 @@ class Stream(Generic[R]):
                         opened = await self.app.opened()
                         await self.settle(opened.store)
                         return opened, round(end - _now(), 2)
-                    except (RedisUnavailable, RedisFull) as away:
+                    except (RedisUnavailable, RedisOutOfMemory) as away:
                         await asyncio.sleep(patience.after(away, at_once=error is None))
                         error = away
                 raise ClosedError(f"the app was closed before it had reached Redis: {nothing}")

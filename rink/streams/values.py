@@ -62,7 +62,7 @@ class Taken:
         offset: read on from behind this id.
         epoch: how often an operator has moved the offset.
         careful: up to this id the owner before, which ended without a word, may have begun; "" for none.
-        parked: why nobody processes this partition; "" where somebody may.
+        quarantined: why nobody processes this partition; "" where somebody may.
         ends: how many owners have ended while an event was marked, by the event's id.
         first: the first entries behind the offset.
         told: when the owner before told Redis last of what it begins with, in microseconds by its clock; 0 for never.
@@ -71,7 +71,7 @@ class Taken:
     offset: str
     epoch: str
     careful: str
-    parked: str
+    quarantined: str
     ends: Mapping[str, int]
     first: list[RawEntry]
     told: int = 0
@@ -126,7 +126,7 @@ class Step:
 
 @attrs.frozen
 class Position:
-    """What Redis holds of a processor in one partition, for people and for `park`.
+    """What Redis holds of a processor in one partition, for people and for `quarantine`.
 
     Attributes:
         offset: "" where the processor was never registered.
@@ -140,7 +140,7 @@ class Position:
     dead: int
     unclean: int
     is_open: bool
-    parked: str
+    quarantined: str
 
 
 @attrs.frozen

@@ -60,7 +60,7 @@ class Worker:
 
         Raises:
             WorkerHalted: a processor's policy ended this worker.
-            RedisUnavailable, RedisAuth, RedisFull, StateError: Redis cannot be used as it is.
+            RedisUnavailable, RedisAuth, RedisOutOfMemory, StateError: Redis cannot be used as it is.
             EtcdError: etcd cannot be used.
         """
         try:

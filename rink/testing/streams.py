@@ -31,7 +31,7 @@ from rink.streams.metrics import Metrics
 from rink.streams.names import Names, PartitionNames
 from rink.streams.owner import Owner
 from rink.streams.partition import Scene, Tenure
-from rink.streams.policy import Parked
+from rink.streams.policy import Quarantined
 from rink.streams.processor import Processor
 from rink.streams.reader import Reader
 from rink.streams.store import Store
@@ -69,14 +69,14 @@ class Outcome:
         processed: the records that were processed and committed, in order within each partition.
         outputs: what was sent along with commits, by the name of the stream.
         dead: what was given up.
-        parked: by partition: why it is not processed any more (`quarantine` and `halt`).
+        quarantined: by partition: why it is not processed any more (`quarantine` and `halt`).
         commits: how many commits there were.
     """
 
     processed: list[Any] = attrs.field(factory=list)
     outputs: dict[str, list[Any]] = attrs.field(factory=dict)
     dead: list[DeadLetter] = attrs.field(factory=list)
-    parked: dict[int, str] = attrs.field(factory=dict)
+    quarantined: dict[int, str] = attrs.field(factory=dict)
     commits: list[int] = attrs.field(factory=list)
 
 
@@ -177,8 +177,8 @@ class _Partition:
         over = asyncio.create_task(self._over(owner))
         try:
             await Tenure(scene, owner, self._place, _TOKEN).last(over)
-        except Parked as error:
-            self._outcome.parked[self._place.number] = str(error)
+        except Quarantined as error:
+            self._outcome.quarantined[self._place.number] = str(error)
         finally:
             over.cancel()
 
@@ -339,7 +339,7 @@ class Running:
                 look = await store.look(place)
                 offsets.append(look.position.offset)
                 if look.lag:
-                    what = f"{look.lag} events {look.position.parked}".strip()
+                    what = f"{look.lag} events {look.position.quarantined}".strip()
                     behind.append(f"{processor.name} in {place.role}: {what}")
         return behind, offsets
 

@@ -18,8 +18,8 @@ from rink.streams.admin import (
     Moved,
     Owners,
     PartitionOwner,
-    Released,
     Requeued,
+    Unquarantined,
 )
 
 WHERE = {"processor": "bill", "stream": "orders", "partition": 3}
@@ -35,7 +35,7 @@ def lag_of(processor="bill", partition=3, **changed):
         "size": 50000,
         "holds_back": False,
         "owned": True,
-        "parked": "",
+        "quarantined": "",
         "processed": 100,
         "dead": 0,
         "lost": 0,
@@ -101,7 +101,7 @@ ALL = {"processor": None, "stream": None, "partition": None}
         (("--stream", "orders", "--partition", "0"), {"stream": "orders", "partition": 0}),
     ],
 )
-@pytest.mark.parametrize("command", ["lag", "owners", "release", "dead"])
+@pytest.mark.parametrize("command", ["lag", "owners", "unquarantine", "dead"])
 def test_what_is_chosen_is_asked_for(run, shop, answers, command, options, chosen):
     answer = DeadLetters(0, ()) if command == "dead" else ()
     asked = answers({"dead": "dead_letters"}.get(command, command), answer)
@@ -143,7 +143,7 @@ def test_lag_is_a_line_for_each_partition(lines, shop, answers):
             "query of Spark, holds trimming back",
         ),
         ({"processor": "spark/totals"}, "owned"),
-        ({"parked": "event 17-0: thirteen", "owned": False}, "parked"),
+        ({"quarantined": "event 17-0: thirteen", "owned": False}, "quarantined"),
     ],
 )
 def test_lag_shows_what_state_a_partition_is_in(lines, shop, answers, changed, state):
@@ -155,7 +155,7 @@ def test_below_the_lag_stands_what_needs_somebody(lines, shop, answers):
     answers(
         "lag",
         (
-            lag_of(parked="event 17-0: thirteen", owned=False),
+            lag_of(quarantined="event 17-0: thirteen", owned=False),
             lag_of(partition=1, lost=5),
             lag_of("old", declared=False),
             lag_of("old", 4, declared=False),
@@ -163,7 +163,7 @@ def test_below_the_lag_stands_what_needs_somebody(lines, shop, answers):
         ),
     )
     assert lines("streams", "lag", shop)[8:] == [
-        "parked bill orders/3: event 17-0: thirteen",
+        "quarantined bill orders/3: event 17-0: thirteen",
         "lost bill orders/1: 5 events",
         "not in this app old: trimming waits for it; if it was retired: rink streams forget-group",
     ]
@@ -177,21 +177,21 @@ def test_lag_as_json_has_every_key(run_json, shop, answers):
 
 
 def test_names_from_redis_cannot_move_the_cursor(run, shop, answers):
-    answers("lag", (lag_of("\x1b[2Jbill", declared=False, parked="\x1b]0;x"),))
+    answers("lag", (lag_of("\x1b[2Jbill", declared=False, quarantined="\x1b]0;x"),))
     assert "\x1b" not in run("streams", "lag", shop).stdout
 
 
 def test_nothing_found_is_said(lines, shop, answers):
     answers("lag", ())
     answers("owners", ())
-    answers("release", ())
+    answers("unquarantine", ())
     answers("requeue", ())
     answers("forget_group", ())
     answers("reset", ())
     answers("dead_letters", DeadLetters(0, ()))
     assert lines("streams", "lag", shop)[0].startswith("no processors")
     assert lines("streams", "owners", shop)[0].startswith("no processors")
-    assert lines("streams", "release", shop) == ["nothing is parked of what was chosen"]
+    assert lines("streams", "unquarantine", shop) == ["nothing is quarantined of what was chosen"]
     assert lines("streams", "requeue", shop, "--all") == ["no dead letters"]
     assert lines("streams", "dead", shop) == ["no dead letters"]
     assert lines("streams", "forget-group", shop, "old")[0].startswith("nothing to forget")
@@ -221,7 +221,7 @@ def owner_of(partition, **changed):
         "draining": (),
         "token": 7,
         "is_open": True,
-        "parked": "",
+        "quarantined": "",
     }
     return PartitionOwner(partition=partition, **(given | changed))
 
@@ -233,7 +233,7 @@ def test_owners_and_who_stands_by(lines, shop, answers):
             owners_of(
                 owner_of(0),
                 owner_of(1, draining=("w2",)),
-                owner_of(2, parked="event 17-0: thirteen", is_open=False),
+                owner_of(2, quarantined="event 17-0: thirteen", is_open=False),
                 owner_of(3, is_open=False, standby=None),
                 owner_of(4, owner=None),
             ),
@@ -244,7 +244,7 @@ def test_owners_and_who_stands_by(lines, shop, answers):
         "partition owner standby token state",
         "orders/0 w1 w3 7 at work",
         "orders/1 w1 w3 7 waits for w2 to release it",
-        "orders/2 w1 w3 7 parked: event 17-0: thirteen",
+        "orders/2 w1 w3 7 quarantined: event 17-0: thirteen",
         "orders/3 w1 - 7 not at work",
         "orders/4 - w3 7 its worker is gone, and has not said why",
     ]
@@ -279,7 +279,7 @@ def test_owners_as_json(run_json, shop, answers):
     assert (one["group"], one["settled"], one["workers"]) == ("shop/bill", True, ["w1", "w2", "w3"])
     assert one["partitions"] == [
         {"partition": 0, "owner": None, "standby": None, "draining": [], "token": 7,
-         "is_open": True, "parked": ""},
+         "is_open": True, "quarantined": ""},
     ]  # fmt: skip
 
 
@@ -354,12 +354,12 @@ def test_what_is_requeued(lines, run_json, shop, answers):
 
 
 def test_what_is_released(lines, run_json, shop, answers):
-    one = Released(**WHERE, reason="event 17-0: thirteen", offset="17-0", skipped="17-0")
-    asked = answers("release", (one,))
-    assert lines("streams", "release", shop, "--skip")[2] == (
+    one = Unquarantined(**WHERE, reason="event 17-0: thirteen", offset="17-0", skipped="17-0")
+    asked = answers("unquarantine", (one,))
+    assert lines("streams", "unquarantine", shop, "--skip")[2] == (
         "bill orders/3 17-0 17-0 event 17-0: thirteen"
     )
-    assert run_json("streams", "release", shop) == {"released": [attrs.asdict(one)]}
+    assert run_json("streams", "unquarantine", shop) == {"unquarantined": [attrs.asdict(one)]}
     assert [named["skip"] for (named,) in asked] == [True, False]
 
 
@@ -450,8 +450,10 @@ def test_what_is_discarded(lines, run_json, shop, answers):
 
 
 def test_what_was_done_before_an_error_is_said_with_it(run, shop, answers):
-    error = StateError("orders/1 is parked for another event")
+    error = StateError("orders/1 is quarantined for another event")
     error.add_note("it was done in bill orders/0")
-    answers("release", error)
-    said = run("streams", "release", shop, "--skip").stderr
-    assert said == ("rink: orders/1 is parked for another event; it was done in bill orders/0\n")
+    answers("unquarantine", error)
+    said = run("streams", "unquarantine", shop, "--skip").stderr
+    assert said == (
+        "rink: orders/1 is quarantined for another event; it was done in bill orders/0\n"
+    )

@@ -15,10 +15,12 @@ from rink.cli import ends, render_streams
 from rink.cli.commands import HOMES, commands, terminal_width
 from rink.core import codec
 from rink.core.values import Request, Wish
-from rink.streams.admin import DeadLetters, Released
+from rink.streams.admin import DeadLetters, Unquarantined
 
 WIDTH = 40
-RELEASED = Released(**WHERE, offset="17953425-0", skipped="17953425-0", reason="13 is too heavy")
+RELEASED = Unquarantined(
+    **WHERE, offset="17953425-0", skipped="17953425-0", reason="13 is too heavy"
+)
 
 
 @pytest.fixture
@@ -42,8 +44,8 @@ def check(text, *words):
             ["1700000009000-0  bill  orders/3\n", "error ValueError", "thirteen"],
         ),
         (
-            render_streams.show_released([RELEASED]),
-            ["bill  orders/3\n", "skipped", "parked for 13"],
+            render_streams.show_unquarantined([RELEASED]),
+            ["bill  orders/3\n", "skipped", "quarantined for 13"],
         ),
     ],
 )

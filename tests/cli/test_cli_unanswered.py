@@ -36,7 +36,7 @@ REDIS_LINES = [
     (("streams", "owners"), "owners", " and etcd at http://one:1, http://two:2"),
     (("streams", "lag"), "lag", ""),
     (("streams", "dead"), "dead_letters", ""),
-    (("streams", "release"), "release", ""),
+    (("streams", "unquarantine"), "unquarantine", ""),
 ]
 
 NO_WAIT = {"announce_s": 0.0, "quiet_s": 0.0}

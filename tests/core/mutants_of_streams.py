@@ -92,9 +92,9 @@ STREAMS = [
         "if false then\n  is_back",
     ),
     lua(
-        "a parked partition gives its events along",
+        "a quarantined partition gives its events along",
         "take",
-        "if not parked and tonumber(ARGV[4]) > 0 then",
+        "if not quarantined and tonumber(ARGV[4]) > 0 then",
         "if tonumber(ARGV[4]) > 0 then",
     ),
     lua(
@@ -117,7 +117,7 @@ STREAMS = [
     ),
     lua(
         "after a loss of everything what was sent since is passed over",
-        "release",
+        "unquarantine",
         "ARGV[2] == 'latest' and last or '0-0'",
         "last",
     ),

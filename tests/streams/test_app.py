@@ -68,14 +68,14 @@ def test_a_stream_that_cannot_be_is_refused(app, settings):
     [
         {"start": "yesterday"},
         {"on_error": "ignore"},
-        {"attempts": 0},
-        {"deaths": 1},
-        {"window": 0},
-        {"window": 2000},
-        {"window": 10.0},
+        {"max_attempts": 0},
+        {"max_crashes": 1},
+        {"max_uncommitted": 0},
+        {"max_uncommitted": 2000},
+        {"max_uncommitted": 10.0},
         {"prefetch": "1000"},
-        {"attempts": 2.5},
-        {"deaths": "3"},
+        {"max_attempts": 2.5},
+        {"max_crashes": "3"},
         {"backoff": 1},
         {"backoff": (1,)},
         {"backoff": (-1, 1)},
@@ -284,8 +284,13 @@ def test_no_name_reaches_into_anothers_keys(name):
 
 
 def test_a_policy_tells_when_deaths_are_too_many():
-    assert [Policy(deaths=3).is_fatal(ends) for ends in (0, 1, 2, 3)] == [False, False, True, True]
-    assert [Policy(deaths=2).is_fatal(ends) for ends in (0, 1, 2)] == [False, True, True]
+    assert [Policy(max_crashes=3).is_fatal(ends) for ends in (0, 1, 2, 3)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert [Policy(max_crashes=2).is_fatal(ends) for ends in (0, 1, 2)] == [False, True, True]
 
 
 def test_a_blocking_call_on_the_loop_that_is_to_carry_it_out_is_refused():

@@ -15,8 +15,10 @@ def entries(*numbers, only=None):
     return [(f"{number}-0".encode(), fields) for number in numbers]
 
 
-def inbox(*numbers, offset="0-0", prefetch=10, window=6, careful=""):
-    made = Inbox("bill", offset, prefetch=prefetch, window=window, careful=careful)
+def inbox(*numbers, offset="0-0", prefetch=10, max_uncommitted=6, careful=""):
+    made = Inbox(
+        "bill", offset, prefetch=prefetch, max_uncommitted=max_uncommitted, careful=careful
+    )
     made.feed(entries(*numbers))
     return made
 
@@ -55,7 +57,7 @@ def test_a_commit_under_way_stays_what_it_is_until_it_is_settled():
 
 
 def test_no_more_than_the_window_is_yielded_and_not_settled():
-    box = inbox(*range(1, 10), window=3)
+    box = inbox(*range(1, 10), max_uncommitted=3)
     assert numbers(box.give(9)) == [1, 2, 3]
     assert box.is_held_up
     box.finish()
@@ -174,7 +176,7 @@ def test_a_condemned_event_that_was_yielded_last_stays_condemned_when_others_fai
 
 
 def test_an_event_for_another_processor_is_passed_in_silence():
-    box = Inbox("bill", "0-0", prefetch=10, window=6)
+    box = Inbox("bill", "0-0", prefetch=10, max_uncommitted=6)
     box.feed(entries(1, only=b"ship"))
     box.feed(entries(2, only=b"bill"))
     assert numbers(box.give(9)) == [2]
@@ -184,7 +186,7 @@ def test_an_event_for_another_processor_is_passed_in_silence():
 
 
 def test_what_is_skipped_takes_no_room_in_the_window():
-    box = Inbox("bill", "0-0", prefetch=1000, window=3)
+    box = Inbox("bill", "0-0", prefetch=1000, max_uncommitted=3)
     box.feed(entries(1))
     box.feed(entries(*range(2, 300), only=b"ship"))
     box.feed(entries(300, 301, 302))
@@ -245,7 +247,7 @@ def test_put_back_yields_again_what_is_not_finished():
 
 
 def test_the_fast_way_yields_nothing_special_and_nothing_above_the_ceiling():
-    box = inbox(1, 2, window=2)
+    box = inbox(1, 2, max_uncommitted=2)
     box.feed(entries(3, only=b"bill"))
     assert box.give_plain((0, 0)) is None
     assert numbers([box.give_plain((1, 0))]) == [1]
@@ -278,7 +280,7 @@ class Walk:
     def __init__(self, careful):
         self.careful = careful
         self.box = Inbox(
-            "bill", "0-0", prefetch=20, window=5, careful=f"{careful}-0" if careful else ""
+            "bill", "0-0", prefetch=20, max_uncommitted=5, careful=f"{careful}-0" if careful else ""
         )
         self.fed, self.passed, self.out, self.sent = 0, [], [], None
         self.others, self.finished, self.condemned = set(), set(), set()
@@ -293,7 +295,7 @@ class Walk:
     def give(self, count):
         got = self.box.give(count)
         assert numbers(got) == sorted(numbers(got))
-        assert len(self.out) + len(got) <= self.box.window
+        assert len(self.out) + len(got) <= self.box.max_uncommitted
         if got and numbers(got)[0] <= self.careful:
             assert len(got) == 1
         self.out += numbers(got)
@@ -305,7 +307,7 @@ class Walk:
             assert self.careful < number <= ceiling
             assert number not in self.others | self.condemned
             self.out.append(number)
-            assert len(self.out) <= self.box.window
+            assert len(self.out) <= self.box.max_uncommitted
 
     def gather_in_vain(self, count):
         before = list(self.out)

@@ -36,7 +36,7 @@ def test_two_iterations_at_once_are_refused_and_nothing_is_lost(caplog):
 
 
 def test_what_a_task_group_raises_of_ours_is_no_events_fault():
-    shop, calls = Shop(attempts=1), []
+    shop, calls = Shop(max_attempts=1), []
 
     async def commit(events):
         if len(calls) == 1:
@@ -59,7 +59,7 @@ def test_what_a_task_group_raises_of_ours_is_no_events_fault():
 
 def test_a_task_group_that_failed_ends_no_later_call():
     """Before Python 3.13, the group may leave its own request to cancel behind in the task."""
-    shop, calls = Shop(attempts=3), []
+    shop, calls = Shop(max_attempts=3), []
 
     async def note_one(leg):
         if leg.n == 3 and len(calls) == 1:
@@ -155,7 +155,7 @@ def test_a_time_limit_in_middleware_ends_neither_worker_nor_partition(is_thread)
         async with asyncio.timeout(0 if batch[0].record.n == 3 else None):
             yield
 
-    shop = Shop(middleware=[limit], attempts=2)
+    shop = Shop(middleware=[limit], max_attempts=2)
 
     async def note(events):
         async for leg in events.records():

@@ -70,7 +70,7 @@ def test_a_thread_that_breaks_off_has_processed_what_it_was_given():
 
 
 @pytest.mark.parametrize("is_thread", [False, True])
-def test_what_does_not_decode_parks_the_partition_right_before_it(is_thread):
+def test_what_does_not_decode_quarantines_the_partition_right_before_it(is_thread):
     shop = Shop(on_error="quarantine")
 
     note_one_by_one(shop, is_thread)
@@ -78,7 +78,7 @@ def test_what_does_not_decode_parks_the_partition_right_before_it(is_thread):
     outcome = process(shop.app, "note", [*good[:71], b"no record", *good[71:]])
     assert shop.seen == list(range(71))
     assert numbers(outcome.processed) == shop.seen
-    assert len(outcome.parked) == 1
+    assert len(outcome.quarantined) == 1
 
 
 @pytest.mark.parametrize("is_thread", [False, True])
@@ -125,7 +125,7 @@ def test_a_manual_processor_that_returns_without_a_commit_stops_nobody_else(take
 
 def test_a_text_that_cannot_be_encoded_is_written_so_that_it_can(caplog):
     caplog.set_level(logging.CRITICAL, "rink")  # what is logged, pytest-xdist could not send
-    shop = Shop(attempts=1)
+    shop = Shop(max_attempts=1)
 
     @shop.processor
     async def note(events):
@@ -139,7 +139,7 @@ def test_a_text_that_cannot_be_encoded_is_written_so_that_it_can(caplog):
 
 
 def test_who_commits_several_at_once_has_only_the_culprit_given_up():
-    shop = Shop(commit="manual", attempts=2)
+    shop = Shop(commit="manual", max_attempts=2)
 
     @shop.processor
     async def note(events):
@@ -160,7 +160,7 @@ def test_who_commits_several_at_once_has_only_the_culprit_given_up():
 
 
 def test_who_never_commits_what_is_left_loses_nothing_and_is_told(caplog):
-    shop = Shop(commit="manual", attempts=2)
+    shop = Shop(commit="manual", max_attempts=2)
     failed = []
 
     @shop.processor
@@ -182,7 +182,7 @@ def test_who_never_commits_what_is_left_loses_nothing_and_is_told(caplog):
 
 
 def test_what_is_left_of_the_window_is_given_to_who_commits_later():
-    shop = Shop(commit="manual", window=256)
+    shop = Shop(commit="manual", max_uncommitted=256)
 
     @shop.processor
     async def note(events):
@@ -201,7 +201,7 @@ def test_what_is_left_of_the_window_is_given_to_who_commits_later():
 
 @pytest.mark.parametrize("error", [StopIteration, StopAsyncIteration])
 def test_a_thread_may_raise_what_a_future_cannot_hold(error):
-    shop = Shop(attempts=1)
+    shop = Shop(max_attempts=1)
 
     @shop.processor
     def note(events):
@@ -264,7 +264,7 @@ def test_the_pauses_between_tries_of_an_event_are_not_those_of_the_next_one(monk
 
     pauses = Pauses()
     monkeypatch.setattr(Policy, "pauses", lambda _: pauses)
-    shop = Shop(attempts=2)
+    shop = Shop(max_attempts=2)
 
     @shop.processor
     async def note(events):
@@ -294,7 +294,7 @@ def test_a_batch_whose_middleware_failed_is_not_finished_whatever_the_function_m
             failures.append(batch)
             raise ConnectionError("away")
 
-    shop = Shop(middleware=[ledger], attempts=10)
+    shop = Shop(middleware=[ledger], max_attempts=10)
 
     async def note(events):
         for _ in range(2 if goes_on else 1):
@@ -321,7 +321,7 @@ def test_an_error_that_cannot_be_printed_is_given_up_like_any_other():
         def __str__(self):
             raise KeyError("no")
 
-    shop = Shop(attempts=2)
+    shop = Shop(max_attempts=2)
 
     @shop.processor
     async def note(events):
@@ -333,7 +333,7 @@ def test_an_error_that_cannot_be_printed_is_given_up_like_any_other():
 
 
 def test_a_thread_that_calls_exit_has_failed_and_ends_nothing_else():
-    shop = Shop(attempts=2)
+    shop = Shop(max_attempts=2)
 
     @shop.processor
     def note(events):
@@ -347,7 +347,7 @@ def test_a_thread_that_calls_exit_has_failed_and_ends_nothing_else():
 @pytest.mark.parametrize("error", [GeneratorExit, asyncio.CancelledError, OddError])
 @pytest.mark.parametrize("is_thread", [False, True])
 def test_an_error_that_is_no_exception_costs_its_event_and_nothing_else(error, is_thread):
-    shop = Shop(attempts=2)
+    shop = Shop(max_attempts=2)
 
     def check(leg):
         if leg.n == 1:

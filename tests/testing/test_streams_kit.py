@@ -48,7 +48,7 @@ def test_every_record_is_processed_in_order(app):
 
 
 def test_more_records_than_are_held_at_once_are_fed_as_there_is_room(app):
-    @app.processor(app.streams["orders"], prefetch=10, window=5)
+    @app.processor(app.streams["orders"], prefetch=10, max_uncommitted=5)
     async def bill(events):
         async for _ in events.take(3):
             pass
@@ -74,7 +74,7 @@ def test_outputs_are_told_by_stream(app):
 def test_what_fails_is_tried_again_and_then_given_up(app):
     tries = []
 
-    @app.processor(app.streams["orders"], attempts=3)
+    @app.processor(app.streams["orders"], max_attempts=3)
     async def bill(events):
         async for order in events.records():
             tries.append(order.number)
@@ -113,15 +113,15 @@ def test_what_is_no_record_is_given_up(app):
     assert outcome.processed == []
 
 
-def test_a_partition_that_is_parked_says_why(app):
-    @app.processor(app.streams["orders"], on_error="quarantine", attempts=1)
+def test_a_partition_that_is_quarantined_says_why(app):
+    @app.processor(app.streams["orders"], on_error="quarantine", max_attempts=1)
     async def bill(events):
         async for order in events.records():
             if order.number == 2:
                 raise ValueError("two")
 
     outcome = process(app, "bill", orders(1, 2, 3))
-    [why] = outcome.parked.values()
+    [why] = outcome.quarantined.values()
     assert "ValueError: two" in why
     assert [order.number for order in outcome.processed] == [1]
 
@@ -193,7 +193,7 @@ def test_a_batch_that_cannot_fill_is_not_waited_for(app, is_async):
 def test_batches_are_as_a_workers_where_less_is_held_than_there_is(app):
     seen = []
 
-    @app.processor(app.streams["orders"], prefetch=150, window=150)
+    @app.processor(app.streams["orders"], prefetch=150, max_uncommitted=150)
     async def bill(events):
         async for batch in events.take(100, within=3600).records():
             seen.append(len(batch))

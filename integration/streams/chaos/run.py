@@ -248,7 +248,7 @@ class Chaos:
                 with contextlib.suppress(RinkError):
                     if count := await opened.store.lag(place):
                         position = await opened.store.position(place)
-                        left[processor, number] = (count, position.parked)
+                        left[processor, number] = (count, position.quarantined)
                     continue
                 left[processor, number] = "not reached"
         return left

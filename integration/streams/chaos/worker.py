@@ -18,7 +18,7 @@ from rink.streams import App, Record, Worker
 
 PARTITIONS = 16
 WINDOW = 64
-QUICK = {"rebalance_delay": 1.0, "initial_delay": 0.5, "grace": 4.0, "window": WINDOW}
+QUICK = {"rebalance_delay": 1.0, "initial_delay": 0.5, "grace": 4.0, "max_uncommitted": WINDOW}
 
 
 class Ping(Record):

@@ -2,7 +2,7 @@
 
     async with app:
         for one in await admin.lag(app):
-            if one.parked: ...
+            if one.quarantined: ...
 
 All of it works while workers run. What is seen is not one moment: each partition is looked at by itself.
 Processors that Redis knows and the app does not declare are meant, too: trimming waits for them as well.
@@ -19,11 +19,34 @@ from rink.streams.admin.letters import (
     discard,
     requeue,
 )
-from rink.streams.admin.offsets import Forgotten, Moved, Released, forget_group, release, reset
+from rink.streams.admin.offsets import (
+    Forgotten,
+    Moved,
+    Unquarantined,
+    forget_group,
+    reset,
+    unquarantine,
+)
 from rink.streams.admin.owning import Owners, PartitionOwner, owners
 
 __all__ = [
-    "DeadLetter", "DeadLetters", "Discarded", "Forgotten", "Lag", "Moved", "Owners", "PartitionOwner",
-    "Released", "Requeued", "dead_letter", "dead_letters", "discard", "forget_group", "lag", "owners",
-    "release", "requeue", "reset",
+    "DeadLetter",
+    "DeadLetters",
+    "Discarded",
+    "Forgotten",
+    "Lag",
+    "Moved",
+    "Owners",
+    "PartitionOwner",
+    "Requeued",
+    "Unquarantined",
+    "dead_letter",
+    "dead_letters",
+    "discard",
+    "forget_group",
+    "lag",
+    "owners",
+    "requeue",
+    "reset",
+    "unquarantine",
 ]  # fmt: skip

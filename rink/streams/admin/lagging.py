@@ -29,7 +29,7 @@ class Lag:
         size: how many it may hold.
         holds_back: it is the one, or one of those, that the partition keeps events for.
         owned: an owner is at work.
-        parked: why nobody processes this partition; "" where somebody may.
+        quarantined: why nobody processes this partition; "" where somebody may.
         processed: events processed since the beginning.
         dead: events given up since the beginning.
         lost: events that `trim="oldest"` dropped before it had processed them.
@@ -47,7 +47,7 @@ class Lag:
     size: int
     holds_back: bool
     owned: bool
-    parked: str
+    quarantined: str
     processed: int
     dead: int
     lost: int
@@ -104,7 +104,7 @@ async def _lag(store: Store, found: Found) -> Lag:
         size=found.stream.partition_size,
         holds_back=behind > 0 and bool(position.offset) and position.offset == look.lowest,
         owned=position.is_open,
-        parked=position.parked,
+        quarantined=position.quarantined,
         processed=position.processed,
         dead=position.dead,
         lost=look.lost,

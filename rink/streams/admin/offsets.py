@@ -27,11 +27,11 @@ _CULPRIT = re.compile(r"event (\d+-\d+) of ")
 
 
 @attrs.frozen(kw_only=True)
-class Released:
+class Unquarantined:
     """A partition that is processed again.
 
     Attributes:
-        reason: what it was parked for.
+        reason: what it was quarantined for.
         offset: where it goes on.
         skipped: the event that was passed over and is a dead letter now; "" where none was.
     """
@@ -75,50 +75,50 @@ class Forgotten:
     letters: int
 
 
-async def release(
+async def unquarantine(
     app: App,
     *,
     processor: str | None = None,
     stream: str | None = None,
     partition: int | None = None,
     skip: bool = False,
-) -> tuple[Released, ...]:
-    """Release parked partitions, so that they are processed again.
+) -> tuple[Unquarantined, ...]:
+    """Have quarantined partitions processed again.
 
-    Those that are not parked are left alone.
+    Those that are not quarantined are left alone.
 
     Args:
         app: whose.
         processor: only this one's.
         stream: only this one's.
         partition: only this one.
-        skip: pass over the event that the partition was parked for: it becomes a dead letter.
+        skip: pass over the event that the partition was quarantined for: it becomes a dead letter.
 
     Raises:
         ConfigError: there is no such processor, stream or partition, or it is a query of Spark.
         StateError: Redis has another number of partitions than the app; or, with `skip`, the next event is not
-            the one that the partition was parked for.
+            the one that the partition was quarantined for.
         RedisError: Redis did not answer as it should.
     """
     if processor is not None:
         _check_not_sparks(app, processor)
     store = await store_of(app)
     found = await find(app, processor=processor, stream=stream, partition=partition)
-    return await change(lambda one: _release(store, one.place, skip=skip), found)
+    return await change(lambda one: _unquarantine(store, one.place, skip=skip), found)
 
 
-async def _release(store: Store, place: Place, *, skip: bool) -> Released | None:
+async def _unquarantine(store: Store, place: Place, *, skip: bool) -> Unquarantined | None:
     position = await store.position(place)
-    if not position.parked:
+    if not position.quarantined:
         return None
     if skip:
-        said, *answer = await _skip(store, place, position.parked)
+        said, *answer = await _skip(store, place, position.quarantined)
     else:
-        said, *answer = await store.run("release", place.keys, place.processor, place.start)
+        said, *answer = await store.run("unquarantine", place.keys, place.processor, place.start)
     if text(said) != "ok":  # somebody else was faster
         return None
     reason, offset = (text(part) for part in answer)
-    return Released(
+    return Unquarantined(
         processor=place.processor,
         stream=place.stream,
         partition=place.number,
@@ -132,8 +132,8 @@ async def _skip(store: Store, place: Place, reason: str) -> list[object]:
     culprit = _CULPRIT.match(reason)
     if culprit is None:
         raise StateError(
-            f"partition {place.role!r} of processor {place.processor!r} was not parked for an event: "
-            f"{reason}: release it without skip, or reset its offset",
+            f"partition {place.role!r} of processor {place.processor!r} was not quarantined for an event: "
+            f"{reason}: unquarantine it without skip, or reset its offset",
             key=place.at,
         )
     keys = [*place.keys, place.names.dead(place.processor)]
@@ -143,8 +143,8 @@ async def _skip(store: Store, place: Place, reason: str) -> list[object]:
         case "none" | "other":
             there = f"is {text(answer[1])}" if len(answer) > 1 else "is not there"
             raise StateError(
-                f"partition {place.role!r} of processor {place.processor!r} was parked for event "
-                f"{culprit[1]}, and the next one {there}: release it without skip",
+                f"partition {place.role!r} of processor {place.processor!r} was quarantined for event "
+                f"{culprit[1]}, and the next one {there}: unquarantine it without skip",
                 key=place.at,
             )
     return answer
@@ -158,7 +158,7 @@ async def reset(
     stream: str | None = None,
     partition: int | None = None,
 ) -> tuple[Moved, ...]:
-    """Move a processor's offset; partitions that were parked are processed again.
+    """Move a processor's offset; partitions that were quarantined are processed again.
 
     Backwards, events are processed again. Forwards, those passed over never are.
 
@@ -254,12 +254,12 @@ async def forget_group(
         app: whose.
         processor: which; it may be one that only Redis knows.
         stream: only this one.
-        force: also while an owner is at work, whose partitions are parked with its next commit, and where a
-            partition is parked: a worker that waits for its release registers the processor again.
+        force: also while an owner is at work, whose partitions are quarantined with its next commit, and where a
+            partition is quarantined: a worker that waits for its release registers the processor again.
 
     Raises:
         ConfigError: there is no such processor or stream.
-        StateError: an owner is at work, or a partition is parked; nothing was forgotten, or, where that came
+        StateError: an owner is at work, or a partition is quarantined; nothing was forgotten, or, where that came
             about meanwhile, what a note of the error says. Or Redis has another number of partitions than the app.
         RedisError: Redis did not answer as it should.
     """
@@ -271,7 +271,9 @@ async def forget_group(
     ]
     positions = await each(lambda one: store.position(one.place), found)
     owned = [
-        one.place.role for one, at in zip(found, positions, strict=True) if at.is_open or at.parked
+        one.place.role
+        for one, at in zip(found, positions, strict=True)
+        if at.is_open or at.quarantined
     ]
     if owned and not force:
         raise _at_work(processor, owned)
@@ -301,6 +303,6 @@ async def _forget(store: Store, found: Found, *, force: bool) -> Forgotten:
 
 def _at_work(processor: str, roles: list[str]) -> StateError:
     return StateError(
-        f"processor {processor!r} is at work in {some(tuple(roles))}, or parked there with workers that may "
-        "register it again: stop its workers, then force it; what a worker owns is parked by that"
+        f"processor {processor!r} is at work in {some(tuple(roles))}, or quarantined there with workers that may "
+        "register it again: stop its workers, then force it; what a worker owns is quarantined by that"
     )

@@ -31,7 +31,7 @@ class PartitionOwner:
         draining: workers that have lost it and not released it yet: until then the owner waits.
         token: the highest fencing token that Redis has seen; 0 where nobody ever took it.
         is_open: an owner has taken it in Redis and not ended in order.
-        parked: why nobody processes it; "" where somebody may.
+        quarantined: why nobody processes it; "" where somebody may.
     """
 
     partition: int
@@ -40,7 +40,7 @@ class PartitionOwner:
     draining: tuple[str, ...]
     token: int
     is_open: bool
-    parked: str
+    quarantined: str
 
 
 @attrs.frozen(kw_only=True)
@@ -133,7 +133,7 @@ def _owners(status: GroupStatus, places: list[tuple[Found, Position]]) -> Owners
                 draining=tuple(m.name for m in status.members if one.place.role in m.draining),
                 token=position.fence,
                 is_open=position.is_open,
-                parked=position.parked,
+                quarantined=position.quarantined,
             )
             for one, position in places
         ),

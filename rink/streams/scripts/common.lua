@@ -90,7 +90,7 @@ end
 local function begin_anew(at)
   redis.call('HINCRBY', at, 'epoch', 1)
   redis.call('HSET', at, 'anchored', '0')
-  redis.call('HDEL', at, 'parked', 'suspect', 'careful', 'ceiling', 'told')
+  redis.call('HDEL', at, 'quarantined', 'suspect', 'careful', 'ceiling', 'told')
   local all = redis.call('HKEYS', at)
   for _, field in ipairs(all) do
     if string.match(field, '^end:') then redis.call('HDEL', at, field) end

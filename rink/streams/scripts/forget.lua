@@ -1,5 +1,5 @@
 -- Trimming waits for this processor no longer. KEYS: at, offsets, lost. ARGV: processor, force.
-local found = redis.call('HMGET', KEYS[1], 'open', 'parked')
+local found = redis.call('HMGET', KEYS[1], 'open', 'quarantined')
 if (found[1] == '1' or found[2]) and ARGV[2] ~= '1' then return {'open'} end
 local was = redis.call('HDEL', KEYS[2], ARGV[1])
 redis.call('HDEL', KEYS[3], ARGV[1])

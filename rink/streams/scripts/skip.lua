@@ -1,8 +1,8 @@
--- An operator has a parked partition pass over its next event, which becomes a dead letter.
+-- An operator has a quarantined partition pass over its next event, which becomes a dead letter.
 -- KEYS: at, offsets, stream, dead. ARGV: processor, id that it must be or '', what the letter says.
 local at, offsets, stream, processor = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
-local parked, offset = redis.call('HGET', at, 'parked'), redis.call('HGET', offsets, processor)
-if not parked or not offset then return {'free'} end
+local quarantined, offset = redis.call('HGET', at, 'quarantined'), redis.call('HGET', offsets, processor)
+if not quarantined or not offset then return {'free'} end
 local found, from = nil, offset
 repeat
   local page = redis.call('XRANGE', stream, '(' .. from, '+', 'COUNT', 100)
@@ -19,4 +19,4 @@ redis.call('XADD', KEYS[4], '*', 'd', found[2], 'id', found[1], 'error', ARGV[3]
 redis.call('HSET', offsets, processor, found[1])
 redis.call('HINCRBY', at, 'dead', 1)
 begin_anew(at)
-return {'ok', parked, found[1]}
+return {'ok', quarantined, found[1]}

@@ -21,8 +21,8 @@ end
 if is_back then return {'back', fence or 'none', offset or 'none', last} end
 
 offset = register(at, offsets, stream, processor, ARGV[3])
-found = redis.call('HMGET', at, 'epoch', 'open', 'suspect', 'careful', 'parked', 'ceiling', 'told')
-local epoch, open, suspect, careful, parked, ceiling, told = unpack(found, 1, 7)
+found = redis.call('HMGET', at, 'epoch', 'open', 'suspect', 'careful', 'quarantined', 'ceiling', 'told')
+local epoch, open, suspect, careful, quarantined, ceiling, told = unpack(found, 1, 7)
 if open == '1' and fence ~= token then  -- whoever had it did not end in order
   careful = ceiling
   if suspect and before(offset, suspect) then redis.call('HINCRBY', at, 'end:' .. suspect, 1) end
@@ -31,7 +31,7 @@ end
 if careful and before(offset, careful) then redis.call('HSET', at, 'careful', careful)
 else redis.call('HDEL', at, 'careful'); careful = nil end
 local first = {}
-if not parked and tonumber(ARGV[4]) > 0 then
+if not quarantined and tonumber(ARGV[4]) > 0 then
   first = redis.call('XRANGE', stream, '(' .. offset, '+', 'COUNT', ARGV[4])
 end
 if known_epoch == '' and not late then
@@ -39,7 +39,7 @@ if known_epoch == '' and not late then
   redis.call('HSET', at, 'ceiling', ceiling)
   redis.call('HDEL', at, 'suspect')
   -- Marked: an event that this owner named before this take, and of which we hear late, is not.
-  redis.call('HSET', at, 'fence', token, 'open', parked and '0' or '1', 'marked', ARGV[9])
+  redis.call('HSET', at, 'fence', token, 'open', quarantined and '0' or '1', 'marked', ARGV[9])
   if not careful then redis.call('HSET', at, 'told', ARGV[9]) end
 end
 
@@ -53,4 +53,4 @@ for i = 1, #all, 2 do
     redis.call('HDEL', at, all[i])
   end
 end
-return {'ok', offset, epoch, careful or '', parked or '', ends, first, told or '0'}
+return {'ok', offset, epoch, careful or '', quarantined or '', ends, first, told or '0'}
