@@ -43,7 +43,7 @@ def test_a_command_that_fails_is_named_and_the_part_goes_on_behind_what_was_carr
         assert world.client.hgetall("h") == {b"AA": b"3", b"BB": b"4", b"CC": b"5"}
         assert world.client.hgetall("text") == {b"AA": b"1"}
     [at] = world.client.keys("rink:guard:{*")
-    assert sorted(world.client.hkeys(at)) == [b"fence", b"mark:q1"]
+    assert sorted(world.client.hkeys(at)) == [b"fence", b"format", b"mark:q1"]
 
 
 def test_a_part_that_was_half_carried_out_takes_no_other_commands(world):
@@ -135,7 +135,7 @@ def test_what_redis_lost_is_begun_anew_with_the_next_batch(world):
 def test_marks_do_not_grow_with_the_batches(world):
     for number in range(30):
         world.write_batch(fence(5), batch(number))
-    assert world.client.hlen("rink:guard:{flights/0}") == 2
+    assert world.client.hlen("rink:guard:{flights/0}") == 3
     assert len(world.client.keys("rink:guard:*")) == 3
 
 

@@ -16,9 +16,11 @@ class ShopOn:
     def send(self, records, stream="orders", hold=True):
         """Append records, and have a processor hold trimming back."""
         made = self.module.app.streams[stream]
-        self.redis.hset(made.names.about, "partitions", made.partition_count)
+        self.redis.hset(made.names.about, mapping={"format": 1, "partitions": made.partition_count})
         for number in range(made.partition_count if hold else 0):
-            self.redis.hsetnx(made.names.partition(number).offsets, "bill", "0-0")
+            offsets = made.names.partition(number).offsets
+            self.redis.hset(offsets, "format", 1)
+            self.redis.hsetnx(offsets, "bill", "0-0")
         pipeline = self.redis.pipeline(transaction=False)
         for plain in records:
             record = made.record(**plain)

@@ -33,7 +33,7 @@ class Shop:
             app="", app_name="shop", stream="orders", redis=url, record="", patience=1.0
         )
         self.names = Names.of("shop", "orders")
-        self.redis.hset(self.names.about, "partitions", COUNT)
+        self.redis.hset(self.names.about, mapping={"format": 1, "partitions": COUNT})
 
     def key(self, number=0):
         return self.names.partition(number).stream
@@ -46,7 +46,7 @@ class Shop:
 
     def hold(self, name="bill", number=0, at="0-0"):
         """Have a processor be registered, which has passed so much."""
-        self.redis.hset(self.names.partition(number).offsets, name, at)
+        self.redis.hset(self.names.partition(number).offsets, mapping={"format": 1, name: at})
 
     def group(self, name="q", token=0, strict=True):
         """A driver's reader, before it has done anything."""

@@ -235,7 +235,7 @@ def test_a_sink_that_was_removed_loses_no_batch_that_comes_later(shop):
 
 
 def test_a_partition_that_knows_more_than_the_sink_is_told(shop):
-    shop.redis.hset(f"{shop.key()}:sunk:q", mapping={"seq": str(2**62), "done": "1"})
+    shop.redis.hset(f"{shop.key()}:sunk:q", mapping={"format": 1, "seq": str(2**62), "done": "1"})
     with pytest.raises(StateError, match="has gone back"):
         sink(shop).commit(Batch("x", 0), put_aside(shop, (0, "a")))
 

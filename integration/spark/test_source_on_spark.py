@@ -84,7 +84,7 @@ def test_rich_records_come_with_their_types(shop, spark):
         name="a", at="2026-01-02T03:04:05+00:00", tags=["x"], parts={"p": 1},
         first=shop.module.Total(customer="c", total=2),
     )  # fmt: skip
-    shop.redis.hset(made.names.about, "partitions", 2)
+    shop.redis.hset(made.names.about, mapping={"format": 1, "partitions": 2})
     data = json.dumps({"name": "a", "at": record.at, "tags": ["x"], "parts": {"p": 1}, "first": {"customer": "c", "total": 2}})  # fmt: skip
     shop.redis.xadd(made.names.partition(0).stream, {"d": data})
     df = spark.read.format("rink").options(**shop.options("rich", metadata=False)).load()

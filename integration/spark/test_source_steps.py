@@ -99,7 +99,7 @@ def test_the_command_that_forgets_a_group_can_be_pasted(shop, monkeypatch):
 
 
 def test_a_name_that_a_processor_has_is_no_groups(shop):
-    shop.redis.hset(shop.names.partition(0).offsets, "spark/q", "0-0")
+    shop.redis.hset(shop.names.partition(0).offsets, mapping={"format": 1, "spark/q": "0-0"})
     with pytest.raises(StateError, match="a processor's of the app"):
         shop.group().begin(edges("earliest"))
     with pytest.raises(StateError, match="a processor's of the app"):

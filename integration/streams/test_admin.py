@@ -117,7 +117,7 @@ async def test_what_cannot_be_meant_is_refused(desk):
 @at_desk()
 async def test_a_processor_that_only_redis_knows_is_meant_too(desk):
     await desk.add(3)
-    await desk.redis.hset(desk.place.names.offsets, "old", "0-0")
+    await desk.redis.hset(desk.place.names.offsets, mapping={"format": 1, "old": "0-0"})
     (old,) = await admin.lag(desk.app, processor="old")
     assert (old.declared, old.lag, old.partition) == (False, 3, 1)
     (moved,) = await admin.reset(desk.app, "old", "latest")
@@ -288,7 +288,7 @@ async def test_requeue_into_a_full_partition_changes_nothing(desk):
 
 @at_desk()
 async def test_letters_of_a_forgotten_processor_stay_and_cannot_be_requeued(desk):
-    await desk.redis.hset(desk.place.names.offsets, "old", "0-0")
+    await desk.redis.hset(desk.place.names.offsets, mapping={"format": 1, "old": "0-0"})
     await desk.redis.xadd(desk.place.names.dead("old"), {"d": b"\xff", "error": "E"})
     (gone,) = await admin.forget_group(desk.app, "old")
     assert gone.letters == 1
@@ -387,7 +387,9 @@ async def test_one_partition_that_cannot_be_released_keeps_no_other_from_it(desk
 async def test_a_release_of_a_partition_that_went_back_takes_what_is_there(desk):
     ids = await desk.add(2)
     await desk.quarantine("partition 'orders/1' of processor 'bill' went back")
-    await desk.redis.hset(desk.place.names.offsets, "bill", "99999999999999-0")
+    await desk.redis.hset(
+        desk.place.names.offsets, mapping={"format": 1, "bill": "99999999999999-0"}
+    )
     (released,) = await admin.unquarantine(desk.app, processor="bill", partition=1)
     assert released.offset == ids[-1]
     assert (await desk.take(6)).offset == ids[-1]
@@ -423,7 +425,7 @@ async def test_a_reset_beyond_the_end_moves_nothing(desk):
 async def test_the_group_of_a_spark_query_is_moved_by_its_checkpoint_alone(desk):
     await desk.add()
     offsets = desk.place.names.offsets
-    await desk.redis.hset(offsets, "spark/totals", "0-0")
+    await desk.redis.hset(offsets, mapping={"format": 1, "spark/totals": "0-0"})
     why = "spark/totals.* checkpoint.*forget-group.*startingOffsets"
     with pytest.raises(ConfigError, match=why):
         await admin.reset(desk.app, "spark/totals", "latest")
@@ -441,7 +443,9 @@ def test_a_worker_tells_of_groups_that_only_redis_knows_but_for_queries_of_spark
     @at_desk()
     async def run(desk):
         for name in ("old", "spark/totals"):
-            await desk.redis.hset(desk.orders.names.partition(0).offsets, name, "0-0")
+            await desk.redis.hset(
+                desk.orders.names.partition(0).offsets, mapping={"format": 1, name: "0-0"}
+            )
         await Worker(desk.app)._register(desk.store)
 
     run(rink_redis)

@@ -200,7 +200,7 @@ async def test_where_the_oldest_give_way_it_is_counted_for_whom_they_are_lost(st
         key.decode(): int(value)
         for key, value in (await steps.redis.hgetall(place.names.lost)).items()
     }
-    assert lost == {"bill": 1, "ship": 3}
+    assert lost == {"format": 1, "bill": 1, "ship": 3}
 
 
 @stepping

@@ -23,6 +23,9 @@ BACKENDS = ("postgresql", "sqlite")
 _MAKING_TABLES = 0x72696E6B
 """PostgreSQL's advisory lock for making our tables: two who do it at once would both find none."""
 
+FORMAT = 1
+"""Says how our tables are laid out; every row has it."""
+
 _PASSING = re.compile(r"08...|40...|53...|55P03|25P03|57...")
 """SQLSTATEs of what passes: connections, deadlocks and serialization, resources, locks, timeouts, shutdowns."""
 
@@ -40,12 +43,14 @@ class Tables:
             self.metadata,
             sa.Column("name", sa.Text, primary_key=True),
             sa.Column("token", sa.BigInteger, nullable=False),
+            _format(),
         )
         self.queries = sa.Table(
             "rink_queries",
             self.metadata,
             sa.Column("query", sa.Text, primary_key=True),
             sa.Column("parts", sa.Integer, nullable=False),
+            _format(),
         )
         self.marks = sa.Table(
             "rink_marks",
@@ -53,7 +58,12 @@ class Tables:
             sa.Column("query", sa.Text, primary_key=True),
             sa.Column("part", sa.Integer, primary_key=True, autoincrement=False),
             sa.Column("batch", sa.BigInteger, nullable=False),
+            _format(),
         )
+
+
+def _format() -> sa.Column[int]:
+    return sa.Column("format", sa.SmallInteger, nullable=False, server_default=str(FORMAT))
 
 
 class Database:
@@ -116,18 +126,37 @@ class Database:
             if not self.is_sqlite:  # SQLite: all transactions of ours begin with the lock
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MAKING_TABLES)))
             self.tables.metadata.create_all(connection, checkfirst=True)
-            self._look_at(sa.inspect(connection))
+            self._look_at(connection)
             self._are_made = True
 
-    def _look_at(self, inspector: sa.Inspector) -> None:
+    def _look_at(self, connection: sa.Connection) -> None:
+        inspector = sa.inspect(connection)
         for table in self.tables.metadata.tables.values():
             found = {one["name"] for one in inspector.get_columns(table.name, schema=table.schema)}
-            if not found >= {column.name for column in table.columns}:
+            if found | {"format"} >= {column.name for column in table.columns}:
+                self._check_format(connection, table, has_it="format" in found)
+            else:
                 raise StateError(
                     f"{self.place} has a table {table.fullname} with the columns {', '.join(sorted(found))}: it is not "
                     "the guard's. Rename it, or give the guard another schema",
                     key=table.fullname,
                 )
+
+    def _check_format(self, connection: sa.Connection, table: sa.Table, *, has_it: bool) -> None:
+        other = None
+        if has_it:
+            other = connection.scalar(
+                sa.select(table.c.format).where(table.c.format != FORMAT).limit(1)
+            )
+            if other is None:
+                return
+        has = "no column format" if other is None else f"rows of format {other}"
+        raise StateError(
+            f"{self.place}: table {table.fullname} has {has}, and this version of Rink reads format {FORMAT}: another "
+            "version wrote it. Finish its work with that version; then this removes what it left: DROP TABLE "
+            + ", ".join(one.fullname for one in self.tables.metadata.tables.values()),
+            key=table.fullname,
+        )
 
 
 def read(url: object) -> sa.URL:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import redis
@@ -15,6 +16,7 @@ from redis.retry import Retry
 from rink.errors import ConfigError, StateError
 from rink.spark.options import Place, named
 from rink.spark.scripts import script
+from rink.streams import layout
 from rink.streams.blocking import Client, checked, client_of, server_of, settings_of
 from rink.streams.errors import RedisUnavailable
 from rink.streams.faults import explained
@@ -94,7 +96,12 @@ class Connection:
 
     def _stored_count(self, place: Place) -> Any:
         about = place.names.about
-        return self.repeated(lambda: self.client.hget(about, "partitions"), about)
+        found, known = self.repeated(
+            lambda: self.client.hmget(about, "partitions", layout.FIELD), about
+        )
+        if found is not None and _text(known) != layout.FORMAT:
+            raise layout.other_format(self.server, about, _text(known))
+        return found
 
     def _count_of(self, place: Place, found: Any) -> int:
         about, declared = place.names.about, place.declared()
@@ -123,7 +130,9 @@ class Connection:
         count = self._count_of(place, found)
         # Only where nobody has: a write that changes nothing is refused, too, while Redis is out of memory.
         if found is None:
-            self.repeated(lambda: self.client.hsetnx(about, "partitions", str(count)), about)
+            # Before the number: it is looked at with the other.
+            for field, value in ((layout.FIELD, layout.FORMAT), ("partitions", str(count))):
+                self.repeated(partial(self.client.hsetnx, about, field, value), about)
             self.partition_count(place)
 
     def _send(self, commands: list[tuple[Any, ...]]) -> list[Any]:
@@ -151,6 +160,10 @@ def _client(text: str) -> Client:
         return client_of(text, Retry(NoBackoff(), 0))
     except ValueError as error:
         raise ConfigError(f"the option redis cannot be used: {error}") from error
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value or "")
 
 
 def _flat(asked: Asked) -> tuple[Any, ...]:

@@ -21,6 +21,7 @@ from rink.streams.codec import Codec
 from rink.streams.endings import end, running_task
 from rink.streams.events import Middleware
 from rink.streams.lanes import Lane
+from rink.streams.layout import check_processor_name
 from rink.streams.policy import OnError, Policy
 from rink.streams.processor import Processor
 from rink.streams.store import Store
@@ -167,7 +168,7 @@ class App:
 
         def declare(function: F) -> F:
             declared = Processor(
-                name=check_name("processor", _named(name, function)),
+                name=check_processor_name(check_name("processor", _named(name, function))),
                 stream=stream,
                 function=function,
                 start=start,

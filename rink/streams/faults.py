@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from redis import exceptions as of_redis
 
 from rink.errors import RinkError, StateError
+from rink.streams import layout
 from rink.streams.errors import CrossSlot, RedisAuth, RedisError, RedisOutOfMemory, RedisUnavailable
 
 _IN_A_PIPELINE = re.compile(r"Command # \d+ .* of pipeline caused error: ", re.DOTALL)
 """Match what redis-py puts before the server's error message."""
+_OTHER_FORMAT = re.compile(r"FORMAT (\S+) (.*?)(?: script: .*)?$", re.DOTALL)
+"""Match what `check_format` in common.lua ends a step with, and what Redis puts behind it."""
 _PASSES = re.compile(
     r"(?:LOADING|BUSY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|READONLY|MISCONF|NOREPLICAS)\b"
 )
@@ -79,6 +82,9 @@ def explain(error: Exception, server: str, *keys: str) -> RinkError:
             f"{at}: {text}: something else lies under {where}; remove it, or give the app another name",
             key=key,
         )
+    if other := _OTHER_FORMAT.match(said):
+        found = "" if other[1] == "none" else other[1]
+        return layout.other_format(server, other[2], found)
     if "CROSSSLOT" in said:
         return CrossSlot(f"{at}: {text}")
     if "OOM" in said:

@@ -14,7 +14,7 @@ from typing import Any
 from redis.asyncio import RedisCluster
 
 from rink.errors import ConfigError, StaleToken, StateError
-from rink.streams import clients, ids
+from rink.streams import clients, ids, layout
 from rink.streams.calls import Calls
 from rink.streams.clients import AnyRedis
 from rink.streams.errors import CrossSlot, OffsetMoved, PartitionFull, RedisRolledBack
@@ -101,6 +101,9 @@ class Store:
             return
         # Only where nobody has: a write that changes nothing is refused, too, while Redis is out of memory.
         with explained(self.server, names.about):
+            await self.redis.hsetnx(
+                names.about, layout.FIELD, layout.FORMAT
+            )  # before: it is looked at with the other
             await self.redis.hsetnx(names.about, "partitions", str(count))
         await self.check_count(names, stream, count)
 
@@ -108,14 +111,16 @@ class Store:
         """See whether this number of partitions is settled; False where nobody has said any. It writes nothing.
 
         Raises:
-            StateError: Redis has another number.
+            StateError: Redis has another number, or the stream is of another layout.
         """
         if self.has_settled(names, count):
             return True
         with explained(self.server, names.about):
-            found = await self.redis.hget(names.about, "partitions")
+            found, known = await self.redis.hmget(names.about, "partitions", layout.FIELD)
         if found is None:
             return False
+        if known is None or text(known) != layout.FORMAT:
+            raise layout.other_format(self.server, names.about, text(known or ""))
         if (stored := int(found)) != count:
             raise StateError(
                 f"stream {stream!r} has {stored} partitions in Redis at {self.server} (key "
@@ -311,7 +316,9 @@ class Store:
         """Return the offset of each processor that trimming waits for."""
         with explained(self.server, names.offsets):
             found = await self.redis.hgetall(names.offsets)
-        return {text(key): text(value) for key, value in found.items()}
+        fields = {text(key): text(value) for key, value in found.items()}
+        fields.pop(layout.FIELD, None)
+        return fields
 
     def _check(self, place: Place, token: int, answer: Sequence[Any], expected: str = "") -> None:
         match text(answer[0]):

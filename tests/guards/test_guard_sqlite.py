@@ -74,6 +74,33 @@ def test_a_file_that_cannot_be_opened_is_said(tmp_path):
             assert not caught.value.again
 
 
+@pytest.mark.parametrize(
+    "change", ["ALTER TABLE {} DROP COLUMN format", "UPDATE {} SET format = 2"]
+)
+@pytest.mark.parametrize("table", ["rink_fences", "rink_queries", "rink_marks"])
+def test_tables_of_another_format_are_refused_and_removed_as_told(world, table, change):
+    def write():
+        world.guard.begin(fence(5), batch(0, parts=1))
+        with world.guard.part(fence(5), batch(0, parts=1), 0) as step:
+            return step is not None
+
+    assert write()
+    world.guard.close()
+    with closing(sqlite3.connect(world.path)) as other:
+        other.execute(change.format(table))
+        other.commit()
+    with pytest.raises(
+        StateError, match=f"table {table} has .*, and this version of Rink"
+    ) as caught:
+        write()
+    assert caught.value.key == table
+    drop = str(caught.value).partition("removes what it left: ")[2]
+    with closing(sqlite3.connect(world.path)) as other:
+        for name in drop.removeprefix("DROP TABLE ").split(", "):  # SQLite drops one at a time
+            other.execute(f"DROP TABLE {name}")
+    assert write()
+
+
 def test_tables_of_others_are_not_touched(world):
     with closing(sqlite3.connect(world.path)) as other, other:
         other.execute("CREATE TABLE rink_marks (id INTEGER)")

@@ -1,7 +1,8 @@
 -- Raises the fence where parts are written. KEYS: the hash of each part. ARGV: token.
 for _, at in ipairs(KEYS) do
+  check_format(at)
   local fence = redis.call('HGET', at, 'fence')
   if fence and less(ARGV[1], fence) then return {'stale', fence} end
-  if fence ~= ARGV[1] then redis.call('HSET', at, 'fence', ARGV[1]) end
+  if fence ~= ARGV[1] then put(at, 'fence', ARGV[1]) end
 end
 return {'ok'}

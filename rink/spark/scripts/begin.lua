@@ -3,6 +3,8 @@
 -- counts), strict (1: nothing is registered where events are gone), looks (1: changes nothing).
 -- An offset is the id of an entry, or 0-0: before all that there was. Answers ok, or gone: events behind `start` may be.
 local at, offsets, stream, group, start = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[3]
+check_format(at)
+check_format(offsets)
 local found = redis.call('HMGET', at, 'fence', 'advanced', 'from')
 if found[1] and less(ARGV[2], found[1]) then return {'stale', found[1]} end
 local offset = redis.call('HGET', offsets, group)

@@ -32,8 +32,8 @@ end
 
 -- Has trimming wait for a query. How many entries were ever removed tells later, of 0-0, whether more were.
 local function registered(at, offsets, stream, group, from, advanced)
-  redis.call('HSET', offsets, group, from)
-  redis.call('HSET', at, 'from', from, 'removed', removed(stream), 'anchored', '0', 'advanced', advanced)
+  put(offsets, group, from)
+  put(at, 'from', from, 'removed', removed(stream), 'anchored', '0', 'advanced', advanced)
   redis.call('HINCRBY', at, 'epoch', 0)
   return from
 end

@@ -6,6 +6,7 @@
 -- Or stale, with the token that counts; back (a later batch of this query was decided), with its number.
 local sink, token, query, batch = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local mine = 'batch:' .. query
+check_format(sink)
 local found = redis.call('HMGET', sink, 'fence', 'query', mine, 'seq', 'manifest', 'token')
 local decided, seq, manifest = found[3], found[4] or '0', found[5] or ''
 local is_newest = found[2] == query and decided == batch
@@ -19,6 +20,6 @@ end
 if manifest ~= '' and seq ~= ARGV[5] then return {'pending', seq, manifest} end
 if found[2] and found[2] ~= query and not less(found[6], token) then return {'other', found[2]} end
 seq = later_than(found[4])
-redis.call('HSET', sink, 'fence', token, 'token', token, 'query', query, mine, batch, 'seq', seq, 'manifest', ARGV[4])
+put(sink, 'fence', token, 'token', token, 'query', query, mine, batch, 'seq', seq, 'manifest', ARGV[4])
 if ARGV[6] ~= '0' then redis.call('EXPIRE', sink, ARGV[6]) end
 return {'ok', seq, ''}

@@ -2,6 +2,8 @@
 -- KEYS: at, offsets, stream. ARGV: group, token, run, start, strict (1: nothing is advanced where events are gone).
 -- Answers ok, or gone: events behind `start` may be; then the last entry's id.
 local at, offsets, stream, group, start = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[4]
+check_format(at)
+check_format(offsets)
 local found = redis.call('HMGET', at, 'fence', 'run', 'from', 'removed', 'followed')
 if found[1] and less(ARGV[2], found[1]) then return {'stale', found[1]} end
 local offset = redis.call('HGET', offsets, group)
@@ -19,6 +21,6 @@ elseif found[5] ~= ARGV[3] and offset ~= start or before(offset, start) then  --
   redis.call('HSET', offsets, group, start)
   redis.call('HSET', at, 'advanced', '1')
 end
-redis.call('HSET', at, 'fence', ARGV[2], 'run', ARGV[3], 'followed', ARGV[3])
+put(at, 'fence', ARGV[2], 'run', ARGV[3], 'followed', ARGV[3])
 trim(stream, offsets, '', '')
 return {gone and 'gone' or 'ok', entry_at(stream, 'latest')}

@@ -5,6 +5,7 @@
 -- Answers: ok, full, gone or late (a later batch is in); how many are in, of this and what came before.
 local stream, mark, list = KEYS[1], KEYS[4], KEYS[5]
 local seq, first, count = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+check_format(mark)
 local found = redis.call('HMGET', mark, 'seq', 'done')
 if found[1] and less(seq, found[1]) then return {'late', first + count} end
 local done = found[1] == seq and tonumber(found[2]) or 0
@@ -26,6 +27,6 @@ while moved < wanted and size < tonumber(ARGV[7]) do  -- one by one: how large t
   moved, size, free = moved + 1, size + #record, free - 1
 end
 if moved == 0 then return {'full', done} end
-redis.call('HSET', mark, 'seq', seq, 'done', done + moved)
+put(mark, 'seq', seq, 'done', done + moved)
 if ARGV[8] ~= '0' then redis.call('EXPIRE', mark, ARGV[8]) end
 return {'ok', done + moved}

@@ -11,6 +11,6 @@ local free = room(KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[2]), ARGV[3] == '1', 
 local count, ids = math.min(wanted, math.max(free, 0)), {}
 for i = 1, count do ids[i] = redis.call('XADD', KEYS[1], '*', 'd', ARGV[i + 4]) end
 local told = ARGV[4] == '1' and table.concat(ids, ' ') or ids[count] or ''
-redis.call('HSET', KEYS[4], 'number', number, 'count', count, 'ids', told)
+put(KEYS[4], 'number', number, 'count', count, 'ids', told)
 redis.call('EXPIRE', KEYS[4], 600)
 return {count, told}

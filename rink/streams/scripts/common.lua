@@ -11,6 +11,30 @@ local function before(a, b)
   return less(a_seq, b_seq)
 end
 
+-- The layout of what lies in our hashes. Every one of them has it as its field `format`, from its first write on.
+local FORMAT = '1'
+
+-- Ends the step, before it has written, where a hash has another layout or none.
+local function check_format(key)
+  local found = redis.call('HGET', key, 'format')
+  if found == FORMAT or not found and redis.call('EXISTS', key) == 0 then return end
+  error({err = 'FORMAT ' .. (found or 'none') .. ' ' .. key})
+end
+
+-- As HSET, of a hash that may not be there yet.
+local function put(key, ...)
+  redis.call('HSET', key, 'format', FORMAT, ...)
+end
+
+-- Each registered processor's offset, as names and offsets in turn.
+local function all_offsets(offsets)
+  local found, all = {}, redis.call('HGETALL', offsets)
+  for i = 1, #all, 2 do
+    if all[i] ~= 'format' then found[#found + 1], found[#found + 2] = all[i], all[i + 1] end
+  end
+  return found
+end
+
 local function has_entry(stream, id)
   return #redis.call('XRANGE', stream, id, id) > 0
 end
@@ -25,7 +49,7 @@ end
 
 -- The lowest offset of all registered processors; nil without any. That of `mine` is taken to be `moved`.
 local function lowest(offsets, mine, moved)
-  local found, all = nil, redis.call('HGETALL', offsets)
+  local found, all = nil, all_offsets(offsets)
   for i = 1, #all, 2 do
     local offset = all[i] == mine and moved or all[i + 1]
     if not found or before(offset, found) then found = offset end
@@ -43,13 +67,16 @@ end
 -- Makes room at any price, and counts for each processor what it had not passed.
 local function drop_oldest(stream, offsets, lost, count)
   local oldest = redis.call('XRANGE', stream, '-', '+', 'COUNT', count)
-  local all = redis.call('HGETALL', offsets)
+  local all = all_offsets(offsets)
   for i = 1, #all, 2 do
     local unread = 0
     for _, entry in ipairs(oldest) do
       if before(all[i + 1], entry[1]) then unread = unread + 1 end
     end
-    if unread > 0 then redis.call('HINCRBY', lost, all[i], unread) end
+    if unread > 0 then
+      put(lost)
+      redis.call('HINCRBY', lost, all[i], unread)
+    end
   end
   redis.call('XTRIM', stream, 'MAXLEN', redis.call('XLEN', stream) - #oldest)
 end
@@ -76,11 +103,13 @@ end
 
 -- Registers a processor: from here on trimming waits for it. Returns its offset.
 local function register(at, offsets, stream, processor, start)
+  check_format(at)
+  check_format(offsets)
   local offset = redis.call('HGET', offsets, processor)
   if not offset then
     offset = start == 'latest' and last_id(stream) or '0-0'
-    redis.call('HSET', offsets, processor, offset)
-    redis.call('HSET', at, 'anchored', '0')
+    put(offsets, processor, offset)
+    put(at, 'anchored', '0')
     redis.call('HINCRBY', at, 'epoch', 0)
   end
   return offset
@@ -88,8 +117,8 @@ end
 
 -- An operator has decided: what is known of deaths before counts no more, and whoever is in takes again.
 local function begin_anew(at)
+  put(at, 'anchored', '0')
   redis.call('HINCRBY', at, 'epoch', 1)
-  redis.call('HSET', at, 'anchored', '0')
   redis.call('HDEL', at, 'quarantined', 'suspect', 'careful', 'ceiling', 'told')
   local all = redis.call('HKEYS', at)
   for _, field in ipairs(all) do
@@ -116,7 +145,7 @@ end
 local function raise_ceiling(at, to)
   local ceiling = redis.call('HGET', at, 'ceiling')
   if ceiling and not before(ceiling, to) then return false end
-  redis.call('HSET', at, 'ceiling', to)
+  put(at, 'ceiling', to)
   return true
 end
 

@@ -3,7 +3,7 @@ local refused = dismissal(KEYS[1], ARGV[1], ARGV[2])
 if refused then return refused end
 local marked = redis.call('HGET', KEYS[1], 'marked')
 if marked and less(ARGV[4], marked) then return {'ok'} end  -- it comes late, and names an event of before
-redis.call('HSET', KEYS[1], 'marked', ARGV[4])
+put(KEYS[1], 'marked', ARGV[4])
 if ARGV[3] == '' then redis.call('HDEL', KEYS[1], 'suspect')
 else redis.call('HSET', KEYS[1], 'suspect', ARGV[3], 'told', ARGV[4]) end
 return {'ok'}

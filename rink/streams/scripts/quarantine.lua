@@ -1,6 +1,6 @@
 -- Nobody processes this partition until it is unquarantined. KEYS: at. ARGV: token, epoch, reason.
 local refused = dismissal(KEYS[1], ARGV[1], ARGV[2])
 if refused then return refused end
-redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'open', '0', 'quarantined', ARGV[3])
+put(KEYS[1], 'fence', ARGV[1], 'open', '0', 'quarantined', ARGV[3])
 redis.call('HDEL', KEYS[1], 'suspect')
 return {'ok'}

@@ -4,6 +4,7 @@
 local at, offsets, stream = KEYS[1], KEYS[2], KEYS[3]
 local processor, token, loses = ARGV[1], ARGV[2], ARGV[5] == '1'
 local known_epoch, known_offset, seen = ARGV[6], ARGV[7], ARGV[8]
+check_format(at)
 local fence = redis.call('HGET', at, 'fence')
 if fence and less(token, fence) then return {'stale', fence} end
 

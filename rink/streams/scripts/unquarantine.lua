@@ -4,6 +4,6 @@ if not quarantined then return {'free'} end
 local last = last_id(KEYS[3])
 if not offset then offset = ARGV[2] == 'latest' and last or '0-0'  -- Redis lost it, and perhaps all else
 elseif before(last, offset) then offset = last end
-redis.call('HSET', KEYS[2], ARGV[1], offset)
+put(KEYS[2], ARGV[1], offset)
 begin_anew(KEYS[1])
 return {'ok', quarantined, offset}
