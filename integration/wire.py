@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 
 from rink.testing.servers_start import free_ports
 
@@ -21,12 +22,22 @@ class Wire:
         endpoint: the server's.
         host: the address to listen on.
         port: the port to listen on; a free one where None.
+        pace: bytes a second in each direction, of all connections together; None is no bound.
 
     Attributes:
         endpoint: what to give to a client instead of the server's own.
+        carried: how many bytes came from the server.
     """
 
-    def __init__(self, endpoint: str, host: str = HOST, port: int | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        host: str = HOST,
+        port: int | None = None,
+        *,
+        pace: float | None = None,
+    ) -> None:
+        self._to, self._from = _Pace(pace), _Pace(pace)
         self._server = HOST, int(endpoint.rpartition(":")[2])
         self._here = host, port or free_ports(1)[0]
         self.endpoint = f"http://{host}:{self._here[1]}"
@@ -36,6 +47,11 @@ class Wire:
         self._ends: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
         self.heal()
+
+    @property
+    def carried(self) -> int:
+        """Return how many bytes came from the server."""
+        return self._from.count
 
     def cut(self) -> None:
         """Break all connections, and refuse new ones."""
@@ -83,20 +99,41 @@ class Wire:
                 if self._listener is None:
                     return
                 self._ends |= {theirs, ours}
-            back = threading.Thread(target=self._pump, args=(ours, theirs), name="wire")
+            back = threading.Thread(target=self._pump, args=(ours, theirs, self._from), name="wire")
             back.start()
-            self._pump(theirs, ours)
+            self._pump(theirs, ours, self._to)
             back.join()
             with self._lock:
                 self._ends -= {theirs, ours}
 
-    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, pace: _Pace) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
                 self._flows.wait()
+                pace.wait(len(data))
                 sink.sendall(data)
         _shut(source)
         _shut(sink)
+
+
+class _Pace:
+    """The bytes of one direction: all connections share what a slow link carries in a second."""
+
+    def __init__(self, rate: float | None) -> None:
+        self.count = 0
+        self._rate = rate
+        self._free_at = 0.0
+        self._lock = threading.Lock()
+
+    def wait(self, size: int) -> None:
+        with self._lock:
+            self.count += size
+            if self._rate is None:
+                return
+            now = time.monotonic()
+            self._free_at = max(self._free_at, now) + size / self._rate
+            pause = self._free_at - now
+        time.sleep(pause)
 
 
 def _shut(end: socket.socket) -> None:

@@ -10,7 +10,7 @@ import pytest
 from redis.asyncio import Redis
 from streams_support import driven
 
-from rink.streams import App, Record, RedisUnavailable
+from rink.streams import App, Record, RedisUnavailable, sizes
 from rink.streams.endings import end
 from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
@@ -45,11 +45,11 @@ class CutStore(Store):
         self.cut, self.runs = asyncio.Event(), asyncio.Event()
         self.runs.set()
 
-    async def run(self, *given):
-        return await self._cut(lambda: Store.run(self, *given))
+    async def run(self, *given, **how):
+        return await self._cut(lambda: Store.run(self, *given, **how))
 
-    async def read(self, *given):
-        return await self._cut(lambda: Store.read(self, *given))
+    async def read(self, *given, **how):
+        return await self._cut(lambda: Store.read(self, *given, **how))
 
     async def _cut(self, ask):
         await self.runs.wait()
@@ -82,7 +82,7 @@ class Owning:
         how = getattr(self, happens) if happens else None
         self.role, self.store = Held(token), CutStore(case.url, how, at, after=after)
         self.given_up = asyncio.Event()
-        self.reader = make_reader(self.store, processor.prefetch)
+        self.reader = make_reader(self.store, processor.prefetch, sizes.Held(2**20))
         scene = Scene(
             processor=processor, store=self.store, reader=self.reader, metrics=Metrics("shop"),
             marks=Marks(), halt=lambda reason: None, given_up=self.given_up,
@@ -175,11 +175,12 @@ class Case:
                 await asyncio.sleep(0.01)
 
     async def outputs(self):
-        found = await self.look.page(self.bills.names.partition(0).stream, "0-0")
-        return [self.bills.codec.decode(fields[b"d"]).n for _, fields in found]
+        key = self.bills.names.partition(0).stream
+        entries = self.look.entries(key)
+        return [self.bills.codec.decode(fields[b"d"]).n async for _, fields in entries]
 
     async def letters(self):
-        return len(await self.look.page(self.place.names.dead("bill"), "0-0"))
+        return len([one async for one in self.look.entries(self.place.names.dead("bill"))])
 
     def numbers(self, token):
         return [n for owner, n in self.seen if owner == token]

@@ -395,7 +395,9 @@ async def test_a_planned_stop_is_no_death_whatever_the_processor_does(shop):
     await shop.send(1)
     async with shop.workers("a") as (start, stop):
         await until_seen(shop, 1)
-        await shop.redis.hset(shop.names(number).at("stuck"), "suspect", "1-1")
+        await shop.redis.hset(
+            shop.names(number).at("stuck"), mapping={"format": 1, "suspect": "1-1"}
+        )
         await start("b")
         stopping = asyncio.create_task(stop("a"))
         await until_seen(shop, 2)
@@ -416,7 +418,9 @@ async def test_a_release_forgets_the_deaths_before(shop):
     number = shop.partition("a")
     await shop.send(1)
     [(entry_id, _)] = await shop.redis.xrange(shop.names(number).stream)
-    await shop.redis.hset(shop.names(number).at("note"), f"end:{entry_id.decode()}", "2")
+    await shop.redis.hset(
+        shop.names(number).at("note"), mapping={"format": 1, f"end:{entry_id.decode()}": "2"}
+    )
     async with shop.workers("a"):
         assert "3 processes ended" in await shop.quarantined("note", number)
         assert tries == []

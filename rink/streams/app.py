@@ -24,6 +24,7 @@ from rink.streams.lanes import Lane
 from rink.streams.layout import check_processor_name
 from rink.streams.policy import OnError, Policy
 from rink.streams.processor import Processor
+from rink.streams.sizes import IN_FLIGHT_BYTES, REPLY_BYTES, Limits
 from rink.streams.store import Store
 from rink.streams.stream import PartitionBy, Stream, Trim
 
@@ -46,6 +47,9 @@ class App:
         etcd: endpoints, as `rink.Session` takes them; or a function that makes a client, one for each worker.
         ttl: seconds until a worker that died loses its partitions.
         session: more settings of `rink.Session`: prefix, user, password, ca, cert, key, margin, timeout.
+        max_reply_bytes: about how much is asked of Redis, or sent to it, at once; one event at least.
+        max_in_flight_bytes: about how much a worker, or a sender, holds of events at a time; a commit with more
+            outputs is refused.
     """
 
     def __init__(
@@ -56,6 +60,8 @@ class App:
         etcd: str | Sequence[str] | Callable[[], Any] | None = None,
         ttl: float = 20.0,
         session: Mapping[str, Any] | None = None,
+        max_reply_bytes: int = REPLY_BYTES,
+        max_in_flight_bytes: int = IN_FLIGHT_BYTES,
     ) -> None:
         self.name = check_name("app", name)
         self.streams: dict[str, Stream[Any]] = {}
@@ -64,6 +70,7 @@ class App:
         self.etcd = etcd
         self.ttl = ttl
         self.session = dict(session or {})
+        self.limits = Limits(max_reply_bytes, max_in_flight_bytes)
         self.times_closed = 0
         self._redis = redis
         self._opened: dict[asyncio.AbstractEventLoop, asyncio.Task[Opened]] = {}
@@ -229,7 +236,7 @@ class App:
 
     def connect(self) -> Store:
         """Return a store with a client of its own, not opened yet."""
-        return Store(self._client())
+        return Store(self._client(), self.limits)
 
     def _client(self) -> AnyRedis:
         if callable(self._redis):

@@ -17,12 +17,14 @@ from redis.asyncio import RedisCluster
 from rink.streams.clients import AnyRedis
 from rink.streams.endings import end
 from rink.streams.scripts import Script, script
+from rink.streams.sizes import slice_of
 
 
 @attrs.frozen(eq=False)
 class _Call:
     script: Script
     given: tuple[Any, ...]
+    size: int
     answer: asyncio.Future[Any]
 
     def evalsha(self) -> tuple[Any, ...]:
@@ -33,17 +35,23 @@ class _Call:
 
 
 class Calls:
-    """Runs scripts on one client; belongs to one event loop."""
+    """Runs scripts on one client; belongs to one event loop.
 
-    def __init__(self, redis: AnyRedis) -> None:
+    Args:
+        redis: the client.
+        most_bytes: of the arguments of calls that go in one pipeline, about; one call at least.
+    """
+
+    def __init__(self, redis: AnyRedis, most_bytes: int) -> None:
         self._redis = redis
+        self._most_bytes = most_bytes
         self._queue: list[_Call] = []
         self._task: asyncio.Task[None] | None = None
 
-    async def run(self, name: str, keys: Sequence[str], given: Sequence[Any]) -> Any:
+    async def run(self, name: str, keys: Sequence[str], given: Sequence[Any], size: int = 0) -> Any:
         """Run a script of ours and return its reply; raises what redis-py raises."""
         answer = asyncio.get_running_loop().create_future()
-        self._queue.append(_Call(script(name), (len(keys), *keys, *given), answer))
+        self._queue.append(_Call(script(name), (len(keys), *keys, *given), size, answer))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._flush())
         return await answer
@@ -63,7 +71,8 @@ class Calls:
     async def _flush(self) -> None:
         await asyncio.sleep(0)  # calls of the same turn of the loop join the batch
         while self._queue:
-            batch = self._queue.copy()
+            sizes = (call.size for call in self._queue)
+            batch = self._queue[: slice_of(sizes, self._most_bytes, len(self._queue))]
             replies = await self._send(batch)
             del self._queue[: len(batch)]  # not earlier: `close` must find them
             for call, reply in zip(batch, replies, strict=True):

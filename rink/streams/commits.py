@@ -17,6 +17,7 @@ from rink.streams.metrics import Metrics
 from rink.streams.names import PartitionNames
 from rink.streams.patience import insist
 from rink.streams.processor import Processor
+from rink.streams.sizes import Limits
 from rink.streams.store import Store
 from rink.streams.stream import Stream
 from rink.streams.values import Output, Place, Step
@@ -95,7 +96,7 @@ class Commits:
         for stream in {stream for stream, _ in outputs}:  # it may be another app's
             await insist(self._place.role, partial(stream.settle, self._store))
         written = tuple(stream.output(record) for stream, record in outputs)
-        _refuse_too_many(self._place, written)
+        _refuse_too_many(self._place, written, self._store.limits)
         async with self._committing:
             await self._settle_all()
             self._inbox.finish(count)
@@ -125,7 +126,8 @@ class Commits:
             self.ceiling = ids.order(ceiling)
 
     async def _settle_all(self) -> None:
-        while self._step is not None or self._inbox.passage() is not None:
+        most = self._store.limits.reply
+        while self._step is not None or self._inbox.passage(most) is not None:
             self._step = self._step or self._next_step(())
             await self._settle()
 
@@ -169,8 +171,15 @@ class Commits:
             await insist(self._place.role, lambda: self._store.trim(self._place.names))
 
 
-def _refuse_too_many(place: Place, outputs: tuple[Output, ...]) -> None:
-    """Refuse what would never find room: more outputs to a partition than it may hold."""
+def _refuse_too_many(place: Place, outputs: tuple[Output, ...], limits: Limits) -> None:
+    """Refuse more outputs than a partition may hold, or than one step should bring to Redis."""
+    size = sum(output.size for output in outputs)
+    if size > limits.in_flight:
+        raise UsageError(
+            f"a commit of {place.role!r} has {len(outputs)} outputs of {size} bytes, more than "
+            f"max_in_flight_bytes={limits.in_flight} of the app: nothing was written; commit fewer events at once, "
+            "or give the app a larger one"
+        )
     counts = Counter(output.target for output in outputs)
     for output in outputs:
         if output.bounds is not None and counts[output.target] > output.bounds.limit:

@@ -16,6 +16,7 @@ from rink.streams.metrics import Metrics
 from rink.streams.partition import Grant, Scene
 from rink.streams.processor import Processor
 from rink.streams.reader import Reader, make_reader
+from rink.streams.sizes import Held
 from rink.streams.store import Store
 
 log = logging.getLogger("rink.streams")
@@ -33,6 +34,7 @@ class Executor:
         session: the worker's.
         name: the worker's, which is its member's name in each group.
         marks: shared by all executors of the worker, see `Owner`.
+        held: the memory that all of them share.
         halt: called with the reason when the policy ends the worker.
     """
 
@@ -45,6 +47,7 @@ class Executor:
         name: str,
         metrics: Metrics,
         marks: Marks,
+        held: Held,
         halt: Callable[[str], None],
     ) -> None:
         self.rink = aio.Rink(
@@ -61,7 +64,7 @@ class Executor:
         self._scene = Scene(
             processor=processor,
             store=store,
-            reader=make_reader(store, processor.prefetch),
+            reader=make_reader(store, processor.prefetch, held),
             metrics=metrics,
             marks=marks,
             halt=halt,

@@ -38,6 +38,11 @@ def explained(server: str, *keys: str) -> Iterator[None]:
         raise explain(error, server, *keys) from error
 
 
+def came_late(error: RedisUnavailable) -> bool:
+    """Return whether the answer did not come in time: it may have been large, or Redis is slow or gone."""
+    return isinstance(error.__cause__, of_redis.TimeoutError | TimeoutError)
+
+
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return what to raise for the errors of several tasks: the first, if all are Rink's.
 

@@ -24,6 +24,7 @@ from collections.abc import Iterable
 import attrs
 
 from rink.streams import ids
+from rink.streams.sizes import slice_of
 from rink.streams.values import RawEntry
 
 DATA = b"d"
@@ -97,6 +98,7 @@ class Inbox:
         read_to: what was read last; read on from behind it.
         stopped: nothing more is yielded.
         count_finished: how many events have been finished.
+        size: bytes of all that is held.
         held_back: how many of those that were yielded last have not reached the processor yet: whoever gathers
             a batch has them, and nothing finishes them.
     """
@@ -112,7 +114,7 @@ class Inbox:
         self._read: deque[Entry] = deque()
         self._out: deque[Entry] = deque()
         self._finished: deque[Entry] = deque()
-        self.count_finished = self.held_back = 0
+        self.count_finished = self.held_back = self.size = 0
         self._unsettled = 0  # of those two, how many are not skipped
         self._under_way: Passage | None = None
         self._careful = ids.order(careful) if careful else None
@@ -135,9 +137,11 @@ class Inbox:
 
     def feed(self, entries: Iterable[RawEntry]) -> None:
         """Take in what was read from behind `read_to`, in order."""
-        self._read.extend([Entry.of(raw) for raw in entries])
-        if self._read:
-            self.read_to = self._read[-1].id
+        read = [Entry.of(raw) for raw in entries]
+        self._read.extend(read)
+        self.size += sum([len(entry.data) for entry in read])
+        if read:
+            self.read_to = read[-1].id
 
     # ── yielding ─────────────────────────────────────────────────────────────────────────────
 
@@ -321,15 +325,23 @@ class Inbox:
         """There is something to commit, or a commit is under way."""
         return bool(self._finished)
 
-    def passage(self) -> Passage | None:
-        """What to commit next; the same until it is settled, None for nothing."""
+    def passage(self, most_bytes: int | None = None) -> Passage | None:
+        """Return what to commit next; the same until it is settled, None for nothing.
+
+        Args:
+            most_bytes: of the records that go along as dead letters, one at least; None is no bound. What is
+                finished behind them is for the next passage.
+        """
         if self._under_way is None and self._finished:
-            dead = tuple(entry for entry in self._finished if entry.letter is not None)
+            passed = list(self._finished)
+            if most_bytes is not None and any(entry.letter for entry in passed):
+                sizes = (len(entry.data) if entry.letter else 0 for entry in passed)
+                passed = passed[: slice_of(sizes, most_bytes, len(passed))]
             self._under_way = Passage(
                 expected=self.offset,
-                new=self._finished[-1].id,
-                processed=sum(not entry.skipped for entry in self._finished),
-                dead=dead,
+                new=passed[-1].id,
+                processed=sum(not entry.skipped for entry in passed),
+                dead=tuple(entry for entry in passed if entry.letter is not None),
             )
         return self._under_way
 
@@ -341,6 +353,7 @@ class Inbox:
         self.offset = passage.new
         while self._finished:
             entry = self._finished.popleft()
+            self.size -= len(entry.data)
             self._unsettled -= not entry.skipped
             self._attempts.pop(entry.id, None)
             self._condemned.pop(entry.id, None)

@@ -16,7 +16,9 @@ from rink.errors import ClosedError, RinkError
 from rink.etcd.backoff import Backoff
 from rink.streams.endings import end
 from rink.streams.errors import PartitionFull, RedisOutOfMemory, RedisUnavailable
+from rink.streams.faults import came_late
 from rink.streams.names import PartitionNames
+from rink.streams.sizes import slice_of
 from rink.streams.store import Store
 from rink.streams.values import Bounds
 
@@ -27,6 +29,11 @@ _ANSWERS_WITHIN_S = 1.0
 
 _REPEATED_FOR_S = 300.0
 """So long a call is made again; Redis keeps for 600 s what it did, and a later one might append twice."""
+
+
+def _fitting(records: Sequence[bytes], most_bytes: int) -> int:
+    """Return how many of the first records one call has."""
+    return slice_of(map(len, records), most_bytes, _IN_ONE_CALL)
 
 
 @attrs.define(eq=False)
@@ -132,8 +139,8 @@ class Lane:
         while self._drop_given_up():
             self._number += 1  # the call before was answered, or nobody waits for it
             records, wants_ids = self._batch()
-            count, ids = await self._call(records, wants_ids)
-            self._is_full = count < len(records)
+            asked, count, ids = await self._call(records, wants_ids)
+            self._is_full = count < asked
             self._deliver(count, ids)
             if count:
                 pauses.reset()
@@ -148,29 +155,47 @@ class Lane:
 
     def _batch(self) -> tuple[list[bytes], bool]:
         records: list[bytes] = []
-        wants_ids = False
+        wants_ids, size, most_bytes = False, 0, self._store.limits.reply
         self._in_call = []
         for parcel in self._parcels:
             if parcel.sent.done():
                 continue
+            left = parcel.records[parcel.done : parcel.done + _IN_ONE_CALL - len(records)]
+            if records and size + len(left[0]) > most_bytes:
+                break
             self._in_call.append(parcel)
             wants_ids = wants_ids or parcel.wants_ids
-            records += parcel.records[parcel.done : parcel.done + _IN_ONE_CALL - len(records)]
-            if len(records) >= _IN_ONE_CALL:
+            fitting = left[: _fitting(left, most_bytes - size)]
+            records += fitting
+            size += sum(map(len, fitting))
+            if len(fitting) < len(left) or len(records) >= _IN_ONE_CALL:
                 break
         return records, wants_ids
 
-    async def _call(self, records: Sequence[bytes], wants_ids: bool) -> tuple[int, list[str]]:
-        """Make one call, the same again until it is answered or nobody waits any more."""
+    async def _call(self, records: Sequence[bytes], wants_ids: bool) -> tuple[int, int, list[str]]:
+        """Make one call, the same again until it is answered or nobody waits any more.
+
+        After one that was not answered in time it is made with fewer records, from the same first one on. That
+        is the same call all the same: whichever of them Redis carries out, the answer says how many records it
+        was, and those are the first ones.
+
+        Returns:
+            How many records were asked for last, how many were added, and their ids.
+        """
+        most_bytes = self._store.limits.reply
         pauses, until = Backoff(0.02, 1.0), asyncio.get_running_loop().time() + _REPEATED_FOR_S
         while not all(parcel.sent.done() for parcel in self._in_call):
             try:
                 self._answered.clear()
-                answer = await self._store.append(
-                    self._names, self._bounds, records, self._number, wants_ids
+                some = records[: _fitting(records, most_bytes)]
+                count, ids = await self._store.append(
+                    self._names, self._bounds, some, self._number, wants_ids
                 )
             except (RedisUnavailable, RedisOutOfMemory) as error:
                 self._trouble = error
+                if isinstance(error, RedisUnavailable) and came_late(error):
+                    most_bytes = max(most_bytes // 2, 1)
+                    self._trouble = self._slow(error, records)
                 if asyncio.get_running_loop().time() > until:
                     return self._give_up(error)
                 await asyncio.sleep(pauses.next())
@@ -178,15 +203,26 @@ class Lane:
                 return self._give_up(error)
             else:
                 self._trouble = None
-                return answer
+                return len(some), count, ids
             finally:
                 self._answered.set()
-        return 0, []
+        return 0, 0, []
 
-    def _give_up(self, error: Exception) -> tuple[int, list[str]]:
+    def _slow(self, error: RedisUnavailable, records: Sequence[bytes]) -> RedisUnavailable:
+        """Return an error that names the setting, where the first record alone is large."""
+        size = len(records[0])
+        if size * 4 <= self._store.limits.reply:
+            return error
+        return RedisUnavailable(
+            f"{error}; a record has {size} bytes: if the way to Redis is slow, raise socket_timeout of the "
+            f"Redis client ({self._store.answers_within:g} s)",
+            server=error.server,
+        )
+
+    def _give_up(self, error: Exception) -> tuple[int, int, list[str]]:
         for parcel in self._in_call:
             parcel.fail(error)
-        return 0, []
+        return 0, 0, []
 
     async def close(self) -> None:
         """Send nothing more; whoever waits is told, and cannot know whether a part was sent."""

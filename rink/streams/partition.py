@@ -153,7 +153,8 @@ class Grant:
                 # What comes along may be yielded at once, so it is what a death here would cost.
                 first = min(processor.max_uncommitted, processor.prefetch // 4)
                 self._is_open = True
-                return await scene.store.take(self._place, self._role.token, first)
+                most = scene.reader.first_bytes
+                return await scene.store.take(self._place, self._role.token, first, most_bytes=most)
             except (StaleToken, StateError):
                 raise
             except RedisError as error:

@@ -7,33 +7,43 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import time
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from rink.errors import RinkError, StateError
+from rink.etcd.backoff import Backoff
 from rink.streams.clients import AnyRedis
 from rink.streams.endings import end
-from rink.streams.errors import RedisError
-from rink.streams.faults import explained
+from rink.streams.errors import RedisError, RedisUnavailable
+from rink.streams.faults import came_late, explained
 from rink.streams.owner import Owner
 from rink.streams.patience import Patience
+from rink.streams.sizes import Held, Sizes
 from rink.streams.store import Store
 
+log = logging.getLogger("rink.streams")
+
 _UNBLOCK_AGAIN_S = 0.001
+_RESTS_S = (5.0, 60.0)
+"""The bounds of how long no event is asked for that did not come, alone, in time."""
 
 Broken = asyncio.Future[None]
 """Fails where an owner's partition cannot be read, or went back."""
 
 
-def make_reader(store: Store, prefetch: int) -> Reader:
+def make_reader(store: Store, prefetch: int, held: Held) -> Reader:
     """Return the reader that a store needs.
 
     Args:
         store: where.
         prefetch: how many events an owner may hold.
+        held: the memory that all owners of the worker share.
     """
     chunk = max(prefetch // 4, 1)
-    return ReaderPerPartition(store, chunk) if store.is_cluster else SharedReader(store, chunk)
+    make = ReaderPerPartition if store.is_cluster else SharedReader
+    return make(store, chunk, held)
 
 
 class Reader:
@@ -41,12 +51,16 @@ class Reader:
 
     Args:
         store: where.
-        chunk: how many events to read of a partition at once; so much room it must have.
+        chunk: how many events to read of a partition at once, at most; so much room it must have.
+        held: the memory that all owners of the worker share.
     """
 
-    def __init__(self, store: Store, chunk: int) -> None:
+    def __init__(self, store: Store, chunk: int, held: Held) -> None:
         self._store = store
         self._chunk = chunk
+        self._held = held
+        self._sizes: Sizes[Owner[Any]] = Sizes(store.limits.reply)
+        self._rests: dict[Owner[Any], tuple[float, Backoff]] = {}
         self._owners: dict[Owner[Any], Broken] = {}
         self._helpers: set[asyncio.Task[None]] = set()
 
@@ -63,6 +77,9 @@ class Reader:
     def add(self, owner: Owner[Any]) -> Broken:
         """Read for an owner; returns what fails where that cannot go on."""
         broken = self._owners[owner] = asyncio.get_running_loop().create_future()
+        self._held.enter()
+        if owner.inbox.ready:  # came along with the take
+            self._sizes.note(owner, owner.inbox.ready, owner.inbox.size)
         return broken
 
     def remove(self, owner: Owner[Any]) -> None:
@@ -70,6 +87,14 @@ class Reader:
         broken = self._owners.pop(owner, None)
         if broken is not None:
             broken.cancel()
+            self._held.leave()
+            self._sizes.forget(owner)
+            self._rests.pop(owner, None)
+
+    @property
+    def first_bytes(self) -> int:
+        """Return how many bytes of events may come along with a take."""
+        return min(self._store.limits.reply, self._held.share)
 
     @property
     def owners(self) -> list[Owner[Any]]:
@@ -92,16 +117,61 @@ class Reader:
         raise NotImplementedError
 
     def _has_room(self, owner: Owner[Any]) -> bool:
-        return owner.inbox.room >= self._chunk
+        has_room = owner.inbox.room >= self._chunk and owner.inbox.size < self._held.share
+        return has_room and not self._is_resting(owner)
 
-    async def _read(self, client: AnyRedis, owners: Sequence[Owner[Any]]) -> None:
-        """Read once for these owners, and let each have what is still for it."""
+    async def _read(
+        self, client: AnyRedis, owners: Sequence[Owner[Any]], count: int, *, waits: bool = True
+    ) -> bool:
+        """Read once for these owners, and let each have what is still for it.
+
+        Args:
+            client: a connection for reads.
+            owners: whose partitions.
+            count: entries of each at most.
+            waits: for something to come, if there is nothing.
+
+        Returns:
+            Whether there was anything.
+        """
         asked = {owner.place.names.stream: (owner, owner.inbox.read_to) for owner in owners}
         positions = {key: position for key, (_, position) in asked.items()}
-        for key, entries in await self._store.read(client, positions, self._chunk):
-            owner, position = asked[key]
-            if owner in self._owners and owner.inbox.read_to == position:
+        try:
+            found = dict(await self._store.read(client, positions, count, waits=waits))
+        except RedisUnavailable as error:
+            if came_late(error) and not self._sizes.halve(owners, count):
+                self._rest(owners[0], error)
+            raise
+        for key, (owner, position) in asked.items():
+            entries = found.get(key, [])
+            if owner not in self._owners:
+                continue
+            self._rests.pop(owner, None)
+            size = sum([len(text) for _, fields in entries for text in fields])
+            self._sizes.note(owner, len(entries), size)
+            if owner.inbox.read_to == position:
                 owner.feed(entries)
+        return bool(found)
+
+    async def _wait_for_room(self, woken: asyncio.Event) -> None:
+        """Wait until an owner has room, and as long as one rests, a second at most."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0 if self._rests else None):
+                await woken.wait()
+
+    def _rest(self, owner: Owner[Any], error: RedisUnavailable) -> None:
+        """Read the others meanwhile: what did not come alone will hardly come the next time."""
+        _, pauses = self._rests.get(owner, (0.0, Backoff(*_RESTS_S)))
+        pause = pauses.next()
+        self._rests[owner] = time.monotonic() + pause, pauses
+        log.warning(
+            "%s waits: one event, the first behind %s, did not come within %g s, and is asked for again in %.0f s. If "
+            "it is large and the way to Redis is slow, raise socket_timeout of the Redis client: %s",
+            owner.place.role, owner.inbox.read_to, self._store.answers_within, pause, error,
+        )  # fmt: skip
+
+    def _is_resting(self, owner: Owner[Any]) -> bool:
+        return owner in self._rests and time.monotonic() < self._rests[owner][0]
 
     async def _recheck(self, owners: Sequence[Owner[Any]]) -> None:
         """After a reconnect: does Redis still know what each owner knows?"""
@@ -120,9 +190,10 @@ class Reader:
 class SharedReader(Reader):
     """One connection and one blocking read for all partitions."""
 
-    def __init__(self, store: Store, chunk: int) -> None:
-        super().__init__(store, chunk)
+    def __init__(self, store: Store, chunk: int, held: Held) -> None:
+        super().__init__(store, chunk, held)
         self._woken = asyncio.Event()
+        self._found_nothing: set[Owner[Any]] = set()  # of those that were asked in turn
         self._reading: frozenset[Owner[Any]] = frozenset()
         self._round = 0
         self._unblocking: asyncio.Task[None] | None = None
@@ -198,11 +269,17 @@ class SharedReader(Reader):
             if self._has_room(owner) and not broken.done()
         ]
         if not wanted:
-            await self._woken.wait()
+            await self._wait_for_room(self._woken)
             return
+        asked, count = self._sizes.plan(wanted, self._chunk)
+        # Not all in one answer: each in its turn, without a wait, until none of them has anything.
+        is_turn = len(asked) < len(wanted) and not self._found_nothing.issuperset(wanted)
         self._reading = frozenset(wanted)
         try:
-            await self._read(client, wanted)
+            if await self._read(client, asked if is_turn else wanted, count, waits=not is_turn):
+                self._found_nothing.clear()
+            elif is_turn:
+                self._found_nothing.update(asked)
         finally:
             self._reading = frozenset()
             self._round += 1
@@ -219,8 +296,8 @@ class SharedReader(Reader):
 class ReaderPerPartition(Reader):
     """A blocking read for each partition: on a cluster each has a slot of its own."""
 
-    def __init__(self, store: Store, chunk: int) -> None:
-        super().__init__(store, chunk)
+    def __init__(self, store: Store, chunk: int, held: Held) -> None:
+        super().__init__(store, chunk, held)
         self._tasks: dict[Owner[Any], asyncio.Task[None]] = {}
         self._woken: dict[Owner[Any], asyncio.Event] = {}
 
@@ -258,9 +335,9 @@ class ReaderPerPartition(Reader):
                     must_recheck = False
                 woken.clear()
                 if self._has_room(owner):
-                    await self._read(client, [owner])
+                    await self._read(client, *self._sizes.plan([owner], self._chunk))
                 else:
-                    await woken.wait()
+                    await self._wait_for_room(woken)
                 patience.reset()
             except RinkError as error:
                 must_recheck = True

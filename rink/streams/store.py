@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from redis.asyncio import RedisCluster
@@ -17,9 +17,16 @@ from rink.errors import ConfigError, StaleToken, StateError
 from rink.streams import clients, ids, layout
 from rink.streams.calls import Calls
 from rink.streams.clients import AnyRedis
-from rink.streams.errors import CrossSlot, OffsetMoved, PartitionFull, RedisRolledBack
-from rink.streams.faults import explained
+from rink.streams.errors import (
+    CrossSlot,
+    OffsetMoved,
+    PartitionFull,
+    RedisRolledBack,
+    RedisUnavailable,
+)
+from rink.streams.faults import came_late, explained
 from rink.streams.names import Names, PartitionNames
+from rink.streams.sizes import REPLY_BYTES, Limits, Sizes
 from rink.streams.values import (
     Bounds,
     Known,
@@ -39,21 +46,26 @@ for no answer as long."""
 MOST = 100_000
 """A lag is counted so far: counting keeps Redis from all else."""
 
+_LIMITS = Limits()
+
 
 class Store:
     """A Redis, seen from one event loop.
 
     Args:
         redis: a client of redis-py's, from now on this store's: see `clients.prepare`.
+        limits: how many bytes are asked for, and sent, at once.
     """
 
-    def __init__(self, redis: AnyRedis) -> None:
+    def __init__(self, redis: AnyRedis, limits: Limits = _LIMITS) -> None:
         waits = clients.prepare(redis)
+        self.answers_within = waits
         self._block_ms = max(int(min(_READ_WAITS_S, waits / 2) * 1000), 1)
         self.redis = redis
         self.is_cluster = isinstance(redis, RedisCluster)
         self.server = clients.server_of(redis)
-        self._calls = Calls(redis)
+        self.limits = limits
+        self._calls = Calls(redis, limits.reply)
         self._settled: set[tuple[str, int]] = set()
         self._sender = secrets.token_hex(8)
         self._told = 0
@@ -84,10 +96,17 @@ class Store:
         await self._calls.close()
         await clients.close(self.redis)
 
-    async def run(self, name: str, keys: Sequence[str], *given: Any) -> Any:
-        """Run one of our scripts; the errors are ours."""
+    async def run(self, name: str, keys: Sequence[str], *given: Any, size: int = 0) -> Any:
+        """Run one of our scripts; the errors are ours.
+
+        Args:
+            name: the script's.
+            keys: as it takes them.
+            given: its other arguments.
+            size: of these, in bytes, where it may be much: what goes in one request is bounded by it.
+        """
         with explained(self.server, *keys):
-            return await self._calls.run(name, keys, given)
+            return await self._calls.run(name, keys, given, size)
 
     # ── the stream ───────────────────────────────────────────────────────────────────────────
 
@@ -158,20 +177,52 @@ class Store:
         """
         keys = [names.stream, names.offsets, names.lost, names.sent(self._sender)]
         given = (number, bounds.limit, int(bounds.loses), int(wants_ids))
-        count, ids = await self.run("append", keys, *given, *records)
+        size = sum(map(len, records))
+        count, ids = await self.run("append", keys, *given, *records, size=size)
         return int(count), text(ids).split()
 
     async def trim(self, names: PartitionNames) -> int:
         """Remove what every registered processor has committed past; returns how many entries."""
         return int(await self.run("trim", [names.stream, names.offsets]))
 
-    async def page(
-        self, key: str, after: str, count: int = 1000
-    ) -> list[tuple[bytes, dict[bytes, bytes]]]:
-        """Return the entries of a stream behind an id, so many at most: their ids and fields."""
+    async def entries(
+        self, key: str, after: str = ids.NONE, *, newest_first: bool = False, most: int = 1000
+    ) -> AsyncIterator[tuple[bytes, dict[bytes, bytes]]]:
+        """Give the entries of a stream that are there now, in order: their ids and fields.
+
+        Args:
+            key: the stream's.
+            after: only those behind this id.
+            newest_first: in the other order.
+            most: entries of one answer.
+        """
+        first, last = f"({after}", await self._newest(key)
+        sizes: Sizes[str] = Sizes(self.limits.reply)
+        while True:
+            asked = sizes.plan([key], most)
+            try:
+                with explained(self.server, key):
+                    ask = self.redis.xrevrange if newest_first else self.redis.xrange
+                    found: Any = await ask(key, min=first, max=last, count=asked[1])
+            except RedisUnavailable as error:
+                if not came_late(error) or not sizes.halve(*asked):
+                    raise
+                continue
+            if not found:
+                return
+            size = sum(len(value) for _, fields in found for value in fields.values())
+            sizes.note(key, len(found), size)
+            for entry_id, fields in found:
+                yield entry_id, fields
+            if newest_first:
+                last = f"({found[-1][0].decode()}"
+            else:
+                first = f"({found[-1][0].decode()}"
+
+    async def _newest(self, key: str) -> str:
         with explained(self.server, key):
-            found: Any = await self.redis.xrange(key, min=f"({after}", count=count)
-        return list(found)
+            found: Any = await self.redis.xrevrange(key, count=1)
+        return found[0][0].decode() if found else ids.NONE
 
     # ── positions ────────────────────────────────────────────────────────────────────────────
 
@@ -180,7 +231,13 @@ class Store:
         return text(await self.run("register", place.keys, place.processor, place.start))
 
     async def take(
-        self, place: Place, token: int, first: int = 0, known: Known | None = None
+        self,
+        place: Place,
+        token: int,
+        first: int = 0,
+        known: Known | None = None,
+        *,
+        most_bytes: int = REPLY_BYTES,
     ) -> Taken:
         """Become the owner of a partition.
 
@@ -189,6 +246,7 @@ class Store:
             token: of the grant.
             first: how many entries behind the offset to get along.
             known: what it knew before a reconnect.
+            most_bytes: no more entries come along than have so many bytes.
 
         Raises:
             StaleToken: a later owner has been here.
@@ -196,7 +254,7 @@ class Store:
         """
         knows = (known.epoch, known.offset, known.seen) if known else ("", "", "")
         given = (place.processor, token, place.start, first, int(place.bounds.loses))
-        answer = await self.run("take", place.keys, *given, *knows, self._now())
+        answer = await self.run("take", place.keys, *given, *knows, self._now(), most_bytes)
         self._check(place, token, answer, known.offset if known else "")
         offset, epoch, careful, quarantined = (text(part) for part in answer[1:5])
         flat = [text(part) for part in answer[5]]
@@ -228,7 +286,8 @@ class Store:
             given += [index[output.target], len(output.fields), *output.fields]
         keys = [key for names, _ in targets for key in (names.stream, names.offsets, names.lost)]
         name = "write" if step.outputs else "commit"
-        answer = await self.run(name, [*place.keys, *keys], *given)
+        size = sum(output.size for output in outputs)
+        answer = await self.run(name, [*place.keys, *keys], *given, size=size)
         if (said := text(answer[0])) in ("full", "type"):
             key, bounds = targets[int(answer[1]) - 1][0].stream, targets[int(answer[1]) - 1][1]
             self._refused_output(place, said, key, bounds, answer[2])
@@ -352,7 +411,7 @@ class Store:
         return client
 
     async def read(
-        self, client: AnyRedis, positions: Mapping[str, str], count: int
+        self, client: AnyRedis, positions: Mapping[str, str], count: int, *, waits: bool = True
     ) -> list[tuple[str, list[RawEntry]]]:
         """Read behind positions, or wait for what comes, up to a second.
 
@@ -360,10 +419,12 @@ class Store:
             client: from `reader`.
             positions: an id for each stream.
             count: entries of each stream at most.
+            waits: False returns at once where nothing is there.
         """
         given: Any = positions
         with explained(self.server):
-            found: Any = await client.xread(given, count=count, block=self._block_ms)
+            block = self._block_ms if waits else None
+            found: Any = await client.xread(given, count=count, block=block)
         pairs = found.items() if isinstance(found, dict) else found
         return [(text(key), entries) for key, entries in pairs or ()]
 

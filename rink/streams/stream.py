@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 MOST_PARTITIONS = 10_000
-_AT_ONCE = 4096  # records that send_many holds before it sends them
+_AT_ONCE = 4096
+"""Records that `send_many` holds before it sends them; fewer where they are large."""
+_HOLDS_PART = 4
+"""It holds this part of `max_in_flight_bytes`: what is sent lies in buffers of the client, too."""
 
 PartitionBy = str | Callable[[Any], object]
 Trim = Literal["committed", "oldest"]
@@ -160,14 +163,15 @@ class Stream(Generic[R]):
             StateError, ConfigError: as `send`.
         """
         waiting: dict[int, list[bytes]] = {}
-        held = sent = 0
+        held = size = sent = 0
+        most = self.app.limits.in_flight // _HOLDS_PART
         try:
             async for record in _each(records):
                 number, data = self.partition_of(record), self.codec.encode(record)
                 waiting.setdefault(number, []).append(data)
-                held += 1
-                if held == _AT_ONCE:
-                    held, full, waiting = 0, waiting, {}
+                held, size = held + 1, size + len(data)
+                if held == _AT_ONCE or size >= most:
+                    held, size, full, waiting = 0, 0, waiting, {}
                     sent += await self._send_all(full, timeout)
                     if progress:
                         progress(sent)
@@ -240,10 +244,8 @@ class Stream(Generic[R]):
         """
         key = self.names.partition(partition).stream
         store = (await self.app.opened()).store
-        while page := await store.page(key, after):
-            for entry_id, fields in page:
-                after = entry_id.decode()
-                yield Event(after, self.codec.decode(fields.get(b"d", b"")))
+        async for entry_id, fields in store.entries(key, after):
+            yield Event(entry_id.decode(), self.codec.decode(fields.get(b"d", b"")))
 
     def send_blocking(self, record: R, *, timeout: float = 30.0) -> str:
         """Send like `send`, for plain scripts and threads."""

@@ -100,6 +100,11 @@ class Output:
     bounds: Bounds | None
     fields: tuple[bytes | str, ...]
 
+    @property
+    def size(self) -> int:
+        """Return how large it is, about, in bytes."""
+        return sum(map(len, self.fields))
+
 
 @attrs.frozen
 class Step:

@@ -18,6 +18,7 @@ from rink.streams.lookout import look_out
 from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
 from rink.streams.names import OF_SPARK
+from rink.streams.sizes import Held
 from rink.streams.store import Store
 from rink.streams.tasks import run_tasks
 
@@ -81,7 +82,7 @@ class Worker:
             await self._run(store, session)
 
     async def _run(self, store: Store, session: aio.Session) -> None:
-        marks = Marks()
+        marks, held = Marks(), Held(self.app.limits.in_flight)
         for processor in self._processors:
             self.executors[processor.name] = Executor(
                 processor,
@@ -90,6 +91,7 @@ class Worker:
                 name=self.name,
                 metrics=self.metrics,
                 marks=marks,
+                held=held,
                 halt=self._halt,
             )
         readers = [executor.reader for executor in self.executors.values()]

@@ -34,6 +34,7 @@ from rink.streams.partition import Scene, Tenure
 from rink.streams.policy import Quarantined
 from rink.streams.processor import Processor
 from rink.streams.reader import Reader
+from rink.streams.sizes import Held
 from rink.streams.store import Store
 from rink.streams.stream import Stream
 from rink.streams.values import Place, RawEntry, Step, Taken
@@ -146,6 +147,7 @@ class _Partition:
     ) -> None:
         self._processor = processor
         self._place = processor.place(number)
+        self.limits = processor.stream.app.limits
         self._data = data
         self._unread: list[RawEntry] = [
             (f"{at}-0".encode(), [DATA, one]) for at, one in enumerate(data, 1)
@@ -160,7 +162,7 @@ class _Partition:
         scene = Scene(
             processor=self._processor,
             store=store,
-            reader=_NoReader(store, 1),
+            reader=_NoReader(store, 1, Held(1)),
             metrics=Metrics(self._processor.stream.app.name),
             marks=Marks(),
             halt=lambda reason: None,
@@ -274,6 +276,7 @@ class _StoreOf(Store):
 
     def __init__(self, partition: _Partition) -> None:
         self._partition = partition
+        self.limits = partition.limits
 
     async def commit(self, place: Place, step: Step) -> None:
         self._partition.commit(step)

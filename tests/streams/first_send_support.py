@@ -3,6 +3,7 @@
 import asyncio
 
 from rink.streams import App, Record, RedisUnavailable
+from rink.streams.sizes import Limits
 
 
 class Leg(Record):
@@ -15,6 +16,7 @@ class Store:
     def __init__(self, away=0, silent=False, error=None):
         self.away, self.silent, self.error = away, silent, error
         self.opened = self.closed = 0
+        self.limits = Limits()
 
     async def open(self):
         self.opened += 1

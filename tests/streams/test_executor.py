@@ -13,7 +13,14 @@ from rink import aio
 from rink.streams import App, executor, partition
 from rink.streams.executor import Executor
 from rink.streams.reader import Reader
+from rink.streams.sizes import Held, Limits
 from rink.testing.memory import MemoryCluster
+
+
+class Nothing:
+    """A store that nothing is asked of."""
+
+    limits = Limits()
 
 
 class Deaf(Reader):
@@ -23,7 +30,7 @@ class Deaf(Reader):
     """
 
     def __init__(self):
-        super().__init__(cast("Any", None), 1)
+        super().__init__(cast("Any", Nothing()), 1, Held(1))
         self.cancelled = 0
         self.reads = asyncio.Event()
 
@@ -39,7 +46,7 @@ class Deaf(Reader):
 @pytest.fixture
 def reader(monkeypatch):
     reader = Deaf()
-    monkeypatch.setattr(executor, "make_reader", lambda store, prefetch: reader)
+    monkeypatch.setattr(executor, "make_reader", lambda store, prefetch, held: reader)
     return reader
 
 
@@ -62,6 +69,7 @@ async def an_executor(cluster):
             name="a",
             metrics=nothing,
             marks=nothing,
+            held=nothing,
             halt=nothing,
         )
 

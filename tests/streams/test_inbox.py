@@ -372,3 +372,42 @@ def test_whatever_happens_each_event_ends_once_and_in_order(acts, careful):
 @pytest.mark.parametrize(("low", "high"), [("9-0", "10-0"), ("5-9", "5-10"), ("5-99", "6-0")])
 def test_ids_are_ordered_by_their_numbers(low, high):
     assert ids.order(low) < ids.order(high)
+
+
+def test_inbox_size_is_what_is_held_until_it_is_settled():
+    box = Inbox("bill", "0-0", prefetch=10, max_uncommitted=6)
+    box.feed((f"{n}-0".encode(), [b"d", b"x" * n]) for n in (1, 2, 3, 4))
+    assert box.size == 10
+    box.give(2)
+    box.finish()
+    assert box.size == 10, "a commit may have to be repeated"
+    commit(box)
+    assert box.size == 7
+    box.give(2)
+    box.put_back()
+    assert box.size == 7
+
+
+def test_passage_with_large_dead_letters_ends_before_they_are_too_many():
+    box = Inbox("bill", "0-0", prefetch=10, max_uncommitted=6)
+    box.feed((f"{n}-0".encode(), [b"d", b"x" * 100]) for n in range(1, 7))
+    for n in (2, 3, 5):
+        box.condemn(f"{n}-0", Letter("E", "", 1))
+    box.give(6)
+    box.finish()
+    passed = []
+    while (passage := box.passage(150)) is not None:
+        passed.append((passage.expected, passage.new, passage.processed, len(passage.dead)))
+        box.settled()
+    assert passed == [("0-0", "2-0", 1, 1), ("2-0", "4-0", 1, 1), ("4-0", "6-0", 1, 1)]
+    assert box.size == 0
+
+
+def test_passage_without_a_bound_takes_all_dead_letters():
+    """Outputs go with all that is finished, or an event would have them twice."""
+    box = inbox(1, 2, 3)
+    for n in (1, 2):
+        box.condemn(f"{n}-0", Letter("E", "", 1))
+    box.give(3)
+    box.finish()
+    assert (box.passage().new, len(box.passage().dead)) == ("3-0", 2)

@@ -9,6 +9,7 @@ from rink import ClosedError
 from rink.streams import PartitionFull, RecordError, RedisUnavailable
 from rink.streams.lanes import Lane
 from rink.streams.names import Names
+from rink.streams.sizes import Limits
 from rink.streams.values import Bounds
 
 NAMES = Names.of("shop", "orders").partition(0)
@@ -29,6 +30,7 @@ class Partition:
         self.room = room
         self.refusal = None
         self.server = "redis"
+        self.limits, self.answers_within = Limits(), 5.0
         self.slow = 0.001
 
     async def append(self, names, bounds, records, number, wants_ids):
@@ -233,3 +235,78 @@ async def test_who_waits_when_the_app_is_closed_is_told():
 @jumping
 async def test_a_lane_that_never_sent_closes():
     await lane(Partition()).close()
+
+
+MB = 2**20
+
+
+def sized(*sizes):
+    """Return a record of each size, each its own letter."""
+    return [bytes([65 + at % 26]) * size for at, size in enumerate(sizes)]
+
+
+@jumping
+async def test_lane_large_records_go_in_calls_of_about_a_megabyte():
+    partition = Partition()
+    sending = lane(partition)
+    small, large = sized(*[MB // 4] * 10), sized(2 * MB, 10, 2 * MB)
+    await asyncio.gather(sending.send(small, 30), sending.send(large, 30))
+    assert partition.records == small + large
+    assert [count for _, count in partition.calls] == [4, 4, 2, 1, 1, 1]
+
+
+class Slow(Partition):
+    """A partition that answers in time where a call has no more than so many bytes."""
+
+    def __init__(self, most):
+        super().__init__()
+        self.most, self.asked = most, []
+
+    async def append(self, names, bounds, records, number, wants_ids):
+        size = sum(map(len, records))
+        self.asked.append(size)
+        if size <= self.most:
+            return await super().append(names, bounds, records, number, wants_ids)
+        await pass_time(5)
+        error = RedisUnavailable("Timeout")
+        error.__cause__ = TimeoutError()
+        raise error
+
+
+@jumping
+async def test_lane_after_a_timeout_half_as_much_is_sent():
+    partition = Slow(MB // 4)
+    records = sized(*[MB // 16] * 20)
+    ids = await lane(partition).send(records, 60, wants_ids=True)
+    assert partition.records == records
+    assert len(ids) == 20
+    assert partition.asked[:3] == [MB, MB // 2, MB // 4]
+
+
+@jumping
+async def test_lane_a_shorter_call_after_a_longer_one_was_applied_adds_nothing():
+    """The longer one was carried out, and its answer was late."""
+    partition = Partition()
+    records, calls = sized(*[MB // 16] * 20), []
+
+    class Late(Partition):
+        async def append(self, names, bounds, records, number, wants_ids):
+            answer = await partition.append(names, bounds, records, number, wants_ids)
+            calls.append((number, len(records), answer[0]))
+            if len(calls) == 1:
+                error = RedisUnavailable("Timeout")
+                error.__cause__ = TimeoutError()
+                raise error
+            return answer
+
+    ids = await lane(Late()).send(records, 60, wants_ids=True)
+    assert partition.records == records
+    assert ids == [f"{n}-0" for n in range(1, 21)]
+    assert calls == [(1, 16, 16), (1, 8, 16), (2, 4, 4)]
+
+
+@jumping
+async def test_lane_a_record_too_large_for_the_timeout_names_the_setting():
+    partition = Slow(MB)
+    with pytest.raises(RedisUnavailable, match=r"has 3145728 bytes: .* socket_timeout .*5 s"):
+        await lane(partition).send(sized(3 * MB), 20)

@@ -15,8 +15,6 @@ from rink.streams.store import Store, text
 if TYPE_CHECKING:
     from rink.streams.app import App
 
-_PAGE = 100
-
 
 @attrs.frozen(kw_only=True)
 class DeadLetter:
@@ -281,10 +279,12 @@ async def _count(store: Store, found: Found) -> int:
 
 
 async def _newest(store: Store, found: Found, count: int) -> list[DeadLetter]:
-    entries = await read(
-        store, _key(found), lambda redis: redis.xrevrange(_key(found), count=count)
-    )
-    return [_letter(found, entry) for entry in entries]
+    newest: list[DeadLetter] = []
+    async for entry in store.entries(_key(found), newest_first=True):
+        newest.append(_letter(found, entry))
+        if len(newest) == count:
+            break
+    return newest
 
 
 async def _range(store: Store, found: Found, letter: str) -> list[Any]:
@@ -294,14 +294,7 @@ async def _range(store: Store, found: Found, letter: str) -> list[Any]:
 
 async def _all_ids(store: Store, found: Found) -> list[str]:
     """Return the ids of the letters there are now: one that comes back meanwhile waits for the next time."""
-    key, after, every = _key(found), "-", list[str]()
-    while True:
-        start = after
-        page = await read(store, key, lambda redis: redis.xrange(key, start, count=_PAGE))  # noqa: B023
-        every += [text(entry[0]) for entry in page]
-        if len(page) < _PAGE:
-            return every
-        after = f"({every[-1]}"
+    return [text(entry_id) async for entry_id, _ in store.entries(_key(found))]
 
 
 def _letter(found: Found, entry: Any) -> DeadLetter:

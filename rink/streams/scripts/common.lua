@@ -39,6 +39,24 @@ local function has_entry(stream, id)
   return #redis.call('XRANGE', stream, id, id) > 0
 end
 
+-- The entries behind an id: so many at most, and so many bytes; none where the first one alone has more.
+local function entries(stream, id, most, bytes)
+  local found, left, size = {}, bytes, 1
+  while #found < most do
+    size = math.min(size, most - #found)
+    local page = redis.call('XRANGE', stream, '(' .. id, '+', 'COUNT', size)
+    for _, entry in ipairs(page) do
+      for _, text in ipairs(entry[2]) do left = left - #text end
+      if left < 0 then return found end
+      found[#found + 1] = entry
+    end
+    if #page < size then return found end
+    -- The next page is half of what is left, if its entries are as large as those before.
+    id, size = page[#page][1], math.max(1, math.floor(#found * left / (bytes - left + 1) / 2))
+  end
+  return found
+end
+
 local function last_id(stream)
   if redis.call('EXISTS', stream) == 0 then return '0-0' end
   local info = redis.call('XINFO', 'STREAM', stream)

@@ -5,14 +5,14 @@ local quarantined, offset = redis.call('HGET', at, 'quarantined'), redis.call('H
 if not quarantined or not offset then return {'free'} end
 local found, from = nil, offset
 repeat
-  local page = redis.call('XRANGE', stream, '(' .. from, '+', 'COUNT', 100)
+  local page = redis.call('XRANGE', stream, '(' .. from, '+', 'COUNT', 10)  -- they may be large
   for _, entry in ipairs(page) do
     from = entry[1]
     local fields = {}
     for i = 1, #entry[2], 2 do fields[entry[2][i]] = entry[2][i + 1] end
     if not fields.only or fields.only == processor then found = {entry[1], fields.d or ''} break end
   end
-until found or #page < 100
+until found or #page < 10
 if not found then return {'none'} end
 if ARGV[2] ~= '' and found[1] ~= ARGV[2] then return {'other', found[1]} end
 redis.call('XADD', KEYS[4], '*', 'd', found[2], 'id', found[1], 'error', ARGV[3], 'trace', '', 'attempts', '0')

@@ -1,6 +1,6 @@
 -- The partition passes to the owner with this token, which gets the first events along.
 -- KEYS: at, offsets, stream. ARGV: processor, token, start, first (how many events), loses (1: trimmed at any
--- price), then what this owner knows, or '': epoch, offset, the id it has read to; and now.
+-- price), then what this owner knows, or '': epoch, offset, the id it has read to; now; how many bytes the events have at most.
 local at, offsets, stream = KEYS[1], KEYS[2], KEYS[3]
 local processor, token, loses = ARGV[1], ARGV[2], ARGV[5] == '1'
 local known_epoch, known_offset, seen = ARGV[6], ARGV[7], ARGV[8]
@@ -33,7 +33,7 @@ if careful and before(offset, careful) then redis.call('HSET', at, 'careful', ca
 else redis.call('HDEL', at, 'careful'); careful = nil end
 local first = {}
 if not quarantined and tonumber(ARGV[4]) > 0 then
-  first = redis.call('XRANGE', stream, '(' .. offset, '+', 'COUNT', ARGV[4])
+  first = entries(stream, offset, tonumber(ARGV[4]), tonumber(ARGV[10]))
 end
 if known_epoch == '' and not late then
   ceiling = #first > 0 and first[#first][1] or offset

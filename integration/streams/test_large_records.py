@@ -1,0 +1,156 @@
+"""Large records over a slow link: what is asked for at once, and held, is bounded by bytes."""
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from streams_support import driven
+from wire import Wire
+from workers_support import until
+
+from rink.errors import UsageError
+from rink.streams import App, Record, Worker
+from rink.streams.inbox import Inbox
+
+PROCESS = Path(__file__).with_name("large_process.py")
+MEGABYTE = 2**20
+LINK = 10 * MEGABYTE
+"""Bytes a second."""
+
+
+def run(what, wire, etcd_url, prefix, count, seconds):
+    """Run a sender or a worker over the link; return what it says at its end."""
+    url = wire.endpoint.replace("http://", "redis://")
+    command = [sys.executable, str(PROCESS), what, url, etcd_url, prefix, str(count), str(MEGABYTE)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    assert "Timeout" not in ended.stderr
+    return json.loads(ended.stdout)
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.deep)])
+def test_records_of_a_megabyte_pass_a_slow_link(rink_redis, etcd_url, prefix, count):
+    ideal = count * MEGABYTE / LINK
+    wire = Wire(rink_redis.url, pace=LINK)
+    try:
+        for what in ("send", "process"):
+            told = run(what, wire, etcd_url, prefix, count, 60 + 3 * ideal)
+            print(f"FIGURE {what} {count} x 1 MB: {told}, the link alone {ideal:.1f} s")
+            assert told["done"] == count
+            assert told["seconds"] < 1.5 * ideal + 6
+            assert told["grown"] < 150 * MEGABYTE
+        print(f"FIGURE carried {wire.carried / MEGABYTE:.0f} MB")
+        assert wire.carried < 1.2 * count * MEGABYTE, "hardly anything is sent twice"
+    finally:
+        wire.close()
+
+
+class Scan(Record):
+    n: int
+    text: str
+
+
+async def processed(app, count, seen, also=lambda: True):
+    """Run a worker until so many events were seen, and until `also` is so."""
+    worker = Worker(app)
+    running = asyncio.create_task(worker.run())
+    try:
+        await until(
+            lambda: (len(seen) >= count and also()) or running.done(), 40.0, f"{count} of {seen}"
+        )
+    finally:
+        worker.stop()
+        await running
+
+
+@pytest.fixture
+def shop(rink_redis, etcd_url, prefix):
+    """Return a function that makes an app with one stream, whose processor notes what it sees."""
+
+    def make(redis=rink_redis.url, **settings):
+        app = App("shop", redis=redis, etcd=etcd_url, ttl=3, session={"prefix": prefix}, **settings)
+        scans = app.stream("scans", record=Scan, partition_by="n", partition_count=8)
+        seen = []
+
+        @app.processor(scans, initial_delay=0.1)
+        async def note(events):
+            async for scan in events.records():
+                seen.append(scan.n)
+
+        return app, scans, seen
+
+    return make
+
+
+@driven
+async def test_reader_partitions_take_turns_where_one_answer_is_small(shop, monkeypatch):
+    """Of eight partitions an answer has room for two entries, and memory for less than two of each."""
+    app, scans, seen = shop(max_reply_bytes=20_000, max_in_flight_bytes=100_000)
+    held = []
+    feed = Inbox.feed
+
+    def noting(box, entries):
+        entries = list(entries)
+        feed(box, entries)
+        held.append((sum(len(text) for _, fields in entries for text in fields), box.size))
+
+    monkeypatch.setattr(Inbox, "feed", noting)
+    async with app:
+        await scans.send_many(Scan(n=n, text="x" * (9_000 if n % 5 else 9)) for n in range(400))
+        await processed(app, 400, seen)
+    by_partition = {}
+    for n in seen:
+        by_partition.setdefault(scans.partition_of(Scan(n=n, text="")), []).append(n)
+    assert all(numbers == sorted(numbers) for numbers in by_partition.values())
+    assert sorted(seen) == list(range(400))
+    assert max(size for size, _ in held) <= 45_000
+    assert max(size for _, size in held) <= 100_000 // 8 + 45_000
+
+
+@driven
+async def test_reader_an_event_too_large_for_the_timeout_is_told_of(shop, rink_redis, caplog):
+    """The other partitions go on."""
+    slow = Wire(rink_redis.url, pace=2 * MEGABYTE)
+    told = re.compile("scans/0 waits: one event, the first behind 0-0, did not come within 1 s")
+    app, scans, _ = shop()
+    numbers = range(1000)
+    large = next(n for n in numbers if scans.partition_of(Scan(n=n, text="")) == 0)
+    others = [n for n in numbers if scans.partition_of(Scan(n=n, text="")) != 0][:50]
+    async with app:
+        await scans.send(Scan(n=large, text="x" * 5 * MEGABYTE))
+        await scans.send_many(Scan(n=n, text="x") for n in others)
+    try:
+        url = slow.endpoint.replace("http://", "redis://") + "?socket_timeout=1"
+        app, scans, seen = shop(url)
+        async with app:
+            await processed(app, 50, seen, lambda: any(map(told.match, caplog.messages)))
+        assert sorted(seen) == others
+    finally:
+        slow.close()
+
+
+@driven
+async def test_commit_outputs_beyond_the_bound_are_refused(shop):
+    app, scans, seen = shop(max_reply_bytes=1000, max_in_flight_bytes=1000)
+    copies = app.stream("copies", record=Scan, partition_by="n", partition_count=8)
+    refused = []
+
+    @app.processor(scans, commit="manual", initial_delay=0.1)
+    async def copy(events):
+        async for scan in events.records():
+            try:
+                await events.commit([(copies, scan), (copies, scan)])
+            except UsageError as error:
+                refused.append(str(error))
+                await events.commit([(copies, scan)])
+
+    async with app:
+        await scans.send(Scan(n=1, text="x" * 700))
+        await processed(app, 1, seen)
+        written = [event async for event in copies.read(copies.partition_of(Scan(n=1, text="")))]
+    assert len(written) == 1
+    assert "max_in_flight_bytes=1000" in refused[0]

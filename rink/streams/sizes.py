@@ -1,0 +1,160 @@
+"""How many bytes are asked for at once, sent at once, and held: counts alone do not bound them.
+
+Redis answers by count, so how large entries are is learnt from those that were seen. A first answer is asked
+for small; after one that did not come in time, half as much is asked for, down to one entry of one partition.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Generic, TypeVar
+
+import attrs
+
+from rink.errors import ConfigError
+from rink.settings import check_count
+
+REPLY_BYTES = 2**20
+IN_FLIGHT_BYTES = 32 * 2**20
+
+K = TypeVar("K", bound=Hashable)
+
+_FIRST_ANSWER = 16
+"""So many entries in all are asked for while no size is known."""
+
+
+@attrs.frozen
+class Limits:
+    """What an app asks of Redis at once, and holds, in bytes.
+
+    Attributes:
+        reply: of one answer, and of one request of a sender, about; at least one entry.
+        in_flight: of all events that a worker holds, of what a sender has under way, and of one commit's outputs.
+    """
+
+    reply: int = REPLY_BYTES
+    in_flight: int = IN_FLIGHT_BYTES
+
+    def __attrs_post_init__(self) -> None:
+        check_count("max_reply_bytes", self.reply)
+        if check_count("max_in_flight_bytes", self.in_flight) < self.reply:
+            raise ConfigError(
+                f"max_in_flight_bytes={self.in_flight}, max_reply_bytes={self.reply}: "
+                "max_reply_bytes <= max_in_flight_bytes is needed"
+            )
+
+
+class Held:
+    """The memory of one worker, which the partitions that it owns share evenly.
+
+    Args:
+        most: bytes.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._owners = 0
+
+    def enter(self) -> None:
+        """Count one more partition."""
+        self._owners += 1
+
+    def leave(self) -> None:
+        """Count one partition less."""
+        self._owners -= 1
+
+    @property
+    def share(self) -> int:
+        """Return the bytes that each partition may hold, before more is read of it."""
+        return self._most // max(self._owners, 1)
+
+
+class Sizes(Generic[K]):
+    """What to ask for in one answer: of which partitions, and how many entries of each.
+
+    Args:
+        most: bytes of one answer, about.
+
+    The size of a partition's entries jumps up to a larger mean at once and comes down by halves, so a few small
+    entries do not hide that large ones come. A partition that was never seen is taken to be as the others.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._usual = most / _FIRST_ANSWER
+        self._seen: dict[K, float] = {}
+        self._turns: deque[K] = deque()
+
+    def plan(self, wanted: Sequence[K], most: int) -> tuple[list[K], int]:
+        """Return which of them to ask for now, and how many entries of each.
+
+        Args:
+            wanted: partitions that have room, at least one.
+            most: entries of each.
+
+        Returns:
+            All of them where an entry of each fits. Else some, in turn.
+        """
+        total = sum(map(self._size, wanted))
+        if total <= self._most:
+            return list(wanted), max(min(int(self._most / total), most), 1)
+        asked: list[K] = []
+        total = 0
+        for key in self._in_turn(wanted):
+            total += self._size(key)
+            if asked and total > self._most:
+                break
+            asked.append(key)
+        for key in asked:
+            self._turns.remove(key)
+            self._turns.append(key)
+        return asked, 1
+
+    def _in_turn(self, wanted: Sequence[K]) -> list[K]:
+        """Return them with those first that were not asked for the longest."""
+        there = set(wanted)
+        self._turns = deque(key for key in self._turns if key in there)
+        known = set(self._turns)
+        self._turns.extend(key for key in wanted if key not in known)
+        return list(self._turns)
+
+    def note(self, key: K, count: int, size: int) -> None:
+        """Learn from the entries of a partition that were in an answer: how many, and their bytes."""
+        before = self._size(key)
+        if count == 0:  # nothing was there that is large
+            self._seen[key] = max(min(before, self._usual), before / 2)
+            return
+        mean = max(size / count, 1.0)
+        self._seen[key] = max(mean, (before + mean) / 2)
+        self._usual = max(mean, (self._usual + mean) / 2)
+
+    def halve(self, asked: Sequence[K], count: int) -> bool:
+        """Ask for half as much next time: this did not come in time.
+
+        Returns:
+            False where it was one entry of one partition: less cannot be asked for.
+        """
+        if len(asked) == 1 and count == 1:
+            return False
+        for key in asked:
+            self._seen[key] = max(self._size(key), self._most / (len(asked) * count)) * 2
+        return True
+
+    def forget(self, key: K) -> None:
+        """Drop what is known of a partition that is owned here no longer."""
+        self._seen.pop(key, None)
+
+    def _size(self, key: K) -> float:
+        return self._seen.get(key, self._usual)
+
+
+def slice_of(sizes: Iterable[int], most_bytes: int, most: int) -> int:
+    """Return how many of the first items go together: at least one, and no more than either bound."""
+    count = total = 0
+    for size in sizes:
+        total += size
+        if count == most or (count and total > most_bytes):
+            break
+        count += 1
+    return count
