@@ -7,7 +7,7 @@ from streams_support import place_of, stepping
 from test_cut_anywhere import Held
 from workers_support import until_true
 
-from rink.streams import App, Record
+from rink.streams import App, Record, sizes
 from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
 from rink.streams.owner import Owner
@@ -99,7 +99,7 @@ async def test_a_deadly_event_that_quarantines_its_partition_is_waited_for_by_no
     marks, role = Marks(), Held(7)
     role.role = steps.place.role
     scene = Scene(
-        processor=app.processors["bill"], store=steps.store, reader=make_reader(steps.store, 1),
+        processor=app.processors["bill"], store=steps.store, reader=make_reader(steps.store, 1, sizes.Held(2**20)),
         metrics=Metrics("shop"), marks=marks, halt=lambda reason: None, given_up=asyncio.Event(),
     )  # fmt: skip
     owning = asyncio.create_task(Grant(scene, steps.place, role).run())
