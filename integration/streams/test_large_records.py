@@ -15,6 +15,7 @@ from workers_support import until
 from rink.errors import UsageError
 from rink.streams import App, Record, Worker
 from rink.streams.inbox import Inbox
+from rink.streams.store import Store
 
 PROCESS = Path(__file__).with_name("large_process.py")
 MEGABYTE = 2**20
@@ -154,3 +155,35 @@ async def test_commit_outputs_beyond_the_bound_are_refused(shop):
         written = [event async for event in copies.read(copies.partition_of(Scan(n=1, text="")))]
     assert len(written) == 1
     assert "max_in_flight_bytes=1000" in refused[0]
+
+
+@driven
+async def test_commit_outputs_go_with_all_that_is_finished(shop, monkeypatch):
+    """Also where large dead letters among it would make several commits."""
+    app, scans, seen = shop(max_reply_bytes=2000)
+    copies = app.stream("copies", record=Scan, partition_by="n", partition_count=8)
+    steps, commit = [], Store.commit
+
+    async def noting(store, place, step):
+        steps.append(step)
+        await commit(store, place, step)
+
+    monkeypatch.setattr(Store, "commit", noting)
+
+    @app.processor(scans, commit="manual", initial_delay=0.1)
+    async def copy(events):
+        async for batch in events.take(10, within=1.0):
+            await events.commit((copies, event.record) for event in batch)
+
+    async with app:
+        await scans.send(Scan(n=1, text="x"))
+        key = scans.names.partition(scans.partition_of(Scan(n=1, text=""))).stream
+        store = (await app.opened()).store
+        for size in (700, 800, 900):
+            await store.redis.xadd(key, {"d": "{" * size})
+        await scans.send(Scan(n=1, text="y"))
+        await processed(app, 1, seen, lambda: any(step.outputs for step in steps))
+        last = await store.redis.xrevrange(key, count=1)
+    [step] = [step for step in steps if step.outputs]
+    assert (len(step.outputs), len(step.letters)) == (2, 3)
+    assert step.new == last[0][0].decode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mutant import Mutant
 from mutants_of_bookkeeping import BOOKKEEPING
+from mutants_of_bytes import BOUNDS
 from mutants_of_engine import ENGINE
 from mutants_of_etcd import ETCD
 from mutants_of_guards import GUARDS
@@ -29,6 +30,7 @@ BY_HEADING: dict[str, list[Mutant]] = {
     "Of the etcd client": ETCD,
     "Of partitions": PARTITIONS,
     "Of streams": STREAMS,
+    "Of bytes": BOUNDS,
     "Of Spark": SPARK,
     "Of guards": GUARDS,
 }

@@ -1,0 +1,104 @@
+"""Mutants of what is bounded by bytes, and of the format of what lies in Redis."""
+
+from __future__ import annotations
+
+from mutants_of_streams import INBOX, LANES, lua, python
+
+BYTES = "../integration/streams/test_steps_bytes"
+LARGE = "../integration/streams/test_large_records"
+LAYOUT = "../integration/streams/test_layout"
+SIZES = "streams/test_sizes"
+
+BOUNDS = [
+    lua(
+        "a take brings events however large they are",
+        "common",
+        "      if left < 0 then return found end\n",
+        "",
+        BYTES,
+    ),
+    python(
+        "a timeout teaches nothing of sizes",
+        "sizes",
+        "            self._seen[key] = max(self._size(key), self._most / (len(asked) * count)) * 2\n",
+        "            pass\n",
+        SIZES,
+    ),
+    python(
+        "a few small entries hide that large ones come",
+        "sizes",
+        "        self._seen[key] = max(mean, (before + mean) / 2)\n",
+        "        self._seen[key] = (before + mean) / 2\n",
+        SIZES,
+    ),
+    python(
+        "the same partitions are asked each time",
+        "sizes",
+        "            self._turns.append(key)\n",
+        "            self._turns.appendleft(key)\n",
+        SIZES,
+    ),
+    python(
+        "a partition holds events however large they are",
+        "reader",
+        " and owner.inbox.size < self._held.share",
+        "",
+        LARGE,
+    ),
+    python(
+        "one event that never comes in time holds up all partitions",
+        "reader",
+        "        return owner in self._rests and",
+        "        return False and",
+        LARGE,
+    ),
+    python(
+        "a call that came late is sent again as large",
+        "lanes",
+        "                    most_bytes = max(most_bytes // 2, 1)\n",
+        "",
+        LANES,
+    ),
+    python(
+        "what is committed is still counted as held",
+        "inbox",
+        "            self.size -= len(entry.data)\n",
+        "",
+        INBOX,
+    ),
+    python(
+        "a commit has dead letters however large they are",
+        "inbox",
+        "            if most_bytes is not None and any(",
+        "            if False and any(",
+        INBOX,
+    ),
+    python(
+        "outputs go with a part of what is finished",
+        "commits",
+        "            if self._inbox.passage() is None:\n",
+        "            if self._inbox.passage(1) is None:\n",
+        "../integration/streams/test_large_records",
+    ),
+    python(
+        "a commit may have outputs of any size",
+        "commits",
+        "    if size > limits.in_flight:\n",
+        "    if False:\n",
+        LARGE,
+    ),
+    lua(
+        "a hash of another format is taken for ours",
+        "common",
+        "  if found == FORMAT or not found",
+        "  if true or not found",
+        LAYOUT,
+    ),
+    lua(
+        "a hash may begin without its format",
+        "common",
+        "  redis.call('HSET', key, 'format', FORMAT, ...)",
+        "  if #{...} > 0 then redis.call('HSET', key, ...) end",
+        LAYOUT,
+    ),
+]
