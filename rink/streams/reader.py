@@ -13,7 +13,6 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from rink.errors import RinkError, StateError
-from rink.etcd.backoff import Backoff
 from rink.streams.clients import AnyRedis
 from rink.streams.endings import end
 from rink.streams.errors import RedisError, RedisUnavailable
@@ -60,7 +59,8 @@ class Reader:
         self._chunk = chunk
         self._held = held
         self._sizes: Sizes[Owner[Any]] = Sizes(store.limits.reply)
-        self._rests: dict[Owner[Any], tuple[float, Backoff]] = {}
+        # Until when each rests, and how long that was, in seconds.
+        self._rests: dict[Owner[Any], tuple[float, float]] = {}
         self._owners: dict[Owner[Any], Broken] = {}
         self._helpers: set[asyncio.Task[None]] = set()
 
@@ -161,9 +161,9 @@ class Reader:
 
     def _rest(self, owner: Owner[Any], error: RedisUnavailable) -> None:
         """Read the others meanwhile: what did not come alone will hardly come the next time."""
-        _, pauses = self._rests.get(owner, (0.0, Backoff(*_RESTS_S)))
-        pause = pauses.next()
-        self._rests[owner] = time.monotonic() + pause, pauses
+        first, longest = _RESTS_S
+        pause = min(self._rests[owner][1] * 2, longest) if owner in self._rests else first
+        self._rests[owner] = time.monotonic() + pause, pause
         log.warning(
             "%s waits: one event, the first behind %s, did not come within %g s, and is asked for again in %.0f s. If "
             "it is large and the way to Redis is slow, raise socket_timeout of the Redis client: %s",

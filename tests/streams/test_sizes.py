@@ -43,6 +43,16 @@ def test_sizes_small_entries_reach_the_full_count_soon():
     assert rounds <= 12
 
 
+def test_sizes_large_entries_are_known_at_once():
+    sizes = Sizes(MB)
+    for _ in range(20):
+        sizes.note("a", 100, 10_000)
+    sizes.note("a", 1, MB)
+    assert sizes.plan("a", 250) == (["a"], 1)
+    sizes.note("a", 100, 10_000)
+    assert sizes.plan("a", 250) == (["a"], 1), "a few small ones do not hide them"
+
+
 def test_sizes_too_large_for_all_each_has_its_turn():
     sizes = Sizes(MB)
     for key in range(5):
