@@ -19,6 +19,7 @@ from rink.engine.engine import Engine
 from rink.errors import ClosedError, ForkedProcessError, RoleTimeout, UsageError
 from rink.functions import check_callback
 from rink.on_role import Supervisor
+from rink.ranked import rank_for_grants
 from rink.roles import BaseRole
 from rink.session import BaseSession
 from rink.settings import check_seconds, member_settings
@@ -322,6 +323,10 @@ class BaseRink(Generic[R, S]):
             is_open = not self._table.gate.closed_because or engine.node.share is None
             return engine.node.is_settled and is_open and not engine.left.is_set()
 
+    def _is_ranked(self) -> bool:
+        """Return whether this member has a rank under which roles can be granted."""
+        return rank_for_grants(self._engine) is not None
+
     @staticmethod
     def _is_ending(engine: Engine) -> bool:
         """Return whether nothing will be granted any more."""
@@ -349,13 +354,18 @@ class BaseRink(Generic[R, S]):
         with engine.lock:
             if handle.hold is not None:
                 return
-            lost = (name,) if name in self._table.lost else ()
-            standpoint = engine.node.standpoint(lost, engine.clock.now())
         if handle.refused is not None:
             raise handle.refused
         if handle.signal.is_set() or engine.left.is_set():
             raise self._closed()
-        raise RoleTimeout(
+        raise self._not_granted(engine, name, timeout)
+
+    def _not_granted(self, engine: Engine, name: str, timeout: float | None) -> RoleTimeout:
+        """Return the error of a wait for a role that timed out, which says who is in the way."""
+        with engine.lock:
+            lost = (name,) if name in self._table.lost else ()
+            standpoint = engine.node.standpoint(lost, engine.clock.now())
+        return RoleTimeout(
             f"role {name!r} of group {self.group!r} was not granted to {self.name!r} within "
             f"{timeout:g} s: {standpoint.obstacle(name, engine.node.placement)}",
             role=name,
@@ -413,6 +423,34 @@ class Subscription:
         """Wait for the next change, or the one that has not been waited for yet."""
         self._engine.clock.wait(self._changed, timeout)
         self._changed.clear()
+
+
+class GrantWatch:
+    """Calls back whenever what grants depend on has changed: ranks, claims, or the session.
+
+    Args:
+        engine: of the member.
+        callback: called on the engine's thread; it must be short and must not block.
+    """
+
+    def __init__(self, engine: Engine, callback: Callable[[], None]) -> None:
+        self._engine = engine
+        self._callback = callback
+        self._gate = engine.table.gate
+
+    def __enter__(self) -> Self:
+        self._engine.stepped.add(self._look)
+        self._callback()  # it may have changed since the gate was read
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._engine.stepped.remove(self._look)
+
+    def _look(self) -> None:
+        gate = self._engine.table.gate
+        if gate is not self._gate:
+            self._gate = gate
+            self._callback()
 
 
 def new_versions(engine: Engine, after: int) -> list[Version]:

@@ -12,6 +12,16 @@ from rink.errors import RoleTimeout
 log = logging.getLogger("rink")
 
 
+def rank_for_grants(engine: Engine) -> int | None:
+    """Return the member's rank if roles can be granted under it, else None.
+
+    A rank alone is not enough: the member must have written its claim, and have seen it.
+    """
+    with engine.lock:
+        is_open = not engine.table.gate.closed_because
+        return engine.node.rank if is_open and not engine.left.is_set() else None
+
+
 class RankWait:
     """Track one caller's wait for the member's rank."""
 
@@ -20,14 +30,8 @@ class RankWait:
         self._report_at = engine.clock.now() + REPORT_AFTER_S
 
     def rank(self) -> int | None:
-        """Return the rank if roles can be granted under it, else None.
-
-        A rank alone is not enough: the member must have written its claim, and have seen it.
-        """
-        engine = self._engine
-        with engine.lock:
-            is_open = not engine.table.gate.closed_because
-            return engine.node.rank if is_open and not engine.left.is_set() else None
+        """Return the rank if roles can be granted under it, else None."""
+        return rank_for_grants(self._engine)
 
     def pause(self, left: float | None = None) -> float | None:
         """Return how long to wait for a change; None is without an end.

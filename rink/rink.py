@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
@@ -17,7 +18,7 @@ from rink.engine.clock import DEAF_S, Event
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import ClosedError
-from rink.face import BaseRink, Subscription, new_versions
+from rink.face import BaseRink, GrantWatch, Subscription, new_versions
 from rink.misuse import PlainFor, PlainWith
 from rink.on_role import ThreadSupervisor
 from rink.ranked import RankWait
@@ -27,6 +28,9 @@ from rink.settings import check_seconds
 from rink.tracker import BaseRoleSet, Tracker
 
 log = logging.getLogger("rink")
+
+GO_ON_INTERVAL_S = 1.0
+"""Between two questions of a wait whether it is still to go on."""
 
 F = TypeVar("F", bound=Callable[[Role], Any])
 
@@ -196,6 +200,52 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
                     raise wait.timed_out(timeout)
                 changes.wait(wait.pause(left))
         return rank
+
+    def _role_if_mine(
+        self, name: str, timeout: float | None, go_on: Callable[[], None]
+    ) -> Role | None:
+        """Return the role if it is mine, else None, once that is known.
+
+        Wait until this member is ranked. If the role is its own then, wait until the member that
+        held it before has let go. So None always means that the role is another member's.
+
+        Args:
+            name: the role's.
+            timeout: seconds for both; None waits as long as it takes.
+            go_on: called about once a second; ends the wait by raising.
+
+        Raises:
+            RoleTimeout: the timeout is over; the message says what was waited for.
+            ClosedError: the group was left meanwhile.
+        """
+        engine = self._ready(name)
+        engine.refuse_own_thread("a wait for a rank")
+        until = math.inf
+        if timeout is not None:
+            until = engine.clock.now() + check_seconds("timeout", timeout)
+        wait = RankWait(engine)
+        with Subscription(engine) as changes:
+            while True:
+                go_on()
+                if self._is_ending(engine):
+                    raise self._closed()
+                is_ranked = wait.rank() is not None
+                # The newest version decides whose it is: the gate may be of the one before.
+                if is_ranked:
+                    role = self.get_role(name)
+                    if role is not None or self.owner(name) != self.name:
+                        return role
+                left = until - engine.clock.now()
+                if timeout is not None and left <= 0:
+                    if is_ranked:
+                        raise self._not_granted(engine, name, timeout)
+                    raise wait.timed_out(timeout)
+                pause = min(left, GO_ON_INTERVAL_S)
+                changes.wait(pause if is_ranked else wait.pause(pause))
+
+    def _watch_grants(self, callback: Callable[[], None]) -> GrantWatch:
+        """Return a context manager that calls back when what grants depend on has changed."""
+        return GrantWatch(self._engine, callback)
 
     def versions(self) -> Iterator[Version]:
         """Yield the newest version, then each one as it is proclaimed.

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -15,6 +16,7 @@ from rink.engine.callers import made_at
 from rink.errors import ClosedError, ConfigError, RinkError
 from rink.functions import check_plain
 from rink.rink import Rink
+from rink.roles import Role
 from rink.settings import check_count, check_seconds
 from rink.spark.jobs.job import Job, State
 from rink.spark.jobs.queries import Fenced, Query, Starts
@@ -22,9 +24,13 @@ from rink.spark.jobs.tags import is_gone
 from rink.spark.jobs.watching import ListJobs, Watch
 
 T = TypeVar("T")
+Take = Callable[[str], Role | None]
+"""Takes the role of a job; None where it is another driver's."""
 log = logging.getLogger("rink.spark")
 
 
+RANK_TIMEOUT_S = 300.0
+"""Longer than the default `rebalance_delay` and the default TTL of a killed driver together."""
 _LOOKS_S = 1.0
 
 
@@ -53,35 +59,66 @@ class JobRunner:
         self._is_closed = False
         self._over = threading.Event()
         self._error: BaseException | None = None
+        self._was_ranked = False
 
-    def start(self, job_id: str, function: Callable[[Job[T]], T]) -> Job[T] | None:
-        """Start a job if its role is mine now, and return at once.
+    def start(
+        self,
+        job_id: str,
+        function: Callable[[Job[T]], T],
+        *,
+        timeout: float | None = RANK_TIMEOUT_S,
+    ) -> Job[T] | None:
+        """Start a job if its role is mine, and return without waiting for its end.
+
+        A driver that has just joined owns no role yet. So the first calls wait until this driver
+        was ranked once. From then on a call looks once and returns at once: a role that is just
+        being handed over to this driver gives None, too. `run` waits for such a role.
 
         Args:
             job_id: the role's name.
             function: called with the job in a thread of its own. Its Spark jobs carry a tag, and are cancelled when
                 the role is lost; threads that it starts should be InheritableThreads.
+            timeout: seconds that this driver's first rank is waited for; None: as long as it takes.
 
         Returns:
             None where the role is another driver's, or the job runs here already.
 
         Raises:
+            RoleTimeout: this driver was not ranked within `timeout`; the message says why.
             ClosedError: this runner, or the group, is closed.
             ConfigError: there is a query of this name: each needs a role of its own. Or the
-                function cannot be called with a job.
+                function cannot be called with a job, or the timeout is not a duration.
         """
         check_plain(f"job {job_id!r}: function", function, "job")
-        return self._start(job_id, function, lambda: None)
+        self._was_ranked = self._was_ranked or self._rink._is_ranked()  # noqa: SLF001 - a friend of the group
+        take = self._rink.get_role if self._was_ranked else self._when_known(timeout)
+        return self._start(job_id, function, lambda: None, take)
+
+    def _when_known(self, timeout: float | None) -> Take:
+        """Return what takes a role once it is known whether it is mine."""
+        if timeout is not None:
+            check_seconds("timeout", timeout)
+
+        def take(job_id: str) -> Role | None:
+            role = self._rink._role_if_mine(job_id, timeout, self._refuse_closed)  # noqa: SLF001 - a friend of the group
+            self._was_ranked = True
+            return role
+
+        return take
 
     def _start(
-        self, job_id: str, function: Callable[[Job[T]], T], on_end: Callable[[], None]
+        self,
+        job_id: str,
+        function: Callable[[Job[T]], T],
+        on_end: Callable[[], None],
+        take: Take,
     ) -> Job[T] | None:
         self._refuse_closed()
         if job_id in self._queries:
             raise _is_a_query(job_id)
         if self._runs(job_id):
             return None
-        role = self._rink.get_role(job_id)
+        role = take(job_id)
         if role is None:
             return None
         role._handle.made_at = made_at()  # noqa: SLF001 - a friend of the handle
@@ -107,9 +144,34 @@ class JobRunner:
         known = self._jobs.get(job_id)
         return known is not None and not known.wait(0)
 
-    def run(self, job_id: str, function: Callable[[Job[T]], T]) -> Job[T] | None:
-        """Run a job if its role is mine now, and return when it has ended; None as `start` says."""
-        job = self.start(job_id, function)
+    def run(
+        self,
+        job_id: str,
+        function: Callable[[Job[T]], T],
+        *,
+        timeout: float | None = RANK_TIMEOUT_S,
+    ) -> Job[T] | None:
+        """Run a job if its role is mine, and return when it has ended.
+
+        It waits until this driver is ranked. If the role is its own then, it waits until the driver
+        that had it before has let go. So None always means that the job is not for this driver.
+
+        Args:
+            job_id: the role's name.
+            function: called with the job, as in `start`.
+            timeout: seconds that rank and role are waited for, and not the job; None: as long as it
+                takes.
+
+        Returns:
+            The job, which has ended: its `result()` returns or raises what the function did. None
+            where the role is another driver's, or the job runs here already.
+
+        Raises:
+            RoleTimeout: rank or role were not there within `timeout`; the message says why.
+            ClosedError, ConfigError: as `start` says.
+        """
+        check_plain(f"job {job_id!r}: function", function, "job")
+        job = self._start(job_id, function, lambda: None, self._when_known(timeout))
         if job is not None:
             job.wait()
         return job
@@ -124,10 +186,13 @@ class JobRunner:
     ) -> Watch:
         """Run, from now on, each listed job whose role is mine.
 
+        The list is asked for as soon as this driver is ranked, after `every` seconds, when a job of
+        this watch has ended, and when the group has changed: this driver may have won a role.
+
         Args:
             list_pending_jobs: returns the ids of the jobs that are to be done; one that is done is to be listed no more.
             function: called with each job, as in `start`.
-            every: seconds between two looks at the list; when a job has ended it is looked at once.
+            every: seconds between two looks at the list, at most.
             at_once: how many jobs run here beside each other.
 
         Raises:
@@ -135,7 +200,8 @@ class JobRunner:
         """
         check_plain("watch: function", function, "job")
         watch = Watch(
-            self._start,
+            partial(self._start, take=self._rink.get_role),
+            self._rink,
             list_pending_jobs,
             function,
             every=check_seconds("every", every),

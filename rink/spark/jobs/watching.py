@@ -1,4 +1,4 @@
-"""Looks at a list of jobs, and runs those whose roles are held here."""
+"""Look at a list of jobs, and run those whose roles are held here."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rink.core.backoff import backoff
 from rink.errors import ConfigError
 from rink.spark.jobs.job import Job, State
+
+if TYPE_CHECKING:
+    from rink.rink import Rink
 
 log = logging.getLogger("rink.spark")
 
@@ -23,6 +26,7 @@ class Watch:
 
     Args:
         start: starts a job if its role is ours; given its id, the function, and what is to be called at its end.
+        r: the group of drivers.
         list_jobs: the user's.
         function: the user's.
         every: seconds between two looks.
@@ -33,6 +37,7 @@ class Watch:
     def __init__(
         self,
         start: Callable[[str, Callable[[Job[Any]], Any], Callable[[], None]], Job[Any] | None],
+        r: Rink,
         list_jobs: ListJobs,
         function: Callable[[Job[Any]], Any],
         *,
@@ -41,12 +46,14 @@ class Watch:
         is_useless: Callable[[], bool],
     ) -> None:
         self._start_job = start
+        self._rink = r
         self._list = list_jobs
         self._function = function
         self._every = every
         self._at_once = at_once
         self._is_useless = is_useless
         self._news = threading.Event()
+        self._grants = r._watch_grants(self._news.set)  # noqa: SLF001 - a friend of the group
         self._is_cancelled = False
         self._running: dict[str, Job[Any]] = {}
         self._failures: dict[str, int] = {}
@@ -68,11 +75,18 @@ class Watch:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        with self._grants:
+            self._serve()
+
+    def _serve(self) -> None:
         failures = 0
         while not self._is_cancelled:
-            self._news.clear()
+            self._news.clear()  # before the look: what changes meanwhile asks for another one
             try:
-                self._look()
+                if self._rink._is_ranked():  # noqa: SLF001 - without a rank no job is ours
+                    self._look()
+                elif self._is_useless():
+                    return
                 failures = 0
             except BaseException:  # sys.exit() too: a thread would end by it without a word
                 if self._is_useless():  # it may be Spark that the list is read with

@@ -1,0 +1,194 @@
+"""Jobs of drivers that have just joined: they wait for a rank, on an etcd in memory."""
+
+import threading
+import time
+from collections import Counter
+
+import pytest
+from jobs_support import WAIT_S, Spark
+
+import rink
+from rink.errors import ClosedError, ConfigError, RoleTimeout
+from rink.spark.jobs.job import State
+from rink.spark.jobs.runner import JobRunner
+
+
+@pytest.fixture
+def newcomers(rink_etcd):
+    """`join(name)` joins a driver and returns at once, as `with rink.Rink(...)` does."""
+    made = []
+
+    def join(name="driver", **settings):
+        client = rink_etcd.client(name)
+        session = rink.Session(client, ttl=5)
+        delays = {"initial_delay": 0.0, "rebalance_delay": 0.0, "leave_timeout": 1.0} | settings
+        member = rink.Rink(session, "drivers", name=name, **delays)
+        made.append((member, session))
+        member.join()
+        return member, client
+
+    yield join
+    for member, session in made:
+        member.leave()
+        session.close(timeout=5.0)
+
+
+@pytest.mark.parametrize("call", ["run", "start"])
+def test_runner_right_after_joining_runs_the_job(newcomers, spark, call):
+    for n in range(6):
+        member, _ = newcomers(f"driver-{n}")
+        with JobRunner(spark, member) as jobs:
+            job = getattr(jobs, call)("nightly", lambda job: job.token)
+            assert job.result() == job.token
+        member.leave()
+
+
+@pytest.mark.parametrize("call", ["run", "start"])
+def test_runner_that_is_not_ranked_in_time_raises_role_timeout(newcomers, spark, call):
+    newcomers("first")[0].wait_ranked(WAIT_S)
+    late, _ = newcomers("late", rebalance_delay=600.0)
+    with (
+        JobRunner(spark, late) as jobs,
+        pytest.raises(RoleTimeout, match=r"'late' was not ranked in group 'drivers' within 0.1 s"),
+    ):
+        getattr(jobs, call)("nightly", print, timeout=0.1)
+
+
+@pytest.mark.parametrize("timeout", [-1, "soon", float("nan"), True])
+def test_runner_timeout_that_is_no_duration_is_refused(driver, timeout):
+    with pytest.raises(ConfigError, match="timeout"):
+        driver.run("a", print, timeout=timeout)
+
+
+def test_start_after_the_first_ranking_does_not_block(newcomers, spark):
+    member, client = newcomers()
+    with JobRunner(spark, member) as jobs:
+        assert jobs.start("a", lambda _: 1).result() == 1
+        client.cut()
+        while member.session_remaining > 0:  # no role can be had by now
+            assert not jobs.wait(0.05)
+        begun = time.monotonic()
+        assert jobs.start("a", print) is None
+        assert time.monotonic() - begun < 1
+        client.heal()
+        assert jobs.run("a", lambda _: 2).result() == 2  # waits until it has its rank again
+
+
+def test_run_of_a_role_that_is_handed_over_waits_for_it(newcomers, spark):
+    """The driver before it had the role when the version moved it; its job is ended by that."""
+    one, _ = newcomers("one")
+    its = next(f"job-{n}" for n in range(99) if rink.rank_of(f"job-{n}", 2) == 1)
+    ended, may_end = threading.Event(), threading.Event()
+
+    def stubborn(job):
+        job.lost.wait(WAIT_S)
+        ended.set()
+        may_end.wait(WAIT_S)
+
+    with JobRunner(spark, one) as first:
+        before = first.start(its, stubborn)
+        two, _ = newcomers("two")
+        with JobRunner(Spark(), two) as second:
+            assert ended.wait(WAIT_S)
+            with pytest.raises(RoleTimeout, match="one: has not released it yet"):
+                second.run(its, print, timeout=0.2)
+            threading.Timer(0.2, may_end.set).start()
+            after = second.run(its, lambda job: job.token)
+            assert before.state is State.LOST
+            assert after.result() > before.token
+
+
+def test_run_that_waits_for_a_rank_ends_when_its_runner_is_closed(newcomers, spark):
+    newcomers("first")[0].wait_ranked(WAIT_S)
+    late, _ = newcomers("late", rebalance_delay=600.0)
+    jobs, ended = JobRunner(spark, late), []
+
+    def waits():
+        with pytest.raises(ClosedError):
+            jobs.run("nightly", print)
+        ended.append(True)
+
+    thread = threading.Thread(target=waits)
+    thread.start()
+    thread.join(0.1)
+    jobs.close()
+    thread.join(WAIT_S)
+    assert ended
+
+
+def test_run_that_waits_for_a_rank_ends_when_its_group_is_left(newcomers, spark):
+    newcomers("first")[0].wait_ranked(WAIT_S)
+    late, _ = newcomers("late", rebalance_delay=600.0)
+    threading.Timer(0.1, late.leave).start()
+    with JobRunner(spark, late) as jobs, pytest.raises(ClosedError, match="has been left"):
+        jobs.run("nightly", print)
+
+
+# ── a list of jobs ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_watch_begins_as_soon_as_its_driver_is_ranked(newcomers, spark):
+    member, _ = newcomers()
+    done = threading.Event()
+    with JobRunner(spark, member) as jobs:
+        jobs.watch(lambda: [] if done.is_set() else ["a"], lambda _: done.set(), every=600)
+        assert done.wait(WAIT_S)
+
+
+def test_watch_does_not_ask_for_the_list_before_its_driver_is_ranked(newcomers, spark):
+    newcomers("first")[0].wait_ranked(WAIT_S)
+    late, _ = newcomers("late", rebalance_delay=600.0)
+    looks = []
+    with JobRunner(spark, late) as jobs:
+        jobs.watch(lambda: looks.append(1) or ["a"], print, every=0.01)
+        assert not jobs.wait(0.2)
+    assert looks == []
+
+
+def test_watch_looks_again_when_the_roles_of_another_driver_come_to_it(newcomers, spark):
+    one, _ = newcomers("one")
+    one.wait_ranked(WAIT_S)
+    two, _ = newcomers("two")
+    its = next(f"job-{n}" for n in range(99) if rink.rank_of(f"job-{n}", 2) == 0)
+    pending, done = {its}, threading.Event()
+    two.wait_ranked(WAIT_S)
+    with JobRunner(spark, two) as jobs:
+        looked = threading.Event()
+        jobs.watch(
+            lambda: looked.set() or sorted(pending),
+            lambda job: (pending.discard(job.id), done.set()),
+            every=600,
+        )
+        assert looked.wait(WAIT_S)
+        assert not done.wait(0.1)
+        one.leave()
+        assert done.wait(WAIT_S)
+
+
+# ── nights ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_nightly_job_on_three_drivers_runs_once_each_night(newcomers):
+    """Cron starts all three each night, a little apart; a table says which nights are done."""
+    done, runs, results = set(), Counter(), Counter()
+
+    def driver(night, number):
+        def build(job):
+            if night not in done:
+                runs[night] += 1
+                done.add(night)
+
+        member, _ = newcomers(f"{night}/{number}", scheme="first", initial_delay=0.05)
+        with JobRunner(Spark(), member) as jobs:
+            results[jobs.run(f"report/{night}", build) is not None] += 1
+        member.leave()
+
+    for night in range(20):
+        gaps = (0.0, 0.01 * (night % 4), 0.03 * (night % 3))
+        threads = [threading.Timer(gap, driver, (night, n)) for n, gap in enumerate(gaps)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(WAIT_S)
+    assert runs == dict.fromkeys(range(20), 1)
+    assert results.total() == 60
