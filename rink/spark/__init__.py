@@ -16,8 +16,9 @@ from rink.lazily import named
 if TYPE_CHECKING:
     from rink.spark.batches import FencedBatch, FencedStream, fence, fenced
     from rink.spark.datasource import RinkDataSource
+    from rink.spark.jobs.ends import SparkStopped
     from rink.spark.jobs.job import Job, State
-    from rink.spark.jobs.runner import JobRunner, SparkStopped
+    from rink.spark.jobs.runner import JobRunner
     from rink.spark.past import History, history
 else:
     __getattr__, __dir__ = named(
@@ -29,7 +30,7 @@ else:
             "Job": "rink.spark.jobs.job",
             "JobRunner": "rink.spark.jobs.runner",
             "RinkDataSource": "rink.spark.datasource",
-            "SparkStopped": "rink.spark.jobs.runner",
+            "SparkStopped": "rink.spark.jobs.ends",
             "State": "rink.spark.jobs.job",
             "fence": "rink.spark.batches",
             "fenced": "rink.spark.batches",

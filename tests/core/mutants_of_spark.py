@@ -304,7 +304,7 @@ SPARK = [
     ),
     python(
         "a driver whose JVM is gone keeps its roles",
-        "jobs/runner",
+        "jobs/ends",
         "        self._rink.leave()\n",
         "        pass\n",
         ENDS,
@@ -318,7 +318,7 @@ SPARK = [
     ),
     python(
         "a group that was left under its runner ends it without a word",
-        "jobs/runner",
+        "jobs/ends",
         "        if error is not None:\n            self.give_up(error)\n",
         "",
         ENDS,

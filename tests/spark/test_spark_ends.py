@@ -5,7 +5,8 @@ from jobs_support import WAIT_S, Spark, Started
 
 import rink
 from rink.errors import ClosedError, ConfigError, StateError
-from rink.spark.jobs.runner import JobRunner, SparkStopped
+from rink.spark.jobs.ends import SparkStopped
+from rink.spark.jobs.runner import JobRunner
 
 
 def test_a_driver_whose_jvm_is_gone_leaves_and_another_has_its_query(group, spark, quick):

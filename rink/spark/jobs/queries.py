@@ -1,12 +1,14 @@
-"""A streaming query as a role: started under a grant, stopped on its loss, resumed by whoever has it next."""
+"""Run a streaming query as a role: start it under a grant, and stop it on the loss."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pyspark.sql import SparkSession
@@ -14,7 +16,8 @@ from pyspark.sql import SparkSession
 from rink.core.backoff import backoff
 from rink.core.keys import check_name
 from rink.engine.callers import made_at
-from rink.errors import ConfigError, RoleTimeout
+from rink.errors import ConfigError, RoleLost, RoleTimeout
+from rink.functions import check_plain
 from rink.guards import Fence
 from rink.roles import Role
 from rink.spark.jobs.job import Job, State
@@ -54,7 +57,7 @@ _LOOKS_S = 1.0
 
 
 class Query:
-    """One streaming query, whose function starts it; made by `JobRunner.query`.
+    """One streaming query, whose function starts it; made by `JobRunner`.
 
     Args:
         spark: the session.
@@ -63,6 +66,8 @@ class Query:
         function: returns the started query.
         guards: whose fence is raised before.
         runner: told of failures; it says whether anything can run here still.
+        every: seconds from start to start, of a query that ends by itself. Without it such a query
+            is started once under each grant.
     """
 
     def __init__(
@@ -73,14 +78,18 @@ class Query:
         function: Callable[[Job[Any]], StreamingQuery],
         guards: tuple[Fenced, ...],
         runner: Runner,
+        every: float | None = None,
     ) -> None:
         self.name = check_name("query", name)
+        check_plain(f"query {name!r}: function", function, "job")
         self.running: StreamingQuery | None = None
         self._spark = spark
         self._rink = r
         self._function = function
         self._guards = guards
         self._runner = runner
+        self._every = every
+        self._turn = threading.Lock()
         self._made_at = made_at()  # of its handles: where the function was decorated
         self._job: Job[Any] | None = None
         self._closing = threading.Event()
@@ -152,11 +161,12 @@ class Query:
 
     def _under_a_grant(self, job: Job[Any]) -> None:
         """Run the query until the role is lost; start it again when it fails."""
-        failures = 0
+        failures, due = 0, time.monotonic()
         while job.role.is_held and not job.lost.is_set():
             begun = time.monotonic()
             try:
-                self._once(job)
+                with self.turn(lambda: _raise_if_ended(job)):
+                    self.run_once(job)
             except BaseException as error:
                 # sys.exit() too: nobody would be told, and the role be asked for at once.
                 if job.lost.is_set():
@@ -172,16 +182,55 @@ class Query:
                 )  # fmt: skip
                 job.lost.wait(pause)
             else:
-                # By itself (AvailableNow, or somebody stopped it): the next grant starts it.
+                failures = 0
+                due = self._next_start(due)
                 if not job.lost.is_set():
-                    log.info(
-                        "query %r has ended by itself under token %d; the next grant of its role "
-                        "starts it",
-                        self.name, job.token,
-                    )  # fmt: skip
-                job.lost.wait()
+                    self._report_end(job, due)
+                job.lost.wait(min(max(due - time.monotonic(), 0.0), threading.TIMEOUT_MAX))
 
-    def _once(self, job: Job[Any]) -> None:
+    def _next_start(self, due: float) -> float:
+        """Return when a query is started again that was due then and has ended by itself.
+
+        A query that took longer than its interval is started at once, and once: the starts that it
+        missed are not made up for.
+        """
+        return math.inf if self._every is None else max(due + self._every, time.monotonic())
+
+    def _report_end(self, job: Job[Any], due: float) -> None:
+        if self._every is None:
+            log.warning(
+                "query %r has ended by itself under token %d, and only the next grant of its role "
+                "starts it again: if it is to end, declare it with every=SECONDS, or run it once "
+                "with run_query()",
+                self.name, job.token,
+            )  # fmt: skip
+        else:
+            log.info(
+                "query %r has ended under token %d and is started again in %.1f s",
+                self.name, job.token, max(due - time.monotonic(), 0.0),
+            )  # fmt: skip
+
+    @contextlib.contextmanager
+    def turn(self, go_on: Callable[[], None]) -> Iterator[None]:
+        """Wait until no run of this query goes on here, and let none begin meanwhile.
+
+        Args:
+            go_on: called about once a second; ends the wait by raising.
+        """
+        while not self._turn.acquire(timeout=_LOOKS_S):
+            go_on()
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    def run_once(self, job: Job[Any]) -> StreamingQuery:
+        """Start the query under a grant, and return it when it has ended.
+
+        Raises:
+            ConfigError: its function returned something else than a started query.
+            BaseException: what its function raised, or what the query failed with.
+        """
         fence = Fence.of(job.role)
         for guard in self._guards:
             guard.raise_fence(fence)
@@ -198,6 +247,7 @@ class Query:
         finally:
             self.running = None
             quietly(query.stop)
+        return query
 
     def _stop(self, query: StreamingQuery) -> None:
         """End what it is at, then itself; stop() alone waits for a busy foreachBatch."""
@@ -208,6 +258,11 @@ class Query:
 
     def __repr__(self) -> str:
         return f"<Query {self.name!r}, {'running' if self.running else 'not running'} here>"
+
+
+def _raise_if_ended(job: Job[Any]) -> None:
+    if job.lost.is_set():
+        raise RoleLost(f"query {job.id!r} is to end", role=job.id, token=job.token)
 
 
 def _shown(error: BaseException | None) -> str:

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pyspark.sql import SparkSession
 
 from rink.engine.callers import made_at
-from rink.errors import ClosedError, ConfigError, RinkError
+from rink.errors import ConfigError
 from rink.functions import check_plain
 from rink.rink import Rink
 from rink.roles import Role
 from rink.settings import check_count, check_seconds
+from rink.spark.jobs.ends import DriverEnd
 from rink.spark.jobs.job import Job, State
 from rink.spark.jobs.queries import Fenced, Query, Starts
-from rink.spark.jobs.tags import is_gone
 from rink.spark.jobs.watching import ListJobs, Watch
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 T = TypeVar("T")
 Take = Callable[[str], Role | None]
@@ -31,14 +33,9 @@ log = logging.getLogger("rink.spark")
 
 RANK_TIMEOUT_S = 300.0
 """Longer than the default `rebalance_delay` and the default TTL of a killed driver together."""
-_LOOKS_S = 1.0
 
 
-class SparkStopped(RinkError):  # noqa: N818 - like RoleLost, it says what happened
-    """Nothing can run in this driver any more: its JVM is gone, or its SparkContext was stopped."""
-
-
-class JobRunner:
+class JobRunner(DriverEnd):
     """Runs Spark jobs and streaming queries while this driver holds their roles.
 
     Args:
@@ -50,15 +47,10 @@ class JobRunner:
     def __init__(self, spark: SparkSession, r: Rink) -> None:
         if not isinstance(r, Rink):
             raise ConfigError(f"a JobRunner takes a rink.Rink, the blocking one, and not {r!r}")
-        self.spark = spark
-        self._rink = r
-        self._lock = threading.Lock()
+        super().__init__(spark, r)
         self._jobs: dict[str, Job[Any]] = {}
         self._watches: list[Watch] = []
         self._queries: dict[str, Query] = {}
-        self._is_closed = False
-        self._over = threading.Event()
-        self._error: BaseException | None = None
         self._was_ranked = False
 
     def start(
@@ -112,9 +104,11 @@ class JobRunner:
         function: Callable[[Job[T]], T],
         on_end: Callable[[], None],
         take: Take,
+        query: Query | None = None,
     ) -> Job[T] | None:
+        """Start a job, or a run of the declared query, if its role can be taken."""
         self._refuse_closed()
-        if job_id in self._queries:
+        if self._queries.get(job_id) is not query:
             raise _is_a_query(job_id)
         if self._runs(job_id):
             return None
@@ -130,7 +124,9 @@ class JobRunner:
 
         job = Job(self.spark, role, function, ended)
         with self._lock:
-            is_query = job_id in self._queries  # one may have been declared meanwhile
+            is_query = (
+                self._queries.get(job_id) is not query
+            )  # one may have been declared meanwhile
             if self._is_closed or is_query or self._runs(job_id):
                 role.release()
                 if is_query:
@@ -214,7 +210,9 @@ class JobRunner:
             watch.start()
         return watch
 
-    def query(self, name: str, *, guards: Sequence[Fenced] = ()) -> Callable[[Starts], Starts]:
+    def query(
+        self, name: str, *, guards: Sequence[Fenced] = (), every: float | None = None
+    ) -> Callable[[Starts], Starts]:
         """Start a streaming query by a function when its role is granted.
 
             @jobs.query("delays", guards=[guard])
@@ -226,15 +224,28 @@ class JobRunner:
         The query is stopped when the role is lost, and started anew, from its checkpoint, under the next grant: here
         or by another driver. When it fails it is started again under the same grant, after growing pauses.
 
+        A query that ends by itself, as with `Trigger.AvailableNow`, is given `every`:
+
+            @jobs.query("hourly", every=3600)
+
+        Each grant starts it at once: so it completes what the driver before left, and no hour is
+        skipped when the role moves. From then on it is started every so many seconds, counted from
+        start to start. Runs never overlap: one that takes longer is followed at once by one other.
+
         Args:
             name: the role's.
             guards: their fence is raised before the function is called: guards of `rink.guards`, and a `FencedStream`
                 for each stream that the query writes.
+            every: seconds from start to start, more than 0. None: the query is not to end.
 
         Raises:
             ConfigError: there is a query, or a running job, of this name: each needs a role of its own.
+                Or the function cannot be called with a job, or `every` is no interval.
+            ClosedError: this runner is closed.
         """
         self._refuse_closed()
+        if every is not None and check_seconds("every", every) == 0:
+            raise ConfigError(f"query {name!r}: every=0 must be more than 0 seconds")
 
         def declare(function: Starts) -> Starts:
             with self._lock:
@@ -245,12 +256,66 @@ class JobRunner:
                         f"there is a {what} {name!r} already: each has a role of its own"
                     )
                 query = self._queries[name] = Query(
-                    self.spark, self._rink, name, function, tuple(guards), self
+                    self.spark, self._rink, name, function, tuple(guards), self, every
                 )
                 query.start()
             return function
 
         return declare
+
+    def run_query(
+        self,
+        name: str,
+        function: Callable[[Job[Any]], StreamingQuery] | None = None,
+        *,
+        guards: Sequence[Fenced] = (),
+        timeout: float | None = RANK_TIMEOUT_S,
+    ) -> StreamingQuery | None:
+        """Run a query that ends if its role is mine, and return when it has ended.
+
+        For a driver that cron starts, and that ends with its query:
+
+            jobs.run_query("nightly", start, guards=[guard])
+
+        Without a function it runs the query that was declared with this name, beside its schedule.
+        A run that goes on here is waited for first. So what was sent before the call is in the
+        output when it returns. A query that does not end by itself is waited for without an end.
+
+        Args:
+            name: the role's.
+            function: called with the job; it returns the started query, as in `query`.
+            guards: their fence is raised before the function is called. A declared query has its own.
+            timeout: seconds that rank and role are waited for, as in `run`.
+
+        Returns:
+            The query, which has ended by itself, or was stopped by somebody. None where the role is
+            another driver's, or a run with this name goes on here already.
+
+        Raises:
+            BaseException: what the function raised, or the query failed with. It is not tried again.
+            RoleLost: the role was lost, or this runner closed, before the query had ended.
+            RoleTimeout, ClosedError: as `run` says.
+            ConfigError: no query of this name was declared and no function is given, or both are
+                there. Or the function cannot be called with a job, or returned no query.
+        """
+        self._refuse_closed()
+        declared = self._queries.get(name)
+        if function is not None:
+            if declared is not None:
+                raise ConfigError(f"there is a query {name!r} already: run it by its name alone")
+            query = Query(self.spark, self._rink, name, function, tuple(guards), self)
+        elif declared is None:
+            raise ConfigError(
+                f"there is no query {name!r}: declare it with `query`, or give its function"
+            )
+        elif guards:
+            raise ConfigError(f"query {name!r} was declared with guards of its own: give none here")
+        else:
+            query = declared
+        with query.turn(self._refuse_closed):
+            take = self._when_known(timeout)
+            job = self._start(name, query.run_once, lambda: None, take, declared)
+            return None if job is None else job.result()
 
     @property
     def jobs(self) -> list[Job[Any]]:
@@ -261,24 +326,6 @@ class JobRunner:
     def queries(self) -> list[Query]:
         """The queries that were declared, running here or not."""
         return list(self._queries.values())
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until this is closed, as the main thread of a driver does; whether it is.
-
-        Args:
-            timeout: seconds.
-
-        Raises:
-            SparkStopped: nothing can run here any more. End the process: its roles have gone to another driver.
-            RinkError: no query can be run here by this group, and why.
-        """
-        end = time.monotonic() + (threading.TIMEOUT_MAX if timeout is None else timeout)
-        while not self._over.wait(max(0.0, min(_LOOKS_S, end - time.monotonic()))):
-            if self._group_has_ended() or time.monotonic() >= end:
-                break
-        if self._error is not None:
-            raise self._error
-        return self._over.is_set()
 
     def close(self, timeout: float = 30.0) -> None:
         """End all jobs, watches and queries, and release their roles.
@@ -298,46 +345,6 @@ class JobRunner:
                 log.error("%r still runs after %g s", one, timeout)
         self._over.set()
 
-    def is_useless(self) -> bool:
-        """Return whether nothing can run here any more, or this was closed.
-
-        If nothing can run, this gives up.
-        """
-        if self._is_closed or self._group_has_ended():
-            return True
-        if not is_gone(self.spark):
-            return False
-        self.give_up(
-            SparkStopped(
-                "Spark's JVM is gone, or its SparkContext was stopped: start this driver anew"
-            )
-        )
-        return True
-
-    def _group_has_ended(self) -> bool:
-        """Return whether the group was left, or its engine failed.
-
-        Nobody else may notice that here. If so, this gives up.
-        """
-        error = self._rink._ended()  # noqa: SLF001
-        if error is not None:
-            self.give_up(error)
-        return error is not None
-
-    def give_up(self, error: BaseException) -> None:
-        """End all, leave the group, and have `wait` raise this."""
-        with self._lock:
-            if self._error is not None or self._is_closed:
-                return
-            self._error, self._is_closed = error, True
-        self._over.set()
-        log.error("this driver leaves group %r: %s", self._rink.group, error)
-        threading.Thread(target=self._leave, name="rink-jobs-leave", daemon=True).start()
-
-    def _leave(self) -> None:
-        self.close()
-        self._rink.leave()
-
     def __enter__(self) -> Self:
         return self
 
@@ -348,11 +355,6 @@ class JobRunner:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _refuse_closed(self) -> None:
-        if self._is_closed:
-            why = f": {self._error}" if self._error is not None else ""
-            raise ClosedError(f"this JobRunner was closed{why}") from self._error
 
 
 def _is_a_query(job_id: str) -> ConfigError:

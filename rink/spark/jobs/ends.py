@@ -1,0 +1,105 @@
+"""Notice that nothing can run in a driver any more, and leave the group then."""
+
+from __future__ import annotations
+
+import abc
+import logging
+import threading
+import time
+
+from pyspark.sql import SparkSession
+
+from rink.errors import ClosedError, RinkError
+from rink.rink import Rink
+from rink.spark.jobs.tags import is_gone
+
+log = logging.getLogger("rink.spark")
+_LOOKS_S = 1.0
+
+
+class SparkStopped(RinkError):  # noqa: N818 - like RoleLost, it says what happened
+    """Nothing can run in this driver any more: its JVM is gone, or its SparkContext was stopped."""
+
+
+class DriverEnd(abc.ABC):
+    """The end of a driver: its runner is closed, or nothing can run here any more.
+
+    Args:
+        spark: the session of this driver.
+        r: the group of drivers.
+    """
+
+    def __init__(self, spark: SparkSession, r: Rink) -> None:
+        self.spark = spark
+        self._rink = r
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._over = threading.Event()
+        self._error: BaseException | None = None
+
+    @abc.abstractmethod
+    def close(self, timeout: float = 30.0) -> None:
+        """End everything that runs here."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until this is closed, as the main thread of a driver does; whether it is.
+
+        Args:
+            timeout: seconds.
+
+        Raises:
+            SparkStopped: nothing can run here any more. End the process: its roles have gone to another driver.
+            RinkError: no query can be run here by this group, and why.
+        """
+        end = time.monotonic() + (threading.TIMEOUT_MAX if timeout is None else timeout)
+        while not self._over.wait(max(0.0, min(_LOOKS_S, end - time.monotonic()))):
+            if self._group_has_ended() or time.monotonic() >= end:
+                break
+        if self._error is not None:
+            raise self._error
+        return self._over.is_set()
+
+    def is_useless(self) -> bool:
+        """Return whether nothing can run here any more, or this was closed.
+
+        If nothing can run, this gives up.
+        """
+        if self._is_closed or self._group_has_ended():
+            return True
+        if not is_gone(self.spark):
+            return False
+        self.give_up(
+            SparkStopped(
+                "Spark's JVM is gone, or its SparkContext was stopped: start this driver anew"
+            )
+        )
+        return True
+
+    def _group_has_ended(self) -> bool:
+        """Return whether the group was left, or its engine failed.
+
+        Nobody else may notice that here. If so, this gives up.
+        """
+        error = self._rink._ended()  # noqa: SLF001
+        if error is not None:
+            self.give_up(error)
+        return error is not None
+
+    def give_up(self, error: BaseException) -> None:
+        """End all, leave the group, and have `wait` raise this."""
+        with self._lock:
+            if self._error is not None or self._is_closed:
+                return
+            self._error, self._is_closed = error, True
+        self._over.set()
+        log.error("this driver leaves group %r: %s", self._rink.group, error)
+        threading.Thread(target=self._leave, name="rink-jobs-leave", daemon=True).start()
+
+    def _leave(self) -> None:
+        self.close()
+        self._rink.leave()
+
+    def _refuse_closed(self) -> None:
+        if self._is_closed:
+            why = f": {self._error}" if self._error is not None else ""
+            raise ClosedError(f"this JobRunner was closed{why}") from self._error
