@@ -14,6 +14,8 @@ JOBS = "spark/test_spark_jobs"
 ENDS = "spark/test_spark_ends"
 QUERIES = "spark/test_spark_queries"
 WATCH = "spark/test_spark_watch"
+RANKING = "spark/test_spark_ranking"
+HOURLY = "spark/test_spark_hourly"
 ROWS = "spark/test_spark_rows"
 OFFSETS = "spark/test_spark_offsets"
 
@@ -343,6 +345,55 @@ SPARK = [
         "if self._is_closed or is_query or self._runs(job_id):",
         "if self._is_closed or self._runs(job_id):",
         JOBS,
+    ),
+    Mutant(
+        "a job of a driver that is not ranked yet is another driver's",
+        "rink/rink.py",
+        "is_ranked = wait.rank() is not None",
+        "is_ranked = True",
+        (RANKING,),
+    ),
+    Mutant(
+        "a job whose role is being handed over runs nowhere",
+        "rink/rink.py",
+        "if role is not None or self.owner(name) != self.name:",
+        "if True:",
+        (RANKING,),
+    ),
+    Mutant(
+        "a list of jobs is looked at by the clock alone",
+        "rink/face.py",
+        "            self._gate = gate\n            self._callback()\n",
+        "            self._gate = gate\n",
+        (RANKING,),
+    ),
+    python(
+        "two runs of a query that ends overlap",
+        "jobs/queries",
+        "with self.turn(lambda: _raise_if_ended(job)):",
+        "with contextlib.nullcontext():",
+        HOURLY,
+    ),
+    python(
+        "a run of a query is asked for beside the one that goes on",
+        "jobs/runner",
+        "        with query.turn(self._refuse_closed):\n",
+        "        if True:\n",
+        HOURLY,
+    ),
+    python(
+        "hours that a query has missed are made up for",
+        "jobs/queries",
+        "max(due + self._every, time.monotonic())",
+        "due + self._every",
+        HOURLY,
+    ),
+    python(
+        "a query whose role was lost has ended by itself",
+        "jobs/runner",
+        "return None if job is None else job.result()",
+        "return None if job is None else job._result",
+        HOURLY,
     ),
     python(
         "an id that cannot be a role ends the look at the list",

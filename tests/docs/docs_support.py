@@ -7,6 +7,7 @@ A block of Python is run if a comment stands right before it, which readers do n
     def lead(token): raise Enough
     -->
     <!-- run: server -->              by `integration`: it starts etcd servers
+    <!-- run: spark -->               by `integration`: on a real Spark, an etcd in memory, a Redis
 """
 
 import ast
@@ -80,10 +81,19 @@ def all_blocks(language):
     return [block for page in PAGES for block in blocks(page, language)]
 
 
-def run(block, request):
-    """Run a block and then each test that it defines, with the fixtures it asks for."""
+def run(block, request, **names):
+    """Run a block and then each test that it defines, with the fixtures it asks for.
+
+    Args:
+        block: to be run.
+        request: of pytest.
+        names: what the block finds beside the names of its setup.
+
+    Returns:
+        The names that there are in the end.
+    """
     assert block.setup is not None
-    space = {"__name__": "example", "Enough": Enough}
+    space = {"__name__": "example", "Enough": Enough, **names}
     exec(compile(textwrap.dedent(block.setup), f"setup of {block.where}", "exec"), space)
     before = set(space)
     with contextlib.suppress(Enough):
@@ -91,6 +101,7 @@ def run(block, request):
     for name in [name for name in space if name.startswith("test_") and name not in before]:
         asked = inspect.signature(space[name]).parameters
         space[name](**{fixture: request.getfixturevalue(fixture) for fixture in asked})
+    return space
 
 
 def prose(page):
