@@ -392,7 +392,7 @@ SPARK = [
         "a query whose role was lost has ended by itself",
         "jobs/runner",
         "return None if job is None else job.result()",
-        "return None if job is None else job._result",
+        "return None if job is None else (job.wait(), job._result)[1]",
         HOURLY,
     ),
     python(
