@@ -12,6 +12,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from rink.spark import schema as schemas
+from rink.spark import tables
 from rink.spark.options import Options, Place
 from rink.spark.sink.writers import BatchWriter, StreamWriter
 from rink.spark.source.readers import BatchReader, StreamReader
@@ -27,22 +28,28 @@ class RinkDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of a stream: those of its record class, or `value`."""
-        options = Options(self.options, of_sink=False)
+        created = tables.created_with(self.options)
+        given = self.options if created is None else tables.of_role(created, of_sink=False)
+        options = Options(given, of_sink=False)
         metadata = options.flag("metadata", True)
-        return schemas.columns_of(Place.of(options).record_class(), metadata=metadata)
+        columns = schemas.columns_of(Place.of(options).record_class(), metadata=metadata)
+        return columns if created is None else tables.with_options(columns, created)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads a stream once."""
-        return BatchReader(Options(self.options, of_sink=False), schema)
+        return BatchReader(self._options(schema, of_sink=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return what reads a stream as a query does."""
-        return StreamReader(Options(self.options, of_sink=False), schema)
+        return StreamReader(self._options(schema, of_sink=False), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return what writes a DataFrame once."""
-        return BatchWriter(Options(self.options, of_sink=True), schema, overwrite=overwrite)
+        return BatchWriter(self._options(schema, of_sink=True), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         """Return what writes the batches of a query."""
-        return StreamWriter(Options(self.options, of_sink=True), schema, overwrite=overwrite)
+        return StreamWriter(self._options(schema, of_sink=True), schema, overwrite=overwrite)
+
+    def _options(self, schema: StructType, *, of_sink: bool) -> Options:
+        return Options(tables.all_options(self.options, schema, of_sink=of_sink), of_sink=of_sink)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import attrs
 
 from rink.core.keys import check_name
 from rink.errors import ConfigError
+from rink.spark.times import milliseconds
 from rink.streams import App, ids
 from rink.streams.codec import Codec, JsonCodec
 from rink.streams.names import Names
@@ -20,33 +21,36 @@ from rink.streams.values import Bounds
 
 _COMMON = {
     "app": "the app as its workers load it, MODULE:ATTR, importable on executors too",
-    "appname": "in place of app: its name; then redis is needed, and record where columns are wanted",
-    "stream": "the stream's name",
+    "appName": "in place of app: its name; then redis is needed, and record where columns are wanted",
+    "stream": "the stream's name; `load(NAME)` will do, too",
     "redis": "a URL, or MODULE:FUNCTION that makes a blocking client of redis-py's",
     "record": "the record class, MODULE:CLASS, where there is no app; `raw`: bytes, also where there is one",
-    "fencingtoken": "of the role under which the query runs: lower ones are refused from then on",
-    "redistimeout": "seconds that a call is repeated while Redis is away (30)",
+    "fencingToken": "of the role under which the query runs: lower ones are refused from then on",
+    "redisTimeout": "seconds that a call is repeated while Redis is away (30)",
 }
 _SOURCE = {
     "name": "in place of group: as `rink.spark.fence(role)` gives it",
     "group": "the name under which a streaming query is known to the stream; each query has its own",
-    "startingoffsets": 'earliest (default), latest, or JSON: {"0": id, ...}: behind these ids',
-    "startingtimestamp": "in place of startingOffsets: milliseconds since 1970, or ISO 8601",
-    "endingoffsets": "of a batch: latest (default), or JSON as above: up to these ids",
-    "endingtimestamp": "in place of endingOffsets: up to before this time",
-    "maxoffsetspertrigger": "so many rows a batch of a query has at most",
-    "failondataloss": "true (default): events that are gone before they were read are an error",
+    "startingOffsets": 'earliest (default), latest, or JSON: {"0": id, ...}: behind these ids',
+    "startingTimestamp": "in place of startingOffsets: milliseconds since 1970, or a time as Spark reads it",
+    "endingOffsets": "of a batch: latest (default), or JSON as above: up to these ids",
+    "endingTimestamp": "in place of endingOffsets: up to before this time",
+    "timeZone": "of times that have none, such as Europe/Berlin",
+    "maxOffsetsPerTrigger": "so many rows a batch of a query has at most",
+    "failOnDataLoss": "true (default): events that are gone before they were read are an error",
     "metadata": "true (default): the columns _partition, _id and _timestamp",
 }
 _SINK = {
     "name": "of the sink: of all queries that write to the stream each has its own",
-    "writeid": "of a batch: written once, however often a job with this id runs within 30 days",
-    "stagingttl": "seconds until what was staged by a task that nobody hears of again is removed (86,400)",
-    "fulltimeout": "seconds that a full partition is waited for (10)",
-    "partitionsize": "where there is no app: how many events a partition holds (50,000)",
+    "writeId": "of a batch: written once, however often a job with this id runs within 30 days",
+    "stagingTtl": "seconds until what was staged by a task that nobody hears of again is removed (86,400)",
+    "fullTimeout": "seconds that a full partition is waited for (10)",
+    "partitionSize": "where there is no app: how many events a partition holds (50,000)",
     "trim": "where there is no app: committed (default) or oldest",
 }
-_SPARKS = {"checkpointlocation", "queryname", "path", "outputmode"}
+ALL = {**_COMMON, **_SOURCE, **_SINK}
+"""Each option with its meaning."""
+_SPARKS = {"checkpointlocation", "queryname", "outputmode"}
 
 
 @attrs.frozen
@@ -132,14 +136,9 @@ class Options:
     """
 
     def __init__(self, given: Mapping[str, str], *, of_sink: bool) -> None:
-        self._given = {str(name).lower(): str(value) for name, value in given.items()}
-        known = {**_COMMON, **(_SINK if of_sink else _SOURCE)}
-        if unknown := sorted(self._given.keys() - known.keys() - _SPARKS):
-            what = "sink" if of_sink else "source"
-            raise ConfigError(
-                f'format("rink") as a {what} has no option {", ".join(unknown)}; it has '
-                + "; ".join(f"{name}: {told}" for name, told in known.items())
-            )
+        self._given = _with_stream(given)
+        known = _SINK if of_sink else _SOURCE
+        check_names(self._given, "a sink" if of_sink else "a source", {**_COMMON, **known})
 
     def text(self, name: str, otherwise: str = "") -> str:
         """Return an option."""
@@ -149,7 +148,7 @@ class Options:
         """Return an option that has to be there."""
         if found := self.text(name):
             return found
-        told = {**_COMMON, **_SOURCE, **_SINK}[name.lower()]
+        told = ALL[name]
         raise ConfigError(f"the option {name} is missing: {told}")
 
     def flag(self, name: str, otherwise: bool) -> bool:
@@ -203,8 +202,8 @@ class Options:
         if (when := self.text(timestamp)) and self.text(offsets):
             raise ConfigError(f"give one of the options {offsets} and {timestamp}")
         if when:
-            at = _milliseconds(timestamp, when)
-            return f"({at}-0" if at else "earliest"  # as Redis writes: all ids below
+            at = milliseconds(timestamp, when, self.text("timeZone"))
+            return f"({at}-0" if at else ids.NONE  # as Redis writes: all ids below
         words = dict.fromkeys((otherwise, "latest"))
         text = self.text(offsets, otherwise)
         if text in words:
@@ -223,19 +222,40 @@ class Options:
         return {n: at if at in words else "{}-{}".format(*ids.order(at)) for n, at in edges.items()}
 
 
-def _milliseconds(name: str, text: str) -> int:
-    if text.isascii() and text.isdigit() and len(text) < 20:
-        return int(text)
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        found = None
-    if found is None or found.tzinfo is None or found.timestamp() < 0:
+def names_of(*, of_sink: bool) -> set[str]:
+    """Return the names of all options that a source or a sink has, in small letters."""
+    return {name.lower() for name in (*_COMMON, *(_SINK if of_sink else _SOURCE))}
+
+
+def check_names(given: Mapping[str, str], what: str, known: Mapping[str, str]) -> None:
+    """See that there is each option, by its name in small letters; raises a ConfigError that names the nearest."""
+    lower = {name.lower(): name for name in known}
+    wrong = sorted(given.keys() - lower.keys() - _SPARKS)
+    if not wrong:
+        return
+    told = []
+    for name in wrong:
+        near = difflib.get_close_matches(name, lower, n=1)
+        told.append(name + (f" (did you mean {lower[near[0]]}?)" if near else ""))
+    raise ConfigError(
+        f'format("rink") as {what} has no option {", ".join(told)}. It has '
+        + "; ".join(f"{name}: {meaning}" for name, meaning in known.items())
+    )
+
+
+def _with_stream(given: Mapping[str, str]) -> dict[str, str]:
+    """Return options by names in small letters; `load("orders")` names the stream as a path."""
+    found = {str(name).lower(): str(value) for name, value in given.items()}
+    if "paths" in found:
         raise ConfigError(
-            f"the option {name} is in milliseconds since 1970, or ISO 8601 with a zone such as "
-            f"2026-01-31T12:00:00+00:00, not {text!r}"
+            f"one stream is read at a time, and not {found['paths']}: read each by a load() of its own, and union them"
         )
-    return (found - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1)
+    path = found.pop("path", "")
+    if path and found.setdefault("stream", path) != path:
+        raise ConfigError(
+            f"the option stream is {found['stream']!r}, and load, save or start was given {path!r}: name one stream"
+        )
+    return found
 
 
 def named(text: str, what: str) -> Any:

@@ -1,0 +1,84 @@
+"""Streams as tables of Spark's catalog, paths, types and names, as a new user of SQL meets them."""
+
+import pytest
+from pyspark.errors import PySparkException
+
+RECORDS = [{"order_id": n, "customer": f"c{n % 17}", "amount": n % 5} for n in range(60)]
+
+
+@pytest.fixture
+def tables(spark):
+    """Names of tables; they are dropped at the end."""
+    names = ["shop_orders", "shop_totals"]
+    yield names
+    for name in names:
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def options_of(shop, **given):
+    return ", ".join(f"{name} '{value}'" for name, value in shop.options(**given).items())
+
+
+def create(spark, shop, name, **given):
+    spark.sql(f"CREATE TABLE {name} USING rink OPTIONS ({options_of(shop, **given)})")
+
+
+# ── tables ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_created_table_is_read_by_sql_and_as_a_query(shop, spark, tables, tmp_path):
+    shop.send(RECORDS)
+    create(spark, shop, "shop_orders", startingOffsets="earliest")
+    (row,) = spark.sql("SELECT count(*) AS n, sum(amount) AS total FROM shop_orders").collect()
+    assert (row.n, row.total) == (60, sum(one["amount"] for one in RECORDS))
+    joined = spark.sql("SELECT a.Order_ID FROM shop_orders a JOIN shop_orders b USING (order_id)")
+    assert joined.count() == 60
+    late = spark.sql("SELECT * FROM shop_orders WITH (startingTimestamp = '2100-01-01 00:00 UTC')")
+    assert late.count() == 0
+    query = (
+        spark.readStream.option("group", "q").table("shop_orders").writeStream.format("memory")
+        .queryName("read_as_a_query").option("checkpointLocation", str(tmp_path / "q"))
+        .trigger(availableNow=True).start()
+    )  # fmt: skip
+    query.awaitTermination()
+    assert spark.table("read_as_a_query").count() == 60
+    # What is derived from an ordinary read carries no options along.
+    plain = spark.read.format("rink").options(**shop.options()).load()
+    assert all(not field.metadata for field in plain.schema)
+
+
+def test_view_and_path_name_a_stream(shop, spark):
+    shop.send(RECORDS)
+    spark.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW orders_view USING rink OPTIONS ({options_of(shop)})"
+    )
+    assert spark.table("orders_view").count() == 60
+    where = shop.options()
+    where.pop("stream")
+    assert spark.read.format("rink").options(**where).load("orders").count() == 60
+    with pytest.raises(PySparkException, match=r"no stream 'others'; it has .*'orders'"):
+        spark.read.format("rink").options(**where).load("others")
+    with pytest.raises(PySparkException, match="one stream is read at a time"):
+        spark.read.format("rink").options(**where).load(["orders", "totals"])
+
+
+def test_table_is_written_by_insert_or_says_how(shop, spark, tables):
+    shop.send([], stream="totals", hold=False)
+    create(spark, shop, "shop_totals", stream="totals", metadata="false")
+    spark.sql("INSERT INTO shop_totals VALUES ('ann', 7, 1)")
+    assert shop.every("totals") == [{"customer": "ann", "total": 7, "count": 1}]
+    assert [row.total for row in spark.table("shop_totals").collect()] == [7]
+    with pytest.raises(PySparkException, match=r"df\.write\.format"):
+        spark.sql("INSERT INTO shop_totals (customer, total, count) SELECT 'ann', 7L, 1L")
+
+
+def test_table_that_cannot_be_says_why(shop, spark, tables):
+    with pytest.raises(PySparkException, match=r"no option strem \(did you mean stream\?\)"):
+        spark.sql("CREATE TABLE shop_orders USING rink OPTIONS (app 'spark_shop:app', strem 'x')")
+    with pytest.raises(PySparkException, match="has a password"):
+        create(spark, shop, "shop_orders", redis="redis://:secret@host")
+    with pytest.raises(PySparkException, match="give one of the options app"):
+        spark.sql("CREATE TABLE shop_orders USING rink")
+    spark.sql(f"CREATE TABLE shop_orders (customer STRING) USING rink OPTIONS ({options_of(shop)})")
+    with pytest.raises(PySparkException, match="without a list of columns"):
+        spark.table("shop_orders").count()

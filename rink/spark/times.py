@@ -1,0 +1,100 @@
+"""Read times as Spark's casts to a timestamp do, and print them for people. Pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from rink.errors import ConfigError
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+_TIME = re.compile(
+    r"(?P<year>\d{4})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})"
+    r"(?:[T ](?P<hour>\d{1,2}):(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?:[.,](?P<fraction>\d{0,9}))?)?"
+    r"\s*(?P<zone>[A-Za-z+-].*)?)?)?)?",
+    re.ASCII,
+)
+_OFFSET = re.compile(
+    r"(?:UTC|GMT|UT)?(?P<sign>[+-])(?P<hours>\d{1,2})(?::?(?P<minutes>\d{2})(?::?(?P<seconds>\d{2}))?)?",
+    re.ASCII,
+)
+
+
+def milliseconds(name: str, text: str, zone: str) -> int:
+    """Return the milliseconds since 1970 that an option names.
+
+    Args:
+        name: of the option, for the error.
+        text: milliseconds, or a time as `CAST(… AS TIMESTAMP)` takes it: the day may lack its time, a time its
+            seconds, and a zone may be an offset or a name.
+        zone: the zone of a time that has none; "" refuses such a time.
+
+    Raises:
+        ConfigError: it is no time, lies before 1970, or its zone is not known.
+    """
+    text = text.strip()
+    if text.isascii() and text.isdigit() and len(text) < 20:
+        return int(text)
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise _no_time(name, text)
+    if not (found["zone"] or zone):
+        raise ConfigError(
+            f"the option {name} is {text!r}, which has no time zone. A data source in Python cannot see the zone of "
+            f"Spark's session. Add the zone ({text} Europe/Berlin, or an offset such as +01:00), or the option timeZone: "
+            '.option("timeZone", spark.conf.get("spark.sql.session.timeZone"))'
+        )
+    its_zone = zone_of(name, found["zone"]) if found["zone"] else zone_of("timeZone", zone)
+    numbers = {part: int(found[part] or 0) for part in ("hour", "minute", "second")}
+    micros = int((found["fraction"] or "").ljust(6, "0")[:6])
+    try:
+        at = datetime(
+            int(found["year"]), int(found["month"] or 1), int(found["day"] or 1),
+            **numbers, microsecond=micros, tzinfo=its_zone,
+        )  # fmt: skip
+        since = (at.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
+    except (ValueError, OverflowError):
+        raise _no_time(name, text) from None
+    if since < 0:
+        raise ConfigError(f"the option {name} is {text!r}: no event is older than 1970")
+    return since
+
+
+def zone_of(name: str, text: str) -> tzinfo:
+    """Return the time zone of a text such as Z, +01:00, UTC+1 or Europe/Berlin; raises a ConfigError."""
+    text = text.strip()
+    if text.upper() in ("Z", "UTC", "GMT", "UT"):
+        return UTC
+    if offset := _OFFSET.fullmatch(text):
+        size = timedelta(
+            hours=int(offset["hours"]),
+            minutes=int(offset["minutes"] or 0),
+            seconds=int(offset["seconds"] or 0),
+        )
+        if size <= timedelta(hours=18):  # as Java has it
+            return timezone(size if offset["sign"] == "+" else -size)
+    else:
+        try:
+            return ZoneInfo(text)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            pass
+    raise ConfigError(
+        f"the option {name} names the time zone {text!r}, which this machine does not know: use an offset such as +01:00, or "
+        "a name of the time zone database such as Europe/Berlin (where the machine has none, install tzdata)"
+    )
+
+
+def shown(ms: int) -> str:
+    """Return a time as text, in UTC; as a bare number where it lies beyond the calendar."""
+    try:
+        return (_EPOCH + timedelta(milliseconds=ms)).isoformat(sep=" ")
+    except OverflowError:
+        return f"{ms} ms since 1970"
+
+
+def _no_time(name: str, text: str) -> ConfigError:
+    return ConfigError(
+        f"the option {name} is in milliseconds since 1970, or a time as Spark reads it, such as "
+        f"2026-01-31 12:00:00 Europe/Berlin or 2026-01-31T12:00:00+01:00, and not {text!r}"
+    )

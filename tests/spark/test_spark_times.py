@@ -1,0 +1,92 @@
+"""Times of options, as Spark's casts to a timestamp read them."""
+
+import pytest
+
+from rink.errors import ConfigError
+from rink.spark.times import milliseconds, shown
+
+NOON = 1_767_268_800_000  # 2026-01-01 12:00:00 UTC
+DAY = NOON - 12 * 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("0", 0),
+        ("1767268800000", NOON),
+        (" 1767268800000 ", NOON),
+        ("2026-01-01T12:00:00Z", NOON),
+        ("2026-01-01 12:00:00+00:00", NOON),
+        ("2026-01-01 12:00:00.001 UTC", NOON + 1),
+        ("2026-1-1 12:0:0 Z", NOON),
+        ("2026-01-01T12:00+00:00", NOON),
+        ("2026-01-01 13:00:00+01:00", NOON),
+        ("2026-01-01 13:00:00 +1:00", NOON),
+        ("2026-01-01 13:00:00 UTC+1", NOON),
+        ("2026-01-01 13:00:00 GMT+01:00", NOON),
+        ("2026-01-01 13:00:00 Europe/Berlin", NOON),
+        ("2026-01-01 13:00:00.000000 Europe/Berlin", NOON),
+        ("2026-01-01 12:00:00.999999999Z", NOON + 999),
+        ("1970-01-01T00:00:00Z", 0),
+    ],
+)
+def test_time_with_zone_is_read_as_spark_reads_it(text, at):
+    assert milliseconds("startingTimestamp", text, "") == at
+    assert milliseconds("startingTimestamp", text, "Asia/Tokyo") == at
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("2026-01-01 12:00:00", NOON),
+        ("2026-01-01 12:00", NOON),
+        ("2026-01-01", DAY),
+        ("2026-1-1", DAY),
+        ("2026-01", DAY),
+        ("2026-07-01 00:00:00", 1_782_864_000_000),
+    ],
+)
+def test_time_without_zone_is_of_the_option_and_refused_without(text, at):
+    assert milliseconds("startingTimestamp", text, "UTC") == at
+    hour = 2 if "-07-" in text else 1
+    assert milliseconds("startingTimestamp", text, "Europe/Berlin") == at - hour * 3_600_000
+    with pytest.raises(ConfigError, match=r"has no time zone.*option timeZone"):
+        milliseconds("startingTimestamp", text, "")
+
+
+def test_time_in_an_hour_that_clocks_repeat_or_skip_is_as_in_java():
+    berlin = "Europe/Berlin"
+    twice = milliseconds("x", "2026-10-25 02:30:00", berlin)
+    assert twice == milliseconds("x", "2026-10-25 00:30:00Z", "")  # the first of the two
+    never = milliseconds("x", "2026-03-29 02:30:00", berlin)
+    assert never == milliseconds("x", "2026-03-29 01:30:00Z", "")  # as if clocks had gone on
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "yesterday", "2026-13-01", "2026-02-30", "2026-01-01 25:00:00", "26-01-01", "-5", "1e3",
+     "²", "2026-01-01 12", "2026-01-01Z", "9999-12-31 23:59:59 -18:00", "٢٠٢٦-01-01"],
+)  # fmt: skip
+def test_text_that_is_no_time_is_refused_with_its_option(text):
+    with pytest.raises(ConfigError, match="the option endingTimestamp is in milliseconds since"):
+        milliseconds("endingTimestamp", text, "UTC")
+
+
+@pytest.mark.parametrize("zone", ["Mars/Base", "+19:00", "+1:2:3:4", "../etc/passwd", "PST8X"])
+def test_zone_that_is_not_known_is_refused(zone):
+    told = r"the option {} names the time zone .*Europe/Berlin"
+    with pytest.raises(ConfigError, match=told.format("timeZone")):
+        milliseconds("x", "2026-01-01 00:00:00", zone)
+    if zone[0] != ".":
+        with pytest.raises(ConfigError, match=told.format("x")):
+            milliseconds("x", f"2026-01-01 00:00:00 {zone}", "UTC")
+
+
+def test_time_before_1970_is_refused():
+    with pytest.raises(ConfigError, match="no event is older than 1970"):
+        milliseconds("x", "1969-12-31 23:59:59 UTC", "")
+
+
+def test_shown_time_is_utc_and_a_number_beyond_the_calendar():
+    assert shown(NOON + 1) == "2026-01-01 12:00:00.001000+00:00"
+    assert shown(10**18) == f"{10**18} ms since 1970"
