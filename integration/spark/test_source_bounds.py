@@ -105,7 +105,7 @@ def test_both_edges_of_a_batch_are_of_one_moment(shop):
         assert len(reader.partitions()) == 1
     finally:
         del reader._redis.client.execute_command
-    assert steps in (["HGET"], ["HGET", "EVALSHA"])
+    assert steps in (["HMGET", "EVALSHA"], ["HMGET"])
 
 
 # ── ids that were trimmed ────────────────────────────────────────────────────────────────────────
@@ -214,8 +214,85 @@ def test_a_time_takes_of_what_is_there(shop):
     assert rows(batch(shop, startingTimestamp=3000)) == ["3000-0", "4000-0"]
     assert rows(batch(shop, endingTimestamp=3000)) == ["1000-0", "2000-0"]
     assert rows(batch(shop, startingTimestamp=2000, endingTimestamp=3000)) == ["2000-0"]
+
+
+def test_window_that_was_trimmed_fails_instead_of_counting_the_rest(shop, caplog):
+    """Of 2,000 events 2 are left: a count of the window would be 2."""
+    add_at(shop, *[f"{1_000_000 + n}-0" for n in range(2000)])
     shop.trim(to=2)
-    assert rows(batch(shop, startingTimestamp=2000)) == ["3000-0", "4000-0"]
+    window = {"startingTimestamp": 1_000_000, "endingTimestamp": 1_002_000}
+    with pytest.raises(StateError) as told:
+        rows(batch(shop, **window))
+    assert "partition 0 of stream 'orders' of app 'shop' from 1000000-0" in str(told.value)
+    assert "1998 events were removed, and the first one left is 1001998-0" in str(told.value)
+    assert 'failOnDataLoss", "false"' in str(told.value)
+    assert told.value.key == shop.key()
+    with pytest.raises(StateError, match="1998 events were removed"):
+        query(shop, **window | {"endingTimestamp": ""}).initialOffset()
+    assert shop.offset() is None
+    with caplog.at_level(logging.WARNING):
+        assert rows(batch(shop, **window, failOnDataLoss="false")) == ["1001998-0", "1001999-0"]
+    assert "1998 events were removed" in caplog.text
+    assert rows(batch(shop)) == ["1001998-0", "1001999-0"]  # earliest is what is there
+
+
+@pytest.mark.parametrize(
+    ("at", "told"),
+    [
+        (1, "gone"),
+        (5000, "gone"),  # one of that time, before the one that is left, may have been removed
+        (5001, ""),
+        (6000, ""),
+        (6001, ""),  # nothing has such a time
+    ],
+)
+def test_time_before_the_first_event_left_may_have_lost_some(shop, at, told):
+    add_at(shop, "1000-0", "2000-0", "5000-0", "6000-0")
+    shop.trim(to=2)
+    if told:
+        with pytest.raises(StateError, match=r"from .* on are gone"):
+            batch(shop, startingTimestamp=at).partitions()
+    else:
+        assert rows(batch(shop, startingTimestamp=at)) == [
+            one for one in ("5000-0", "6000-0") if int(one.partition("-")[0]) >= at
+        ]
+
+
+def test_time_before_all_events_is_no_loss_while_none_was_removed(shop):
+    add_at(shop, "1000-0", "2000-0")
+    assert rows(batch(shop, startingTimestamp=1)) == ["1000-0", "2000-0"]
+    assert rows(batch(shop, startingTimestamp=5000)) == []
+
+
+def test_window_of_which_an_event_was_deleted_fails(shop):
+    """Redis keeps the greatest id that XDEL has removed, so one of the window is known to be gone."""
+    add_at(shop, "1000-0", "2000-0", "3000-0", "4000-0")
+    shop.redis.xdel(shop.key(), "3000-0")
+    for window in (
+        {"startingTimestamp": 1500},
+        {"startingTimestamp": 3000},
+        {"startingOffsets": each("1000-0")},
+        {"startingTimestamp": 2000, "endingTimestamp": 3001},
+    ):
+        with pytest.raises(StateError, match="removed 3000-0 by XDEL"):
+            batch(shop, **window).partitions()
+    for window, left in (
+        ({"startingTimestamp": 2000, "endingTimestamp": 3000}, ["2000-0"]),
+        ({"startingTimestamp": 3001}, ["4000-0"]),
+        ({"startingOffsets": each("3000-0")}, ["4000-0"]),
+        ({"startingOffsets": each("1000-0"), "endingOffsets": each("2000-0")}, ["2000-0"]),
+        ({}, ["1000-0", "2000-0", "4000-0"]),
+    ):
+        assert rows(batch(shop, **window)) == left
+
+
+def test_window_that_ends_before_it_begins_is_refused(shop):
+    add_at(shop, "1000-0", "2000-0")
+    with pytest.raises(
+        ConfigError, match="startingTimestamp is '2000', and endingTimestamp '1000'"
+    ):
+        batch(shop, startingTimestamp=2000, endingTimestamp=1000)
+    assert rows(batch(shop, startingTimestamp=2000, endingTimestamp=2000)) == []
 
 
 def test_the_time_0_is_before_all(shop):

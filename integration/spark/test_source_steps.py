@@ -13,6 +13,8 @@ from spark_support import COUNT, Shop, edges
 from rink.cli import apps
 from rink.cli.commands import commands
 from rink.errors import StaleToken, StateError
+from rink.spark.datasource import RinkDataSource
+from rink.spark.source import readers
 from rink.streams import App, admin
 
 
@@ -369,3 +371,147 @@ def test_a_redis_that_lacks_its_replicas_for_a_while_is_waited_for(rink_redis):
         finally:
             shop.redis.config_set("min-replicas-to-write", 0)
     assert len(sent) >= 3
+
+
+# ── a checkpoint, and the group that it is older than ────────────────────────────────────────────
+
+
+def test_checkpoint_older_than_its_group_is_told_as_such(shop):
+    ids = shop.add(count=6)
+    group = shop.group()
+    start = group.begin(edges("earliest"))
+    group.follow(start)
+    group.advance(start | {0: ids[3]})
+    with pytest.raises(StateError) as told:
+        shop.group().follow(start | {0: ids[1]})
+    text = str(told.value)
+    assert "checkpoint of this query is older than its group 'spark/q'" in text
+    assert f"behind {ids[1]}, the group has committed up to {ids[3]}" in text
+    assert "rink streams forget-group MODULE:ATTR spark/q --stream orders" in text
+    assert told.value.key == shop.at()
+    assert shop.offset() == ids[3]
+    assert shop.group(strict=False).follow(start | {0: ids[1]})[0] == ids[5]
+
+
+def test_older_checkpoint_whose_events_are_left_is_a_warning(shop, caplog):
+    ids = shop.add(count=4)
+    shop.hold("bill")
+    group = shop.group()
+    group.follow(group.begin(edges("earliest")) | {0: ids[3]})
+    again = shop.group()
+    again.follow(edges("0-0") | {0: ids[1]})
+    (line,) = [one.getMessage() for one in caplog.records if "older than its group" in one.msg]
+    assert f"behind {ids[1]}, and {ids[3]} was committed before" in line
+    again.follow(edges("0-0") | {0: ids[2]})
+    shop.group().follow(edges("0-0") | {0: ids[2]})
+    assert caplog.text.count("older than its group") == 1
+
+
+def test_checkpoint_newer_than_the_stream_is_told_as_such(shop):
+    ids = shop.add(count=2)
+    group = shop.group()
+    start = group.begin(edges("earliest")) | {0: ids[1]}
+    group.follow(start)
+    shop.redis.delete(shop.key())
+    shop.redis.xadd(shop.key(), {"d": "x"}, id="5-0")
+    with pytest.raises(StateError, match=r"last event that Redis knows of is 5-0: it was restored"):
+        group.follow(start)
+
+
+# ── a start that fails ───────────────────────────────────────────────────────────────────────────
+
+
+def registered_keys(shop):
+    """What a group leaves in Redis."""
+    offsets = [shop.offset(number=number) for number in range(COUNT)]
+    return [one for one in offsets if one], shop.redis.keys("*:at:*")
+
+
+def failing_at(shop, step):
+    """Have a step fail."""
+    plain = shop.connection.run_each
+
+    def run_each(name, asked):
+        if name == step:
+            raise ConnectionError("on purpose")
+        return plain(name, asked)
+
+    shop.connection.run_each = run_each
+
+
+@pytest.mark.parametrize("step", ["enter", "follow", "bound"])
+def test_start_that_fails_before_a_batch_is_planned_leaves_no_group(shop, step, monkeypatch):
+    shop.add(count=3)
+    monkeypatch.setattr(readers, "connection", lambda _: shop.connection)
+    source = RinkDataSource(
+        {"appName": "shop", "stream": "orders", "redis": shop.url, "record": "raw", "group": "q",
+         "maxOffsetsPerTrigger": "2"}
+    )  # fmt: skip
+    reader = source.streamReader(source.schema())
+    start = reader.initialOffset()
+    assert reader.initialOffset() == start  # Spark asks twice
+    assert registered_keys(shop)[0] == ["0-0"] * COUNT
+    failing_at(shop, step)
+    with pytest.raises(ConnectionError):
+        reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert registered_keys(shop) == ([], [])
+
+
+def test_start_that_fails_halfway_in_its_registration_leaves_no_group(shop):
+    shop.add(count=3)
+    group = shop.group()
+    plain = shop.connection._send
+
+    def send(commands):
+        if len(commands) == COUNT and commands[0][-1] == 0:  # it does not only look
+            plain(commands[:1])
+            raise RuntimeError("on purpose")
+        return plain(commands)
+
+    shop.connection._send = send
+    with pytest.raises(RuntimeError, match="on purpose"):
+        group.begin(edges("earliest"))
+    assert registered_keys(shop) == ([], [])
+
+
+def test_failure_after_a_batch_was_planned_keeps_the_group(shop):
+    """The checkpoint may have the batch by then: its replay must begin at the same place."""
+    shop.add(count=3)
+    group = shop.group()
+    with group.withdrawn_on_error():
+        group.follow(group.begin(edges("earliest")))
+    group.has_begun()
+    with pytest.raises(ZeroDivisionError), group.withdrawn_on_error():
+        raise ZeroDivisionError
+    assert registered_keys(shop)[0] == ["0-0"] * COUNT
+
+
+def test_failing_start_leaves_a_group_that_was_there_before(shop):
+    """A first start was killed, and a batch of it may be planned."""
+    ids = shop.add(count=3)
+    shop.group().begin(edges("latest"))
+    again = shop.group()
+    start = again.begin(edges("latest"))
+    again.follow(start)
+    with pytest.raises(ZeroDivisionError), again.withdrawn_on_error():
+        raise ZeroDivisionError
+    assert shop.offset() == ids[2]
+
+
+def test_failing_start_keeps_a_fence_and_what_a_later_driver_has(shop):
+    shop.add(count=3)
+    older, newer = shop.group(token=1), shop.group(token=2)
+    start = older.begin(edges("earliest"))
+    newer.follow(newer.begin(edges("earliest")))
+    with pytest.raises(StaleToken), older.withdrawn_on_error():
+        older.follow(start)
+    assert registered_keys(shop)[0] == ["0-0"] * COUNT
+    shop.redis.flushall()
+    shop.place_on(shop.url)
+    shop.add(count=3)
+    older.follow(older.begin(edges("earliest")))
+    with pytest.raises(ZeroDivisionError), older.withdrawn_on_error():
+        raise ZeroDivisionError
+    assert registered_keys(shop)[0] == []
+    with pytest.raises(StaleToken):
+        shop.group(token=0).begin(edges("earliest"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,13 +14,15 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError
 from redis.retry import Retry
 
-from rink.errors import ConfigError, StateError
+from rink.errors import ConfigError, RinkError, StateError
 from rink.spark.options import Place, named
 from rink.spark.scripts import script
 from rink.streams import layout
 from rink.streams.blocking import Client, checked, client_of, server_of, settings_of
 from rink.streams.errors import RedisUnavailable
 from rink.streams.faults import explained
+
+log = logging.getLogger("rink.spark")
 
 T = TypeVar("T")
 Asked = tuple[Sequence[str], Sequence[Any]]
@@ -151,6 +154,19 @@ def connection(place: Place) -> Connection:
     if found is None:
         found = _made[key] = Connection(_client(place.redis), place.patience)
     return found
+
+
+def clear_after(error: Exception, clear: Callable[[], None]) -> None:
+    """Remove what an error leaves behind; the error itself is told, and not what goes wrong here.
+
+    Nothing is tried where Redis is away: asking it would take as long again.
+    """
+    if isinstance(error, RedisUnavailable):
+        return
+    try:
+        clear()
+    except RinkError as other:
+        log.warning("what a failure left in Redis stays there: %s", other)
 
 
 def _client(text: str) -> Client:

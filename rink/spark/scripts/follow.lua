@@ -1,6 +1,7 @@
 -- What a reader is told before it plans a batch. All before `start` has been processed, says its checkpoint.
 -- KEYS: at, offsets, stream. ARGV: group, token, run, start, strict (1: nothing is advanced where events are gone).
--- Answers ok, or gone: events behind `start` may be; then the last entry's id.
+-- Answers ok, the last entry's id, what `gone` tells where events behind `start` are gone, and the group's offset where this
+-- run begins behind it ('' where not). Or gone alone, or old: they are gone, and the group had passed them (its offset).
 local at, offsets, stream, group, start = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[4]
 check_format(at)
 check_format(offsets)
@@ -11,16 +12,20 @@ if offset and not found[3] then return {'worker', offset} end
 if found[2] and less(ARGV[3], found[2]) then return {'other'} end
 
 -- As long as the entry at an offset is there, nothing behind it was taken away: the oldest go first.
-local gone = start ~= '0-0' and not has_entry(stream, start)
+local lacks = start ~= '0-0' and not has_entry(stream, start)
   or start == '0-0' and removed(stream) ~= (offset and found[4] or '0')
-if gone and ARGV[5] == '1' then return {'gone'} end
+local is_first, older = found[5] ~= ARGV[3], ''
+if is_first and offset and before(start, offset) then older = offset end
+if lacks and ARGV[5] == '1' then
+  return older ~= '' and {'old', older} or gone('trimmed', stream)
+end
 
 if not offset then  -- somebody forgot the group; nothing is lost yet
   registered(at, offsets, stream, group, start, '1')
-elseif found[5] ~= ARGV[3] and offset ~= start or before(offset, start) then  -- a run's first word may go back
+elseif is_first and offset ~= start or before(offset, start) then  -- a run's first word may go back
   redis.call('HSET', offsets, group, start)
   redis.call('HSET', at, 'advanced', '1')
 end
 put(at, 'fence', ARGV[2], 'run', ARGV[3], 'followed', ARGV[3])
 trim(stream, offsets, '', '')
-return {gone and 'gone' or 'ok', entry_at(stream, 'latest')}
+return {'ok', entry_at(stream, 'latest'), lacks and gone('trimmed', stream) or {}, older}

@@ -16,9 +16,9 @@ import attrs
 
 from rink.core.keys import check_name, encode
 from rink.errors import RinkError, StaleToken, StateError
-from rink.spark.connections import Connection
+from rink.spark.connections import Connection, clear_after
 from rink.spark.options import Place
-from rink.spark.sink.staging import clear_after, gone, gone_back, remove, staged
+from rink.spark.sink.staging import gone, gone_back, remove, staged
 from rink.streams.errors import PartitionFull
 from rink.streams.names import PREFIX
 from rink.streams.values import Bounds

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from rink.errors import RinkError, StateError
+from rink.errors import StateError
 from rink.spark.connections import Connection
 from rink.spark.options import Place
-from rink.streams.errors import RedisUnavailable
-
-log = logging.getLogger("rink.spark")
 
 AT_ONCE = 1000
 """Records of a partition that are sent in one step."""
@@ -81,19 +77,6 @@ class Staging:
 def remove(redis: Connection, key: str) -> None:
     """Remove a key; Redis frees a long list aside."""
     redis.repeated(lambda: redis.client.unlink(key), key)
-
-
-def clear_after(error: Exception, clear: Callable[[], None]) -> None:
-    """Remove what an error leaves behind; it is the error that is told, and not what goes wrong here.
-
-    Where Redis is away, asking it would take as long again: what is there expires.
-    """
-    if isinstance(error, RedisUnavailable):
-        return
-    try:
-        clear()
-    except RinkError as other:
-        log.warning("what was put aside stays in Redis until it expires: %s", other)
 
 
 def gone_back(place: str, query: str, number: int, newest: int, key: str) -> StateError:

@@ -17,11 +17,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from rink.errors import ConfigError, RinkError
-from rink.spark.connections import connection
+from rink.spark.connections import clear_after, connection
 from rink.spark.options import Options, Place
 from rink.spark.sink.publishing import Batch, Manifest, Sink
 from rink.spark.sink.records import check_columns, maker
-from rink.spark.sink.staging import Staging, clear_after
+from rink.spark.sink.staging import Staging
 
 ONCE = "once"
 """The query of what is written by a batch job."""

@@ -7,15 +7,20 @@ import logging
 import os
 import shlex
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+import attrs
+
 from rink.core.keys import check_name
 from rink.errors import StaleToken, StateError
-from rink.spark.connections import Connection
+from rink.spark.connections import Connection, clear_after
 from rink.spark.options import Place
 from rink.spark.source.offsets import Offsets
+from rink.spark.times import shown
+from rink.streams import ids
 from rink.streams.names import OF_SPARK, PartitionNames
 
 log = logging.getLogger("rink.spark")
@@ -43,6 +48,7 @@ class Group:
         self._who = f"process {os.getpid()} of {getpass.getuser()} on {socket.gethostname()}, since {_now()}"
         self._run: int | None = None
         self._processed: Offsets = {}
+        self._begun: list[int] = []
 
     @property
     def has_entered(self) -> bool:
@@ -61,9 +67,35 @@ class Group:
         """
         # All are looked at first: a start that is refused leaves no partition registered, or the next
         # one, told to begin elsewhere, would begin there all the same.
-        self._begin(edges, looks=True)
-        answers = self._begin(edges, looks=False)
+        looked = self._begin(edges, looks=True)
+        self._begun += [n for n, (said, *told) in looked.items() if said != b"ok" or not told[1]]
+        with self.withdrawn_on_error():
+            answers = self._begin(edges, looks=False)
         return {number: _text(answer[1]) for number, answer in answers.items()}
+
+    @contextmanager
+    def withdrawn_on_error(self) -> Iterator[None]:
+        """Undo the registration of a start that fails before Spark has planned a batch.
+
+        It is no longer undone after a batch was planned: then the checkpoint knows of it, and a restart goes on.
+        """
+        try:
+            yield
+        except Exception as error:
+            clear_after(error, self._withdraw)
+            raise
+
+    def has_begun(self) -> None:
+        """Keep the group from here on: a batch of it may be planned."""
+        self._begun = []
+
+    def _withdraw(self) -> None:
+        begun, self._begun = self._begun, []
+        for number in begun:
+            # Partition 0 comes first. Where it is another reader's by now, so are the others.
+            went = self._redis.run("withdraw", self._keys(number)[:2], self.name, self._run or "")
+            if not went:
+                return
 
     def _begin(self, edges: Mapping[int, str], *, looks: bool) -> dict[int, Any]:
         given = (int(self._strict), int(looks))
@@ -89,6 +121,7 @@ class Group:
         answers = dict(zip(start, self._redis.run_each("follow", asked), strict=True))
         for number, answer in answers.items():
             self._check(number, answer, start[number])
+            self._warn(number, start[number], *answer[2:])
         self._processed = dict(start)
         return {number: _text(answer[1]) for number, answer in answers.items()}
 
@@ -150,7 +183,29 @@ class Group:
                     "an option 'group' of its own for each",
                     key=at,
                 )
-        tell_gone(self._place, number, start, strict=self._strict)
+            case "old":
+                raise StateError(self._older(number, start, _text(answer[1])), key=at)
+        tell_gone(self._place, number, start, Gone.of(answer), strict=self._strict)
+
+    def _warn(self, number: int, start: str, gone: Sequence[Any], older: Any) -> None:
+        """Say what a run finds that goes on all the same."""
+        if gone:
+            tell_gone(self._place, number, start, Gone.of(gone), strict=False)
+        elif older:
+            log.warning(
+                "the checkpoint of a query is older than its group %r in Redis: in partition %d of %s it goes on behind %s, "
+                "and %s was committed before; the events between are read again. Was it restored from an older state?",
+                self.name, number, self._place, start, _text(older),
+            )  # fmt: skip
+
+    def _older(self, number: int, start: str, offset: str) -> str:
+        return (
+            f"the checkpoint of this query is older than its group {self.name!r} in Redis: in partition {number} of "
+            f"{self._place} it goes on behind {start}, the group has committed up to {offset}, and events between are gone, "
+            "since what is committed may be trimmed. It was restored from an older state, or is that of another query. Use "
+            f"the newest checkpoint; or, to begin anew, remove the checkpoint and run `{self._forget()}`. To go on with "
+            'what is there: .option("failOnDataLoss", "false")'
+        )
 
     def _forget(self) -> str:
         """The command that ends the group, for the shell."""
@@ -171,16 +226,71 @@ def group_name(name: str) -> str:
     return OF_SPARK + check_name("group", name)
 
 
-def tell_gone(place: Place, number: int, start: str, *, strict: bool) -> None:
-    """Tell of events that are not there any more: raises a StateError, or warns where the query says so."""
+@attrs.frozen
+class Gone:
+    """What Redis tells of a partition of which events are gone.
+
+    Attributes:
+        why: trimmed, or deleted: by XDEL, one by one.
+        removed: how many entries were ever removed.
+        first: the id of the first one left; "" where none is.
+        deleted: the greatest id that XDEL has removed.
+        last: the last id that was given out.
+    """
+
+    why: str
+    removed: int
+    first: str
+    deleted: str
+    last: str
+
+    @classmethod
+    def of(cls, answer: Sequence[Any]) -> Gone:
+        """Read what the Lua function `gone` gives."""
+        _, why, removed, first, deleted, last = map(_text, answer)
+        return cls(why, int(removed), first, deleted, last)
+
+    def cause(self, start: str) -> str:
+        """Return why they are gone, as far as that is known."""
+        if ids.order(self.last) < ids.order(start.strip("(")):
+            return f"the last event that Redis knows of is {self.last}: it was restored from an older state, or emptied"
+        if self.why == "deleted":
+            return f"somebody has removed {self.deleted} by XDEL"
+        count = "1 event was" if self.removed == 1 else f"{self.removed} events were"
+        left = f"the first one left is {_event(self.first)}" if self.first else "none is left"
+        return (
+            f'{count} removed, and {left}. They were trimmed since all groups had passed them, by trim="oldest", or by '
+            "hand, or Redis was restored from an older state"
+        )
+
+
+def tell_gone(
+    place: Place, number: int, start: str, gone: Gone | None = None, *, strict: bool
+) -> None:
+    """Tell of events that are not there any more: raises a StateError, or warns where the query says so.
+
+    Args:
+        place: the stream.
+        number: of the partition.
+        start: the id behind which they were; "(id" for that id itself, too.
+        gone: what Redis tells of them.
+        strict: it is an error.
+    """
+    key = place.names.partition(number).stream
+    where = f"from {_event(start[1:])} on" if start.startswith("(") else f"behind {start}"
+    cause = gone.cause(start) if gone else "they were trimmed while this range was read"
     told = (
-        f"events of partition {number} of {place} behind {start} are gone before they were read: trimmed since all "
-        'groups had passed them, by trim="oldest" or by hand, or Redis was restored from an older state. What is '
-        'there can be read with .option("failOnDataLoss", "false")'
+        f"events of partition {number} of {place} {where} are gone before they were read (key {key!r}): {cause}. To read what "
+        'is there: .option("failOnDataLoss", "false"). To have events stay longer: app.stream(…, keep="7d")'
     )
     if strict:
-        raise StateError(told, key=place.names.partition(number).stream)
+        raise StateError(told, key=key)
     log.warning("%s", told)
+
+
+def _event(at: str) -> str:
+    """Return an id with its time."""
+    return f"{at} ({shown(ids.order(at)[0])})"
 
 
 def _now() -> str:

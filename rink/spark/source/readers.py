@@ -15,7 +15,7 @@ from rink.spark import schema as schemas
 from rink.spark.connections import Connection, connection
 from rink.spark.options import Options, Place
 from rink.spark.rows import Rows
-from rink.spark.source.group import Group, tell_gone
+from rink.spark.source.group import Gone, Group, tell_gone
 from rink.spark.source.offsets import ANSWER_BYTES, Offsets, as_json, of_json, share_out
 from rink.spark.source.reading import Range, pages
 from rink.streams import ids
@@ -105,14 +105,20 @@ class BatchReader(_Reading, DataSourceReader):
         super().__init__(options, wanted)
         self._from = options.edge("startingOffsets", "startingTimestamp", "earliest")
         self._to = options.edge("endingOffsets", "endingTimestamp", "latest")
+        begins, ends = options.text("startingTimestamp"), options.text("endingTimestamp")
+        if begins and ends and _id_of(self._from) > _id_of(self._to):
+            raise ConfigError(
+                f"the window ends before it begins: startingTimestamp is {begins!r}, and endingTimestamp {ends!r}"
+            )
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return a range for each partition."""
         begin, to = self._edges(self._from), self._edges(self._to)
         start, end, removed = {}, {}, {}
-        for number, (said, first, last, count) in self._placed(begin, to).items():
-            if said != b"ok":
-                tell_gone(self._place, number, begin[number], strict=self._is_strict)
+        for number, (_, first, last, count, gone) in self._placed(begin, to).items():
+            if gone:
+                told = Gone.of(gone)
+                tell_gone(self._place, number, begin[number], told, strict=self._is_strict)
             start[number], end[number] = first.decode(), last.decode()
             removed[number] = int(count)
         return self._parts(start, end, removed, "")
@@ -153,14 +159,23 @@ class StreamReader(_Reading, DataSourceStreamReader, limits.SupportsTriggerAvail
         self, start: dict[str, str] | None = None, limit: limits.ReadLimit | None = None
     ) -> dict[str, str]:
         """Return where the next batch ends. Spark asks once what lies before `start` is in its commit log."""
+        group = self._its_group()
+        with group.withdrawn_on_error():
+            end = self._end_of_batch(start, limit)
+        group.has_begun()
+        return as_json(end)
+
+    def _end_of_batch(
+        self, start: dict[str, str] | None, limit: limits.ReadLimit | None
+    ) -> Offsets:
         begin = self._offsets(start) if start else self._its_group().begin(self._edges(self._from))
         last = self._its_group().follow(begin)
         target = {n: _lower(at, (self._target or last)[n]) for n, at in last.items()}
         target = {n: _higher(at, begin[n]) for n, at in target.items()}
         most = limit.max_rows if isinstance(limit, limits.ReadMaxRows) else None
         if most is None:
-            return as_json(target)
-        return as_json(share_out(begin, target, most, partial(self._bound, target)))
+            return target
+        return share_out(begin, target, most, partial(self._bound, target))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Take what there is now for all that this run reads."""
@@ -217,6 +232,11 @@ class StreamReader(_Reading, DataSourceStreamReader, limits.SupportsTriggerAvail
         ]
         answers = self._redis.run_each("bound", steps)
         return {n: (int(count), at.decode()) for n, (count, at) in zip(asked, answers, strict=True)}
+
+
+def _id_of(edge: str | dict[int, str]) -> tuple[int, int]:
+    """Return the order of an edge that a time has given."""
+    return ids.order(str(edge).lstrip("("))
 
 
 def _lower(one: str, other: str) -> str:
