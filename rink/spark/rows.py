@@ -6,6 +6,7 @@ import enum
 import io
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 import attrs
 import pyarrow as pa
@@ -43,13 +44,17 @@ class Rows:
     ) -> None:
         from pyspark.sql.pandas.types import to_arrow_schema
 
+        self._asked: Any = to_arrow_schema(wanted, timezone="UTC")
+        known = schemas.columns_of(record, metadata=False)
+        self._metadata = [one for one in schemas.METADATA.fields if one.name not in known.names]
+        wanted = schemas.own_names(wanted, StructType([*known.fields, *self._metadata]))
         self._schema: Any = to_arrow_schema(wanted, timezone="UTC")
         self._number = number
         self._record = record
         self._codec = codec
         self._group = group.encode()
         self._what = what
-        own = [name for name in wanted.names if name not in schemas.METADATA.names]
+        own = [name for name in wanted.names if name in known.names]
         self._own: Any = pa.schema([self._schema.field(name) for name in own])
         self._is_fast = (
             record is not None
@@ -67,18 +72,23 @@ class Rows:
         """
         kept, data = self._data(entries)
         columns = self._columns(kept, data)
-        if "_partition" in self._schema.names:
-            columns["_partition"] = pa.array([self._number] * len(kept), pa.int32())
-        if "_id" in self._schema.names:
-            columns["_id"] = pa.array(kept, pa.binary()).cast(pa.string())
-        if "_timestamp" in self._schema.names:
-            # Microseconds, as Spark has them; ids have milliseconds.
-            times = [int(one[: one.index(b"-")]) * 1000 for one in kept]
-            columns["_timestamp"] = pa.array(times, pa.int64()).cast(
-                self._schema.field("_timestamp").type
-            )
+        for field in self._metadata:
+            if field.name in self._schema.names:
+                columns[field.name] = self._place_of(kept, field.name)
         arrays = [columns[name] for name in self._schema.names]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        if self._schema != self._asked:  # names within columns may have another case
+            arrays = [one.view(field.type) for one, field in zip(arrays, self._asked, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._asked)
+
+    def _place_of(self, kept: list[bytes], name: str) -> Any:
+        """Return a column of metadata."""
+        if name == "_partition":
+            return pa.array([self._number] * len(kept), pa.int32())
+        if name == "_id":
+            return pa.array(kept, pa.binary()).cast(pa.string())
+        # Microseconds, as Spark has them; ids have milliseconds.
+        times = [int(one[: one.index(b"-")]) * 1000 for one in kept]
+        return pa.array(times, pa.int64()).cast(self._schema.field(name).type)
 
     def _data(self, entries: Sequence[Entry]) -> tuple[list[bytes], list[bytes]]:
         """Return ids and records of those that are for us."""
@@ -131,6 +141,7 @@ class Rows:
 
     def _read_one_by_one(self, kept: list[bytes], data: list[bytes]) -> dict[str, Any]:
         assert self._codec is not None
+        columns: dict[str, Any] = {}
         found: dict[str, list[Any]] = {name: [] for name in self._own.names}
         for at, one in zip(kept, data, strict=True):
             try:
@@ -143,14 +154,20 @@ class Rows:
             for name, values in found.items():
                 values.append(_plain(getattr(record, name)))
         try:
-            return {
-                name: pa.array(values, self._own.field(name).type) for name, values in found.items()
-            }
+            for name, values in found.items():
+                columns[name] = pa.array(values, self._own.field(name).type)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+            kind = self._own.field(name).type
+            hint = (
+                ': ask for another precision and scale, .schema("… decimal(38, 9)")'
+                if pa.types.is_decimal(kind)
+                else ""
+            )
             raise RecordError(
                 f"partition {self._number} of {self._what}, between {kept[0].decode()} and {kept[-1].decode()}: a "
-                f"value has no place in its column: {error}"
+                f"value of {name!r} has no place in its column of type {kind}: {error}{hint}"
             ) from error
+        return columns
 
 
 def _defaults_of(record: type[Any], own: Sequence[str]) -> dict[str, Any]:
@@ -167,6 +184,8 @@ def _defaults_of(record: type[Any], own: Sequence[str]) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return value.value
+    if isinstance(value, UUID):
+        return str(value)
     if attrs.has(type(value)):
         return {
             field.name: _plain(getattr(value, field.name)) for field in attrs.fields(type(value))

@@ -6,10 +6,13 @@ import enum
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import Any, Literal, get_args, get_origin
+from uuid import UUID
 
 import attrs
+from pyspark import TaskContext
 from pyspark.sql import types as T  # noqa: N812 - as everybody writes it
 
 from rink.errors import ConfigError
@@ -34,11 +37,16 @@ _PLAIN: dict[type, T.DataType] = {
     bytes: T.BinaryType(),
     datetime: T.TimestampType(),
     date: T.DateType(),
+    Decimal: T.DecimalType(38, 18),
+    timedelta: T.DayTimeIntervalType(),
+    UUID: T.StringType(),
 }
+"""The type of a column for each type of a field. That of decimals is Spark's own for Decimal; a query may ask for another."""
 
 _WIDER: dict[type[T.DataType], tuple[type[T.DataType], ...]] = {
     T.LongType: (T.ByteType, T.ShortType, T.IntegerType),
     T.DoubleType: (T.FloatType, T.ByteType, T.ShortType, T.IntegerType),
+    T.DecimalType: (T.ByteType, T.ShortType, T.IntegerType, T.LongType),
 }
 
 
@@ -69,13 +77,14 @@ def wanted_of(asked: T.StructType, all_of_them: T.StructType, what: str) -> T.St
     Raises:
         ConfigError: one that there is not, of another type, or said to be never null that may be.
     """
+    own = own_names(asked, all_of_them)
     known = {field.name: field for field in all_of_them.fields}
-    for field in asked.fields:
-        if field.name in known and known[field.name].nullable and not field.nullable:
+    for field, its in zip(asked.fields, own.fields, strict=True):
+        if its.name in known and known[its.name].nullable and not field.nullable:
             raise ConfigError(
                 f"column {field.name!r} of {what} may be null: ask for it without NOT NULL"
             )
-        if field.name not in known or not fits(field.dataType, known[field.name].dataType):
+        if its.name not in known or not fits(its.dataType, known[its.name].dataType):
             raise ConfigError(
                 f"{what} has no column {field.name!r} of type {field.dataType.simpleString()}; it has "
                 + ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in all_of_them)
@@ -83,10 +92,62 @@ def wanted_of(asked: T.StructType, all_of_them: T.StructType, what: str) -> T.St
     return asked
 
 
+def own_names(given: T.StructType, known: T.StructType) -> T.StructType:
+    """Return columns by the names that a record has for them, those within columns too.
+
+    Names are compared as Spark does, whatever their case. Where a record has several that differ by
+    case alone, the same name is meant, and one that is taken is not found twice.
+    """
+    free = [field.name for field in known.fields]
+    found: dict[str, str] = {}
+    for same in (str, str.lower):  # equal ones first
+        for field in given.fields:
+            near = [name for name in free if same(name) == same(field.name)]
+            if field.name not in found and len(near) == 1:
+                found[field.name] = near[0]
+                free.remove(near[0])
+    types = {field.name: field.dataType for field in known.fields}
+    fields = []
+    for field in given.fields:
+        name = found.get(field.name, field.name)
+        kind = _own_type(field.dataType, types[name]) if field.name in found else field.dataType
+        fields.append(T.StructField(name, kind, field.nullable))
+    return T.StructType(fields)
+
+
+def check_case(given: T.StructType, known: T.StructType, what: str) -> None:
+    """Refuse names of another case in a session that tells cases apart; runs in a task, which knows the session.
+
+    Raises:
+        ConfigError: spark.sql.caseSensitive is true.
+    """
+    own = own_names(given, known)
+    context = TaskContext.get()
+    if own == given or context is None:
+        return
+    if (context.getLocalProperty("spark.sql.caseSensitive") or "").lower() == "true":
+        raise ConfigError(
+            f"the columns {given.simpleString()} are those of {what} in another case, and spark.sql.caseSensitive is true: "
+            f"use {own.simpleString()}"
+        )
+
+
+def _own_type(given: T.DataType, known: T.DataType) -> T.DataType:
+    if isinstance(given, T.StructType) and isinstance(known, T.StructType):
+        return own_names(given, known)
+    if isinstance(given, T.ArrayType) and isinstance(known, T.ArrayType):
+        return T.ArrayType(_own_type(given.elementType, known.elementType), given.containsNull)
+    if isinstance(given, T.MapType) and isinstance(known, T.MapType):
+        values = _own_type(given.valueType, known.valueType)
+        return T.MapType(given.keyType, values, given.valueContainsNull)
+    return given
+
+
 def fits(given: T.DataType, wanted: T.DataType, *, widens: bool = False) -> bool:
     """Return whether one type is another, whatever may be null in it.
 
-    A struct may have fewer fields, in any order.
+    A struct may have fewer fields, in any order. A decimal may have any precision and scale, since each
+    value is looked at. A timestamp may be without a zone: then it is in UTC.
 
     Args:
         given: of a DataFrame that is written, or that a query asks for.
@@ -104,6 +165,10 @@ def fits(given: T.DataType, wanted: T.DataType, *, widens: bool = False) -> bool
             one.name in known and fits(one.dataType, known[one.name], widens=widens)
             for one in given
         )
+    if isinstance(wanted, T.DecimalType) and isinstance(given, T.DecimalType):
+        return True
+    if isinstance(wanted, T.TimestampType) and isinstance(given, T.TimestampNTZType):
+        return True
     return given == wanted or (widens and type(given) in _WIDER.get(type(wanted), ()))
 
 

@@ -1,9 +1,14 @@
 """Entries to columns: Arrow's own reading of JSON gives what the codec gives, or is not used."""
 
 import json
+import sys
+import types
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from enum import Enum
+from types import SimpleNamespace
 from typing import Literal
+from uuid import UUID
 
 import attrs
 import pytest
@@ -12,9 +17,11 @@ from hypothesis import strategies as st
 from pyspark.sql import types as T  # noqa: N812
 
 from rink.errors import ConfigError
+from rink.spark.options import Options, Place
 from rink.spark.rows import Rows
 from rink.spark.schema import METADATA, RAW, columns_of, fits, struct_of, wanted_of
-from rink.streams import JsonCodec, Record
+from rink.spark.sink.records import check_columns, maker
+from rink.streams import App, JsonCodec, Record
 from rink.streams.errors import RecordError
 
 
@@ -286,3 +293,175 @@ def test_a_field_without_a_column_type_is_named():
 
 def test_bytes_are_all_there_is_without_a_class():
     assert columns_of(None, metadata=False) == RAW
+
+
+# ── decimals, times without a zone, ids ──────────────────────────────────────────────────────────
+
+
+NOON = datetime(2026, 1, 1, 12)  # noqa: DTZ001 - it has none
+
+
+class Priced(Record):
+    price: Decimal
+    tax: Decimal | None = None
+    at: datetime | None = None
+    order: UUID | None = None
+
+
+class AsText:
+    """A codec of which every test knows how it writes."""
+
+    def encode(self, record):
+        raise NotImplementedError
+
+    def decode(self, data):
+        plain = json.loads(data)
+        return Priced(
+            price=Decimal(plain["price"]),
+            at=datetime.fromisoformat(plain["at"]) if "at" in plain else None,
+            order=UUID(plain["order"]) if "order" in plain else None,
+        )
+
+
+def priced(*plain, wanted=None):
+    return rows_of(Priced, codec=AsText(), wanted=wanted).batch(
+        entries(*(json.dumps(one).encode() for one in plain))
+    )
+
+
+def test_decimals_have_sparks_own_type_and_any_that_is_asked_for():
+    assert columns_of(Priced, metadata=False)["price"].dataType == T.DecimalType(38, 18)
+    assert priced({"price": "12.30"}).to_pylist()[0]["price"] == Decimal("12.30")
+    asked = T.StructType([T.StructField("price", T.DecimalType(12, 2), False)])
+    wanted = wanted_of(asked, columns_of(Priced, metadata=False), "it")
+    found = priced({"price": "12.3"}, {"price": "-9999999999.99"}, wanted=wanted)
+    assert [row["price"] for row in found.to_pylist()] == [Decimal("12.30"), Decimal("-9999999999.99")]  # fmt: skip
+
+
+@pytest.mark.parametrize("price", ["12.345", "12345678901", "NaN", "Infinity", "1E-3"])
+def test_decimal_that_has_no_place_in_its_column_is_refused(price):
+    wanted = T.StructType([T.StructField("price", T.DecimalType(12, 2), False)])
+    with pytest.raises(RecordError, match=r"value of 'price' has no place .*decimal128\(12, 2\)"):
+        priced({"price": "1"}, {"price": price}, wanted=wanted)
+
+
+def test_time_asked_for_without_zone_is_utc():
+    asked = T.StructType([T.StructField("at", T.TimestampNTZType())])
+    wanted = wanted_of(asked, columns_of(Priced, metadata=False), "it")
+    times = ["2026-01-01T13:00:00+01:00", "2026-01-01T12:00:00"]
+    found = priced(*({"price": "1", "at": one} for one in times), wanted=wanted)
+    assert [row["at"] for row in found.to_pylist()] == [NOON, NOON]
+
+
+def test_uuid_is_text():
+    text = "00000000-0000-0000-0000-00000000002a"
+    assert priced({"price": "1", "order": text}).to_pylist()[0]["order"] == text
+
+
+# ── names ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Cased(Record):
+    id: int
+    Id: int = 0
+    name: str = ""
+    inner: Inner | None = None
+    many: list[Inner] = attrs.field(factory=list)
+    by_key: dict[str, Inner] = attrs.field(factory=dict)
+
+
+def test_columns_are_found_whatever_the_case_of_their_names():
+    every = columns_of(Cased, metadata=True)
+    one = T.StructType([T.StructField("N", T.LongType())])
+    asked = T.StructType(
+        [
+            T.StructField("NAME", T.StringType()),
+            T.StructField("Inner", one),
+            T.StructField("MANY", T.ArrayType(one)),
+            T.StructField("BY_key", T.MapType(T.StringType(), one)),
+            T.StructField("_ID", T.StringType()),
+        ]
+    )
+    wanted = wanted_of(asked, every, "it")
+    data = {"id": 1, "name": "x", "inner": {"n": 7}, "many": [{"n": 8}], "by_key": {"k": {"n": 9}}}
+    (row,) = rows_of(Cased, wanted=wanted).batch(entries(json.dumps(data).encode())).to_pylist()
+    assert row == {"NAME": "x", "Inner": {"N": 7}, "MANY": [{"N": 8}], "BY_key": [("k", {"N": 9})], "_ID": "1000-0"}  # fmt: skip
+
+
+def test_columns_that_differ_by_case_alone_are_each_their_own():
+    asked = T.StructType([T.StructField("Id", T.LongType()), T.StructField("id", T.LongType())])
+    wanted = wanted_of(asked, columns_of(Cased, metadata=False), "it")
+    (row,) = rows_of(Cased, wanted=wanted).batch(entries(b'{"id":1,"Id":2}')).to_pylist()
+    assert row == {"Id": 2, "id": 1}
+    for name in ("ID", "iD"):  # which one is not known
+        with pytest.raises(ConfigError, match=f"no column '{name}'"):
+            wanted_of(T.StructType([T.StructField(name, T.LongType())]), columns_of(Cased, metadata=False), "it")  # fmt: skip
+    twice = T.StructType([T.StructField("name", T.StringType()), T.StructField("NAME", T.StringType())])  # fmt: skip
+    with pytest.raises(ConfigError, match="no column 'NAME'"):
+        wanted_of(twice, columns_of(Cased, metadata=False), "it")
+
+
+def test_field_named_as_metadata_is_the_records_own_where_metadata_is_off():
+    class Odd(Record):
+        _id: str
+
+    class Plain:
+        def decode(self, data):
+            return Odd(id=data.decode())
+
+    (row,) = rows_of(Odd, codec=Plain()).batch(entries(b"mine")).to_pylist()
+    assert row == {"_id": "mine"}
+
+
+# ── rows to records ──────────────────────────────────────────────────────────────────────────────
+
+
+class Asks(Record):
+    price: Decimal
+    at: datetime | None = None
+    inner: Inner | None = None
+    many: list[Inner] = attrs.field(factory=list)
+    by_key: dict[str, Inner] = attrs.field(factory=dict)
+
+
+@pytest.fixture
+def to_asks(monkeypatch):
+    """What makes records of rows with these columns."""
+    module = types.ModuleType("rows_shop")
+    module.app = App("shop", redis="redis://127.0.0.1:1")
+    as_it_is = SimpleNamespace(encode=lambda record: record, decode=lambda data: data)
+    module.app.stream("asks", record=Asks, partition_by="price", partition_count=1, codec=as_it_is)
+    monkeypatch.setitem(sys.modules, "rows_shop", module)
+    place = Place.of(Options({"app": "rows_shop:app", "stream": "asks"}, of_sink=True))
+
+    def make(given, row):
+        check_columns(place, given)
+        return maker(place, 1, given)(row)[1]
+
+    return make
+
+
+def columns(**kinds):
+    return T.StructType([T.StructField(name, kind) for name, kind in kinds.items()])
+
+
+def test_rows_become_records_whatever_the_case_of_their_columns(to_asks):
+    one = columns(N=T.LongType())
+    given = columns(
+        PRICE=T.DecimalType(12, 2), At=T.TimestampNTZType(), INNER=one, Many=T.ArrayType(one),
+        By_Key=T.MapType(T.StringType(), one),
+    )  # fmt: skip
+    row = {"PRICE": Decimal("1.50"), "At": NOON, "INNER": {"N": 1},
+           "Many": [{"N": 2}], "By_Key": {"k": {"N": 3}}}  # fmt: skip
+    assert to_asks(given, row) == Asks(
+        price=Decimal("1.50"), at=NOON, inner=Inner(n=1), many=[Inner(n=2)],
+        by_key={"k": Inner(n=3)},
+    )  # fmt: skip
+    assert to_asks(columns(price=T.LongType()), {"price": 7}) == Asks(price=Decimal(7))
+    assert to_asks(columns(price=T.DecimalType(5, 0), INNER=one), {"price": Decimal(7), "INNER": None}) == Asks(price=Decimal(7))  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [T.DoubleType(), T.StringType(), T.FloatType()])
+def test_decimal_field_takes_no_binary_fraction_and_no_text(to_asks, kind):
+    with pytest.raises(ConfigError, match=r"price .* is no column of it"):
+        to_asks(columns(price=kind), {"price": 1})

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import attrs
 import cattrs
@@ -18,6 +20,8 @@ from rink.streams.stream import Stream, partition_of
 
 Made = tuple[int, bytes]
 """The partition, and the bytes of a record."""
+
+_RAW = T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())])
 
 
 def check_columns(place: Place, given: T.StructType) -> None:
@@ -36,15 +40,16 @@ def check_columns(place: Place, given: T.StructType) -> None:
             "of another kind, bytes can be written: columns `key` and `value`, without the option record"
         )
     fields, wanted = attrs.fields_dict(record), schemas.struct_of(record)
+    own = schemas.own_names(given, wanted)
     known = {field.name: field for field in wanted.fields}
     needed = {name for name, field in fields.items() if field.default is attrs.NOTHING}
     wrong = [
         f"{field.name} {field.dataType.simpleString()}"
-        for field in given.fields
-        if field.name not in known
-        or not schemas.fits(field.dataType, known[field.name].dataType, widens=True)
+        for field, its in zip(given.fields, own.fields, strict=True)
+        if its.name not in known
+        or not schemas.fits(its.dataType, known[its.name].dataType, widens=True)
     ]
-    missing = sorted(needed - set(given.names))
+    missing = sorted(needed - set(own.names))
     if wrong or missing:
         raise ConfigError(
             f"the DataFrame does not match {record.__name__}, the record class of {place}: "
@@ -57,21 +62,46 @@ def check_columns(place: Place, given: T.StructType) -> None:
         )
 
 
-def maker(place: Place, count: int) -> Callable[[Mapping[str, Any]], Made]:
+def maker(place: Place, count: int, given: T.StructType) -> Callable[[Mapping[str, Any]], Made]:
     """Return what makes a record of a row.
 
     Args:
         place: the stream, whose columns have been checked.
         count: how many partitions it has.
+        given: the columns of the rows.
 
     Raises:
         RecordError: (what is returned) a row does not match.
     """
     record, declared = place.record_class(), place.declared()
+    known = _RAW if record is None or declared is None else schemas.struct_of(record)
+    schemas.check_case(given, known, str(place))
+    own = _renaming(given, schemas.own_names(given, known))
     if record is None or declared is None:
-        return lambda row: _raw(row, count)
+        return lambda row: _raw(own(row), count)
     build = _builder(record)
-    return lambda row: _record(declared, build, row)
+    return lambda row: _record(declared, build, own(row))
+
+
+def _renaming(given: T.DataType, own: T.DataType) -> Callable[[Any], Any]:
+    """Return what gives a value the record's names, where those of its columns have another case."""
+    if given == own:
+        return lambda value: value
+    if isinstance(given, T.ArrayType) and isinstance(own, T.ArrayType):
+        inner = _renaming(given.elementType, own.elementType)
+        return lambda value: value if value is None else [inner(one) for one in value]
+    if isinstance(given, T.MapType) and isinstance(own, T.MapType):
+        inner = _renaming(given.valueType, own.valueType)
+        return lambda value: value if value is None else {k: inner(v) for k, v in value.items()}
+    assert isinstance(given, T.StructType)
+    assert isinstance(own, T.StructType)
+    fields = [
+        (one.name, its.name, _renaming(one.dataType, its.dataType))
+        for one, its in zip(given.fields, own.fields, strict=True)
+    ]
+    return lambda value: (
+        value if value is None else {to: change(value[name]) for name, to, change in fields}
+    )
 
 
 def _record(stream: Stream[Any], build: Callable[[Mapping[str, Any]], Any], row: Mapping[str, Any]) -> Made:  # fmt: skip
@@ -95,21 +125,16 @@ def _builder(record: type[Any]) -> Callable[[Mapping[str, Any]], Any]:
     if all(schemas.is_plain(record, field.name) for field in attrs.fields(record)):
         return lambda row: record(**row)
     converter = cattrs.Converter()
-    for kind in (
-        datetime,
-        date,
-        bytes,
-        int,
-        float,
-        str,
-        bool,
-    ):  # Arrow made them, the codec checks them
+    # Arrow made them, and the codec checks them.
+    for kind in (datetime, date, timedelta, bytes, int, float, str, bool):
         converter.register_structure_hook(kind, lambda value, _: value)
+    converter.register_structure_hook(Decimal, lambda value, _: Decimal(value))  # or a whole number
+    converter.register_structure_hook(UUID, lambda value, _: UUID(value))
     return lambda row: converter.structure(row, record)
 
 
 def _check_raw(place: Place, given: T.StructType) -> None:
-    kinds = {field.name: type(field.dataType) for field in given.fields}
+    kinds = {one.name: type(one.dataType) for one in schemas.own_names(given, _RAW).fields}
     is_right = kinds.keys() == {"key", "value"} and kinds["key"] is T.StringType
     if not is_right or kinds["value"] not in (T.BinaryType, T.StringType):
         raise ConfigError(

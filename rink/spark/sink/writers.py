@@ -54,6 +54,7 @@ class _Writing:
             )
         self._place = Place.of(options)
         check_columns(self._place, columns)
+        self._columns = columns
         self._token = options.token()
         self._bounds = options.bounds(self._place.declared())
         self._patience = options.seconds("fullTimeout", 10.0)
@@ -62,7 +63,7 @@ class _Writing:
 
     def write(self, iterator: Iterator[Any]) -> Staged:
         """Put the rows of one task aside; runs on an executor."""
-        make = maker(self._place, self._count)
+        make = maker(self._place, self._count, self._columns)
         staging = Staging(self._place, connection(self._place), self._ttl)
         try:
             for batch in iterator:

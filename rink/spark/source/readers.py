@@ -34,10 +34,10 @@ class _Reading:
 
     def __init__(self, options: Options, wanted: StructType) -> None:
         self._place = Place.of(options)
-        known = schemas.columns_of(
+        self._known = schemas.columns_of(
             self._place.record_class(), metadata=options.flag("metadata", True)
         )
-        self._columns = schemas.wanted_of(wanted, known, str(self._place))
+        self._columns = schemas.wanted_of(wanted, self._known, str(self._place))
         self._is_strict = options.flag("failOnDataLoss", True)
 
     @property
@@ -54,6 +54,7 @@ class _Reading:
         if not isinstance(partition, Part):
             return  # of no partition Spark makes one of its own
         wanted, place = partition.wanted, self._place
+        schemas.check_case(self._columns, self._known, str(place))
         record = place.record_class()
         codec = place.codec() if record is not None else None
         rows = Rows(self._columns, wanted.number, record, codec, wanted.group, str(place))
