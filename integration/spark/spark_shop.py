@@ -1,7 +1,11 @@
 """The app whose streams the tests read and write; executors import it, too."""
 
+import json
 import os
 from datetime import date, datetime
+from decimal import Decimal
+
+import attrs
 
 from rink.streams import App, Record
 
@@ -48,6 +52,31 @@ class Full(Record):
     last: Total | None = None
 
 
+@attrs.frozen
+class Priced:
+    """A price as money is, in a codec of its own."""
+
+    item: str
+    price: Decimal
+    at: datetime | None = None
+
+
+class PricedCodec:
+    def encode(self, record):
+        plain = {"item": record.item, "price": str(record.price)}
+        if record.at is not None:
+            plain["at"] = record.at.isoformat()
+        return json.dumps(plain).encode()
+
+    def decode(self, data):
+        plain = json.loads(data)
+        at = datetime.fromisoformat(plain["at"]) if "at" in plain else None
+        return Priced(plain["item"], Decimal(plain["price"]), at)
+
+
+prices = app.stream(
+    "prices", record=Priced, partition_by="item", partition_count=2, codec=PricedCodec()
+)
 orders = app.stream("orders", record=Order, partition_by="customer", partition_count=4)
 totals = app.stream("totals", record=Total, partition_by="customer", partition_count=3)
 rich = app.stream("rich", record=Rich, partition_by="name", partition_count=2)

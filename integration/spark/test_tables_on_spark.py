@@ -1,5 +1,7 @@
 """Streams as tables of Spark's catalog, paths, types and names, as a new user of SQL meets them."""
 
+from decimal import Decimal
+
 import pytest
 from pyspark.errors import PySparkException
 
@@ -21,6 +23,17 @@ def options_of(shop, **given):
 
 def create(spark, shop, name, **given):
     spark.sql(f"CREATE TABLE {name} USING rink OPTIONS ({options_of(shop, **given)})")
+
+
+@pytest.fixture
+def tells_cases_apart(spark):
+    """A session that does so, within a test."""
+
+    def switch():
+        spark.conf.set("spark.sql.caseSensitive", "true")
+
+    yield switch
+    spark.conf.unset("spark.sql.caseSensitive")
 
 
 # ── tables ───────────────────────────────────────────────────────────────────────────────────────
@@ -82,3 +95,57 @@ def test_table_that_cannot_be_says_why(shop, spark, tables):
     spark.sql(f"CREATE TABLE shop_orders (customer STRING) USING rink OPTIONS ({options_of(shop)})")
     with pytest.raises(PySparkException, match="without a list of columns"):
         spark.table("shop_orders").count()
+
+
+# ── types and names ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_prices_go_in_and_out_as_decimals_and_times_without_zone(shop, spark):
+    shop.send([], stream="prices", hold=False)
+    rows = spark.sql(
+        "SELECT * FROM VALUES ('a', 12.30BD, TIMESTAMP_NTZ'2026-01-01 12:00:00'),"
+        " ('b', CAST('-0.01' AS DECIMAL(30, 2)), NULL) AS t(ITEM, Price, at)"
+    )
+    rows.write.format("rink").mode("append").options(**shop.options("prices")).save()
+    reader = spark.read.format("rink").options(**shop.options("prices", metadata=False))
+    found = sorted(reader.load().selectExpr("item", "PRICE", "CAST(at AS STRING) AS at").collect())
+    assert [tuple(row) for row in found] == [
+        ("a", Decimal("12.300000000000000000"), "2026-01-01 12:00:00"),
+        ("b", Decimal("-0.010000000000000000"), None),
+    ]
+    asked = reader.schema("Price decimal(12, 2), AT timestamp_ntz").load()
+    assert asked.schema.simpleString() == "struct<Price:decimal(12,2),AT:timestamp_ntz>"
+    assert {row.Price for row in asked.collect()} == {Decimal("12.30"), Decimal("-0.01")}
+    with pytest.raises(PySparkException, match=r"value of 'price' has no place .*decimal"):
+        reader.schema("price decimal(12, 1)").load().collect()
+
+
+def test_names_have_any_case_unless_the_session_tells_cases_apart(shop, spark, tells_cases_apart):
+    shop.send(RECORDS[:3])
+    asked = spark.read.format("rink").schema("CUSTOMER string").options(**shop.options())
+    assert [row.CUSTOMER for row in asked.load().collect()] == ["c0", "c1", "c2"]
+    tells_cases_apart()
+    with pytest.raises(PySparkException, match=r"spark\.sql\.caseSensitive is true"):
+        asked.load().collect()
+
+
+# ── a window, and what was trimmed ───────────────────────────────────────────────────────────────
+
+
+def test_window_of_which_two_events_are_left_is_no_count_of_two(shop, spark):
+    """A nightly job counts a day of 2,000 events, of which a trim by hand has left 2."""
+    stream = shop.module.orders.names.partition(0).stream
+    shop.send([])
+    with shop.redis.pipeline() as pipeline:
+        for n in range(2000):
+            data = f'{{"order_id":{n},"customer":"c"}}'
+            pipeline.xadd(stream, {"d": data}, id=f"{1_767_225_600_000 + n}-0")
+        pipeline.xtrim(stream, maxlen=2, approximate=False)
+        pipeline.execute()
+    window = {"startingTimestamp": "2026-01-01", "endingTimestamp": "2026-01-02", "timeZone": "UTC"}
+    day = spark.read.format("rink").options(**shop.options(**window))
+    with pytest.raises(PySparkException, match=r"1998 events were removed, and the first one left"):
+        day.load().count()
+    assert day.option("failOnDataLoss", "false").load().count() == 2
+    later = {**window, "startingTimestamp": "2026-01-01 00:00:01.999"}
+    assert spark.read.format("rink").options(**shop.options(**later)).load().count() == 1
