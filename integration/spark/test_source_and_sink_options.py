@@ -11,7 +11,7 @@ import redis
 from pyspark.sql import types as T  # noqa: N812
 from spark_support import COUNT, Shop
 
-from rink.errors import ConfigError, StaleToken
+from rink.errors import ConfigError, StaleToken, StateError
 from rink.spark.datasource import RinkDataSource
 from rink.streams import App, PartitionFull, Record
 from rink.streams.blocking import ANSWERS_WITHIN_S
@@ -132,6 +132,40 @@ def test_a_query_under_a_lower_token_is_refused(shop):
 
 
 # ── the sink ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def by_hasher(shop):
+    """Declare a stream with a hasher that sends every key to the last partition; `app` is the option for it."""
+    made = sys.modules["options_on_redis"].app.stream(
+        "orders-2", record=Order, partition_by="order_id", partition_count=COUNT, hasher=lambda key: -1
+    )  # fmt: skip
+    shop.redis.hset(
+        made.names.about, mapping={"format": 1, "partitions": COUNT, "hasher": made.hasher}
+    )
+    return made, {"appName": "", "app": "options_on_redis:app", "stream": "orders-2"}
+
+
+def test_rows_go_where_the_hasher_of_the_stream_says(shop):
+    made, app = by_hasher(shop)
+    page = pa.RecordBatch.from_pydict({"order_id": [1, 2, 3]})
+    sink = source(shop, record="", name="s", **app).streamWriter(
+        T.StructType([T.StructField("order_id", T.LongType())]), overwrite=False
+    )
+    sink.commit([sink.write(iter([page]))], 0)
+    assert shop.redis.xlen(made.names.partition(COUNT - 1).stream) == 3
+
+
+def test_bytes_without_the_hasher_of_their_stream_are_refused(shop):
+    by_hasher(shop)
+    with pytest.raises(ConfigError, match=r"has a hasher of its own .* option app=MODULE:ATTR"):
+        writer(shop, stream="orders-2")
+
+
+def test_app_with_another_hasher_than_redis_is_refused(shop):
+    made, app = by_hasher(shop)
+    shop.redis.hset(made.names.about, "hasher", "0123")
+    with pytest.raises(StateError, match="a hasher of fingerprint 0123 in Redis"):
+        read(source(shop, record="", **app))
 
 
 def test_a_sink_under_a_lower_token_is_refused(shop):

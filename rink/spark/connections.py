@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 import redis
@@ -21,6 +20,7 @@ from rink.streams import layout
 from rink.streams.blocking import Client, checked, client_of, server_of, settings_of
 from rink.streams.errors import RedisUnavailable
 from rink.streams.faults import explained
+from rink.streams.hashers import other_hasher
 
 log = logging.getLogger("rink.spark")
 
@@ -95,18 +95,23 @@ class Connection:
         Raises:
             StateError: Redis knows no such stream.
         """
-        return self._count_of(place, self._stored_count(place))
+        return self._count_of(place, *self._stored(place))
 
-    def _stored_count(self, place: Place) -> Any:
+    def hasher(self, place: Place) -> str:
+        """Return the fingerprint of the stream's hasher in Redis; "" for the built-in one."""
+        return self._stored(place)[1]
+
+    def _stored(self, place: Place) -> tuple[Any, str]:
+        """Return what Redis has of the stream: its number of partitions, or None, and its hasher."""
         about = place.names.about
-        found, known = self.repeated(
-            lambda: self.client.hmget(about, "partitions", layout.FIELD), about
+        found, known, hasher = self.repeated(
+            lambda: self.client.hmget(about, "partitions", layout.FIELD, "hasher"), about
         )
         if found is not None and _text(known) != layout.FORMAT:
             raise layout.other_format(self.server, about, _text(known))
-        return found
+        return found, _text(hasher)
 
-    def _count_of(self, place: Place, found: Any) -> int:
+    def _count_of(self, place: Place, found: Any, hasher: str) -> int:
         about, declared = place.names.about, place.declared()
         if found is None and declared is None:
             raise StateError(
@@ -121,21 +126,21 @@ class Connection:
                 f"{declared.partition_count} as {place.app} declares it: use {count}, or another stream",
                 key=about,
             )
+        if declared is not None and found is not None and declared.hasher != hasher:
+            raise other_hasher(str(place), self.server, about, hasher, declared.hasher)
         return count
 
     def settle_count(self, place: Place) -> None:
-        """See, before something is written, that everybody has the same number; the first one writes it down.
+        """See, before something is written, that everybody has the same number and hasher; the first one writes them.
 
         Raises:
             StateError: as of `partition_count`.
         """
-        about, found = place.names.about, self._stored_count(place)
-        count = self._count_of(place, found)
+        found, hasher = self._stored(place)
+        count, declared = self._count_of(place, found, hasher), place.declared()
         # Only where nobody has: a write that changes nothing is refused, too, while Redis is out of memory.
         if found is None:
-            # Before the number: it is looked at with the other.
-            for field, value in ((layout.FIELD, layout.FORMAT), ("partitions", str(count))):
-                self.repeated(partial(self.client.hsetnx, about, field, value), about)
+            self.run("settle", [place.names.about], count, declared.hasher if declared else "")
             self.partition_count(place)
 
     def _send(self, commands: list[tuple[Any, ...]]) -> list[Any]:

@@ -20,6 +20,7 @@ from rink.streams.clients import AnyRedis, Connect
 from rink.streams.codec import Codec
 from rink.streams.endings import end, running_task
 from rink.streams.events import Middleware
+from rink.streams.hashers import Hasher
 from rink.streams.lanes import Lane
 from rink.streams.layout import check_processor_name
 from rink.streams.policy import OnError, Policy
@@ -89,6 +90,7 @@ class App:
         partition_size: int = 50_000,
         trim: Trim = "committed",
         codec: Codec[R] | None = None,
+        hasher: Hasher | None = None,
     ) -> Stream[R]:
         """Declare a stream.
 
@@ -102,6 +104,9 @@ class App:
             trim: `committed` makes senders wait when a partition is full of events that some
                 processor has not committed; `oldest` drops the oldest and counts them.
             codec: how records lie in Redis; JSON where None.
+            hasher: from a key's text to a number, which modulo `partition_count` is its partition; the built-in hash
+                where None. It must be the same in all programs, for ever: what it gives for sample keys is kept in
+                Redis, and whoever differs there is refused.
 
         Raises:
             ConfigError: a setting cannot be used, or there is such a stream already.
@@ -117,6 +122,7 @@ class App:
             partition_size=partition_size,
             trim=trim,
             codec=codec,
+            hasher=hasher,
         )
         self.streams[name] = stream
         return stream

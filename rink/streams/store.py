@@ -25,6 +25,7 @@ from rink.streams.errors import (
     RedisUnavailable,
 )
 from rink.streams.faults import came_late, explained
+from rink.streams.hashers import other_hasher
 from rink.streams.names import Names, PartitionNames
 from rink.streams.sizes import REPLY_BYTES, Limits, Sizes
 from rink.streams.values import (
@@ -66,7 +67,7 @@ class Store:
         self.server = clients.server_of(redis)
         self.limits = limits
         self._calls = Calls(redis, limits.reply)
-        self._settled: set[tuple[str, int]] = set()
+        self._settled: set[tuple[str, int, str]] = set()
         self._sender = secrets.token_hex(8)
         self._told = 0
 
@@ -110,32 +111,36 @@ class Store:
 
     # ── the stream ───────────────────────────────────────────────────────────────────────────
 
-    async def settle_count(self, names: Names, stream: str, count: int) -> None:
-        """See, once, that everybody has the same number of partitions; the first one writes it.
+    async def settle_count(self, names: Names, stream: str, count: int, hasher: str = "") -> None:
+        """See, once, that everybody has the same number of partitions and hasher; the first one writes them.
+
+        Args:
+            names: of the stream.
+            stream: its name, for the errors.
+            count: how many partitions this program declares.
+            hasher: the fingerprint of the hasher that it declares; "" for the built-in one.
 
         Raises:
-            StateError: Redis has another number.
+            StateError: Redis has another number, or another hasher.
         """
-        if await self.check_count(names, stream, count):
+        if await self.check_count(names, stream, count, hasher):
             return
         # Only where nobody has: a write that changes nothing is refused, too, while Redis is out of memory.
-        with explained(self.server, names.about):
-            await self.redis.hsetnx(
-                names.about, layout.FIELD, layout.FORMAT
-            )  # before: it is looked at with the other
-            await self.redis.hsetnx(names.about, "partitions", str(count))
-        await self.check_count(names, stream, count)
+        await self.run("settle", [names.about], count, hasher)
+        await self.check_count(names, stream, count, hasher)
 
-    async def check_count(self, names: Names, stream: str, count: int) -> bool:
+    async def check_count(self, names: Names, stream: str, count: int, hasher: str = "") -> bool:
         """See whether this number of partitions is settled; False where nobody has said any. It writes nothing.
 
         Raises:
-            StateError: Redis has another number, or the stream is of another layout.
+            StateError: Redis has another number or hasher, or the stream is of another layout.
         """
-        if self.has_settled(names, count):
+        if self.has_settled(names, count, hasher):
             return True
         with explained(self.server, names.about):
-            found, known = await self.redis.hmget(names.about, "partitions", layout.FIELD)
+            found, known, hashed = await self.redis.hmget(
+                names.about, "partitions", layout.FIELD, "hasher"
+            )
         if found is None:
             return False
         if known is None or text(known) != layout.FORMAT:
@@ -147,12 +152,14 @@ class Store:
                 f"partitions than before, and their order be lost. Use {stored}, or another stream",
                 key=names.about,
             )
-        self._settled.add((names.about, count))
+        if (fingerprint := text(hashed or "")) != hasher:
+            raise other_hasher(f"stream {stream!r}", self.server, names.about, fingerprint, hasher)
+        self._settled.add((names.about, count, hasher))
         return True
 
-    def has_settled(self, names: Names, count: int) -> bool:
-        """Return whether this count was seen to be settled: it never changes."""
-        return (names.about, count) in self._settled
+    def has_settled(self, names: Names, count: int, hasher: str) -> bool:
+        """Return whether count and hasher were seen to be settled: they never change."""
+        return (names.about, count, hasher) in self._settled
 
     async def append(
         self,

@@ -16,6 +16,7 @@ from rink.streams import ids
 from rink.streams.codec import Codec, JsonCodec
 from rink.streams.errors import RecordError, RedisOutOfMemory, RedisUnavailable
 from rink.streams.event import Event
+from rink.streams.hashers import Hasher, check_hasher, hashed
 from rink.streams.names import Names
 from rink.streams.patience import Patience
 from rink.streams.store import Store
@@ -38,7 +39,10 @@ Trim = Literal["committed", "oldest"]
 
 @lru_cache(maxsize=65_536)
 def partition_of(key: str, count: int) -> int:
-    """Return the partition of a key: the same hash by which Rink gives roles to ranks."""
+    """Return the partition of a key in a stream without a hasher of its own.
+
+    It is the same hash by which Rink gives roles to ranks.
+    """
     return jump_hash(fnv1a64(key), count)
 
 
@@ -51,6 +55,7 @@ class Stream(Generic[R]):
         partition_size: how many entries each may hold.
         trim: `committed` removes only what every processor has passed; `oldest` makes room at any
             price, and counts what was lost.
+        hasher: the fingerprint of its hasher; "" for the built-in one.
     """
 
     def __init__(
@@ -64,6 +69,7 @@ class Stream(Generic[R]):
         partition_size: int,
         trim: Trim,
         codec: Codec[R] | None,
+        hasher: Hasher | None = None,
     ) -> None:
         if trim not in ("committed", "oldest"):
             raise ConfigError(f"trim={trim!r} is neither 'committed' nor 'oldest'")
@@ -77,6 +83,8 @@ class Stream(Generic[R]):
         self.names = Names.of(app.name, name)
         self._key = _key_function(partition_by, record if codec is None else None)
         self._partition_by = partition_by
+        self._hasher = hasher
+        self.hasher = check_hasher(hasher, name, self.partition_count) if hasher else ""
 
     def partition_of(self, record: R) -> int:
         """Return the partition of a record.
@@ -97,12 +105,18 @@ class Stream(Generic[R]):
                 f"{self.name!r} gave {key!r}"
             )
         try:
-            return partition_of(str(key), self.partition_count)
+            return self.partition_of_key(str(key))
         except UnicodeError as error:
             raise RecordError(
                 f"{record!r} has a partition key that is no text: partition_by={self._partition_by!r} of stream "
                 f"{self.name!r} gave {key!r}: {error}"
             ) from error
+
+    def partition_of_key(self, key: str) -> int:
+        """Return the partition of a key's text; raises a RecordError where the stream's hasher has none."""
+        if self._hasher is None:
+            return partition_of(key, self.partition_count)
+        return hashed(self._hasher, key, self.partition_count)
 
     def output(self, record: R) -> Output:
         """Return a record as a commit writes it."""
@@ -195,14 +209,17 @@ class Stream(Generic[R]):
         return sum(len(data) for data in waiting.values())
 
     async def settle(self, store: Store) -> None:
-        """See that Redis has as many partitions as this stream; raises a StateError where it has not."""
-        await store.settle_count(self.names, self.name, self.partition_count)
+        """See that Redis has the same partitions and hasher as this stream; raises a StateError where it has not."""
+        await store.settle_count(self.names, self.name, self.partition_count, self.hasher)
+
+    def _is_settled(self, store: Store) -> bool:
+        return store.has_settled(self.names, self.partition_count, self.hasher)
 
     async def _ready(self, timeout: float) -> tuple[Opened, float]:
         """Return what sends, and how many seconds are left; the first time Redis must be reached for it."""
         timeout = check_seconds("timeout", timeout)
         opened = self.app.opened_already()
-        if opened is not None and opened.store.has_settled(self.names, self.partition_count):
+        if opened is not None and self._is_settled(opened.store):
             return opened, timeout
         return await self._reach(timeout)
 

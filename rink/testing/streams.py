@@ -281,7 +281,7 @@ class _StoreOf(Store):
     async def commit(self, place: Place, step: Step) -> None:
         self._partition.commit(step)
 
-    async def settle_count(self, names: Names, stream: str, count: int) -> None:
+    async def settle_count(self, names: Names, stream: str, count: int, hasher: str = "") -> None:
         pass
 
     async def extend(self, place: Place, token: int, epoch: str, ceiling: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -78,7 +79,8 @@ def maker(place: Place, count: int, given: T.StructType) -> Callable[[Mapping[st
     schemas.check_case(given, known, str(place))
     own = _renaming(given, schemas.own_names(given, known))
     if record is None or declared is None:
-        return lambda row: _raw(own(row), count)
+        partition = declared.partition_of_key if declared else partial(partition_of, count=count)
+        return lambda row: _raw(own(row), partition)
     build = _builder(record)
     return lambda row: _record(declared, build, own(row))
 
@@ -114,11 +116,11 @@ def _record(stream: Stream[Any], build: Callable[[Mapping[str, Any]], Any], row:
     return stream.partition_of(made), stream.codec.encode(made)
 
 
-def _raw(row: Mapping[str, Any], count: int) -> Made:
+def _raw(row: Mapping[str, Any], partition: Callable[[str], int]) -> Made:
     key, value = row["key"], row["value"]
     if key is None or key == "" or value is None:
         raise RecordError(f"{dict(row)!r} has no key, or no value")
-    return partition_of(key, count), value if isinstance(value, bytes) else value.encode()
+    return partition(key), value if isinstance(value, bytes) else value.encode()
 
 
 def _builder(record: type[Any]) -> Callable[[Mapping[str, Any]], Any]:

@@ -60,6 +60,16 @@ class _Writing:
         self._patience = options.seconds("fullTimeout", 10.0)
         self._ttl = options.seconds("stagingTtl", 86_400.0)
         self._count = connection(self._place).partition_count(self._place)
+        self._check_hasher()
+
+    def _check_hasher(self) -> None:
+        """Refuse to spread keys without the function that spreads all others of the stream."""
+        place = self._place
+        if place.declared() is None and connection(place).hasher(place):
+            raise ConfigError(
+                f"{place} has a hasher of its own (key {place.names.about!r}), which appName does not tell: give the "
+                "option app=MODULE:ATTR, whose stream has it"
+            )
 
     def write(self, iterator: Iterator[Any]) -> Staged:
         """Put the rows of one task aside; runs on an executor."""

@@ -141,7 +141,7 @@ async def find(
     store, streams = await store_of(app), _streams(app, stream)
     for one in streams:
         # Unlike a worker, it writes nothing.
-        await store.check_count(one.names, one.name, one.partition_count)
+        await store.check_count(one.names, one.name, one.partition_count, one.hasher)
     wanted = [(one, n) for one in streams for n in _numbers(one, partition)]
     found = [
         place for places in await each(lambda at: _found(app, *at), wanted) for place in places

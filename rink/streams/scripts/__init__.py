@@ -8,7 +8,12 @@ from importlib import resources
 
 import attrs
 
-_REFUSED_WHEN_FULL = {"append": "append", "requeue": "requeue", "write": "commit"}
+_REFUSED_WHEN_FULL = {
+    "append": "append",
+    "requeue": "requeue",
+    "settle": "settle",
+    "write": "commit",
+}
 """These make what Redis holds larger, so it refuses them when it is out of memory. All else goes on.
 
 `write` is a commit with outputs of the user's; one with dead letters alone goes on, or a full Redis

@@ -1,0 +1,120 @@
+"""Hashers of users: a function that gives the number of a key's partition, in place of our own hash.
+
+Every program that sends to the stream must have the same function. Nobody can compare two functions, so what a
+hasher gives for fixed sample keys is compared: its fingerprint lies in Redis, beside the number of partitions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from rink.errors import ConfigError, StateError
+from rink.functions import check_plain
+from rink.streams.errors import RecordError
+
+Hasher = Callable[[str], int]
+"""From a key's text to a number; the partition is that number modulo the number of partitions."""
+
+# A change here changes every fingerprint: programs of two versions would refuse each other.
+_SAMPLES = (
+    *(
+        "A",
+        "B",
+        "ann",
+        "BTC/ETH",
+        "job 17",
+        "Ünïcode",
+        "日本語",
+        "🛷",
+        "%2F",
+        "-1",
+        "1.5",
+        "x" * 200,
+    ),
+    *("True", "None", "2026-01-31", "2026-01-31 12:00:00", "0f8fad5b-d9cb-469f-a165-70867728950e"),
+    *(f"{number}" for number in range(64)),
+    *(f"customer-{number}" for number in range(64)),
+)
+
+
+def check_hasher(hasher: Hasher, stream: str, count: int) -> str:
+    """Return the fingerprint of a hasher.
+
+    Args:
+        hasher: the user's; one that raises for a sample may be right for the keys that there are.
+        stream: its name, for the errors.
+        count: how many partitions the stream has.
+
+    Raises:
+        ConfigError: it cannot be called with a key, gives something else than an int, or twice the same
+            key two partitions.
+    """
+    if hasher is hash:
+        raise ConfigError(
+            f"stream {stream!r}: hasher=hash gives another number in each process, as Python's hash of texts does; "
+            "leave it out for the built-in one, or use a function of hashlib or zlib"
+        )
+    check_plain("hasher", hasher, "key")
+    found = [_sampled(hasher, stream, key, count) for key in _SAMPLES]
+    if found != [_sampled(hasher, stream, key, count) for key in _SAMPLES]:
+        raise ConfigError(
+            f"stream {stream!r}: the hasher gives one key two partitions when it is asked twice: it must depend on "
+            "the key alone"
+        )
+    return hashlib.sha256("\n".join(found).encode()).hexdigest()[:16]
+
+
+def _sampled(hasher: Hasher, stream: str, key: str, count: int) -> str:
+    try:
+        given: object = hasher(key)
+    except Exception:  # it is made for other keys, such as numbers
+        return "none"
+    try:
+        return str(_number(given) % count)
+    except TypeError as error:
+        raise ConfigError(
+            f"stream {stream!r}: the hasher gave {given!r} for the key {key!r}, which is no int"
+        ) from error
+
+
+def _number(given: Any) -> int:
+    return operator.index(given)  # of numpy's ints, too; it refuses all else
+
+
+def hashed(hasher: Hasher, key: str, count: int) -> int:
+    """Return the partition that a user's hasher gives a key.
+
+    Raises:
+        RecordError: it raised, or gave something else than an int.
+    """
+    try:
+        return _number(hasher(key)) % count
+    except Exception as error:
+        raise RecordError(
+            f"the hasher gave no partition for the key {key!r}: {type(error).__name__}: {error}"
+        ) from error
+
+
+def other_hasher(stream: str, server: str, key: str, stored: str, ours: str) -> StateError:
+    """Return the error for a stream whose keys another hasher has spread.
+
+    Args:
+        stream: which, for people.
+        server: where Redis was looked for.
+        key: the stream's hash in Redis.
+        stored: the fingerprint there; "" for the built-in hasher.
+        ours: the fingerprint of this program's.
+    """
+    return StateError(
+        f"{stream} has {_called(stored)} in Redis at {server} (key {key!r}) and {_called(ours)} in this program: keys "
+        "would go to other partitions than before, and their order be lost. Use the same hasher= in all programs, "
+        "or another stream",
+        key=key,
+    )
+
+
+def _called(fingerprint: str) -> str:
+    return f"a hasher of fingerprint {fingerprint}" if fingerprint else "the built-in hasher"

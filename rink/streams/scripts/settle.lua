@@ -1,0 +1,6 @@
+-- What all programs agree on that use a stream; the first one writes it, all of it at once.
+-- KEYS: about. ARGV: number of partitions, fingerprint of the hasher ('': the built-in one).
+check_format(KEYS[1])
+if redis.call('HEXISTS', KEYS[1], 'partitions') == 1 then return end
+put(KEYS[1], 'partitions', ARGV[1])
+if ARGV[2] ~= '' then redis.call('HSET', KEYS[1], 'hasher', ARGV[2]) end
