@@ -77,6 +77,33 @@ def test_workers_share_a_stream_on_a_cluster(three_masters, etcd_url, prefix):
     asyncio.run(asyncio.wait_for(body(), 60))
 
 
+def test_dead_letters_are_read_on_a_cluster(three_masters, etcd_url, prefix):
+    async def body():
+        def connect():
+            return RedisCluster.from_url(three_masters.urls[0])
+
+        letters = []
+        async with shop_on(connect, etcd_url, prefix, connect()) as shop:
+
+            @shop.app.processor(shop.legs, max_attempts=1, **QUICK)
+            async def note(events):
+                async for _ in events:
+                    raise ValueError("no")
+
+            @shop.app.processor(shop.legs.dead_letters("note"), **QUICK)
+            async def alert(events):
+                async for letter in events.records():
+                    letters.append((events.partition, letter.record.n))
+
+            await shop.send_keys(40)
+            async with shop.workers("a"):
+                await until(lambda: len(letters) >= 40)
+            assert sorted(n for _, n in letters) == list(range(40))
+            assert len({number for number, _ in letters}) == 4
+
+    asyncio.run(asyncio.wait_for(body(), 60))
+
+
 def test_outputs_in_other_slots_are_refused_with_a_word_on_what_to_do(
     three_masters, etcd_url, prefix
 ):

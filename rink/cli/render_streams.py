@@ -14,7 +14,7 @@ from rink.core.record import some
 
 if TYPE_CHECKING:
     from rink.streams.admin import (
-        DeadLetter,
+        DeadLetterRow,
         DeadLetters,
         Discarded,
         Forgotten,
@@ -46,7 +46,7 @@ def show_lag(found: Sequence[Lag]) -> RenderableType:
             str(one.lag),
             when(one.oldest) if one.oldest else "-",
             str(one.length),
-            str(one.size),
+            str(one.size or "-"),
             str(one.processed),
             str(one.dead),
             _state(one),
@@ -55,7 +55,7 @@ def show_lag(found: Sequence[Lag]) -> RenderableType:
     return Group(made, *([Text(""), *notes] if notes else []))
 
 
-def _role(one: Lag | DeadLetter | Discarded | Requeued | Unquarantined | Moved) -> str:
+def _role(one: Lag | DeadLetterRow | Discarded | Requeued | Unquarantined | Moved) -> str:
     return clean(f"{one.stream}/{one.partition}")
 
 
@@ -171,7 +171,7 @@ def show_letters(found: DeadLetters) -> RenderableType:
     return Group(made, Text(f"… and {hidden} older ones: --last shows more", "dim"))
 
 
-def show_letter(one: DeadLetter) -> RenderableType:
+def show_letter(one: DeadLetterRow) -> RenderableType:
     """Show one dead letter in full."""
     facts = [
         ("dead letter", one.id),

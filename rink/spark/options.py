@@ -291,7 +291,11 @@ def _stream_of(app: App, text: str, name: str) -> Stream[Any]:
         raise ConfigError(
             f"app {app.name!r} ({text}) has no stream {name!r}; it has {sorted(app.streams)}"
         )
-    return app.streams[name]
+    if not (found := app.streams[name]).is_trimmed:
+        raise ConfigError(
+            f"stream {name!r} holds dead letters: read them with a processor, or `rink streams dead`"
+        )
+    return found
 
 
 def _record_of(text: str) -> type[Any]:

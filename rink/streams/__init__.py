@@ -18,6 +18,7 @@ from rink.lazily import named
 if TYPE_CHECKING:
     from rink.streams.app import App
     from rink.streams.codec import Codec, JsonCodec
+    from rink.streams.dead import DeadLetter
     from rink.streams.errors import (
         CrossSlot,
         PartitionFull,
@@ -49,6 +50,7 @@ else:
             "BlockingEvents": "rink.streams.threads",
             "Codec": "rink.streams.codec",
             "CrossSlot": "rink.streams.errors",
+            "DeadLetter": "rink.streams.dead",
             "Event": "rink.streams.event",
             "Events": "rink.streams.events",
             "TooManyUncommitted": "rink.streams.errors",
@@ -80,6 +82,7 @@ __all__ = [
     "BlockingEvents",
     "Codec",
     "CrossSlot",
+    "DeadLetter",
     "Event",
     "Events",
     "JsonCodec",

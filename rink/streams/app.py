@@ -134,7 +134,7 @@ class App:
         name: str | None = None,
         start: Literal["earliest", "latest"] = "earliest",
         commit: Literal["auto", "manual"] = "auto",
-        on_error: OnError = "dead-letter",
+        on_error: OnError | None = None,
         max_attempts: int = 3,
         max_crashes: int = 3,
         backoff: tuple[float, float] = (0.1, 30.0),
@@ -155,7 +155,8 @@ class App:
             name: the function's name where None: the name of its offsets, so rename with care.
             start: where it begins in a partition that it has never seen.
             commit: `auto` commits an event when the next is asked for; `manual` only by `events.commit()`.
-            on_error: what becomes of an event that failed too often, see `Policy`.
+            on_error: what becomes of an event that failed too often, see `Policy`: `dead-letter` where None, and
+                `quarantine` of a stream of dead letters.
             max_attempts: how often an event is tried alone before.
             max_crashes: how many processes may end over one event before.
             backoff: seconds: bounds of the first pause between tries, and of every pause; a millisecond at least.
@@ -177,7 +178,7 @@ class App:
             raise ConfigError(f"{stream!r} is of another app than {self.name!r}")
         if commit not in ("auto", "manual"):
             raise ConfigError(f"commit={commit!r} is neither 'auto' nor 'manual'")
-        policy = Policy(on_error, max_attempts, max_crashes, backoff)
+        policy = Policy(stream.on_error(on_error), max_attempts, max_crashes, backoff)
 
         def declare(function: F) -> F:
             declared = Processor(

@@ -166,7 +166,8 @@ class Commits:
         self._metrics.committed(self._place, step, time.perf_counter() - began)
         self._on_settled()
         self._untrimmed += step.processed
-        if self._untrimmed * 20 >= self._processor.stream.partition_size:
+        stream = self._processor.stream
+        if stream.is_trimmed and self._untrimmed * 20 >= stream.partition_size:
             self._untrimmed = 0
             await insist(self._place.role, lambda: self._store.trim(self._place.names))
 

@@ -19,7 +19,7 @@ Deliberately absent: time, Redis, tasks. Who waits for what is `partition.py`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -55,6 +55,7 @@ class Entry:
         only: the one processor that it is for; None: each.
         skipped: it is passed without being processed, see `letter`.
         letter: why it was given up; None where it was for another processor.
+        fields: all that lies in the entry, by name; None where that is `data` alone.
     """
 
     id: str
@@ -62,6 +63,12 @@ class Entry:
     only: bytes | None = None
     skipped: bool = False
     letter: Letter | None = None
+    fields: Mapping[bytes, bytes] | None = None
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes it holds; a dead letter's traceback, too."""
+        return len(self.data) if self.fields is None else sum(map(len, self.fields.values()))
 
     @classmethod
     def of(cls, raw: RawEntry) -> Entry:
@@ -70,7 +77,7 @@ class Entry:
         if len(fields) == 2 and fields[0] == DATA:  # nearly all are so
             return cls(key.decode(), fields[1])
         named = dict(zip(fields[::2], fields[1::2], strict=True))
-        return cls(key.decode(), named.get(DATA, b""), named.get(ONLY))
+        return cls(key.decode(), named.get(DATA, b""), named.get(ONLY), fields=named)
 
 
 @attrs.frozen
@@ -139,7 +146,7 @@ class Inbox:
         """Take in what was read from behind `read_to`, in order."""
         read = [Entry.of(raw) for raw in entries]
         self._read.extend(read)
-        self.size += sum([len(entry.data) for entry in read])
+        self.size += sum([entry.size for entry in read])
         if read:
             self.read_to = read[-1].id
 
@@ -353,7 +360,7 @@ class Inbox:
         self.offset = passage.new
         while self._finished:
             entry = self._finished.popleft()
-            self.size -= len(entry.data)
+            self.size -= entry.size
             self._unsettled -= not entry.skipped
             self._attempts.pop(entry.id, None)
             self._condemned.pop(entry.id, None)

@@ -18,9 +18,14 @@ class Names:
 
     Names are percent-encoded, so none holds a brace, a colon or a slash of ours, and no two names
     share a key. The part in braces decides the slot on a Redis Cluster.
+
+    Attributes:
+        root: app and stream.
+        letters_of: the processor whose dead letters are meant, which lie beside their events; "" for the events.
     """
 
     root: str
+    letters_of: str = ""
 
     @classmethod
     def of(cls, app: str, stream: str) -> Names:
@@ -34,7 +39,12 @@ class Names:
 
     def partition(self, number: int) -> PartitionNames:
         """The keys of one partition."""
-        return PartitionNames(f"{PREFIX}{{{self.root}/{number}}}")
+        names = PartitionNames(f"{PREFIX}{{{self.root}/{number}}}")
+        return PartitionNames(names.dead(self.letters_of)) if self.letters_of else names
+
+    def dead_letters(self, processor: str) -> Names:
+        """The keys of a processor's dead letters, as those of a stream."""
+        return Names(self.root, processor)
 
 
 @attrs.frozen

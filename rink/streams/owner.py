@@ -202,7 +202,7 @@ class Owner(Generic[R]):
         if entry is None:
             return None
         try:
-            record = self.processor.stream.codec.decode(entry.data)
+            record = self.processor.stream.decode(entry)
         except Exception:  # who is asked next tells of it
             self.inbox.take_back(entry)
             return None
@@ -342,7 +342,7 @@ class Owner(Generic[R]):
 
     def _decoded(self, entry: Entry) -> tuple[Entry, R] | None:
         try:
-            return entry, self.processor.stream.codec.decode(entry.data)
+            return entry, self.processor.stream.decode(entry)
         except Exception as error:  # whatever a codec raises, it is this event's
             letter = letter_of(error, 1)
             if self.processor.policy.on_error != "dead-letter":

@@ -17,13 +17,16 @@ from rink.streams.codec import Codec, JsonCodec
 from rink.streams.errors import RecordError, RedisOutOfMemory, RedisUnavailable
 from rink.streams.event import Event
 from rink.streams.hashers import Hasher, check_hasher, hashed
+from rink.streams.inbox import DATA, Entry
 from rink.streams.names import Names
 from rink.streams.patience import Patience
+from rink.streams.policy import OnError
 from rink.streams.store import Store
 from rink.streams.values import Bounds, Output
 
 if TYPE_CHECKING:
     from rink.streams.app import App, Opened
+    from rink.streams.dead import DeadLetterStream
 
 R = TypeVar("R")
 
@@ -122,6 +125,42 @@ class Stream(Generic[R]):
         """Return a record as a commit writes it."""
         names = self.names.partition(self.partition_of(record))
         return Output(names, self.bounds, ("d", self.codec.encode(record)))
+
+    def entry_of(self, record: R) -> list[bytes]:
+        """Return a record as its entry in Redis: names and values in turn."""
+        return [DATA, self.codec.encode(record)]
+
+    def decode(self, entry: Entry) -> R:
+        """Return the record of an entry; raises what the codec raises."""
+        return self.codec.decode(entry.data)
+
+    @property
+    def is_trimmed(self) -> bool:
+        """Return whether events go that all processors have passed."""
+        return True
+
+    def on_error(self, wanted: OnError | None) -> OnError:
+        """Return what becomes of an event that fails too often, as a processor wants it; None for the default."""
+        return wanted or "dead-letter"
+
+    def dead_letters(self, processor: str) -> DeadLetterStream[R]:
+        """Return the dead letters of a processor as a stream, for another processor to read.
+
+        Reading removes none of them: `rink streams requeue` and `discard` do.
+
+        Args:
+            processor: the name of one that reads this stream; it may be declared later, or in another program.
+
+        Raises:
+            ConfigError: it is no name, or this stream holds dead letters itself.
+        """
+        from rink.streams.dead import DeadLetterStream
+
+        made = DeadLetterStream(self, processor)
+        found = self.app.streams.setdefault(made.name, made)
+        if not isinstance(found, DeadLetterStream) or found.source is not self:
+            raise ConfigError(f"app {self.app.name!r} has a stream {made.name!r} of another kind")
+        return found
 
     @property
     def bounds(self) -> Bounds:
@@ -262,7 +301,8 @@ class Stream(Generic[R]):
         key = self.names.partition(partition).stream
         store = (await self.app.opened()).store
         async for entry_id, fields in store.entries(key, after):
-            yield Event(entry_id.decode(), self.codec.decode(fields.get(b"d", b"")))
+            entry = Entry(entry_id.decode(), fields.get(DATA, b""), fields=fields)
+            yield Event(entry.id, self.decode(entry))
 
     def send_blocking(self, record: R, *, timeout: float = 30.0) -> str:
         """Send like `send`, for plain scripts and threads."""

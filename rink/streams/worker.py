@@ -131,6 +131,8 @@ class Worker:
                 for number in range(processor.stream.partition_count):
                     group.create_task(store.register(processor.place(number)))
         for stream in self.app.streams.values():
+            if not stream.is_trimmed:
+                continue
             mine = {one.name for one in self.app.processors.values() if one.stream is stream}
             known = await store.registered(stream.names.partition(0))
             others = sorted(one for one in set(known) - mine if not one.startswith(OF_SPARK))

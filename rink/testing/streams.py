@@ -24,8 +24,9 @@ import attrs
 from rink.errors import UsageError
 from rink.streams import ids
 from rink.streams.app import App
+from rink.streams.dead import DeadLetter, DeadLetterStream
 from rink.streams.events import Outputs
-from rink.streams.inbox import DATA
+from rink.streams.inbox import DATA, Entry
 from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
 from rink.streams.names import Names, PartitionNames
@@ -37,29 +38,13 @@ from rink.streams.reader import Reader
 from rink.streams.sizes import Held
 from rink.streams.store import Store
 from rink.streams.stream import Stream
-from rink.streams.values import Place, RawEntry, Step, Taken
+from rink.streams.values import Output, Place, RawEntry, Step, Taken
 from rink.streams.worker import Worker
 from rink.testing.memory import MemoryCluster
 from rink.testing.redis_servers import local_redis
 
 _TOKEN = 1
 _LOOKS_EVERY_S = 0.005
-
-
-@attrs.frozen
-class DeadLetter:
-    """An event that was given up.
-
-    Attributes:
-        record: as it was sent.
-        error: what it failed with, and `trace` where.
-        attempts: how often it was tried.
-    """
-
-    record: Any
-    error: str
-    trace: str
-    attempts: int
 
 
 @attrs.frozen
@@ -76,7 +61,7 @@ class Outcome:
 
     processed: list[Any] = attrs.field(factory=list)
     outputs: dict[str, list[Any]] = attrs.field(factory=dict)
-    dead: list[DeadLetter] = attrs.field(factory=list)
+    dead: list[DeadLetter[Any]] = attrs.field(factory=list)
     quarantined: dict[int, str] = attrs.field(factory=dict)
     commits: list[int] = attrs.field(factory=list)
 
@@ -91,7 +76,8 @@ def process(app: App, processor: str, records: Iterable[Any], *, seconds: float 
     Args:
         app: with the processor.
         processor: its name.
-        records: instances of its stream's class; or bytes, as they might lie in Redis.
+        records: instances of its stream's class; or bytes, as they might lie in Redis. Of a stream of dead letters,
+            they are `DeadLetter(record=..., error=...)`.
         seconds: how long it may take.
 
     Raises:
@@ -123,14 +109,13 @@ async def _process(processor: Processor[Any], records: Sequence[Any], seconds: f
     return outcome
 
 
-def _shares(processor: Processor[Any], records: Sequence[Any]) -> dict[int, list[bytes]]:
-    """The records of each partition; bytes that are no record go to the first."""
-    stream, shares = processor.stream, dict[int, list[bytes]]()
+def _shares(processor: Processor[Any], records: Sequence[Any]) -> dict[int, list[list[bytes]]]:
+    """The entries of each partition; bytes that are no record go to the first."""
+    stream, shares = processor.stream, dict[int, list[list[bytes]]]()
     for record in records:
         is_raw = isinstance(record, bytes)
         number = 0 if is_raw else stream.partition_of(record)
-        data = record if is_raw else stream.codec.encode(record)
-        shares.setdefault(number, []).append(data)
+        shares.setdefault(number, []).append([DATA, record] if is_raw else stream.entry_of(record))
     return shares
 
 
@@ -141,17 +126,15 @@ class _Partition:
         self,
         processor: Processor[Any],
         number: int,
-        data: Sequence[bytes],
+        data: Sequence[list[bytes]],
         outcome: Outcome,
         given_up: asyncio.Event,
     ) -> None:
         self._processor = processor
         self._place = processor.place(number)
         self.limits = processor.stream.app.limits
-        self._data = data
-        self._unread: list[RawEntry] = [
-            (f"{at}-0".encode(), [DATA, one]) for at, one in enumerate(data, 1)
-        ]
+        self._data: list[RawEntry] = [(f"{at}-0".encode(), one) for at, one in enumerate(data, 1)]
+        self._unread = list(self._data)
         self._outcome = outcome
         self._given_up = given_up
         self._done = asyncio.Event()
@@ -201,28 +184,17 @@ class _Partition:
 
     def commit(self, step: Step) -> None:
         """Take note of a commit, as Redis would carry it out."""
-        letters = [
-            dict(zip(letter.fields[::2], letter.fields[1::2], strict=True))
-            for letter in step.letters
-        ]
-        dead = {letter["id"] for letter in letters}
+        letters = [self._letter(letter) for letter in step.letters]
+        dead = {letter.event for letter in letters}
         first, last = ids.order(step.expected)[0], ids.order(step.new)[0]
         outcome = self._outcome
         outcome.commits.append(step.processed)
         outcome.processed.extend(
-            self._record(self._data[number - 1])
+            self._record(Entry.of(self._data[number - 1]))
             for number in range(first + 1, last + 1)
             if f"{number}-0" not in dead
         )
-        outcome.dead.extend(
-            DeadLetter(
-                self._record(letter["d"]),
-                str(letter["error"]),
-                str(letter["trace"]),
-                int(letter["attempts"]),
-            )
-            for letter in letters
-        )
+        outcome.dead.extend(letters)
         for output in step.outputs:
             stream = self._stream_of(output.target)
             sent = outcome.outputs.setdefault(stream.name, [])
@@ -230,11 +202,15 @@ class _Partition:
         if last == len(self._data):
             self._done.set()
 
-    def _record(self, data: Any) -> Any:
+    def _letter(self, letter: Output) -> DeadLetter[Any]:
+        stream = DeadLetterStream(self._processor.stream, self._processor.name)
+        return stream.decode(Entry.of((b"0-0", [_bytes(one) for one in letter.fields])))
+
+    def _record(self, entry: Entry) -> Any:
         try:
-            return self._processor.stream.codec.decode(data)
+            return self._processor.stream.decode(entry)
         except Exception:  # whatever its codec raises
-            return data
+            return entry.data
 
     def _stream_of(self, names: PartitionNames) -> Stream[Any]:
         for stream in self._targets:

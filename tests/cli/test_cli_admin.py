@@ -10,7 +10,7 @@ import pytest
 from rink.errors import StateError
 from rink.streams import admin
 from rink.streams.admin import (
-    DeadLetter,
+    DeadLetterRow,
     DeadLetters,
     Discarded,
     Forgotten,
@@ -55,7 +55,7 @@ def letter_of(**changed):
         "record": '{"order_id":13}',
         "trace": "Traceback (most recent call last):\n  File x\nValueError: thirteen\n",
     }
-    return DeadLetter(**WHERE, **(given | changed))
+    return DeadLetterRow(**WHERE, **(given | changed))
 
 
 @pytest.fixture

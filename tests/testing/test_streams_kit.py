@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from rink.errors import ConfigError, UsageError
-from rink.streams import App, Record, RecordError
+from rink.streams import App, DeadLetter, Record, RecordError
 from rink.testing.streams import process
 
 
@@ -214,3 +214,22 @@ def test_outputs_may_go_to_a_stream_of_another_app(app):
 
     outcome = process(app, "bill", orders(7))
     assert outcome.outputs == {"letters": [Invoice(customer="a", total=7)]}
+
+
+def test_reader_of_dead_letters_is_given_letters(app):
+    dead, told = app.streams["orders"].dead_letters("bill"), []
+
+    @app.processor(dead, max_attempts=1)
+    def alert(events):
+        for letter in events.records():
+            told.append((letter.record, letter.error, letter.processor))
+            if letter.error == "E: 2":
+                raise ValueError("two")
+
+    made = [DeadLetter(record=one, error=f"E: {one.number}") for one in orders(0, 1, 2, 3)]
+    outcome = process(app, "alert", [*made[:2], DeadLetter(record=b"{", error="none"), made[2]])
+    assert (b"{", "none", "bill") in told
+    assert (made[0].record, "E: 0", "bill") in told
+    assert outcome.dead == []
+    [why] = outcome.quarantined.values()
+    assert "ValueError: two" in why

@@ -10,7 +10,7 @@ Processors that Redis knows and the app does not declare are meant, too: trimmin
 
 from rink.streams.admin.lagging import Lag, lag
 from rink.streams.admin.letters import (
-    DeadLetter,
+    DeadLetterRow,
     DeadLetters,
     Discarded,
     Requeued,
@@ -30,7 +30,7 @@ from rink.streams.admin.offsets import (
 from rink.streams.admin.owning import Owners, PartitionOwner, owners
 
 __all__ = [
-    "DeadLetter",
+    "DeadLetterRow",
     "DeadLetters",
     "Discarded",
     "Forgotten",

@@ -26,7 +26,7 @@ class Lag:
         offset: it has committed up to this id; "" where it was never registered.
         oldest: when the first event behind the offset was sent, by Redis' clock; "" where there is none.
         length: events in the partition, those included that everybody has passed and that are not trimmed yet.
-        size: how many it may hold.
+        size: how many it may hold; 0 of dead letters, which have no bound.
         holds_back: it is the one, or one of those, that the partition keeps events for.
         owned: an owner is at work.
         quarantined: why nobody processes this partition; "" where somebody may.
@@ -102,7 +102,10 @@ async def _lag(store: Store, found: Found) -> Lag:
         oldest=ids.when(look.first) if behind else "",
         length=look.length,
         size=found.stream.partition_size,
-        holds_back=behind > 0 and bool(position.offset) and position.offset == look.lowest,
+        holds_back=found.stream.is_trimmed
+        and behind > 0
+        and bool(position.offset)
+        and position.offset == look.lowest,
         owned=position.is_open,
         quarantined=position.quarantined,
         processed=position.processed,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(kw_only=True)
-class DeadLetter:
+class DeadLetterRow:
     """An event that was given up.
 
     Attributes:
@@ -49,7 +49,7 @@ class DeadLetters:
     """How many there are, and the newest of them, oldest first."""
 
     total: int
-    letters: tuple[DeadLetter, ...]
+    letters: tuple[DeadLetterRow, ...]
 
 
 @attrs.frozen(kw_only=True)
@@ -111,7 +111,7 @@ async def dead_letter(
     processor: str | None = None,
     stream: str | None = None,
     partition: int | None = None,
-) -> DeadLetter:
+) -> DeadLetterRow:
     """Return one dead letter by its id.
 
     Raises:
@@ -278,8 +278,8 @@ async def _count(store: Store, found: Found) -> int:
     return int(await read(store, _key(found), lambda redis: redis.xlen(_key(found))))
 
 
-async def _newest(store: Store, found: Found, count: int) -> list[DeadLetter]:
-    newest: list[DeadLetter] = []
+async def _newest(store: Store, found: Found, count: int) -> list[DeadLetterRow]:
+    newest: list[DeadLetterRow] = []
     async for entry in store.entries(_key(found), newest_first=True):
         newest.append(_letter(found, entry))
         if len(newest) == count:
@@ -297,12 +297,12 @@ async def _all_ids(store: Store, found: Found) -> list[str]:
     return [text(entry_id) async for entry_id, _ in store.entries(_key(found))]
 
 
-def _letter(found: Found, entry: Any) -> DeadLetter:
+def _letter(found: Found, entry: Any) -> DeadLetterRow:
     place = found.place
     letter_id = text(entry[0])
     fields = {text(name): value for name, value in entry[1].items()}
     event = text(fields.get("id", b""))
-    return DeadLetter(
+    return DeadLetterRow(
         processor=place.processor,
         stream=place.stream,
         partition=place.number,

@@ -104,15 +104,16 @@ async def unquarantine(
         _check_not_sparks(app, processor)
     store = await store_of(app)
     found = await find(app, processor=processor, stream=stream, partition=partition)
-    return await change(lambda one: _unquarantine(store, one.place, skip=skip), found)
+    return await change(lambda one: _unquarantine(store, one, skip=skip), found)
 
 
-async def _unquarantine(store: Store, place: Place, *, skip: bool) -> Unquarantined | None:
+async def _unquarantine(store: Store, found: Found, *, skip: bool) -> Unquarantined | None:
+    place = found.place
     position = await store.position(place)
     if not position.quarantined:
         return None
     if skip:
-        said, *answer = await _skip(store, place, position.quarantined)
+        said, *answer = await _skip(store, found, position.quarantined)
     else:
         said, *answer = await store.run("unquarantine", place.keys, place.processor, place.start)
     if text(said) != "ok":  # somebody else was faster
@@ -128,7 +129,8 @@ async def _unquarantine(store: Store, place: Place, *, skip: bool) -> Unquaranti
     )
 
 
-async def _skip(store: Store, place: Place, reason: str) -> list[object]:
+async def _skip(store: Store, found: Found, reason: str) -> list[object]:
+    place = found.place
     culprit = _CULPRIT.match(reason)
     if culprit is None:
         raise StateError(
@@ -138,7 +140,8 @@ async def _skip(store: Store, place: Place, reason: str) -> list[object]:
         )
     keys = [*place.keys, place.names.dead(place.processor)]
     letter = f"Skipped by an operator: {reason}"
-    answer: list[object] = await store.run("skip", keys, place.processor, culprit[1], letter)
+    given = (place.processor, culprit[1], letter, int(found.stream.is_trimmed))
+    answer: list[object] = await store.run("skip", keys, *given)
     match text(answer[0]):
         case "none" | "other":
             there = f"is {text(answer[1])}" if len(answer) > 1 else "is not there"
