@@ -21,8 +21,8 @@ from rink.streams.codec import Codec
 from rink.streams.endings import end, running_task
 from rink.streams.events import Middleware
 from rink.streams.hashers import Hasher
-from rink.streams.lanes import Lane
 from rink.streams.layout import check_processor_name
+from rink.streams.opened import LoopThread, Opened
 from rink.streams.policy import OnError, Policy
 from rink.streams.processor import Processor
 from rink.streams.sizes import IN_FLIGHT_BYTES, REPLY_BYTES, Limits
@@ -76,7 +76,7 @@ class App:
         self._redis = redis
         self._opened: dict[asyncio.AbstractEventLoop, asyncio.Task[Opened]] = {}
         self._lock = threading.Lock()
-        self._thread: _LoopThread | None = None
+        self._thread: LoopThread | None = None
 
     # ── what it consists of ──────────────────────────────────────────────────────────────────
 
@@ -333,7 +333,7 @@ class App:
         """Run a coroutine in a thread of the app's that has an event loop, and wait for it."""
         with self._lock:
             if self._thread is None or self._thread.pid != os.getpid():  # a child has none of it
-                self._thread = _LoopThread()
+                self._thread = LoopThread()
         return self._thread.run(coroutine)
 
     def __repr__(self) -> str:
@@ -350,56 +350,3 @@ def _has_succeeded(task: asyncio.Task[Any]) -> bool:
 
 def _named(name: str | None, function: Callable[..., Any]) -> str:
     return getattr(function, "__name__", "") if name is None else name
-
-
-class Opened:
-    """An open store, and what sends to each partition on it."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self._lanes: dict[tuple[str, int], Lane] = {}
-
-    async def close(self) -> None:
-        """End what is being sent, and the connections."""
-        for lane in list(self._lanes.values()):
-            await lane.close()
-        await self.store.close()
-
-    def lane(self, stream: Stream[Any], number: int) -> Lane:
-        """What appends to a partition."""
-        key = (stream.name, number)
-        if key not in self._lanes:
-            self._lanes[key] = Lane(
-                self.store,
-                stream.names.partition(number),
-                stream.bounds,
-                stream.name,
-                number,
-            )
-        return self._lanes[key]
-
-
-class _LoopThread:
-    """A daemon thread with an event loop, for plain scripts."""
-
-    def __init__(self) -> None:
-        self.pid = os.getpid()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="rink-streams", daemon=True
-        )
-        self._thread.start()
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        if threading.current_thread() is self._thread:
-            coroutine.close()
-            raise UsageError(
-                "a blocking call was made on the event loop that is to carry it out, and would wait for itself: "
-                "await send() or send_many() there"
-            )
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        try:
-            return future.result()
-        except BaseException:  # Ctrl-C, say: it is not to go on
-            future.cancel()
-            raise

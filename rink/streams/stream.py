@@ -25,8 +25,9 @@ from rink.streams.store import Store
 from rink.streams.values import Bounds, Output
 
 if TYPE_CHECKING:
-    from rink.streams.app import App, Opened
+    from rink.streams.app import App
     from rink.streams.dead import DeadLetterStream
+    from rink.streams.opened import Opened
 
 R = TypeVar("R")
 
