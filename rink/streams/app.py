@@ -208,25 +208,32 @@ class App:
         *,
         every: float | timedelta | None = None,
         cron: str | None = None,
+        at_start: bool = False,
         on_leader: bool = False,
         name: str | None = None,
     ) -> Callable[[F], F]:
-        """Run a function now and then in the workers.
+        """Run a function in the workers: at the start, or now and then.
+
+        It runs beside the processors. An error is logged, and ends that run alone. What must have succeeded before
+        any event is processed is for `on_worker_start`.
 
         Args:
             every: seconds from one start to the next; the first run is at once.
             cron: a cron expression in UTC, such as `0 4 * * *`.
-            on_leader: in one worker only: the one that has the role `leader` of the app's group.
+            at_start: when the worker starts; after an error it is tried again, with growing pauses up to a minute,
+                until it has succeeded once.
+            on_leader: in one worker only: the one that has the role `leader` of the app's group. A task with
+                `at_start` or `every` begins at once on each new leader.
             name: the function's name where None.
 
         Raises:
-            ConfigError: not just one of `every` and `cron`, or one that cannot be used.
+            ConfigError: not just one of `every`, `cron` and `at_start`, or one that cannot be used.
         """
         # Where an app's streams alone are wanted, no cron needs to be installed.
         from rink.streams.tasks import Task
 
         def declare(function: F) -> F:
-            declared = Task.of(_named(name, function), function, every, cron, on_leader)
+            declared = Task.of(_named(name, function), function, every, cron, at_start, on_leader)
             if declared.name in self.tasks:
                 raise ConfigError(f"app {self.name!r} has a task {declared.name!r} already")
             self.tasks[declared.name] = declared

@@ -1,4 +1,4 @@
-"""Timers of an app: functions that run now and then, everywhere or on the leader alone."""
+"""Tasks of an app: functions that run at the start, or now and then, everywhere or on the leader alone."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import attrs
 from cronsim import CronSim, CronSimError
 
 from rink.errors import ClosedError, ConfigError
+from rink.etcd.backoff import Backoff
 from rink.functions import check_function, is_async
 from rink.settings import check_seconds
 from rink.streams.endings import apart, is_ending, outlast, running_task
@@ -23,6 +24,8 @@ log = logging.getLogger("rink.streams")
 
 _A_MINUTE = timedelta(minutes=1)
 _LOOKS_EVERY_S = 10.0
+_PAUSES_S = (1.0, 60.0)
+"""The bounds of the first pause, and of every pause, before a task at the start is tried again."""
 
 LEADER = "leader"
 """The role of the app's group under which tasks with `on_leader` run."""
@@ -36,6 +39,7 @@ class Task:
     function: Callable[..., Any]
     every: float | None
     cron: str | None
+    at_start: bool
     on_leader: bool
 
     @classmethod
@@ -45,11 +49,14 @@ class Task:
         function: Callable[..., Any],
         every: float | timedelta | None,
         cron: str | None,
+        at_start: bool,
         on_leader: bool,
     ) -> Task:
         """Check what was declared; raises a ConfigError."""
-        if (every is None) == (cron is None):
-            raise ConfigError(f"task {name!r}: give either every=seconds or cron='0 4 * * *'")
+        if (every is not None) + (cron is not None) + bool(at_start) != 1:
+            raise ConfigError(
+                f"task {name!r}: give one of every=seconds, cron='0 4 * * *' and at_start=True"
+            )
         check_function("task", function)
         if isinstance(every, timedelta):
             every = every.total_seconds()
@@ -60,21 +67,36 @@ class Task:
                 CronSim(cron, datetime.now(UTC))
             except CronSimError as error:
                 raise ConfigError(f"task {name!r}: cron={cron!r}: {error}") from error
-        return cls(name, function, every, cron, on_leader)
+        return cls(name, function, every, cron, bool(at_start), on_leader)
 
     async def run(self) -> None:
         """Run it whenever it is time, until cancelled; one run at a time, and an error ends none but its own."""
-        this = running_task()
+        if self.at_start:
+            await self._run_at_start()
         wait = self._each_period() if self.cron is None else self._each_date(self.cron)
         async for _ in wait:
-            try:
-                await apart(self._call)
-            except (Exception, asyncio.CancelledError):
-                if is_ending(this):
-                    raise
-                log.exception("task %r failed; it runs again when it is due", self.name)
-            if is_ending(this):  # the run took the cancellation for an error of its own
-                raise asyncio.CancelledError
+            await self._run_once("when it is due")
+
+    async def _run_at_start(self) -> None:
+        """Run it until it has succeeded once; then wait until cancelled, so that the leader stays the leader."""
+        pauses = Backoff(*_PAUSES_S)
+        while not await self._run_once("soon"):  # noqa: ASYNC110 - it is the task that is run
+            await asyncio.sleep(pauses.next())
+        await asyncio.Event().wait()
+
+    async def _run_once(self, again: str) -> bool:
+        """Run it; return whether it succeeded. `again` says in the log when it is tried again."""
+        this, succeeds = running_task(), True
+        try:
+            await apart(self._call)
+        except (Exception, asyncio.CancelledError):
+            if is_ending(this):
+                raise
+            log.exception("task %r failed; it runs again %s", self.name, again)
+            succeeds = False
+        if is_ending(this):  # the run took the cancellation for an error of its own
+            raise asyncio.CancelledError
+        return succeeds
 
     async def _call(self) -> None:
         if is_async(self.function):

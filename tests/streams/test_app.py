@@ -227,7 +227,16 @@ def test_a_name_is_declared_once(app, orders):
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"every": 1, "cron": "* * * * *"}, {"every": 0}, {"every": -1}, {"cron": "at noon"}],
+    [
+        {},
+        {"every": 1, "cron": "* * * * *"},
+        {"every": 0},
+        {"every": -1},
+        {"cron": "at noon"},
+        {"at_start": False},
+        {"at_start": True, "every": 1},
+        {"at_start": True, "cron": "* * * * *"},
+    ],
 )
 def test_a_task_that_cannot_be_is_refused(app, settings):
     with pytest.raises(ConfigError):

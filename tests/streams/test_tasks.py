@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import threading
 from datetime import UTC, datetime, timedelta
@@ -15,8 +16,8 @@ from rink.streams import tasks
 from rink.streams.tasks import Task, run_tasks
 
 
-def task(function, every=None, cron=None, on_leader=False):
-    return Task.of(function.__name__, function, every, cron, on_leader)
+def task(function, every=None, cron=None, at_start=False, on_leader=False):
+    return Task.of(function.__name__, function, every, cron, at_start, on_leader)
 
 
 async def run_for(seconds, running):
@@ -223,3 +224,59 @@ async def test_a_leaders_task_runs_while_the_role_is_here_and_again_when_it_come
     began = loop.time()
     await run_for(60, run_tasks([task(note, every=4, on_leader=True)], Group(2)))
     assert [at - began for at in times] == [5, 9, 13, 20, 24, 28]
+
+
+@jumping
+async def test_task_at_start_runs_once():
+    times, loop = [], asyncio.get_running_loop()
+
+    async def note():
+        times.append(loop.time())
+
+    began = loop.time()
+    await run_for(3600, task(note, at_start=True).run())
+    assert times == [began]
+
+
+@jumping
+async def test_task_at_start_that_fails_is_tried_until_it_succeeds(caplog):
+    runs = []
+
+    async def fail_twice():
+        runs.append(1)
+        if len(runs) < 3:
+            raise ValueError("not yet")
+
+    with caplog.at_level(logging.ERROR):
+        await run_for(3600, task(fail_twice, at_start=True).run())
+    assert len(runs) == 3
+    assert caplog.text.count("task 'fail_twice' failed; it runs again soon") == 2
+
+
+@jumping
+async def test_task_at_start_that_always_fails_is_tried_once_a_minute_at_least():
+    times, loop = [], asyncio.get_running_loop()
+
+    async def fail():
+        times.append(loop.time())
+        raise ValueError("no")
+
+    began = loop.time()
+    await run_for(3600, task(fail, at_start=True).run())
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert times[0] == began
+    assert max(gaps) <= 60
+    assert sum(gaps[-20:]) / 20 > 10
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@jumping
+async def test_leaders_task_at_start_runs_once_on_each_new_leader():
+    times, loop = [], asyncio.get_running_loop()
+
+    async def note():
+        times.append(loop.time())
+
+    began = loop.time()
+    await run_for(60, run_tasks([task(note, at_start=True, on_leader=True)], Group(2)))
+    assert [at - began for at in times] == [5, 20]
