@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from rink.streams.event import Event
     from rink.streams.events import Batches, Events, Middleware
+    from rink.streams.hooks import OwnedPartition
     from rink.streams.policy import OnError, Policy
     from rink.streams.processor import Processor
     from rink.streams.record import Record
@@ -57,6 +58,7 @@ else:
             "JsonCodec": "rink.streams.codec",
             "Middleware": "rink.streams.events",
             "OnError": "rink.streams.policy",
+            "OwnedPartition": "rink.streams.hooks",
             "PartitionFull": "rink.streams.errors",
             "Policy": "rink.streams.policy",
             "Processor": "rink.streams.processor",
@@ -88,6 +90,7 @@ __all__ = [
     "JsonCodec",
     "Middleware",
     "OnError",
+    "OwnedPartition",
     "PartitionFull",
     "Policy",
     "Processor",

@@ -21,6 +21,7 @@ from rink.streams.codec import Codec
 from rink.streams.endings import end, running_task
 from rink.streams.events import Middleware
 from rink.streams.hashers import Hasher
+from rink.streams.hooks import Hook, check_worker_hook
 from rink.streams.layout import check_processor_name
 from rink.streams.opened import LoopThread, Opened
 from rink.streams.policy import OnError, Policy
@@ -68,6 +69,8 @@ class App:
         self.streams: dict[str, Stream[Any]] = {}
         self.processors: dict[str, Processor[Any]] = {}
         self.tasks: dict[str, Task] = {}
+        self.worker_starts: list[Hook] = []
+        self.worker_stops: list[Hook] = []
         self.etcd = etcd
         self.ttl = ttl
         self.session = dict(session or {})
@@ -145,6 +148,8 @@ class App:
         initial_delay: float = 2.0,
         leave_delay: float = 0.0,
         grace: float = 8.0,
+        on_partition_start: Hook | None = None,
+        on_partition_stop: Hook | None = None,
     ) -> Callable[[F], F]:
         """Have a function process a stream; it is called with `Events` for each partition.
 
@@ -170,6 +175,11 @@ class App:
                 hands over at once.
             grace: seconds until another worker may have a partition that was lost here. The function has three
                 quarters of them to return; then it is cancelled, and its events come again.
+            on_partition_start: a function that is called with an `OwnedPartition` when this worker has taken a
+                partition, before any event. After an error it is called again, with the pauses of `backoff`; no event
+                is blamed.
+            on_partition_stop: the same at the end, after the last commit and before another worker may have the
+                partition, if the start has succeeded. It has what is left of `grace`; an error is logged.
 
         Raises:
             ConfigError: a setting cannot be used, or there is such a processor already.
@@ -195,6 +205,8 @@ class App:
                 initial_delay=check_seconds("initial_delay", initial_delay),
                 leave_delay=check_seconds("leave_delay", leave_delay),
                 grace=check_seconds("grace", grace),
+                on_partition_start=on_partition_start,
+                on_partition_stop=on_partition_stop,
             )
             if declared.name in self.processors:
                 raise ConfigError(f"app {self.name!r} has a processor {declared.name!r} already")
@@ -202,6 +214,30 @@ class App:
             return function
 
         return declare
+
+    def on_worker_start(self, hook: F) -> F:
+        """Have a function called when a worker starts, before it joins any group.
+
+        It takes no arguments. What it raises ends the worker.
+
+        Raises:
+            ConfigError: it cannot be called so.
+        """
+        check_worker_hook("on_worker_start", hook)
+        self.worker_starts.append(hook)
+        return hook
+
+    def on_worker_stop(self, hook: F) -> F:
+        """Have a function called at the end of a worker, after it has left its groups, whatever ended it.
+
+        It takes no arguments. Those declared last are called first; none where a hook at the start has failed.
+
+        Raises:
+            ConfigError: it cannot be called so.
+        """
+        check_worker_hook("on_worker_stop", hook)
+        self.worker_stops.append(hook)
+        return hook
 
     def task(
         self,

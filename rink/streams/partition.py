@@ -25,6 +25,7 @@ from rink.streams.errors import (
 )
 from rink.streams.events import Events
 from rink.streams.faults import first_error
+from rink.streams.hooks import PartitionHooks
 from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
 from rink.streams.owner import Owner
@@ -203,6 +204,8 @@ class Tenure:
         self._place = place
         self._token = token
         self.is_closed = self.has_exited = False
+        self._hooks = PartitionHooks(scene.processor, place, token, scene.given_up)
+        self._ends_at: float | None = None  # by then the role is let go of
 
     async def last(self, lost: asyncio.Task[bool]) -> None:
         """Work until the role is lost, or raise what ends it before."""
@@ -226,14 +229,23 @@ class Tenure:
             reader.remove(owner)
             try:
                 await end([work], again_s=1.0)
-            finally:  # `end` raises if this was cancelled, and the commits must end all the same
-                await end([commits])
-                owner.release_mark()
+            finally:  # `end` raises if this was cancelled, and the rest must end all the same
+                try:
+                    await end([commits])
+                finally:
+                    owner.release_mark()
+                    await self._hooks.stop(self._seconds_left())
+
+    def _seconds_left(self) -> float:
+        """Return what is left of `grace`; all of it where the role was not lost."""
+        if self._ends_at is None:
+            return self._scene.processor.grace
+        return self._ends_at - time.monotonic()
 
     async def _drain(self, work: asyncio.Task[None], commits: asyncio.Task[None]) -> None:
         """Mark a clean end, let the processor finish, and commit."""
         owner, grace = self._owner, self._scene.processor.grace
-        began = time.monotonic()
+        self._ends_at = time.monotonic() + grace
         # First: whatever comes of the rest, a planned stop is no death.
         closing = asyncio.create_task(end_in_order(self._scene.store, self._place, self._token))
         await asyncio.wait([work], timeout=grace * _DRAINS_WITHIN)
@@ -245,7 +257,7 @@ class Tenure:
             await end([work], again_s=1.0)
         owner.commits.close()
         try:
-            await _ended(commits, within=max(began + grace - time.monotonic(), 0.05))
+            await _ended(commits, within=max(self._seconds_left(), 0.05))
         except (TimeoutError, RinkError) as error:
             log.warning(
                 "the last commit of %s by processor %r did not succeed, so events may come "
@@ -257,6 +269,10 @@ class Tenure:
         """Call the processor, again after each error, until nothing more is given to it."""
         owner, this = self._owner, running_task()
         pauses = self._scene.processor.policy.pauses()
+        while not owner.inbox.stopped and not await self._hooks.start():
+            self._scene.metrics.retried(self._place)
+            await owner.rest(pauses.next())
+        pauses.reset()
         while not owner.inbox.stopped:
             finished = owner.inbox.count_finished
             try:

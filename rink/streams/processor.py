@@ -11,6 +11,7 @@ from rink.errors import ConfigError
 from rink.functions import check_function, is_async
 from rink.settings import check_count
 from rink.streams.events import Middleware
+from rink.streams.hooks import Hook, check_partition_hook
 from rink.streams.policy import Policy
 from rink.streams.stream import Stream
 from rink.streams.values import Place
@@ -35,12 +36,16 @@ class Processor(Generic[R]):
     initial_delay: float
     leave_delay: float
     grace: float
+    on_partition_start: Hook | None
+    on_partition_stop: Hook | None
 
     def __attrs_post_init__(self) -> None:
         check_function("processor", self.function, "events")
         for middleware in self.middleware:
             if not callable(middleware):
                 raise ConfigError(f"middleware {middleware!r} of {self.name!r} cannot be called")
+        check_partition_hook("on_partition_start", self.on_partition_start)
+        check_partition_hook("on_partition_stop", self.on_partition_stop)
         if self.start not in ("earliest", "latest"):
             raise ConfigError(f"start={self.start!r} is neither 'earliest' nor 'latest'")
         check_count("max_uncommitted", self.max_uncommitted)

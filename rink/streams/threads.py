@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import attrs
@@ -180,6 +181,49 @@ async def _uncancelled(serving: asyncio.Task[T], given_up: asyncio.Event, desk: 
             serving.cancel()
             raise  # left alone; otherwise it has returned, if late
     return serving.result()
+
+
+async def run_in_thread(function: Callable[[], T], given_up: asyncio.Event) -> T:
+    """Run a function in a thread of its own, and wait for its end.
+
+    It is waited for also where this is cancelled, until `given_up`: what it does must not go on when others begin.
+    """
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[T] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def run() -> None:
+        try:
+            answer = context.run(function)
+        except (
+            BaseException
+        ) as raised:  # those that end a thread, and nothing else, and StopIteration, too
+            error = raised if isinstance(raised, Exception) else None
+            if error is None or isinstance(error, StopIteration):
+                error = RuntimeError(f"{function!r} raised {raised!r}")
+                error.__cause__ = raised
+            settle = partial(_settle, ended, error=error)
+        else:
+            settle = partial(_settle, ended, answer)
+        with contextlib.suppress(RuntimeError):  # the loop has been closed
+            loop.call_soon_threadsafe(settle)
+
+    threading.Thread(target=run, name="rink-hook", daemon=True).start()
+    try:
+        return await asyncio.shield(ended)
+    except asyncio.CancelledError:
+        abandoned: asyncio.Future[Any] = asyncio.ensure_future(given_up.wait())
+        await outlast([ended, abandoned])
+        abandoned.cancel()
+        raise
+
+
+def _settle(ended: asyncio.Future[T], answer: Any = None, error: Exception | None = None) -> None:
+    if error is None:
+        ended.set_result(answer)
+    else:
+        ended.set_exception(error)
+        ended.exception()  # nobody may be there to ask for it
 
 
 class Desk:

@@ -14,6 +14,7 @@ from rink.streams.endings import end
 from rink.streams.errors import WorkerHalted
 from rink.streams.executor import Executor, joined
 from rink.streams.faults import first_error
+from rink.streams.hooks import around_worker
 from rink.streams.lookout import look_out
 from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
@@ -76,6 +77,13 @@ class Worker:
         for stream in self.app.streams.values():  # those, too, that only outputs go to
             await stream.settle(store)
         await self._register(store)
+        async with around_worker(
+            self.app.worker_starts, self.app.worker_stops, self._stop
+        ) as begins:
+            if begins:
+                await self._join(store)
+
+    async def _join(self, store: Store) -> None:
         etcd = self.app.etcd() if callable(self.app.etcd) else self.app.etcd
         session = aio.Session(etcd, ttl=self.app.ttl, **self.app.session)
         async with session:

@@ -1,0 +1,212 @@
+"""Hooks: functions of users at the start and the end of a worker, and of a partition that it owns.
+
+A hook at the end is called only where those at the start have returned, and then once. An `async def` hook runs on
+the event loop, a plain one in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from rink.functions import check_function, is_async, refuse_unrun
+from rink.streams.endings import apart, end, is_ending, running_task
+from rink.streams.threads import run_in_thread
+
+if TYPE_CHECKING:
+    from rink.streams.processor import Processor
+    from rink.streams.values import Place
+
+log = logging.getLogger("rink.streams")
+
+Hook = Callable[..., Any]
+
+_LEAST_S = 0.05
+"""So long a hook has at the end at least, also where nothing is left of `grace`."""
+
+
+@attrs.frozen(kw_only=True)
+class OwnedPartition:
+    """What the hooks of a partition are called with.
+
+    Attributes:
+        processor: whose partition it is.
+        stream: of which stream.
+        partition: its number, as `events.partition`.
+        token: the fencing token of the grant, as `events.token`.
+    """
+
+    processor: str
+    stream: str
+    partition: int
+    token: int
+
+
+async def _call(hook: Hook, given_up: asyncio.Event, *given: Any) -> None:
+    """Call a hook; where it runs in a thread, and this is cancelled, wait for its end or until `given_up`."""
+    if is_async(hook):
+        await hook(*given)
+        return
+    returned = await run_in_thread(partial(hook, *given), given_up)
+    refuse_unrun(f"hook {name_of(hook)!r}", returned, "write it with `async def`")
+
+
+def name_of(hook: Hook) -> str:
+    """Return a hook's name, for people."""
+    return getattr(hook, "__qualname__", repr(hook))
+
+
+class PartitionHooks:
+    """The hooks of one processor in one partition, from its take to its end.
+
+    Args:
+        processor: whose they are.
+        place: which partition.
+        token: of the grant.
+        given_up: set when the group was left, and nobody waits for threads any more.
+    """
+
+    def __init__(
+        self, processor: Processor[Any], place: Place, token: int, given_up: asyncio.Event
+    ) -> None:
+        self._on_start = processor.on_partition_start
+        self._on_stop = processor.on_partition_stop
+        self._owned = OwnedPartition(
+            processor=place.processor, stream=place.stream, partition=place.number, token=token
+        )
+        self._where = place.role
+        self._given_up = given_up
+        self._has_started = False
+
+    async def start(self) -> bool:
+        """Call the hook at the start; return whether it has returned, and not raised."""
+        if self._on_start is None:
+            self._has_started = True
+            return True
+        this = running_task()
+        try:
+            await apart(partial(_call, self._on_start, self._given_up, self._owned))
+        except (Exception, asyncio.CancelledError):
+            if is_ending(this):
+                raise
+            log.warning(
+                "hook %r of processor %r failed in %s, which is not processed before it succeeds; it is "
+                "called again", name_of(self._on_start), self._owned.processor, self._where, exc_info=True,
+            )  # fmt: skip
+            return False
+        self._has_started = True
+        if is_ending(this):  # the hook took the cancellation for an error of its own
+            raise asyncio.CancelledError
+        return True
+
+    async def stop(self, within: float) -> None:
+        """Call the hook at the end, where the start has succeeded; an error is logged, and changes nothing.
+
+        Args:
+            within: seconds until it is cancelled.
+        """
+        if self._on_stop is None or not self._has_started:
+            return
+        self._has_started = False
+        try:
+            async with asyncio.timeout(max(within, _LEAST_S)) as limit:
+                await apart(partial(_call, self._on_stop, self._given_up, self._owned))
+        except Exception as error:
+            is_late = isinstance(error, TimeoutError) and limit.expired()
+            what = "did not return in time, and was cancelled" if is_late else "failed"
+            log.error(
+                "hook %r of processor %r %s at the end of %s", name_of(self._on_stop),
+                self._owned.processor, what, self._where, exc_info=None if is_late else error,
+            )  # fmt: skip
+
+
+def check_worker_hook(kind: str, hook: Hook) -> None:
+    """Raise a ConfigError where a hook of a worker cannot be called."""
+    check_function(kind, hook)
+
+
+def check_partition_hook(kind: str, hook: Hook | None) -> None:
+    """Raise a ConfigError where a hook of a partition cannot be called."""
+    if hook is not None:
+        check_function(kind, hook, "owned")
+
+
+@contextlib.asynccontextmanager
+async def around_worker(
+    starts: Sequence[Hook], stops: Sequence[Hook], stop: asyncio.Event
+) -> AsyncIterator[bool]:
+    """Call the hooks of a worker around what it does.
+
+    Args:
+        starts: called in their order before; the first error ends it all.
+        stops: called in the opposite order after, each of them, whatever the others raise.
+        stop: the worker is to end: a hook at the start is cancelled then.
+
+    Yields:
+        Whether the worker is to begin; False where it was told to end meanwhile.
+    """
+    if not await _start(starts, stop):
+        yield False
+        return
+    try:
+        yield True
+    except BaseException:
+        await _stop(stops)
+        raise
+    if errors := await _stop(stops):
+        raise errors[0]
+
+
+async def _start(hooks: Sequence[Hook], stop: asyncio.Event) -> bool:
+    if not hooks:
+        return True
+    starting = asyncio.create_task(_call_in_order(hooks))
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await end([starting, stopped])
+    if starting.cancelled():
+        return False
+    starting.result()
+    return True
+
+
+async def _call_in_order(hooks: Sequence[Hook]) -> None:
+    this = running_task()
+    for hook in hooks:
+        try:
+            await apart(partial(_call, hook, _nobody_waits()))
+        except asyncio.CancelledError:
+            if is_ending(this):
+                raise
+            raise TimeoutError(f"hook {name_of(hook)!r} was cancelled, and not by Rink") from None
+        except Exception as error:
+            error.add_note(f"in the hook {name_of(hook)!r}: so the worker does not start")
+            raise
+        if is_ending(this):
+            raise asyncio.CancelledError
+
+
+async def _stop(hooks: Sequence[Hook]) -> list[Exception]:
+    errors: list[Exception] = []
+    for hook in reversed(hooks):
+        try:
+            await apart(partial(_call, hook, _nobody_waits()))
+        except Exception as error:
+            log.exception("hook %r failed at the end of the worker", name_of(hook))
+            errors.append(error)
+    return errors
+
+
+def _nobody_waits() -> asyncio.Event:
+    """Return what lets go of a hook's thread as soon as the worker is cancelled."""
+    given_up = asyncio.Event()
+    given_up.set()
+    return given_up
