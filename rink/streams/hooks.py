@@ -27,6 +27,8 @@ log = logging.getLogger("rink.streams")
 
 Hook = Callable[..., Any]
 
+_INSTEAD = "write an `async def` or a plain function, one for the start and one for the end"
+
 _LEAST_S = 0.05
 """So long a hook has at the end at least, also where nothing is left of `grace`."""
 
@@ -54,7 +56,9 @@ async def _call(hook: Hook, given_up: asyncio.Event, *given: Any) -> None:
         await hook(*given)
         return
     returned = await run_in_thread(partial(hook, *given), given_up)
-    refuse_unrun(f"hook {name_of(hook)!r}", returned, "write it with `async def`")
+    # What `contextlib.contextmanager` makes of a function holds its generator, of which nothing has run.
+    returned = getattr(returned, "gen", returned)
+    refuse_unrun(f"hook {name_of(hook)!r}", returned, _INSTEAD)
 
 
 def name_of(hook: Hook) -> str:

@@ -1,6 +1,7 @@
 """Hooks of a worker and of a partition: what is called, in which order, and what an error does."""
 
 import asyncio
+import contextlib
 import contextvars
 import logging
 import threading
@@ -137,8 +138,17 @@ def test_plain_hook_that_returns_what_nobody_runs_is_an_error():
     def decorated():
         return open_pool()
 
-    with pytest.raises(UsageError, match="write it with `async def`"):
-        asyncio.run(live([decorated], []))
+    @contextlib.asynccontextmanager
+    async def pool():
+        yield
+
+    @contextlib.contextmanager
+    def file():
+        yield
+
+    for hook in (decorated, pool, file):
+        with pytest.raises(UsageError, match="one for the start and one for the end"):
+            asyncio.run(live([hook], []))
 
 
 # ── a partition ──────────────────────────────────────────────────────────────────────────────────
