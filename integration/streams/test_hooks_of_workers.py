@@ -74,9 +74,10 @@ async def test_partition_that_an_operator_moves_begins_anew(shop):
 @with_shop(partition_count=1)
 async def test_partition_that_is_lost_while_a_hook_starts_is_handed_over(shop):
     """The hook is cancelled within grace; its worker was given nothing, and the next one begins."""
-    ended = []
+    begun, ended = [], []
 
     async def start(owned):
+        begun.append(owned.token)
         if not ended:
             try:
                 await asyncio.Event().wait()
@@ -86,13 +87,13 @@ async def test_partition_that_is_lost_while_a_hook_starts_is_handed_over(shop):
     hooked(shop, on_partition_start=start, grace=1.0)
     async with shop.workers("w1") as (begin, leave):
         await shop.send(0)
+        await until(lambda: begun)
         await begin("w2")
-        await asyncio.sleep(0.3)
         await leave("w1")
         await until_seen(shop, 1)
     assert len(ended) == 1
     [leg, stop] = shop.seen
-    assert leg[2] == stop[2] > ended[0]
+    assert leg[2] == stop[2] == begun[1] > ended[0] == begun[0]
 
 
 @with_shop(partition_count=1)

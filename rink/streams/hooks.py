@@ -118,16 +118,22 @@ class PartitionHooks:
         if self._on_stop is None or not self._has_started:
             return
         self._has_started = False
+        limit, failure = asyncio.timeout(max(within, _LEAST_S)), None
         try:
-            async with asyncio.timeout(max(within, _LEAST_S)) as limit:
+            async with limit:
                 await apart(partial(_call, self._on_stop, self._given_up, self._owned))
         except Exception as error:
-            is_late = isinstance(error, TimeoutError) and limit.expired()
-            what = "did not return in time, and was cancelled" if is_late else "failed"
-            log.error(
-                "hook %r of processor %r %s at the end of %s", name_of(self._on_stop),
-                self._owned.processor, what, self._where, exc_info=None if is_late else error,
-            )  # fmt: skip
+            failure = error
+        if limit.expired():  # a thread has returned all the same
+            what, failure = "did not return in time, and was cancelled", None
+        elif failure is not None:
+            what = "failed"
+        else:
+            return
+        log.error(
+            "hook %r of processor %r %s at the end of %s", name_of(self._on_stop),
+            self._owned.processor, what, self._where, exc_info=failure,
+        )  # fmt: skip
 
 
 def check_worker_hook(kind: str, hook: Hook) -> None:

@@ -187,6 +187,7 @@ async def run_in_thread(function: Callable[[], T], given_up: asyncio.Event) -> T
     """Run a function in a thread of its own, and wait for its end.
 
     It is waited for also where this is cancelled, until `given_up`: what it does must not go on when others begin.
+    One that has returned all the same, if late, gives its answer.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[T] = loop.create_future()
@@ -210,12 +211,14 @@ async def run_in_thread(function: Callable[[], T], given_up: asyncio.Event) -> T
 
     threading.Thread(target=run, name="rink-hook", daemon=True).start()
     try:
-        return await asyncio.shield(ended)
+        await asyncio.wait([ended])
     except asyncio.CancelledError:
         abandoned: asyncio.Future[Any] = asyncio.ensure_future(given_up.wait())
         await outlast([ended, abandoned])
         abandoned.cancel()
-        raise
+        if not ended.done():
+            raise
+    return ended.result()
 
 
 def _settle(ended: asyncio.Future[T], answer: Any = None, error: Exception | None = None) -> None:

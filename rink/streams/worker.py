@@ -74,7 +74,7 @@ class Worker:
 
     async def _serve(self) -> None:
         store = (await self.app.opened()).store
-        for stream in self.app.streams.values():  # those, too, that only outputs go to
+        for stream in list(self.app.streams.values()):  # those, too, that only outputs go to
             await stream.settle(store)
         await self._register(store)
         async with around_worker(
@@ -138,7 +138,7 @@ class Worker:
             for processor in self.app.processors.values():
                 for number in range(processor.stream.partition_count):
                     group.create_task(store.register(processor.place(number)))
-        for stream in self.app.streams.values():
+        for stream in list(self.app.streams.values()):
             if not stream.is_trimmed:
                 continue
             mine = {one.name for one in self.app.processors.values() if one.stream is stream}

@@ -169,6 +169,11 @@ def test_below_the_lag_stands_what_needs_somebody(lines, shop, answers):
     ]
 
 
+def test_lag_of_dead_letters_has_no_bound(lines, shop, answers):
+    answers("lag", (lag_of(size=0),))
+    assert lines("streams", "lag", shop)[2] == "bill orders/3 0 - 12 - 100 0 owned"
+
+
 def test_lag_as_json_has_every_key(run_json, shop, answers):
     answers("lag", (lag_of(),))
     (one,) = run_json("streams", "lag", shop)["lag"]

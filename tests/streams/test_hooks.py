@@ -12,7 +12,7 @@ from rink.errors import ConfigError, UsageError
 from rink.streams import App, Record
 from rink.streams.hooks import around_worker
 from rink.streams.threads import run_in_thread
-from rink.testing.streams import process
+from rink.testing.streams import _StoreOf, process
 
 
 class Order(Record):
@@ -220,6 +220,30 @@ def test_partition_hooks_are_called_once_however_often_the_processor_fails(app):
     )  # fmt: skip
 
 
+def test_stop_hook_is_called_after_the_last_commit(app, monkeypatch):
+    called, returned = [], asyncio.Event()
+
+    async def commit(self, place, step, really=_StoreOf.commit):
+        await returned.wait()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        called.append("commit")
+        await really(self, place, step)
+
+    async def stop(owned):
+        called.append("stop")
+
+    @app.processor(app.streams["orders"], on_partition_stop=stop)
+    async def bill(events):
+        async for _ in events:
+            pass
+        returned.set()
+
+    monkeypatch.setattr(_StoreOf, "commit", commit)
+    process(app, "bill", orders(1, 2))
+    assert called[-2:] == ["commit", "stop"]
+
+
 def test_stop_hook_is_called_where_the_partition_is_quarantined(app):
     called = []
 
@@ -292,6 +316,27 @@ def test_stop_hook_that_does_not_return_is_cancelled_within_grace(app, caplog):
     assert "did not return in time, and was cancelled at the end of orders/" in caplog.text
 
 
+def test_stop_hook_in_a_thread_that_is_late_is_told(app, caplog):
+    go = threading.Event()
+
+    async def start(owned):
+        asyncio.get_running_loop().call_later(0.4, go.set)
+
+    def stop(owned):
+        assert go.wait(10)
+
+    @app.processor(
+        app.streams["orders"], on_partition_start=start, on_partition_stop=stop, grace=0.1
+    )
+    async def bill(events):
+        async for _ in events:
+            pass
+
+    with caplog.at_level(logging.ERROR):
+        process(app, "bill", orders(1), seconds=5)
+    assert "did not return in time" in caplog.text
+
+
 @pytest.mark.parametrize("hook", [3, lambda: None, lambda owned, more: None])
 @pytest.mark.parametrize("kind", ["on_partition_start", "on_partition_stop"])
 def test_partition_hook_that_cannot_be_called_is_refused(app, kind, hook):
@@ -329,6 +374,25 @@ def test_error_in_a_thread_is_raised_in_the_loop(error, told):
 
     with pytest.raises(told):
         asyncio.run(run_in_thread(fail, asyncio.Event()))
+
+
+def test_thread_that_returns_after_a_cancellation_gives_its_answer():
+    begun, go = threading.Event(), threading.Event()
+
+    def slow():
+        begun.set()
+        go.wait(10)
+        return "late"
+
+    async def main():
+        running = asyncio.create_task(run_in_thread(slow, asyncio.Event()))
+        await asyncio.to_thread(begun.wait, 10)
+        running.cancel()
+        await asyncio.wait([asyncio.create_task(asyncio.to_thread(lambda: None))])
+        go.set()
+        return await running
+
+    assert asyncio.run(main()) == "late"
 
 
 def test_thread_is_waited_for_until_it_is_given_up():
