@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutant import Mutant
 from mutants_of_bookkeeping import BOOKKEEPING
 from mutants_of_bytes import BOUNDS
+from mutants_of_declarations import DECLARATIONS
 from mutants_of_engine import ENGINE
 from mutants_of_etcd import ETCD
 from mutants_of_guards import GUARDS
@@ -31,6 +32,7 @@ BY_HEADING: dict[str, list[Mutant]] = {
     "Of partitions": PARTITIONS,
     "Of streams": STREAMS,
     "Of bytes": BOUNDS,
+    "Of what apps declare": DECLARATIONS,
     "Of Spark": SPARK,
     "Of guards": GUARDS,
 }

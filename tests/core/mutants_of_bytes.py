@@ -62,7 +62,7 @@ BOUNDS = [
     python(
         "what is committed is still counted as held",
         "inbox",
-        "            self.size -= len(entry.data)\n",
+        "            self.size -= entry.size\n",
         "",
         INBOX,
     ),

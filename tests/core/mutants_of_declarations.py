@@ -1,0 +1,143 @@
+"""Mutants of what an app declares beside its processors: hashers, dead letters as a stream, tasks, hooks."""
+
+from __future__ import annotations
+
+from mutant import Mutant
+from mutants_of_streams import lua, python
+
+HASHER = "../integration/streams/test_hasher_agreed"
+LETTERS = "../integration/streams/test_dead_letters"
+ON_SPARK = "../integration/spark/test_source_and_sink_options"
+HASHERS = "streams/test_hashers"
+DEAD = "streams/test_dead"
+HOOKS = "streams/test_hooks"
+TASKS = "streams/test_tasks"
+
+DECLARATIONS = [
+    python(
+        "a program with another hasher is let in",
+        "store",
+        '        if (fingerprint := text(hashed or "")) != hasher:',
+        "        if False:",
+        HASHER,
+    ),
+    lua(
+        "the hasher is not written with the number of partitions",
+        "settle",
+        "if ARGV[2] ~= '' then redis.call('HSET', KEYS[1], 'hasher', ARGV[2]) end\n",
+        "",
+        HASHER,
+    ),
+    lua(
+        "the last program to come says which hasher there is",
+        "settle",
+        "if redis.call('HEXISTS', KEYS[1], 'partitions') == 1 then return end\n",
+        "",
+        HASHER,
+    ),
+    python(
+        "a hasher that gives a key two partitions is taken",
+        "hashers",
+        "    if found != [_sampled(hasher, stream, key, count) for key in _SAMPLES]:",
+        "    if False:",
+        HASHERS,
+    ),
+    Mutant(
+        "Spark spreads keys without the hasher of their stream",
+        "rink/spark/sink/writers.py",
+        "        if place.declared() is None and connection(place).hasher(place):",
+        "        if False:",
+        (ON_SPARK,),
+    ),
+    python(
+        "letters that were read are trimmed",
+        "commits",
+        "        if stream.is_trimmed and self._untrimmed * 20 >= stream.partition_size:",
+        "        if self._untrimmed * 20 >= stream.partition_size:",
+        LETTERS,
+    ),
+    python(
+        "a letter that is gone is missed by whoever has read it",
+        "dead",
+        "        return Bounds(0, loses=True)",
+        "        return Bounds(0, loses=False)",
+        LETTERS,
+    ),
+    lua(
+        "a letter that is passed over becomes another letter",
+        "skip",
+        "if ARGV[4] == '1' then\n",
+        "if true then\n",
+        LETTERS,
+    ),
+    python(
+        "letters of letters are written",
+        "dead",
+        '        if wanted == "dead-letter":',
+        "        if False:",
+        DEAD,
+    ),
+    python(
+        "the letters of a misspelt processor are read for ever",
+        "dead",
+        "        if self.processor in registered or await self._has_letters(store):",
+        "        if True:",
+        LETTERS,
+    ),
+    python(
+        "a leader whose task at the start is done leads anew",
+        "tasks",
+        "        await asyncio.Event().wait()\n",
+        "        return\n",
+        TASKS,
+    ),
+    python(
+        "a task at the start that failed is done",
+        "tasks",
+        "            succeeds = False",
+        "            pass",
+        TASKS,
+    ),
+    python(
+        "events are given before the hook at the start has succeeded",
+        "partition",
+        "        while not owner.inbox.stopped and not await self._hooks.start():",
+        "        while not owner.inbox.stopped and not await self._hooks.start() and False:",
+        HOOKS,
+    ),
+    python(
+        "a hook is called at an end without a start",
+        "hooks",
+        "        if self._on_stop is None or not self._has_started:",
+        "        if self._on_stop is None:",
+        HOOKS,
+    ),
+    python(
+        "the hook at the end is called before the last commit",
+        "partition",
+        "        owner.commits.close()\n",
+        "        await self._hooks.stop(self._seconds_left())\n        owner.commits.close()\n",
+        HOOKS,
+    ),
+    python(
+        "a hook at the end may take for ever",
+        "hooks",
+        "        limit, failure = asyncio.timeout(max(within, _LEAST_S)), None",
+        "        limit, failure = asyncio.timeout(None), None",
+        HOOKS,
+    ),
+    python(
+        "a partition is handed over while the thread of its hook goes on",
+        "threads",
+        "        await outlast([ended, abandoned])\n",
+        "",
+        HOOKS,
+    ),
+    python(
+        "a worker begins though a hook at the start failed",
+        "hooks",
+        '            error.add_note(f"in the hook {name_of(hook)!r}: so the worker does not start")\n            raise\n',
+        "            pass\n",
+        HOOKS,
+    ),
+]
