@@ -160,8 +160,8 @@ SPARK = [
     lua(
         "what was moved is not counted",
         "publish",
-        "redis.call('HSET', mark, 'seq', seq, 'done', done + moved)",
-        "redis.call('HSET', mark, 'seq', seq, 'done', done)",
+        "put(mark, 'seq', seq, 'done', done + moved)",
+        "put(mark, 'seq', seq, 'done', done)",
         SINK,
     ),
     lua(
