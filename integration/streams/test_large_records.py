@@ -162,7 +162,7 @@ async def test_commit_outputs_beyond_the_bound_are_refused(shop):
 
     async with app:
         await scans.send(Scan(n=1, text="x" * 700))
-        await processed(app, 1, seen)
+        await processed(app, 1, seen, lambda: refused)  # by another processor than that which notes
         written = [event async for event in copies.read(copies.partition_of(Scan(n=1, text="")))]
     assert len(written) == 1
     assert "max_in_flight_bytes=1000" in refused[0]
