@@ -49,7 +49,7 @@ def check_hasher(hasher: Hasher, stream: str, count: int) -> str:
         count: how many partitions the stream has.
 
     Raises:
-        ConfigError: it cannot be called with a key, gives something else than an int, or twice the same
+        ConfigError: it cannot be called with a text, gives something else than an int, or twice the same
             key two partitions.
     """
     if hasher is hash:
@@ -58,6 +58,7 @@ def check_hasher(hasher: Hasher, stream: str, count: int) -> str:
             "leave it out for the built-in one, or use a function of hashlib or zlib"
         )
     check_plain("hasher", hasher, "key")
+    _check_type(hasher, stream)
     found = [_sampled(hasher, stream, key, count) for key in _SAMPLES]
     if found != [_sampled(hasher, stream, key, count) for key in _SAMPLES]:
         raise ConfigError(
@@ -65,6 +66,19 @@ def check_hasher(hasher: Hasher, stream: str, count: int) -> str:
             "the key alone"
         )
     return hashlib.sha256("\n".join(found).encode()).hexdigest()[:16]
+
+
+def _check_type(hasher: Hasher, stream: str) -> None:
+    """Refuse a function of something else than texts, such as `zlib.crc32`: it would fail for every key."""
+    for key in _SAMPLES:
+        try:
+            hasher(key)
+            return
+        except TypeError as error:
+            told = error
+        except Exception:  # a text of another form than it is made for
+            return
+    raise ConfigError(f"stream {stream!r}: the hasher is called with texts, and takes none: {told}")
 
 
 def _sampled(hasher: Hasher, stream: str, key: str, count: int) -> str:

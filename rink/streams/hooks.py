@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from rink.functions import check_function, is_async, refuse_unrun
-from rink.streams.endings import apart, end, is_ending, running_task
+from rink.streams.endings import ENDS_PROCESS, apart, end, is_ending, running_task
 from rink.streams.threads import run_in_thread
 
 if TYPE_CHECKING:
@@ -96,12 +96,12 @@ class PartitionHooks:
         this = running_task()
         try:
             await apart(partial(_call, self._on_start, self._given_up, self._owned))
-        except (Exception, asyncio.CancelledError):
-            if is_ending(this):
+        except BaseException as error:
+            if isinstance(error, ENDS_PROCESS) or is_ending(this):
                 raise
             log.warning(
                 "hook %r of processor %r failed in %s, which is not processed before it succeeds; it is "
-                "called again", name_of(self._on_start), self._owned.processor, self._where, exc_info=True,
+                "called again", name_of(self._on_start), self._owned.processor, self._where, exc_info=error,
             )  # fmt: skip
             return False
         self._has_started = True
@@ -118,11 +118,15 @@ class PartitionHooks:
         if self._on_stop is None or not self._has_started:
             return
         self._has_started = False
-        limit, failure = asyncio.timeout(max(within, _LEAST_S)), None
+        limit = asyncio.timeout(max(within, _LEAST_S))
+        failure: BaseException | None = None
+        this = running_task()
         try:
             async with limit:
                 await apart(partial(_call, self._on_stop, self._given_up, self._owned))
-        except Exception as error:
+        except BaseException as error:
+            if _ends_task(error, this):
+                raise
             failure = error
         if limit.expired():  # a thread has returned all the same
             what, failure = "did not return in time, and was cancelled", None
@@ -193,26 +197,42 @@ async def _call_in_order(hooks: Sequence[Hook]) -> None:
     for hook in hooks:
         try:
             await apart(partial(_call, hook, _nobody_waits()))
-        except asyncio.CancelledError:
-            if is_ending(this):
-                raise
-            raise TimeoutError(f"hook {name_of(hook)!r} was cancelled, and not by Rink") from None
-        except Exception as error:
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and not is_ending(this):
+                raise _cancelled(hook) from error
             error.add_note(f"in the hook {name_of(hook)!r}: so the worker does not start")
             raise
         if is_ending(this):
             raise asyncio.CancelledError
 
 
-async def _stop(hooks: Sequence[Hook]) -> list[Exception]:
-    errors: list[Exception] = []
+async def _stop(hooks: Sequence[Hook]) -> list[BaseException]:
+    errors: list[BaseException] = []
+    this = running_task()
     for hook in reversed(hooks):
         try:
             await apart(partial(_call, hook, _nobody_waits()))
-        except Exception as error:
+        except BaseException as error:
+            if _ends_task(error, this):
+                raise
             log.exception("hook %r failed at the end of the worker", name_of(hook))
-            errors.append(error)
+            is_cancelled = isinstance(error, asyncio.CancelledError)
+            errors.append(_cancelled(hook) if is_cancelled else error)
     return errors
+
+
+def _cancelled(hook: Hook) -> TimeoutError:
+    """Return a cancellation that nobody of ours has asked for as an error."""
+    return TimeoutError(
+        f"hook {name_of(hook)!r} was cancelled, and not by Rink: a time limit has passed"
+    )
+
+
+def _ends_task(error: BaseException, this: asyncio.Task[Any]) -> bool:
+    """Return whether an error is an order to end, and not a hook's own failure."""
+    if isinstance(error, ENDS_PROCESS):
+        return True
+    return isinstance(error, asyncio.CancelledError) and is_ending(this)
 
 
 def _nobody_waits() -> asyncio.Event:

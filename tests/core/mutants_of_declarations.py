@@ -122,8 +122,8 @@ DECLARATIONS = [
     python(
         "a hook at the end may take for ever",
         "hooks",
-        "        limit, failure = asyncio.timeout(max(within, _LEAST_S)), None",
-        "        limit, failure = asyncio.timeout(None), None",
+        "        limit = asyncio.timeout(max(within, _LEAST_S))",
+        "        limit = asyncio.timeout(None)",
         HOOKS,
     ),
     python(

@@ -67,6 +67,7 @@ def test_fingerprint_is_of_what_the_hasher_gives(declared):
         (lambda key: "3", "'3' for the key 'A'"),
         (lambda: 1, "called as"),
         ("crc32", "not callable"),
+        (zlib.crc32, "takes none: a bytes-like object is required"),
         (lambda key: next(CALLS), "two partitions"),
     ],
 )

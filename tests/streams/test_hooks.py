@@ -118,6 +118,14 @@ def test_start_hook_that_is_cancelled_by_nobody_of_ours_is_an_error():
         asyncio.run(live([cancelled], []))
 
 
+def test_stop_hook_that_is_cancelled_by_nobody_of_ours_keeps_no_other():
+    called = []
+    stops = [noting(called, "a"), noting(called, "b", asyncio.CancelledError())]
+    with pytest.raises(TimeoutError, match="hook 'b' was cancelled, and not by Rink"):
+        asyncio.run(live([], stops))
+    assert called == ["b", "a"]
+
+
 def test_plain_worker_hook_runs_in_a_thread():
     found = []
     asyncio.run(live([lambda: found.append(threading.current_thread().name)], []))
@@ -294,6 +302,34 @@ def test_stop_hook_that_fails_changes_nothing(app, caplog):
         assert len(process(app, "bill", orders(1, 2)).processed) == 2
     assert "failed at the end of orders/" in caplog.text
     assert "ValueError: ledger" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "error", [asyncio.CancelledError(), BaseExceptionGroup("two", [GeneratorExit()])]
+)
+def test_partition_hooks_may_raise_what_is_no_exception(app, error, caplog):
+    """It costs the worker as little as an error of any other kind."""
+    called = []
+
+    async def start(owned):
+        called.append("start")
+        if len(called) == 1:
+            raise error
+
+    async def stop(owned):
+        called.append("stop")
+        raise error
+
+    @app.processor(app.streams["orders"], on_partition_start=start, on_partition_stop=stop)
+    async def bill(events):
+        async for order in events.records():
+            called.append(order.number)
+
+    with caplog.at_level(logging.ERROR):
+        outcome = process(app, "bill", orders(1))
+    assert called == ["start", "start", 1, "stop"]
+    assert len(outcome.processed) == 1
+    assert "failed at the end of orders/" in caplog.text
 
 
 def test_stop_hook_that_does_not_return_is_cancelled_within_grace(app, caplog):
