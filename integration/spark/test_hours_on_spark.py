@@ -1,4 +1,4 @@
-"""Batch drivers on a real Spark: a nightly job on three drivers, and a query that ends, each hour."""
+"""Batch drivers on a real Spark: a nightly job on three drivers, and an hourly query."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""The examples of the pages on Spark, run as they stand: a real Spark and Redis, an etcd in memory."""
+"""The examples of the pages, run on a real Spark and Redis, and an etcd in memory."""
 
 import sys
 import threading

@@ -56,8 +56,9 @@ def test_runner_that_is_not_ranked_in_time_raises_role_timeout(newcomers, spark,
 
 @pytest.mark.parametrize("timeout", [-1, "soon", float("nan"), True])
 def test_runner_timeout_that_is_no_duration_is_refused(driver, timeout):
-    with pytest.raises(ConfigError, match="timeout"):
-        driver.run("a", print, timeout=timeout)
+    for call in (driver.run, driver.start):
+        with pytest.raises(ConfigError, match="timeout"):
+            call("a", print, timeout=timeout)
 
 
 def test_start_after_the_first_ranking_does_not_block(newcomers, spark):

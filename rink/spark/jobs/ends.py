@@ -48,7 +48,8 @@ class DriverEnd(abc.ABC):
             timeout: seconds.
 
         Raises:
-            SparkStopped: nothing can run here any more. End the process: its roles have gone to another driver.
+            SparkStopped: nothing can run here any more. End the process: its roles have gone to
+                another driver.
             RinkError: no query can be run here by this group, and why.
         """
         end = time.monotonic() + (threading.TIMEOUT_MAX if timeout is None else timeout)

@@ -82,8 +82,10 @@ class JobRunner(DriverEnd):
                 function cannot be called with a job, or the timeout is not a duration.
         """
         check_plain(f"job {job_id!r}: function", function, "job")
-        self._was_ranked = self._was_ranked or self._rink._is_ranked()  # noqa: SLF001 - a friend of the group
-        take = self._rink.get_role if self._was_ranked else self._when_known(timeout)
+        if not self._was_ranked:
+            self._was_ranked = self._rink._is_ranked()  # noqa: SLF001 - a friend of the group
+        when_known = self._when_known(timeout)
+        take = self._rink.get_role if self._was_ranked else when_known
         return self._start(job_id, function, lambda: None, take)
 
     def _when_known(self, timeout: float | None) -> Take:
@@ -92,7 +94,9 @@ class JobRunner(DriverEnd):
             check_seconds("timeout", timeout)
 
         def take(job_id: str) -> Role | None:
-            role = self._rink._role_if_mine(job_id, timeout, self._refuse_closed)  # noqa: SLF001 - a friend of the group
+            role = self._rink._role_if_mine(  # noqa: SLF001 - a friend of the group
+                job_id, timeout, self._refuse_closed
+            )
             self._was_ranked = True
             return role
 
@@ -284,7 +288,8 @@ class JobRunner(DriverEnd):
         Args:
             name: the role's.
             function: called with the job; it returns the started query, as in `query`.
-            guards: their fence is raised before the function is called. A declared query has its own.
+            guards: their fence is raised before the function is called. A declared query has its
+                own.
             timeout: seconds that rank and role are waited for, as in `run`.
 
         Returns:
@@ -292,7 +297,8 @@ class JobRunner(DriverEnd):
             another driver's, or a run with this name goes on here already.
 
         Raises:
-            BaseException: what the function raised, or the query failed with. It is not tried again.
+            BaseException: what the function raised, or the query failed with. It is not tried
+                again.
             RoleLost: the role was lost, or this runner closed, before the query had ended.
             RoleTimeout, ClosedError: as `run` says.
             ConfigError: no query of this name was declared and no function is given, or both are
