@@ -11,11 +11,11 @@ from pyspark.sql import types as T  # noqa: N812
 from sink_steps import Died, DiesAfter, left, published, put_aside, sink
 
 from rink.errors import RinkError, StateError
-from rink.spark.connections import Connection
+from rink.spark.connections import Connection, clear_after
 from rink.spark.options import Options
 from rink.spark.sink import publishing, staging
 from rink.spark.sink.publishing import Batch
-from rink.spark.sink.staging import Staging, clear_after, staged
+from rink.spark.sink.staging import Staging, staged
 from rink.spark.sink.writers import StreamWriter
 from rink.streams.errors import PartitionFull, RedisOutOfMemory, RedisUnavailable
 
