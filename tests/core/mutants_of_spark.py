@@ -14,6 +14,8 @@ JOBS = "spark/test_spark_jobs"
 ENDS = "spark/test_spark_ends"
 QUERIES = "spark/test_spark_queries"
 WATCH = "spark/test_spark_watch"
+RANKING = "spark/test_spark_ranking"
+HOURLY = "spark/test_spark_hourly"
 TABLES = "spark/test_spark_tables"
 TIMES = "spark/test_spark_times"
 ROWS = "spark/test_spark_rows"
@@ -306,7 +308,7 @@ SPARK = [
     ),
     python(
         "a driver whose JVM is gone keeps its roles",
-        "jobs/runner",
+        "jobs/ends",
         "        self._rink.leave()\n",
         "        pass\n",
         ENDS,
@@ -320,7 +322,7 @@ SPARK = [
     ),
     python(
         "a group that was left under its runner ends it without a word",
-        "jobs/runner",
+        "jobs/ends",
         "        if error is not None:\n            self.give_up(error)\n",
         "",
         ENDS,
@@ -345,6 +347,55 @@ SPARK = [
         "if self._is_closed or is_query or self._runs(job_id):",
         "if self._is_closed or self._runs(job_id):",
         JOBS,
+    ),
+    Mutant(
+        "a job of a driver that is not ranked yet is another driver's",
+        "rink/rink.py",
+        "is_ranked = wait.rank() is not None",
+        "is_ranked = True",
+        (RANKING,),
+    ),
+    Mutant(
+        "a job whose role is being handed over runs nowhere",
+        "rink/rink.py",
+        "if role is not None or self.owner(name) != self.name:",
+        "if True:",
+        (RANKING,),
+    ),
+    Mutant(
+        "a list of jobs is looked at by the clock alone",
+        "rink/face.py",
+        "            self._gate = gate\n            self._callback()\n",
+        "            self._gate = gate\n",
+        (RANKING,),
+    ),
+    python(
+        "two runs of a query that ends overlap",
+        "jobs/queries",
+        "with self.turn(lambda: _raise_if_ended(job)):",
+        "with contextlib.nullcontext():",
+        HOURLY,
+    ),
+    python(
+        "a run of a query is asked for beside the one that goes on",
+        "jobs/runner",
+        "        with query.turn(self._refuse_closed):\n",
+        "        if True:\n",
+        HOURLY,
+    ),
+    python(
+        "hours that a query has missed are made up for",
+        "jobs/queries",
+        "max(due + self._every, time.monotonic())",
+        "due + self._every",
+        HOURLY,
+    ),
+    python(
+        "a query whose role was lost has ended by itself",
+        "jobs/runner",
+        "return None if job is None else job.result()",
+        "return None if job is None else (job.wait(), job._result)[1]",
+        HOURLY,
     ),
     python(
         "an id that cannot be a role ends the look at the list",
