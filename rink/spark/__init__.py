@@ -12,6 +12,9 @@ processes often, and need little.
 from typing import TYPE_CHECKING
 
 from rink.lazily import named
+from rink.spark.installed import check_pyspark
+
+check_pyspark()
 
 if TYPE_CHECKING:
     from rink.spark.batches import FencedBatch, FencedStream, fence, fenced

@@ -15,6 +15,7 @@ from rink.errors import ConfigError, StateError, UsageError
 from rink.functions import check_plain
 from rink.guards import Batch, Fence, Guard
 from rink.settings import check_count
+from rink.spark.compat import repartition_by_id
 from rink.spark.connections import connection
 from rink.spark.jobs.tags import context_of
 from rink.spark.options import Options, Place
@@ -262,7 +263,7 @@ def _cut(df: DataFrame, parts: int, keys: Sequence[str]) -> DataFrame:
             "collate(..., 'UTF8_BINARY'), lower(...) if need be"
         )
     part = F.pmod(F.hash(*keys), F.lit(parts))
-    return df.withColumn(_CUT, part).repartitionById(parts, _CUT).sortWithinPartitions(*keys)
+    return repartition_by_id(df.withColumn(_CUT, part), parts, _CUT).sortWithinPartitions(*keys)
 
 
 def _collations(kind: T.DataType) -> set[str]:

@@ -14,6 +14,7 @@ from pyarrow import json as arrow_json
 from pyspark.sql.types import StructType
 
 from rink.spark import schema as schemas
+from rink.spark.compat import arrow_schema
 from rink.spark.source.reading import Entry
 from rink.streams.codec import Codec, JsonCodec
 from rink.streams.errors import RecordError
@@ -42,13 +43,11 @@ class Rows:
         group: str,
         what: str,
     ) -> None:
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        self._asked: Any = to_arrow_schema(wanted, timezone="UTC")
+        self._asked = arrow_schema(wanted)
         known = schemas.columns_of(record, metadata=False)
         self._metadata = [one for one in schemas.METADATA.fields if one.name not in known.names]
         wanted = schemas.own_names(wanted, StructType([*known.fields, *self._metadata]))
-        self._schema: Any = to_arrow_schema(wanted, timezone="UTC")
+        self._schema = arrow_schema(wanted)
         self._number = number
         self._record = record
         self._codec = codec

@@ -187,12 +187,9 @@ def _function(
     They travel as bytes: Spark copies each string once more on its way, a tenth of all time. With `once`, it is computed
     once for each row: a filter on it would else be pushed below it, and every role hashed twice.
     """
-    from pyspark.sql import functions as f
+    from rink.spark.compat import arrow_function
 
-    def by_arrow(data: pa.Array) -> pa.Array:  # Spark reads these types
-        return compute(text(data))
-
-    function = f.arrow_udf(by_arrow, returns)  # type: ignore[attr-defined]
+    function = arrow_function(lambda data: compute(text(data)), returns)
     if once:
         function = function.asNondeterministic()
     return function(names.cast("binary"))  # type: ignore[no-any-return]

@@ -9,14 +9,11 @@ from typing import Any
 
 import attrs
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from rink.errors import ConfigError, RinkError
+from rink.spark.compat import DataSourceStreamArrowWriter
 from rink.spark.connections import clear_after, connection
 from rink.spark.options import Options, Place
 from rink.spark.sink.publishing import Batch, Manifest, Sink

@@ -55,6 +55,11 @@ class Group:
         """Whether this reader has been told of: all before it end."""
         return self._run is not None
 
+    def is_registered(self, numbers: Sequence[int]) -> bool:
+        """Return whether all these partitions know the group."""
+        keys = [self._keys(number)[1] for number in numbers]
+        return all(self._redis.repeated(lambda at=at: self._redis.client.hexists(at, self.name), at) for at in keys)  # type: ignore[misc] # fmt: skip
+
     def begin(self, edges: Mapping[int, str]) -> Offsets:
         """Register a query that has no checkpoint yet; asked again, it answers the same.
 

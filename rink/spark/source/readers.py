@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming import datasource as limits
 from pyspark.sql.types import StructType
 
 from rink.errors import ConfigError, StateError
 from rink.spark import schema as schemas
+from rink.spark.compat import SupportsTriggerAvailableNow, check_read_limit
 from rink.spark.connections import Connection, connection
 from rink.spark.options import Options, Place
 from rink.spark.rows import Rows
@@ -19,6 +19,9 @@ from rink.spark.source.group import Gone, Group, tell_gone
 from rink.spark.source.offsets import ANSWER_BYTES, Offsets, as_json, of_json, share_out
 from rink.spark.source.reading import Range, pages
 from rink.streams import ids
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit
 
 
 class Part(InputPartition):
@@ -125,7 +128,7 @@ class BatchReader(_Reading, DataSourceReader):
         return self._parts(start, end, removed, "")
 
 
-class StreamReader(_Reading, DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
+class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a stream as a query does, batch by batch.
 
     Spark makes it in a process of the driver, where it lives as long as the query, and sends copies to
@@ -139,10 +142,12 @@ class StreamReader(_Reading, DataSourceStreamReader, limits.SupportsTriggerAvail
             if options.text(name):
                 raise ConfigError(f"the option {name} is for a batch; a streaming query has no end")
         self._most = options.count("maxOffsetsPerTrigger", None)
+        check_read_limit(self._most)
         self._name = options.text("group") or options.text("name") or options.needed("group")
         self._token = options.token()
         self._group: Group | None = None
         self._target: Offsets | None = None
+        self._known: Offsets | None = None  # where Spark is, as far as it has said
 
     def __getstate__(self) -> dict[str, Any]:
         # The group is the driver's; connections do not travel.
@@ -150,14 +155,17 @@ class StreamReader(_Reading, DataSourceStreamReader, limits.SupportsTriggerAvail
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
         """Return where a query without a checkpoint begins; from here on trimming waits for it."""
-        return as_json(self._its_group().begin(self._edges(self._from)))
+        self._known = self._its_group().begin(self._edges(self._from))
+        return as_json(self._known)
 
-    def getDefaultReadLimit(self) -> limits.ReadLimit:  # noqa: N802 - Spark's name
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return how much a batch may have."""
-        return limits.ReadMaxRows(self._most) if self._most else limits.ReadAllAvailable()
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+        return ReadMaxRows(self._most) if self._most else ReadAllAvailable()
 
     def latestOffset(  # noqa: N802 - Spark's name
-        self, start: dict[str, str] | None = None, limit: limits.ReadLimit | None = None
+        self, start: dict[str, str] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, str]:
         """Return where the next batch ends. Spark asks once what lies before `start` is in its commit log."""
         group = self._its_group()
@@ -166,14 +174,14 @@ class StreamReader(_Reading, DataSourceStreamReader, limits.SupportsTriggerAvail
         group.has_begun()
         return as_json(end)
 
-    def _end_of_batch(
-        self, start: dict[str, str] | None, limit: limits.ReadLimit | None
-    ) -> Offsets:
-        begin = self._offsets(start) if start else self._its_group().begin(self._edges(self._from))
+    def _end_of_batch(self, start: dict[str, str] | None, limit: ReadLimit | None) -> Offsets:
+        begin = self._offsets(start) if start else self._untold_start()
+        if begin is None:
+            return self._last()
         last = self._its_group().follow(begin)
         target = {n: _lower(at, (self._target or last)[n]) for n, at in last.items()}
         target = {n: _higher(at, begin[n]) for n, at in target.items()}
-        most = limit.max_rows if isinstance(limit, limits.ReadMaxRows) else None
+        most = getattr(limit, "max_rows", None)
         if most is None:
             return target
         return share_out(begin, target, most, partial(self._bound, target))
@@ -189,6 +197,11 @@ class StreamReader(_Reading, DataSourceStreamReader, limits.SupportsTriggerAvail
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
         """Return a range for each partition that has something."""
         begin, to = self._offsets(start), self._offsets(end)
+        self._known = to
+        if begin == to:
+            # No batch. A restarted query of Spark before 4.2 says so where its log of offsets ends. The batch that
+            # ended there may come again, so nothing is advanced.
+            return []
         group = self._its_group()
         if not group.has_entered:  # a replay after a restart: Spark asks for nothing before
             group.follow(begin)
@@ -206,6 +219,18 @@ class StreamReader(_Reading, DataSourceStreamReader, limits.SupportsTriggerAvail
 
     def stop(self) -> None:
         """Nothing to do: the group stays, and trimming waits for what comes."""
+
+    def _untold_start(self) -> Offsets | None:
+        """Return where the next batch begins if Spark does not say so: before 4.2 it does not.
+
+        What the last call of `initialOffset` or `partitions` named is in Spark's commit log when it asks for more:
+        first it replays a batch that is not. Only a restart with `triggerAvailableNowWrapper.enabled` asks before it
+        has named anything, and so before a replay. Then this is None, and nothing may be advanced.
+        """
+        group = self._its_group()
+        if self._known is None and not group.is_registered(range(self._count)):
+            self._known = group.begin(self._edges(self._from))  # as initialOffset will
+        return self._known
 
     def _its_group(self) -> Group:
         if self._group is None:

@@ -1,0 +1,145 @@
+"""Hide what PySpark 4.0 and 4.1 lack: all code that depends on the release is here.
+
+It asks for a feature, not for a number of a release, as platforms backport features.
+
+| feature | since |
+|---|---|
+| `DataSourceStreamArrowWriter`, `DataFrame.repartitionById`, `arrow_udf` | 4.1 |
+| read limits and `Trigger.AvailableNow` of a source in Python | 4.2 |
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyspark
+from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from rink.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+__all__ = [
+    "DataSourceStreamArrowWriter", "SupportsTriggerAvailableNow", "arrow_function", "arrow_schema", "check_read_limit", "repartition_by_id",
+]  # fmt: skip
+
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+except ImportError:
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
+
+    class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):  # type: ignore[no-redef,misc]
+        """Write the batches of a query from Arrow batches.
+
+        Spark 4.0 asks of any writer, of a query's too, whether it is a DataSourceArrowWriter.
+        """
+
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+
+    HAS_READ_LIMITS = True
+except ImportError:
+    HAS_READ_LIMITS = False
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Stand in for a class that this release does not know."""
+
+
+def check_read_limit(most: int | None) -> None:
+    """Refuse `maxOffsetsPerTrigger` where Spark asks no source in Python for a limit.
+
+    Raises:
+        ConfigError: it is set, and this release has no read limits.
+    """
+    if most is not None and not HAS_READ_LIMITS:
+        raise ConfigError(
+            f"the option maxOffsetsPerTrigger needs PySpark 4.2 or later, and this is {pyspark.__version__}: "
+            "leave the option out, and a batch has all events that there are when it is planned (tasks "
+            "read them in pages)"
+        )
+
+
+# ── source and role maps ─────────────────────────────────────────────────────────────────────────
+
+
+def arrow_schema(columns: StructType) -> Any:
+    """Return columns as Spark wants them from a source: times are in UTC."""
+    if "timezone" in inspect.signature(to_arrow_schema).parameters:
+        return to_arrow_schema(columns, timezone="UTC")
+    return to_arrow_schema(columns)
+
+
+def arrow_function(compute: Callable[[Any], Any], returns: str) -> Any:
+    """Return a function of a binary column that Python computes.
+
+    Args:
+        compute: from a pyarrow binary Array to an Array of that length: int32, or a struct of int32.
+        returns: the type of the new column, as Spark spells it.
+
+    Returns:
+        A user-defined function of Spark. Without `arrow_udf` it makes pandas Series on the way, which takes longer.
+    """
+    if hasattr(F, "arrow_udf"):
+
+        def by_arrow(data: pa.Array) -> pa.Array:  # Spark reads these types
+            return compute(data)
+
+        return F.arrow_udf(by_arrow, returns)
+    import pandas as pd
+
+    def by_pandas(data: Any) -> Any:
+        return _in_pandas(compute(pa.Array.from_pandas(data, type=pa.binary())))
+
+    by_pandas.__annotations__ = {"data": pd.Series, "return": pd.Series}  # Spark reads these, too
+    return F.pandas_udf(by_pandas, returns)  # type: ignore[attr-defined]
+
+
+def _in_pandas(array: Any) -> Any:
+    """Return an Array as a Series, and one of structs as a DataFrame."""
+    import pandas as pd
+
+    if pa.types.is_struct(array.type):
+        names = [field.name for field in array.type]
+        return pd.DataFrame({name: _in_pandas(array.field(name)) for name in names})
+    return array.to_pandas(types_mapper={pa.int32(): pd.Int32Dtype()}.get)  # nulls stay nulls
+
+
+# ── fenced batches ───────────────────────────────────────────────────────────────────────────────
+
+_GOES_TO = "__rink_goes_to"
+_numbers: dict[int, list[int]] = {}
+"""For each number of partitions: for each of them a number that Spark's hash sends there."""
+
+
+def repartition_by_id(df: DataFrame, parts: int, column: str) -> DataFrame:
+    """Return the rows in so many partitions: each in that whose number it has in a column.
+
+    Without `repartitionById` each row goes by a number whose hash leads to its partition. Where a release hashes
+    otherwise, rows come to a wrong partition, and `FencedBatch` refuses them.
+    """
+    if hasattr(df, "repartitionById"):
+        return df.repartitionById(parts, column)
+    numbers = F.array(*[F.lit(number) for number in _numbers_of(df.sparkSession, parts)])
+    return (
+        df.withColumn(_GOES_TO, F.get(numbers, column)).repartition(parts, _GOES_TO).drop(_GOES_TO)
+    )
+
+
+def _numbers_of(spark: SparkSession, parts: int) -> list[int]:
+    """Ask Spark once for a number for each partition; of a few times as many, each has one."""
+    count = 20 * parts + 100
+    while parts not in _numbers:
+        to = F.pmod(F.hash(F.col("id").cast("int")), F.lit(parts))
+        found = spark.range(count).groupBy(to.alias("to")).agg(F.min("id").alias("id")).collect()
+        if len(found) == parts:
+            by_partition = {row["to"]: row["id"] for row in found}
+            _numbers[parts] = [by_partition[number] for number in range(parts)]
+        count *= 2
+    return _numbers[parts]

@@ -1,0 +1,47 @@
+"""Say at import which PySpark `rink.spark` needs, without an import of PySpark."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
+from pathlib import PurePath
+
+from rink.distribution import install_command
+
+OLDEST = "4.0"
+"""The oldest PySpark that has data sources in Python."""
+
+
+def check_pyspark() -> None:
+    """Refuse a PySpark without data sources in Python.
+
+    Where there is no PySpark at all, nothing is refused here: `rink.spark.roles.hashing` needs none.
+    An import of PySpark would take half a second, so this looks for its files only.
+
+    Raises:
+        ImportError: this PySpark is too old; the message names its version and what is needed.
+    """
+    spec = find_spec("pyspark")
+    folders = list(spec.submodule_search_locations or ()) if spec is not None else []
+    if not folders:
+        return
+    of_sql = [str(PurePath(folder, "sql")) for folder in folders]
+    if PathFinder.find_spec("pyspark.sql.datasource", of_sql) is not None:
+        return
+    raise ImportError(
+        f"rink.spark needs PySpark {OLDEST} or later, and {sys.executable} has PySpark {_version(folders)} "
+        f"(in {folders[0]}). {install_command('spark')} brings a newer one; a platform that brings its own "
+        f"must have Spark {OLDEST} or later",
+        name="pyspark",
+    )
+
+
+def _version(folders: Sequence[str]) -> str:
+    spec = PathFinder.find_spec("pyspark.version", folders)
+    if spec is None or spec.loader is None:
+        return "of an unknown version"
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return str(getattr(module, "__version__", "of an unknown version"))
