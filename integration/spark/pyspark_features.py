@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from datetime import UTC, date, datetime
+from pathlib import Path
 
 import attrs
 import pyspark
@@ -36,6 +37,7 @@ EVERY = [row["order_id"] for row in RECORDS]
 def found(request, record_property):
     """Note what was found in place of "yes"."""
     record_property("row", request.function.__doc__.strip())
+    record_property("versions", os.environ.get("RINK_PYSPARK_VERSIONS", pyspark.__version__))
     return lambda cell: record_property("cell", cell)
 
 
@@ -223,7 +225,7 @@ def test_max_offsets_bounds_a_batch_or_is_refused(shop, spark, tmp_path, found):
         sizes = [len(rows) for rows in run(df, Noted(), tmp_path).batches.values()]
         assert sizes == [120, 120, 60]
         return
-    with pytest.raises(PySparkException, match="maxOffsetsPerTrigger needs PySpark 4.2 or later"):
+    with pytest.raises(PySparkException, match=r"maxOffsetsPerTrigger needs PySpark 4\.2 or later"):
         run(df, Noted(), tmp_path)
     found("refused, with the reason")
 
@@ -407,13 +409,15 @@ def test_history_has_a_groups_versions(rink_etcd, spark):
     """`history`"""
     from rink.spark import history
 
-    with rink.Session(rink_etcd.client("h"), ttl=5) as session:
-        with rink.Rink(session, "past", name="ann", initial_delay=0, rebalance_delay=0) as ann:
-            ann.wait_settled(WAIT_S)
-            past = history(spark, session, "past")
-            assert [list(row.ranks) for row in past.versions.collect()][-1] == ["ann"]
-            assert past.moves_by_cause().collect()
-            assert past.report().versions == past.versions.count()
+    with (
+        rink.Session(rink_etcd.client("h"), ttl=5) as session,
+        rink.Rink(session, "past", name="ann", initial_delay=0, rebalance_delay=0) as ann,
+    ):
+        ann.wait_settled(WAIT_S)
+        past = history(spark, session, "past")
+        assert [list(row.ranks) for row in past.versions.collect()][-1] == ["ann"]
+        assert past.moves_by_cause().collect()
+        assert past.report().versions == past.versions.count()
 
 
 # ── what is said ─────────────────────────────────────────────────────────────────────────────────
@@ -433,10 +437,14 @@ def test_a_missing_module_is_named_and_the_source_is_found(tmp_path):
         "    try: action()\n"
         "    except Exception as error: print('SAID', ' '.join(str(error).split()))\n"
     )
-    environment = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.abspath(__file__))}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+    }
+    command = [sys.executable, "-c", code]
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=WAIT_S
-    )  # fmt: skip
+        command, check=False, env=environment, capture_output=True, text=True, timeout=WAIT_S
+    )
     said = [line for line in done.stdout.splitlines() if line.startswith("SAID")]
     assert len(said) == 2, done.stderr[-2000:]
     for line in said:

@@ -149,6 +149,10 @@ def _needed(plot: str | None) -> Iterator[None]:
         if missing not in NEEDED:
             raise
         raise Failed(f"`rink plan` needs {missing}: {install_command('spark')}") from error
+    except ImportError as error:
+        if error.name != "pyspark":
+            raise
+        raise Failed(str(error)) from error  # one that is too old
 
 
 def _compute(
