@@ -134,6 +134,11 @@ protobuf-majors: $(READY) ## the client's tests with each major of protobuf, and
 redis-clients: setup ## the tests of streams with the oldest redis-py allowed, and with each major
 	.ci/redis-clients
 
+.PHONY: pysparks
+pysparks: setup ## rink.spark with each release of PySpark, and the table of docs/pyspark.md (make pysparks PYSPARKS="4.0 4.1")
+	$(PY) .ci/pysparks $(PYSPARKS)
+	$(PY) .ci/pysparks --write
+
 .PHONY: wheel
 wheel: $(READY) ## build the wheel, and test it with the source out of the way
 	.ci/wheel
