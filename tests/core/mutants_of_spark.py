@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutant import Mutant
 
 SOURCE = "../integration/spark/test_source_steps"
+BEFORE_4_2 = "../integration/spark/test_source_before_4_2"
 SINK = "../integration/spark/test_sink_steps"
 BOUNDS = "../integration/spark/test_sink_bounds"
 LOSSES = "../integration/spark/test_source_bounds"
@@ -529,5 +530,33 @@ SPARK = [
         "            if named.get(_ONLY, self._group) != self._group:\n                continue\n",
         "",
         ROWS,
+    ),
+    python(
+        "before Spark 4.2, a restart passes a batch that was not committed",
+        "source/readers",
+        "        if begin == to:\n",
+        "        if False:\n",
+        BEFORE_4_2,
+    ),
+    python(
+        "before Spark 4.2, a restart that asks first is taken for a new checkpoint",
+        "source/readers",
+        "        if self._known is None and not group.is_registered(range(self._count)):\n",
+        "        if self._known is None:\n",
+        BEFORE_4_2,
+    ),
+    python(
+        "before Spark 4.2, the last batch holds trimming back for ever",
+        "source/readers",
+        "        self._known = to\n",
+        "",
+        BEFORE_4_2,
+    ),
+    python(
+        "a limit that Spark never asks for is taken",
+        "compat",
+        "if most is not None and not HAS_READ_LIMITS:",
+        "if False:",
+        BEFORE_4_2,
     ),
 ]
