@@ -541,14 +541,14 @@ SPARK = [
     python(
         "before Spark 4.2, a restart that asks first is taken for a new checkpoint",
         "source/readers",
-        "        if self._known is None and not group.is_registered(range(self._count)):\n",
-        "        if self._known is None:\n",
+        "        if self._named is None and not group.is_registered(range(self._count)):\n",
+        "        if self._named is None:\n",
         BEFORE_4_2,
     ),
     python(
         "before Spark 4.2, the last batch holds trimming back for ever",
         "source/readers",
-        "        self._known = to\n",
+        "        self._named = to\n",
         "",
         BEFORE_4_2,
     ),

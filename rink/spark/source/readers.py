@@ -147,7 +147,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._token = options.token()
         self._group: Group | None = None
         self._target: Offsets | None = None
-        self._known: Offsets | None = None  # where Spark is, as far as it has said
+        self._named: Offsets | None = None  # where Spark is, as far as it has said
 
     def __getstate__(self) -> dict[str, Any]:
         # The group is the driver's; connections do not travel.
@@ -155,8 +155,8 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
         """Return where a query without a checkpoint begins; from here on trimming waits for it."""
-        self._known = self._its_group().begin(self._edges(self._from))
-        return as_json(self._known)
+        self._named = self._its_group().begin(self._edges(self._from))
+        return as_json(self._named)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return how much a batch may have."""
@@ -197,7 +197,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
         """Return a range for each partition that has something."""
         begin, to = self._offsets(start), self._offsets(end)
-        self._known = to
+        self._named = to
         if begin == to:
             # No batch. A restarted query of Spark before 4.2 says so where its log of offsets ends. The batch that
             # ended there may come again, so nothing is advanced.
@@ -228,9 +228,9 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         has named anything, and so before a replay. Then this is None, and nothing may be advanced.
         """
         group = self._its_group()
-        if self._known is None and not group.is_registered(range(self._count)):
-            self._known = group.begin(self._edges(self._from))  # as initialOffset will
-        return self._known
+        if self._named is None and not group.is_registered(range(self._count)):
+            self._named = group.begin(self._edges(self._from))  # as initialOffset will
+        return self._named
 
     def _its_group(self) -> Group:
         if self._group is None:
