@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-import typing
-from collections.abc import Callable
-from enum import EnumMeta
-from functools import partial
-from typing import Any, Generic, Protocol, TypeVar, get_args, get_origin
+from typing import Any, Generic, Protocol, TypeVar, get_origin
 
-import attrs
-import cattrs
-from cattrs.gen import make_hetero_tuple_unstructure_fn
-from cattrs.preconf.json import make_converter
-
+from rink.streams.declared import Hooks, shape_of_record
 from rink.streams.errors import RecordError
+from rink.streams.shapes import Shape, brief, shown
 
 R = TypeVar("R")
 
 
 class Codec(Protocol[R]):
-    """How the records of a stream lie in Redis; called on the event loop and in threads."""
+    """How the records of a stream lie in Redis; called on the event loop and in threads.
+
+    What else it raises than a RecordError, the stream makes one of.
+    """
 
     def encode(self, record: R) -> bytes:
         """Return the bytes of a record.
@@ -43,33 +39,42 @@ class JsonCodec(Generic[R]):
     Unknown fields are ignored and missing ones take their defaults, so that a class may gain and
     lose fields while events of before lie in the stream. Types are checked both ways: "7" is no
     int, and 7.5 is not made 7. NaN and Infinity are not sent: JSON has no such numbers, and what reads it
-    elsewhere would fail.
+    elsewhere would fail. What was encoded is decoded at once and compared: a record that would come back
+    as another is not sent.
+
+    Args:
+        record_class: a subclass of `Record`, a dataclass or an attrs class.
+        hooks: for types that are not built in, and in place of those that are: for each two functions, of which one
+            makes JSON of a value (text, numbers, lists, dicts with text as keys), and the other a value of JSON.
+
+    Raises:
+        ConfigError: the type of a field is not known, or JSON cannot tell two members of a union apart.
     """
 
-    def __init__(self, record_class: type[R]) -> None:
-        if not attrs.has(record_class):
-            raise RecordError(f"{record_class!r} is no record: subclass rink.streams.Record")
-        self._class: type[Any] = record_class
-        self._fast = _strict(make_converter(detailed_validation=False))
-        self._telling = _strict(make_converter(detailed_validation=True))
-        self._structure: Callable[[Any, type[R]], R] = self._fast.get_structure_hook(record_class)
-        self._unstructure: Callable[[R], Any] = self._fast.get_unstructure_hook(record_class)
+    def __init__(self, record_class: type[R], *, hooks: Hooks | None = None) -> None:
+        self.record_class = record_class
+        self.hooks: Hooks = {} if hooks is None else hooks
+        self._name = shown(record_class)
+        self._class: type[Any] = get_origin(record_class) or record_class
+        self._shape = shape_of_record(record_class, self.hooks)
+        # Found once: each send and each event goes through them.
+        self._to_json = self._shape.to_json
+        self._from_json = self._shape.from_json
+        self._same = self._shape.same
 
     def encode(self, record: R) -> bytes:
         """Return the JSON of a record, or raise a RecordError that names what does not match."""
-        if not isinstance(record, self._class):
-            raise RecordError(
-                f"a {type(record).__name__} was given where the stream has {self._class.__name__} records"
-            )
-        plain: Any = None
+        if record.__class__ is not self._class:
+            raise RecordError(self._wrong_class(record))
         try:
-            plain = self._unstructure(record)
-            text = _dumps(plain)
-            plain = _loads(text)  # as it will be read: JSON has its own ideas of keys
-            self._structure(plain, self._class)
-            return text.encode()
+            text = _dumps(self._to_json(record))
+            if self._same(record, self._from_json(_loads(text))):
+                return text.encode()
         except Exception as error:
-            raise RecordError(f"{_shown(record)} {self._trouble(plain, error)}") from error
+            why = _why_not_sent(self._shape, record, "$") or _told(error)
+            raise RecordError(f"{brief(record)} does not match {self._name}: {why}") from error
+        why = _why_not_sent(self._shape, record, "$") or "it would come back as another"
+        raise RecordError(f"{brief(record)} does not match {self._name}: {why}")
 
     def decode(self, data: bytes) -> R:
         """Return the record, or raise a RecordError that says what does not match."""
@@ -78,22 +83,55 @@ class JsonCodec(Generic[R]):
         except ValueError as error:
             raise RecordError(f"{_short(data)} is not JSON: {error}") from error
         try:
-            return self._structure(plain, self._class)
+            return self._from_json(plain)  # type: ignore[no-any-return]
         except Exception as error:
-            raise RecordError(f"{_short(data)} {self._trouble(plain, error)}") from error
+            why = _why_not_read(self._shape, plain, "$") or _told(error)
+            raise RecordError(f"{_short(data)} does not match {self._name}: {why}") from error
 
-    def _trouble(self, plain: object, error: Exception) -> str:
-        if plain is None:  # it did not come so far
-            return f"does not match {self._class.__name__}: {error}"
-        try:
-            self._telling.structure(plain, self._class)
-        except cattrs.BaseValidationError as told:
-            error_texts = "; ".join(cattrs.transform_error(told))
-        except Exception as told:
-            error_texts = str(told)
-        else:
-            error_texts = str(error)
-        return f"does not match {self._class.__name__}: {error_texts}"
+    def _wrong_class(self, record: object) -> str:
+        name = type(record).__name__
+        if isinstance(record, self._class):
+            return (
+                f"a {name} was given where the stream has {self._name} records: it would come back as one of them, without "
+                f"the fields of its own. Send a {self._name}, or give {name} a stream"
+            )
+        return f"a {name} was given where the stream has {self._name} records"
+
+
+def _why_not_sent(shape: Shape, value: Any, path: str) -> str | None:
+    """Return what is wrong with a value and where, the innermost; None where nothing is."""
+    try:
+        for step, part, one in shape.parts(value):
+            if why := _why_not_sent(part, one, path + step):
+                return why
+        text = _dumps(shape.to_json(value))
+        text.encode()
+        back = shape.from_json(_loads(text))
+        if shape.same(value, back):
+            return None
+        step, value, back = shape.difference(value, back)
+    except Exception as error:
+        is_of_the_type = isinstance(value, shape.classes)
+        why = _told(error) if is_of_the_type else f"{brief(value)} is no {shown(shape.hint)}"
+        return f"{why} @ {path}"
+    return f"{brief(value)} would come back as {brief(back)} @ {path}{step}"
+
+
+def _why_not_read(shape: Shape, plain: Any, path: str) -> str | None:
+    try:
+        for step, part, one in shape.json_parts(plain):
+            if why := _why_not_read(part, one, path + step):
+                return why
+        shape.from_json(plain)
+    except Exception as error:
+        return f"{_told(error)} @ {path}"
+    return None
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"required field {error} is missing"
+    return str(error) or type(error).__name__
 
 
 _DECODER = json.JSONDecoder()
@@ -109,59 +147,6 @@ def _loads(text: str) -> Any:
 
 
 _dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-
-
-def _strict(converter: cattrs.Converter) -> cattrs.Converter:
-    """Have a converter refuse what Python would bend: "7" for an int, 7.5 for an int, 7 for a str."""
-    for kind in (str, bool, int):
-        converter.register_structure_hook(kind, _exactly(kind))
-    converter.register_structure_hook(float, _real)
-    converter.register_unstructure_hook_factory(_is_counted_tuple, partial(_counted, converter))
-    return converter
-
-
-_ANY_TUPLE: Any = typing.Tuple  # noqa: UP006 - as people write it who began before Python 3.9
-
-
-def _is_counted_tuple(kind: Any) -> bool:
-    """tuple[int, str], and neither tuple[int, ...] nor a NamedTuple, which has as many as it says."""
-    return get_origin(kind) is tuple and Ellipsis not in get_args(kind) and kind is not _ANY_TUPLE
-
-
-def _counted(converter: cattrs.Converter, kind: Any) -> Callable[[Any], Any]:
-    """Have a tuple's length checked when it is sent: cattrs would drop what is too much."""
-    unstructure = make_hetero_tuple_unstructure_fn(kind, converter, unstructure_to=list)
-    wanted = len(get_args(kind))
-
-    def check(value: Any) -> Any:
-        if len(value) != wanted:
-            raise ValueError(f"{value!r} has {len(value)} values, and {kind} has {wanted}")
-        return unstructure(value)
-
-    return check
-
-
-def _exactly(kind: type) -> Callable[[Any, Any], Any]:
-    def check(value: Any, wanted: Any) -> Any:
-        if value.__class__ is not kind:
-            raise TypeError(f"{value!r} is no {kind.__name__}")
-        # A StrEnum comes here too, being a str.
-        return wanted(value) if isinstance(wanted, EnumMeta) else value
-
-    return check
-
-
-def _real(value: Any, _: Any) -> float:
-    if value.__class__ is float or value.__class__ is int:
-        return float(value)
-    raise TypeError(f"{value!r} is no float")
-
-
-def _shown(record: object) -> str:
-    try:
-        return repr(record)
-    except Exception as error:  # an int of thousands of digits has none
-        return f"a {type(record).__name__} (its repr raised {type(error).__name__})"
 
 
 def _short(data: bytes) -> str:

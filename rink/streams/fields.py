@@ -1,0 +1,139 @@
+"""Fields of record classes: subclasses of Record, attrs classes and dataclasses alike."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import typing
+from typing import Any, TypeVar, get_args, get_origin
+
+import attrs
+
+from rink.errors import ConfigError
+
+
+@attrs.frozen
+class Field:
+    """One field of a record class.
+
+    Attributes:
+        name: the attribute's name, and the key in JSON.
+        hint: the annotation, with type variables and text resolved.
+        default: the default value or its factory; `attrs.NOTHING` where a value is needed.
+        is_sent: whether the constructor takes it; a field that it does not take is not in the JSON.
+        is_checked: whether the class has a validator or a converter for it.
+    """
+
+    name: str
+    hint: Any
+    default: Any
+    is_sent: bool
+    is_checked: bool
+
+    @property
+    def is_required(self) -> bool:
+        """Return whether a record cannot be made without it."""
+        return self.is_sent and self.default is attrs.NOTHING
+
+
+def is_record_class(kind: Any) -> bool:
+    """Return whether this is an attrs class or a dataclass, or one of them with type arguments."""
+    plain = get_origin(kind) or kind
+    return isinstance(plain, type) and (attrs.has(plain) or dataclasses.is_dataclass(plain))
+
+
+def fields_of(kind: Any) -> tuple[Field, ...]:
+    """Return the fields of a record class, in their order.
+
+    Raises:
+        ConfigError: an annotation cannot be resolved.
+    """
+    plain: Any = get_origin(kind) or kind
+    try:
+        hints = typing.get_type_hints(plain, include_extras=True)
+    except Exception as error:  # whatever an annotation does when it is evaluated
+        raise ConfigError(
+            f"an annotation of {plain.__name__} cannot be resolved: {error}. Import the name where the module is "
+            "loaded (not under TYPE_CHECKING), and declare record classes at the top of a module"
+        ) from error
+    arguments = _arguments_of(kind, plain)
+    if attrs.has(plain):
+        return tuple(
+            Field(
+                name=field.name,
+                hint=_resolved(hints.get(field.name, field.type), arguments),
+                default=field.default,
+                is_sent=field.init,
+                is_checked=bool(field.validator or field.converter),
+            )
+            for field in attrs.fields(plain)
+        )
+    return tuple(
+        Field(
+            name=field.name,
+            hint=_resolved(hints.get(field.name, field.type), arguments),
+            default=_default_of(field),
+            is_sent=field.init,
+            is_checked=False,
+        )
+        for field in dataclasses.fields(plain)
+    )
+
+
+def not_given_by_fields(kind: type[Any]) -> str | None:
+    """Return the first argument without a default that a class's constructor takes beside its fields.
+
+    An `InitVar` of a dataclass, or one of a constructor that somebody wrote.
+    """
+    given = {one.alias for one in attrs.fields(kind)} if attrs.has(kind) else {
+        one.name for one in dataclasses.fields(kind)
+    }  # fmt: skip
+    for one in inspect.signature(kind).parameters.values():
+        is_needed = one.default is one.empty and one.kind not in (
+            one.VAR_KEYWORD,
+            one.VAR_POSITIONAL,
+        )
+        if is_needed and one.name not in given:
+            return one.name
+    return None
+
+
+def field_names(kind: Any) -> tuple[str, ...]:
+    """Return the names of a class's fields; () where it is no class that declares fields.
+
+    Classes of pydantic and msgspec declare them, too.
+    """
+    plain: Any = get_origin(kind) or kind
+    if attrs.has(plain):
+        return tuple(field.name for field in attrs.fields(plain))
+    if dataclasses.is_dataclass(plain):
+        return tuple(field.name for field in dataclasses.fields(plain))
+    return tuple(getattr(plain, "model_fields", ()) or getattr(plain, "__struct_fields__", ()))
+
+
+def _default_of(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return attrs.Factory(field.default_factory)
+    return attrs.NOTHING if field.default is dataclasses.MISSING else field.default
+
+
+def _arguments_of(kind: Any, plain: Any) -> dict[Any, Any]:
+    """Return what stands for each type variable of a generic class and of its generic bases."""
+    found = dict(zip(getattr(plain, "__parameters__", ()), get_args(kind), strict=False))
+    for one in plain.__mro__:
+        for base in vars(one).get("__orig_bases__", ()):
+            variables = getattr(get_origin(base), "__parameters__", ())
+            for variable, argument in zip(variables, get_args(base), strict=False):
+                if argument is not variable:
+                    found.setdefault(variable, _resolved(argument, found))
+    return found
+
+
+def _resolved(hint: Any, arguments: dict[Any, Any]) -> Any:
+    if isinstance(hint, TypeVar):
+        return arguments.get(hint, hint)
+    if wanted := getattr(hint, "__parameters__", ()):
+        if isinstance(hint, type):  # a generic class without its arguments
+            return hint
+        return hint[tuple(arguments.get(one, one) for one in wanted)]
+    return hint
