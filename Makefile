@@ -110,8 +110,9 @@ lint: $(READY) ## style, and checks of the repository's own texts and of the jud
 	$(PY) -m pytest -q -n logical --dist loadfile checks
 
 .PHONY: types
-types: $(READY) ## mypy --strict, on the library and on what its users see of it
+types: $(READY) ## mypy --strict, on the library and on what its users see of it; that with pyright, too
 	$(VENV)/bin/mypy
+	$(VENV)/bin/pyright --pythonpath $(PY)
 
 .PHONY: docs
 docs: $(READY) ## draw docs/machines.md from the core's tables

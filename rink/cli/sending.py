@@ -46,7 +46,7 @@ def send(app: str, stream: str, record: str, timeout: float, as_json: bool) -> N
     """Send RECORD, a JSON object, to STREAM of the app that MODULE:ATTR names."""
     found = apps.load(app)
     target = apps.stream_of(found, stream)
-    value = target.codec.decode(record.encode())
+    value = target.record_of(record.encode())
     number = target.partition_of(value)
     event_id = apps.run(found, lambda: _send(target, value, timeout))
     if as_json:
@@ -162,7 +162,7 @@ def _records(
         if not line.strip():
             continue
         try:
-            record = stream.codec.decode(line)
+            record = stream.record_of(line)
             stream.partition_of(record)
         except RinkError as error:
             return records, error

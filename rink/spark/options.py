@@ -15,6 +15,7 @@ from rink.errors import ConfigError
 from rink.spark.times import milliseconds
 from rink.streams import App, ids
 from rink.streams.codec import Codec, JsonCodec
+from rink.streams.fields import is_record_class
 from rink.streams.names import Names
 from rink.streams.stream import Stream
 from rink.streams.values import Bounds
@@ -299,7 +300,7 @@ def _stream_of(app: App, text: str, name: str) -> Stream[Any]:
 
 
 def _record_of(text: str) -> type[Any]:
-    found = named(text, "record")
-    if not isinstance(found, type) or not attrs.has(found):
+    found: type[Any] = named(text, "record")
+    if not is_record_class(found):
         raise ConfigError(f"the option record={text!r} is no record class")
     return found

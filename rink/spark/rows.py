@@ -5,10 +5,10 @@ from __future__ import annotations
 import enum
 import io
 from collections.abc import Sequence
+from datetime import time
 from typing import Any
 from uuid import UUID
 
-import attrs
 import pyarrow as pa
 from pyarrow import json as arrow_json
 from pyspark.sql.types import StructType
@@ -18,6 +18,7 @@ from rink.spark.compat import arrow_schema
 from rink.spark.source.reading import Entry
 from rink.streams.codec import Codec, JsonCodec
 from rink.streams.errors import RecordError
+from rink.streams.fields import field_names, fields_of, is_record_class
 
 _DATA, _ONLY = b"d", b"only"
 
@@ -58,8 +59,11 @@ class Rows:
         self._is_fast = (
             record is not None
             and type(codec) is JsonCodec
+            and not codec.hooks
             and schemas.takes_all(record)
-            and all(schemas.is_plain(record, name) for name in own)
+            and all(
+                schemas.is_plain(field.hint) for field in fields_of(record) if field.name in own
+            )
         )
         self._defaults = _defaults_of(record, own) if record is not None else {}
 
@@ -171,7 +175,7 @@ class Rows:
 
 def _defaults_of(record: type[Any], own: Sequence[str]) -> dict[str, Any]:
     """The fields in which Arrow's null would not be the record's None."""
-    fields = attrs.fields_dict(record)
+    fields = {field.name: field for field in fields_of(record)}
     optional = {field.name for field in schemas.struct_of(record) if field.nullable}
     return {
         name: fields[name].default
@@ -183,12 +187,12 @@ def _defaults_of(record: type[Any], own: Sequence[str]) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return value.value
+    if is_record_class(type(value)):
+        return {name: _plain(getattr(value, name)) for name in field_names(type(value)) or ()}
     if isinstance(value, UUID):
         return str(value)
-    if attrs.has(type(value)):
-        return {
-            field.name: _plain(getattr(value, field.name)) for field in attrs.fields(type(value))
-        }
+    if isinstance(value, time):
+        return value.isoformat()
     if isinstance(value, dict):
         return [(key, _plain(one)) for key, one in value.items()]
     if isinstance(value, list | tuple | set | frozenset):

@@ -6,16 +6,17 @@ import enum
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Literal, get_args, get_origin
 from uuid import UUID
 
-import attrs
 from pyspark import TaskContext
 from pyspark.sql import types as T  # noqa: N812 - as everybody writes it
 
 from rink.errors import ConfigError
+from rink.streams.declared import stripped
+from rink.streams.fields import fields_of, is_record_class
 
 METADATA = T.StructType(
     [
@@ -37,9 +38,10 @@ _PLAIN: dict[type, T.DataType] = {
     bytes: T.BinaryType(),
     datetime: T.TimestampType(),
     date: T.DateType(),
-    Decimal: T.DecimalType(38, 18),
+    time: T.StringType(),
     timedelta: T.DayTimeIntervalType(),
     UUID: T.StringType(),
+    Decimal: T.DecimalType(38, 18),
 }
 """The type of a column for each type of a field. That of decimals is Spark's own for Decimal; a query may ask for another."""
 
@@ -178,11 +180,10 @@ def struct_of(record: type[Any]) -> T.StructType:
     Raises:
         ConfigError: a field has no column type.
     """
-    hints = typing.get_type_hints(record)
     fields = []
-    for field in attrs.fields(record):
+    for field in fields_of(record):
         try:
-            kind, is_optional = _type_of(hints.get(field.name, field.type))
+            kind, is_optional = _type_of(field.hint)
         except TypeError as error:
             raise ConfigError(
                 f"field {field.name!r} of {record.__name__} is {error}, which has no column type: read the stream "
@@ -197,18 +198,17 @@ def takes_all(record: type[Any]) -> bool:
 
     Nothing in the class looks at a value, or changes it.
     """
-    own = ("__attrs_pre_init__", "__attrs_post_init__")
+    own = ("__attrs_pre_init__", "__attrs_post_init__", "__post_init__")
     return not any(hasattr(record, name) for name in own) and not any(
-        field.validator or field.converter for field in attrs.fields(record)
+        field.is_checked for field in fields_of(record)
     )
 
 
-def is_plain(record: type[Any], field: str) -> bool:
-    """Return whether Arrow reads this field as the codec does.
+def is_plain(hint: Any) -> bool:
+    """Return whether Arrow reads a field of this type as the codec does.
 
     It is a number, text or bool, or None beside it.
     """
-    hint = typing.get_type_hints(record).get(field)
     inner, _ = _without_none(hint)
     return inner in (int, float, str, bool)
 
@@ -222,7 +222,7 @@ def _type_of(hint: Any) -> tuple[T.DataType, bool]:
         if len(kinds) == 1 and (only := kinds.pop()) in _PLAIN:
             return _PLAIN[only], is_optional
         raise TypeError(repr(hint))
-    if isinstance(hint, type) and attrs.has(hint):
+    if is_record_class(hint):
         return struct_of(hint), is_optional
     return _compound(hint, get_origin(hint), get_args(hint)), is_optional
 
@@ -250,8 +250,9 @@ def _compound(hint: Any, origin: Any, args: tuple[Any, ...]) -> T.DataType:
 
 
 def _without_none(hint: Any) -> tuple[Any, bool]:
+    hint = stripped(hint)
     if get_origin(hint) in (typing.Union, types.UnionType):
         others = [one for one in get_args(hint) if one is not type(None)]
         if len(others) == 1 and len(get_args(hint)) == 2:
-            return others[0], True
+            return stripped(others[0]), True
     return hint, False

@@ -31,6 +31,7 @@ from rink.streams.store import Store
 from rink.streams.stream import PartitionBy, Stream, Trim
 
 if TYPE_CHECKING:
+    from rink.streams.signatures import Declares
     from rink.streams.tasks import Task
 
 R = TypeVar("R")
@@ -88,7 +89,7 @@ class App:
         name: str,
         *,
         record: type[R],
-        partition_by: PartitionBy,
+        partition_by: PartitionBy[R],
         partition_count: int = 16,
         partition_size: int = 50_000,
         trim: Trim = "committed",
@@ -150,7 +151,7 @@ class App:
         grace: float = 8.0,
         on_partition_start: Hook | None = None,
         on_partition_stop: Hook | None = None,
-    ) -> Callable[[F], F]:
+    ) -> Declares[R]:
         """Have a function process a stream; it is called with `Events` for each partition.
 
         An `async def` function runs on the event loop; a plain one in a thread for each partition.
@@ -190,7 +191,7 @@ class App:
             raise ConfigError(f"commit={commit!r} is neither 'auto' nor 'manual'")
         policy = Policy(stream.on_error(on_error), max_attempts, max_crashes, backoff)
 
-        def declare(function: F) -> F:
+        def declare(function: Any) -> Any:
             declared = Processor(
                 name=check_processor_name(check_name("processor", _named(name, function))),
                 stream=stream,

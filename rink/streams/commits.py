@@ -95,7 +95,7 @@ class Commits:
         outputs = list(outputs)
         for stream in {stream for stream, _ in outputs}:  # it may be another app's
             await insist(self._place.role, partial(stream.settle, self._store))
-        written = tuple(stream.output(record) for stream, record in outputs)
+        written = tuple(stream.written(record) for stream, record in outputs)
         _refuse_too_many(self._place, written, self._store.limits)
         async with self._committing:
             await self._settle_all()

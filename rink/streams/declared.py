@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Container, Iterable, Mapping, MutableMapping
 from typing import Annotated, Any, Final, Literal, NewType, get_args, get_origin
 
 from rink.errors import ConfigError
@@ -64,7 +64,7 @@ class _Declaring:
         self._records: dict[Any, Shape] = {}
 
     def of(self, hint: Any) -> Shape:
-        hint = _stripped(hint, self._hooks)
+        hint = stripped(hint, self._hooks)
         if _is_hashable(hint) and hint in self._hooks:
             return _hooked(hint, *self._hooks[hint])
         if hint is Any:
@@ -172,7 +172,7 @@ class _Declaring:
         return unions.optional(hint, union) if len(args) < len(get_args(hint)) else union
 
 
-def _stripped(hint: Any, hooks: Hooks) -> Any:
+def stripped(hint: Any, hooks: Container[Any] = ()) -> Any:
     """Return the type behind names and notes for it."""
     while not (_is_hashable(hint) and hint in hooks):
         if isinstance(hint, NewType):

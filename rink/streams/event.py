@@ -6,10 +6,10 @@ from typing import Generic, TypeVar
 
 from rink.streams import ids
 
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
-class Event(Generic[R]):
+class Event(Generic[R_co]):
     """One event.
 
     Attributes:
@@ -19,7 +19,7 @@ class Event(Generic[R]):
 
     __slots__ = ("id", "record")
 
-    def __init__(self, entry_id: str, record: R) -> None:
+    def __init__(self, entry_id: str, record: R_co) -> None:
         self.id = entry_id
         self.record = record
 

@@ -13,10 +13,10 @@ from rink.streams.inbox import Entry
 from rink.streams.stream import Stream
 
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
-
-Outputs = Iterable[tuple[Stream[Any], Any]]
-"""Records to send together with a commit, each with its stream."""
+Outputs = Iterable[tuple[Stream[R], R]]
+"""Records to send together with a commit, each with its stream: of one stream, or as `Stream.output` makes them."""
 
 Middleware = Callable[[list[Event[R]]], AbstractAsyncContextManager[object]]
 """Goes around each batch that a processor is given: entered before it, left when it is finished, with
@@ -43,7 +43,7 @@ class Source(Protocol[R]):
         """Only `commit` finishes events."""
 
     @property
-    def middleware(self) -> tuple[Middleware[R], ...]:
+    def middleware(self) -> tuple[Middleware[Any], ...]:
         """Return the middleware that goes around each batch."""
 
     @property
@@ -68,14 +68,14 @@ class Source(Protocol[R]):
         """Commit all that was given, or its first `count`; outputs with it."""
 
 
-class Events(Generic[R]):
+class Events(Generic[R_co]):
     """The events of one partition, in order: `async for event in events`.
 
     An event is finished when the next one is asked for, and committed soon after. The iteration
     ends when the partition goes to another worker: return then, soon: see `grace`.
     """
 
-    def __init__(self, source: Source[R]) -> None:
+    def __init__(self, source: Source[R_co]) -> None:
         self._source = source
         self._around: AsyncExitStack | None = None
         self._iteration: object = None  # the one that goes on: whoever began last
@@ -97,7 +97,7 @@ class Events(Generic[R]):
         """The partition has been lost: finish what you have, soon."""
         return self._source.is_lost
 
-    async def __aiter__(self) -> AsyncIterator[Event[R]]:
+    async def __aiter__(self) -> AsyncIterator[Event[R_co]]:
         mine = self.begin(object())
         while batch := await self.next(mine, 1):
             for event in batch:
@@ -105,7 +105,7 @@ class Events(Generic[R]):
             while self._iteration is mine and (given := self._source.next_now()) is not None:
                 yield Event(given[0].id, given[1])
 
-    async def records(self) -> AsyncIterator[R]:
+    async def records(self) -> AsyncIterator[R_co]:
         """Iterate over the records alone."""
         mine = self.begin(object())
         while batch := await self.next(mine, 1):
@@ -114,7 +114,7 @@ class Events(Generic[R]):
             while self._iteration is mine and (given := self._source.next_now()) is not None:
                 yield given[1]
 
-    def take(self, count: int, within: float = 0.0) -> Batches[R]:
+    def take(self, count: int, within: float = 0.0) -> Batches[R_co]:
         """Iterate over lists of up to `count` events: `async for batch in events.take(100)`.
 
         Args:
@@ -123,13 +123,14 @@ class Events(Generic[R]):
         """
         return Batches(self, self._check(count), within)
 
-    async def commit(self, outputs: Outputs = (), count: int | None = None) -> None:
+    async def commit(self, outputs: Outputs[R] = (), count: int | None = None) -> None:
         """Commit all events that were given so far, in one step with outputs to other streams.
 
         Either all of it happens or nothing, so outputs are sent exactly once for these events.
 
         Args:
-            outputs: pairs of a stream (of the same Redis) and a record.
+            outputs: pairs of a stream (of the same Redis) and a record. Where they are for several streams, make each
+                with `stream.output(record)`, so that type checkers compare each record with its stream.
             count: only of the first so many of the events given and not committed; None: of all.
 
         Raises:
@@ -143,7 +144,7 @@ class Events(Generic[R]):
         """
         await self._source.commit(outputs, count)
 
-    async def fetch(self, count: int) -> list[Event[R]]:
+    async def fetch(self, count: int) -> list[Event[R_co]]:
         """Give up to `count` events at once to who gives them on one by one: see `threads.py`."""
         one_by_one = self._source.commits_by_hand or self._source.middleware
         return await self.next(self.begin(self), 1 if one_by_one else count)
@@ -171,7 +172,7 @@ class Events(Generic[R]):
         self._iteration = iteration
         return iteration
 
-    async def next(self, iteration: object, count: int, within: float = 0.0) -> list[Event[R]]:
+    async def next(self, iteration: object, count: int, within: float = 0.0) -> list[Event[R_co]]:
         """Give one iteration its next events; [] at the end.
 
         Raises:
@@ -214,7 +215,7 @@ class Events(Generic[R]):
             with self._noting_failure():
                 await around.aclose()
 
-    async def _surround(self, batch: list[Event[R]]) -> list[Event[R]]:
+    async def _surround(self, batch: list[Event[R_co]]) -> list[Event[R_co]]:
         self._around = AsyncExitStack()
         for middleware in self._source.middleware:
             with self._noting_failure():
@@ -234,24 +235,24 @@ class Events(Generic[R]):
                     await around.__aexit__(type(error), error, error.__traceback__)
 
 
-class Batches(Generic[R]):
+class Batches(Generic[R_co]):
     """Lists of events; `.records()` gives lists of records."""
 
-    def __init__(self, events: Events[R], count: int, within: float) -> None:
+    def __init__(self, events: Events[R_co], count: int, within: float) -> None:
         self._events = events
         self._count = count
         self._within = within
 
-    async def next(self) -> list[Event[R]]:
+    async def next(self) -> list[Event[R_co]]:
         """Give the next list; [] at the end."""
         return await self._events.next(self._events.begin(self), self._count, self._within)
 
-    async def __aiter__(self) -> AsyncIterator[list[Event[R]]]:
+    async def __aiter__(self) -> AsyncIterator[list[Event[R_co]]]:
         mine = self._events.begin(object())
         while batch := await self._events.next(mine, self._count, self._within):
             yield batch
 
-    async def records(self) -> AsyncIterator[list[R]]:
+    async def records(self) -> AsyncIterator[list[R_co]]:
         """Iterate over lists of records."""
         async for batch in self:
             yield [event.record for event in batch]

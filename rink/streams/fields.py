@@ -98,8 +98,8 @@ def not_given_by_fields(kind: type[Any]) -> str | None:
     return None
 
 
-def field_names(kind: Any) -> tuple[str, ...]:
-    """Return the names of a class's fields; () where it is no class that declares fields.
+def field_names(kind: Any) -> tuple[str, ...] | None:
+    """Return the names of a class's fields; None where it is no class that declares fields.
 
     Classes of pydantic and msgspec declare them, too.
     """
@@ -108,7 +108,8 @@ def field_names(kind: Any) -> tuple[str, ...]:
         return tuple(field.name for field in attrs.fields(plain))
     if dataclasses.is_dataclass(plain):
         return tuple(field.name for field in dataclasses.fields(plain))
-    return tuple(getattr(plain, "model_fields", ()) or getattr(plain, "__struct_fields__", ()))
+    declared = getattr(plain, "model_fields", getattr(plain, "__struct_fields__", None))
+    return None if declared is None else tuple(declared)
 
 
 def _default_of(field: dataclasses.Field[Any]) -> Any:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
-
-import attrs
 
 from rink.core.hashing import fnv1a64, jump_hash
 from rink.errors import ClosedError, ConfigError
@@ -16,11 +15,13 @@ from rink.streams import ids
 from rink.streams.codec import Codec, JsonCodec
 from rink.streams.errors import RecordError, RedisOutOfMemory, RedisUnavailable
 from rink.streams.event import Event
+from rink.streams.fields import field_names
 from rink.streams.hashers import Hasher, check_hasher, hashed
 from rink.streams.inbox import DATA, Entry
 from rink.streams.names import Names
 from rink.streams.patience import Patience
 from rink.streams.policy import OnError
+from rink.streams.shapes import brief, shown
 from rink.streams.store import Store
 from rink.streams.values import Bounds, Output
 
@@ -37,7 +38,7 @@ _AT_ONCE = 4096
 _HOLDS_PART = 4
 """It holds this part of `max_in_flight_bytes`: what is sent lies in buffers of the client, too."""
 
-PartitionBy = str | Callable[[Any], object]
+PartitionBy = str | Callable[[R], object]
 Trim = Literal["committed", "oldest"]
 
 
@@ -68,7 +69,7 @@ class Stream(Generic[R]):
         name: str,
         *,
         record: type[R],
-        partition_by: PartitionBy,
+        partition_by: PartitionBy[R],
         partition_count: int,
         partition_size: int,
         trim: Trim,
@@ -85,7 +86,8 @@ class Stream(Generic[R]):
         self.trim = trim
         self.codec: Codec[R] = codec or JsonCodec(record)
         self.names = Names.of(app.name, name)
-        self._key = _key_function(partition_by, record if codec is None else None)
+        read = self.codec.record_class if isinstance(self.codec, JsonCodec) else record
+        self._key = _key_function(partition_by, read)
         self._partition_by = partition_by
         self._hasher = hasher
         self.hasher = check_hasher(hasher, name, self.partition_count) if hasher else ""
@@ -122,14 +124,57 @@ class Stream(Generic[R]):
             return partition_of(key, self.partition_count)
         return hashed(self._hasher, key, self.partition_count)
 
-    def output(self, record: R) -> Output:
-        """Return a record as a commit writes it."""
+    def output(self, record: R) -> tuple[Stream[Any], Any]:
+        """Return a record with its stream, for the outputs of a commit: `events.commit([totals.output(total)])`."""
+        return self, record
+
+    def written(self, record: R) -> Output:
+        """Return a record as a commit writes it.
+
+        Raises:
+            RecordError: it does not match, or has no partition key.
+        """
         names = self.names.partition(self.partition_of(record))
-        return Output(names, self.bounds, ("d", self.codec.encode(record)))
+        return Output(names, self.bounds, ("d", self.encode(record)))
+
+    def encode(self, record: R) -> bytes:
+        """Return the bytes of a record.
+
+        Raises:
+            RecordError: it does not match, whatever its codec raised.
+        """
+        try:
+            return self.codec.encode(record)
+        except RecordError:
+            raise
+        except Exception as error:
+            raise RecordError(
+                f"{brief(record)} was not sent to stream {self.name!r}: its codec raised "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+    def record_of(self, data: bytes) -> R:
+        """Return the record of such bytes.
+
+        Raises:
+            RecordError: they are none, whatever its codec raised.
+        """
+        try:
+            return self.codec.decode(data)
+        except RecordError:
+            raise
+        except Exception as error:
+            raise self._not_read(data, error) from error
+
+    def _not_read(self, data: bytes, error: Exception) -> RecordError:
+        return RecordError(
+            f"{brief(data)} is no record of stream {self.name!r}: its codec raised "
+            f"{type(error).__name__}: {error}"
+        )
 
     def entry_of(self, record: R) -> list[bytes]:
         """Return a record as its entry in Redis: names and values in turn."""
-        return [DATA, self.codec.encode(record)]
+        return [DATA, self.encode(record)]
 
     def decode(self, entry: Entry) -> R:
         """Return the record of an entry; raises what the codec raises."""
@@ -188,7 +233,7 @@ class Stream(Generic[R]):
             ClosedError: the app was closed meanwhile.
             ConfigError: the timeout is no number of seconds.
         """
-        number, data = self.partition_of(record), self.codec.encode(record)
+        number, data = self.partition_of(record), self.encode(record)
         opened, timeout = await self._ready(timeout)
         [event_id] = await opened.lane(self, number).send([data], timeout, wants_ids=True)
         return event_id
@@ -221,7 +266,7 @@ class Stream(Generic[R]):
         most = self.app.limits.in_flight // _HOLDS_PART
         try:
             async for record in _each(records):
-                number, data = self.partition_of(record), self.codec.encode(record)
+                number, data = self.partition_of(record), self.encode(record)
                 waiting.setdefault(number, []).append(data)
                 held, size = held + 1, size + len(data)
                 if held == _AT_ONCE or size >= most:
@@ -303,7 +348,13 @@ class Stream(Generic[R]):
         store = (await self.app.opened()).store
         async for entry_id, fields in store.entries(key, after):
             entry = Entry(entry_id.decode(), fields.get(DATA, b""), fields=fields)
-            yield Event(entry.id, self.decode(entry))
+            try:
+                record = self.decode(entry)
+            except RecordError:
+                raise
+            except Exception as error:
+                raise self._not_read(entry.data, error) from error
+            yield Event(entry.id, record)
 
     def send_blocking(self, record: R, *, timeout: float = 30.0) -> str:
         """Send like `send`, for plain scripts and threads."""
@@ -323,8 +374,12 @@ class Stream(Generic[R]):
         return f"<Stream {self.name!r} of {self.app.name!r}>"
 
 
-def _key_function(partition_by: PartitionBy, record: type[Any] | None) -> Callable[[Any], object]:
-    """Return what gives a record's key; `record` is the class of what a codec of ours reads, and None with another."""
+def _key_function(partition_by: PartitionBy[Any], record: type[Any]) -> Callable[[Any], object]:
+    """Return what gives a record's key.
+
+    Raises:
+        ConfigError: it names no field of the record's class.
+    """
     if callable(partition_by):
         return partition_by
     if not partition_by or not isinstance(partition_by, str):
@@ -332,21 +387,25 @@ def _key_function(partition_by: PartitionBy, record: type[Any] | None) -> Callab
             f"partition_by must be a field's name or a function of the record, not {partition_by!r}"
         )
     name = partition_by
-    if record is not None and not _may_have(record, name):
-        fields = ", ".join(field.name for field in attrs.fields(record))
-        raise ConfigError(
-            f"partition_by={name!r} is no field of {record.__name__}, which has {fields}"
-        )
+    fields = field_names(record)
+    if fields is not None and name not in fields:
+        listed, what = ", ".join(fields) or "none", shown(record)
+        if inspect.isroutine(getattr(record, name, None)):
+            raise ConfigError(
+                f"partition_by={name!r} is a method of {what}, and not its result: give a function, such as "
+                f"lambda record: record.{name}(), or a field: {listed}"
+            )
+        if not _makes(record, name):
+            raise ConfigError(f"partition_by={name!r} is no field of {what}, which has {listed}")
     return lambda record: getattr(record, name)
 
 
-def _may_have(record: type[Any], name: str) -> bool:
-    """Return whether its instances may have such an attribute.
-
-    It may be a field, a property, or of their own making.
-    """
-    makes_its_own = hasattr(record, "__getattr__") or hasattr(record, "__attrs_post_init__")
-    return makes_its_own or hasattr(record, name) or name in attrs.fields_dict(record)
+def _makes(record: type[Any], name: str) -> bool:
+    """Return whether instances may have an attribute that is no field: a property, or of their own making."""
+    own = ("__attrs_post_init__", "__post_init__")
+    # Each model of pydantic has a __getattr__, and it makes nothing.
+    makes_its_own = hasattr(record, "__getattr__") and not hasattr(record, "model_fields")
+    return hasattr(record, name) or makes_its_own or any(hasattr(record, one) for one in own)
 
 
 def _now() -> float:

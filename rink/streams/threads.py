@@ -21,22 +21,23 @@ from rink.streams.event import Event
 from rink.streams.events import Batches, Events, Outputs
 
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
 _AT_ONCE = 64
 """Events that are fetched from the loop in one go; each hop there and back takes 0.1 ms."""
 
 
-class BlockingEvents(Generic[R]):
+class BlockingEvents(Generic[R_co]):
     """As `Events`, for a processor that is a plain function: `for event in events`.
 
     An event is finished when the next one is asked for, here too.
     """
 
-    def __init__(self, events: Events[R], desk: Desk) -> None:
+    def __init__(self, events: Events[R_co], desk: Desk) -> None:
         self._events = events
         self._desk = desk
-        self._fetched: deque[Event[R]] = deque()  # and not given to the function yet
+        self._fetched: deque[Event[R_co]] = deque()  # and not given to the function yet
         self._given = 0  # of those that came with them, how many were, since the last commit
         self._thread = 0  # the one that iterates
 
@@ -55,11 +56,11 @@ class BlockingEvents(Generic[R]):
         """The partition has been lost: finish what you have, soon."""
         return self._events.is_lost
 
-    def __iter__(self) -> Iterator[Event[R]]:
+    def __iter__(self) -> Iterator[Event[R_co]]:
         while (event := self._next()) is not None:
             yield event
 
-    def _next(self) -> Event[R] | None:
+    def _next(self) -> Event[R_co] | None:
         self._refuse_another_thread()
         if not self._fetched:
             self._given = 0  # all of them are finished by what follows
@@ -69,20 +70,20 @@ class BlockingEvents(Generic[R]):
         self._given += 1
         return self._fetched.popleft()
 
-    def records(self) -> Iterator[R]:
+    def records(self) -> Iterator[R_co]:
         """Iterate over the records alone."""
         return (event.record for event in self)
 
-    def take(self, count: int, within: float = 0.0) -> BlockingBatches[R]:
+    def take(self, count: int, within: float = 0.0) -> BlockingBatches[R_co]:
         """Iterate over lists of up to `count` events, as `Events.take`."""
         return BlockingBatches(self, self._events.take(count, within))
 
-    def commit(self, outputs: Outputs = ()) -> None:
+    def commit(self, outputs: Outputs[R] = ()) -> None:
         """Commit all events that were given so far, as `Events.commit`."""
         self._desk.ask_aside(self._events.commit(outputs, self._given if self._fetched else None))
         self._given = 0
 
-    def next_batch(self, batches: Batches[R]) -> list[Event[R]]:
+    def next_batch(self, batches: Batches[R_co]) -> list[Event[R_co]]:
         """Give the next list; what was fetched one by one and not given comes again in it."""
         self._refuse_another_thread()
         if self._fetched:
@@ -109,18 +110,18 @@ class BlockingEvents(Generic[R]):
         return self._given if self._fetched else None
 
 
-class BlockingBatches(Generic[R]):
+class BlockingBatches(Generic[R_co]):
     """Lists of events; `.records()` gives lists of records."""
 
-    def __init__(self, events: BlockingEvents[R], batches: Batches[R]) -> None:
+    def __init__(self, events: BlockingEvents[R_co], batches: Batches[R_co]) -> None:
         self._events = events
         self._batches = batches
 
-    def __iter__(self) -> Iterator[list[Event[R]]]:
+    def __iter__(self) -> Iterator[list[Event[R_co]]]:
         while batch := self._events.next_batch(self._batches):
             yield batch
 
-    def records(self) -> Iterator[list[R]]:
+    def records(self) -> Iterator[list[R_co]]:
         """Iterate over lists of records."""
         return ([event.record for event in batch] for batch in self)
 

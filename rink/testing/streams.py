@@ -241,7 +241,7 @@ class _OwnerOfAll(Owner[Any]):
             deadline = min(deadline, time.monotonic() + _LOOKS_EVERY_S)
         await super()._wait_for_change(deadline)
 
-    async def commit(self, outputs: Outputs, count: int | None = None) -> None:
+    async def commit(self, outputs: Outputs[Any], count: int | None = None) -> None:
         outputs = list(outputs)
         self.targets.update(stream for stream, _ in outputs)
         await super().commit(outputs, count)

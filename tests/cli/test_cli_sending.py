@@ -72,7 +72,7 @@ def test_one_record_as_json(run_json, shop, sent):
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        ('{"order_id": "7"}', "expected int @ $.order_id"),
+        ('{"order_id": "7"}', "'7' is no int @ $.order_id"),
         ('{"customer": "x"}', "order_id"),
         ("{", "is not JSON"),
         ('{"order_id": 7, "customer": ""}', "has no partition key: partition_by='customer'"),

@@ -1,13 +1,14 @@
 """Entries to columns: Arrow's own reading of JSON gives what the codec gives, or is not used."""
 
+import dataclasses
 import json
 import sys
 import types
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from types import SimpleNamespace
-from typing import Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
 import attrs
@@ -175,6 +176,47 @@ def test_rich_records_have_columns_of_their_types():
             "data": b"\x00\xff",
         }
     ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Bill:
+    id: UUID
+    amount: Decimal
+    opens: time
+    lasts: timedelta
+    parts: list[Decimal] = dataclasses.field(default_factory=list)
+    by_id: dict[str, UUID] = dataclasses.field(default_factory=dict)
+    note: Annotated[str | None, "free text"] = None
+
+
+def test_rows_dataclass_with_built_in_types_columns_of_them():
+    bill = Bill(UUID(int=7), Decimal("-1.50"), time(8, 30), timedelta(days=1, microseconds=1),
+                [Decimal("0.000000000000000001")], {"a": UUID(int=8)})  # fmt: skip
+    types = {field.name: field.dataType.simpleString() for field in struct_of(Bill)}
+    assert types == {
+        "id": "string", "amount": "decimal(38,18)", "opens": "string", "lasts": "interval day to second",
+        "parts": "array<decimal(38,18)>", "by_id": "map<string,string>", "note": "string",
+    }  # fmt: skip
+    (row,) = rows_of(Bill).batch(entries(JsonCodec(Bill).encode(bill))).to_pylist()
+    assert row == {
+        "id": str(UUID(int=7)), "amount": bill.amount, "opens": "08:30:00", "lasts": bill.lasts,
+        "parts": bill.parts, "by_id": [("a", str(UUID(int=8)))], "note": None,
+    }  # fmt: skip
+
+
+def test_rows_decimal_too_long_for_its_column_named():
+    bill = Bill(UUID(int=7), Decimal("1E-19"), time(), timedelta())
+    with pytest.raises(RecordError, match="has no place in its column"):
+        rows_of(Bill).batch(entries(JsonCodec(Bill).encode(bill)))
+
+
+def test_rows_codec_with_hooks_not_read_by_arrow():
+    """A hook may say that a number lies there as text."""
+    codec = JsonCodec(Flat, hooks={int: (str, int)})
+    data = codec.encode(Flat(number=5, text="x"))
+    assert b'"number":"5"' in data
+    (row,) = rows_of(Flat, codec=codec).batch(entries(data)).to_pylist()
+    assert row["number"] == 5
 
 
 def test_metadata_says_where_an_event_lies():

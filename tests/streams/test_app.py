@@ -1,10 +1,13 @@
 """What is declared, and what is refused when it is."""
 
 import asyncio
+import dataclasses
 import functools
 import inspect
 from datetime import timedelta
 
+import msgspec
+import pydantic
 import pytest
 
 from rink import Session
@@ -198,6 +201,66 @@ def test_a_key_that_only_instances_have_is_not_refused(app):
     app.stream("bases", record=Base, partition_by="customer", codec=JsonCodec(Order))
     with pytest.raises(ConfigError, match="no field of Base"):
         app.stream("base", record=Base, partition_by="customer")
+
+
+@dataclasses.dataclass(frozen=True)
+class Parcel:
+    weight: int
+    owner: str = "me"
+
+    @property
+    def shard(self):
+        return self.owner[:1]
+
+    def town(self):
+        return "Ulm"
+
+
+class Cargo(msgspec.Struct):
+    weight: int
+
+
+class Model(pydantic.BaseModel):
+    weight: int
+
+
+class Anything:
+    """A codec of somebody's own."""
+
+    def __init__(self, error=None):
+        self.error = error
+
+    def encode(self, record):
+        raise self.error
+
+    def decode(self, data):
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("record", "codec"), [(Parcel, None), (Cargo, Anything()), (Model, Anything())]
+)
+def test_stream_partition_by_no_field_of_any_class_refused(app, record, codec):
+    with pytest.raises(ConfigError, match=rf"'wieght' is no field of {record.__name__}, .*weight"):
+        app.stream("a", record=record, partition_by="wieght", codec=codec)
+    app.stream("a", record=record, partition_by="weight", codec=codec)
+
+
+def test_stream_partition_by_property_accepted_and_method_refused(app):
+    """A bound method has an address in its text: each process would take another partition."""
+    parcels = app.stream("parcels", record=Parcel, partition_by="shard")
+    assert parcels.partition_of(Parcel(1)) == partition_of("m", 16)
+    with pytest.raises(ConfigError, match=r"'town' is a method of Parcel.*lambda record"):
+        app.stream("towns", record=Parcel, partition_by="town")
+
+
+def test_stream_codec_raises_anything_reported_as_record_error(app):
+    codec = Anything(KeyError("weight"))
+    cargo = app.stream("cargo", record=Cargo, partition_by="weight", codec=codec)
+    with pytest.raises(RecordError, match=r"stream 'cargo'.* raised KeyError: 'weight'"):
+        cargo.encode(Cargo(1))
+    with pytest.raises(RecordError, match=r"stream 'cargo'.* raised KeyError: 'weight'"):
+        cargo.record_of(b"x")
 
 
 def test_where_no_pause_is_wanted_there_is_hardly_any(app):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any
 from uuid import UUID
 
-import attrs
 import cattrs
 from pyspark.sql import types as T  # noqa: N812 - as everybody writes it
 
@@ -17,6 +16,7 @@ from rink.errors import ConfigError
 from rink.spark import schema as schemas
 from rink.spark.options import Place
 from rink.streams.errors import RecordError
+from rink.streams.fields import fields_of
 from rink.streams.stream import Stream, partition_of
 
 Made = tuple[int, bytes]
@@ -40,10 +40,10 @@ def check_columns(place: Place, given: T.StructType) -> None:
             f"to write records to {place}, give the option app: it knows their key. With appName, or with a record class "
             "of another kind, bytes can be written: columns `key` and `value`, without the option record"
         )
-    fields, wanted = attrs.fields_dict(record), schemas.struct_of(record)
+    wanted = schemas.struct_of(record)
     own = schemas.own_names(given, wanted)
     known = {field.name: field for field in wanted.fields}
-    needed = {name for name, field in fields.items() if field.default is attrs.NOTHING}
+    needed = {field.name for field in fields_of(record) if field.is_required}
     wrong = [
         f"{field.name} {field.dataType.simpleString()}"
         for field, its in zip(given.fields, own.fields, strict=True)
@@ -113,7 +113,7 @@ def _record(stream: Stream[Any], build: Callable[[Mapping[str, Any]], Any], row:
         raise RecordError(
             f"{dict(row)!r} does not match {stream.record.__name__}: {error}"
         ) from error
-    return stream.partition_of(made), stream.codec.encode(made)
+    return stream.partition_of(made), stream.encode(made)
 
 
 def _raw(row: Mapping[str, Any], partition: Callable[[str], int]) -> Made:
@@ -124,14 +124,16 @@ def _raw(row: Mapping[str, Any], partition: Callable[[str], int]) -> Made:
 
 
 def _builder(record: type[Any]) -> Callable[[Mapping[str, Any]], Any]:
-    if all(schemas.is_plain(record, field.name) for field in attrs.fields(record)):
+    if all(schemas.is_plain(field.hint) for field in fields_of(record)):
         return lambda row: record(**row)
     converter = cattrs.Converter()
     # Arrow made them, and the codec checks them.
     for kind in (datetime, date, timedelta, bytes, int, float, str, bool):
         converter.register_structure_hook(kind, lambda value, _: value)
     converter.register_structure_hook(Decimal, lambda value, _: Decimal(value))  # or a whole number
+    # These are text in a DataFrame.
     converter.register_structure_hook(UUID, lambda value, _: UUID(value))
+    converter.register_structure_hook(time, lambda value, _: time.fromisoformat(value))
     return lambda row: converter.structure(row, record)
 
 

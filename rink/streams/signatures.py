@@ -1,0 +1,25 @@
+"""Types of the functions that users write, for type checkers: a processor takes the events of its stream."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar, overload
+
+from rink.streams.events import Events
+from rink.streams.threads import BlockingEvents
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class Declares(Protocol[R]):
+    """A decorator of processors; returns the function as it was."""
+
+    @overload
+    def __call__(
+        self, function: Callable[[Events[R]], Awaitable[T]], /
+    ) -> Callable[[Events[R]], Awaitable[T]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[BlockingEvents[R]], None], /
+    ) -> Callable[[BlockingEvents[R]], None]: ...
