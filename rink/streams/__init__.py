@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from rink.streams.event import Event
     from rink.streams.events import Batches, Events, Middleware
     from rink.streams.hooks import OwnedPartition
+    from rink.streams.msgspec_codec import MsgspecCodec
     from rink.streams.policy import OnError, Policy
     from rink.streams.processor import Processor
     from rink.streams.record import Record
@@ -42,40 +43,40 @@ if TYPE_CHECKING:
     from rink.streams.worker import Worker
 else:
     # An app is declared without what its workers need.
-    __getattr__, __dir__ = named(
-        __name__,
-        {
-            "App": "rink.streams.app",
-            "Batches": "rink.streams.events",
-            "BlockingBatches": "rink.streams.threads",
-            "BlockingEvents": "rink.streams.threads",
-            "Codec": "rink.streams.codec",
-            "CrossSlot": "rink.streams.errors",
-            "DeadLetter": "rink.streams.dead",
-            "Event": "rink.streams.event",
-            "Events": "rink.streams.events",
-            "TooManyUncommitted": "rink.streams.errors",
-            "JsonCodec": "rink.streams.codec",
-            "Middleware": "rink.streams.events",
-            "OnError": "rink.streams.policy",
-            "OwnedPartition": "rink.streams.hooks",
-            "PartitionFull": "rink.streams.errors",
-            "Policy": "rink.streams.policy",
-            "Processor": "rink.streams.processor",
-            "Record": "rink.streams.record",
-            "RecordError": "rink.streams.errors",
-            "RedisAuth": "rink.streams.errors",
-            "RedisError": "rink.streams.errors",
-            "RedisOutOfMemory": "rink.streams.errors",
-            "RedisUnavailable": "rink.streams.errors",
-            "Stream": "rink.streams.stream",
-            "RedisRolledBack": "rink.streams.errors",
-            "Worker": "rink.streams.worker",
-            "WorkerHalted": "rink.streams.errors",
-            "partition_of": "rink.streams.stream",
-        },
-        extra="streams",
-    )
+    _HOMES = {
+        "App": "rink.streams.app",
+        "Batches": "rink.streams.events",
+        "BlockingBatches": "rink.streams.threads",
+        "BlockingEvents": "rink.streams.threads",
+        "Codec": "rink.streams.codec",
+        "CrossSlot": "rink.streams.errors",
+        "DeadLetter": "rink.streams.dead",
+        "Event": "rink.streams.event",
+        "Events": "rink.streams.events",
+        "TooManyUncommitted": "rink.streams.errors",
+        "JsonCodec": "rink.streams.codec",
+        "Middleware": "rink.streams.events",
+        "MsgspecCodec": "rink.streams.msgspec_codec",
+        "OnError": "rink.streams.policy",
+        "OwnedPartition": "rink.streams.hooks",
+        "PartitionFull": "rink.streams.errors",
+        "Policy": "rink.streams.policy",
+        "Processor": "rink.streams.processor",
+        "Record": "rink.streams.record",
+        "RecordError": "rink.streams.errors",
+        "RedisAuth": "rink.streams.errors",
+        "RedisError": "rink.streams.errors",
+        "RedisOutOfMemory": "rink.streams.errors",
+        "RedisUnavailable": "rink.streams.errors",
+        "Stream": "rink.streams.stream",
+        "RedisRolledBack": "rink.streams.errors",
+        "Worker": "rink.streams.worker",
+        "WorkerHalted": "rink.streams.errors",
+        "partition_of": "rink.streams.stream",
+    }
+    _EXTRAS = dict.fromkeys(_HOMES.values(), "streams")
+    _EXTRAS["rink.streams.msgspec_codec"] = "streams,msgspec"
+    __getattr__, __dir__ = named(__name__, _HOMES, extra=_EXTRAS)
 
 __all__ = [
     "App",
@@ -89,6 +90,7 @@ __all__ = [
     "Events",
     "JsonCodec",
     "Middleware",
+    "MsgspecCodec",
     "OnError",
     "OwnedPartition",
     "PartitionFull",

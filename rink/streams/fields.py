@@ -46,9 +46,13 @@ def fields_of(kind: Any) -> tuple[Field, ...]:
     """Return the fields of a record class, in their order.
 
     Raises:
-        ConfigError: an annotation cannot be resolved.
+        ConfigError: it is no record class, or an annotation cannot be resolved.
     """
     plain: Any = get_origin(kind) or kind
+    if not is_record_class(plain):
+        raise ConfigError(
+            f"{plain!r} is no record class: subclass rink.streams.Record, or give a dataclass or an attrs class"
+        )
     try:
         hints = typing.get_type_hints(plain, include_extras=True)
     except Exception as error:  # whatever an annotation does when it is evaluated
