@@ -2,8 +2,9 @@
 
 import json
 import os
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from uuid import UUID
 
 import attrs
 
@@ -48,6 +49,10 @@ class Full(Record):
     rest: list[Total]
     by_name: dict[str, Total]
     deep: dict[str, list[int]]
+    key: UUID
+    price: Decimal
+    opens: time
+    lasts: timedelta
     note: str | None = None
     last: Total | None = None
 

@@ -1,7 +1,9 @@
 """Records with a field of each kind: what the sink writes is what the source reads, and what workers read."""
 
 import asyncio
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from uuid import UUID
 
 import attrs
 import pytest
@@ -24,6 +26,10 @@ RECORDS = [
         rest=[Total(customer="b", total=1), Total(customer="c", total=-(2**63))],
         by_name={"d": Total(customer="d", total=0)},
         deep={"e": [1, 2], "f": []},
+        key=UUID(int=2**127),
+        price=Decimal("12345678901234567890.123456789012345678"),
+        opens=time(23, 59, 59, 999999),
+        lasts=timedelta(days=-1, microseconds=1),
         note="here",
         last=Total(customer="e", total=5),
     ),
@@ -40,15 +46,24 @@ RECORDS = [
         rest=[],
         by_name={},
         deep={},
+        key=UUID(int=0),
+        price=Decimal("-0.1"),
+        opens=time(),
+        lasts=timedelta(days=400, hours=5),
     ),
 ]
+
+
+def columns_of(one):
+    """Return a record as a row: UUIDs and times of day are text there."""
+    return attrs.asdict(one) | {"key": str(one.key), "opens": one.opens.isoformat()}
 
 
 @pytest.fixture
 def written(shop, spark):
     """The records, put into the stream by the sink."""
     shop.send([], stream="full")
-    df = spark.createDataFrame([attrs.asdict(one) for one in RECORDS], struct_of(Full))
+    df = spark.createDataFrame([columns_of(one) for one in RECORDS], struct_of(Full))
     df.write.format("rink").options(**shop.options("full")).mode("append").save()
     return shop
 
@@ -60,7 +75,7 @@ def test_what_the_sink_writes_is_what_the_source_reads(written, spark):
     for row in found:  # Spark gives times without a zone, and bytes that can change
         row["at"] = row["at"].astimezone(UTC)
         row["raw"] = bytes(row["raw"])
-    assert found == [attrs.asdict(one) for one in RECORDS]
+    assert found == [columns_of(one) for one in RECORDS]
 
 
 def test_what_the_sink_writes_is_what_workers_read(written):
