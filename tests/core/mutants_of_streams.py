@@ -12,6 +12,7 @@ INBOX = "streams/test_inbox"
 MARKS = "streams/test_marks"
 LANES = "streams/test_lanes"
 PROCESSORS = "streams/test_processors"
+TYPES = "streams/test_record_types"
 
 
 def lua(what: str, script: str, old: str, new: str, *tests: str) -> Mutant:
@@ -322,10 +323,59 @@ STREAMS = [
     ),
     python(
         "of a tuple only as many values are sent as its type has",
-        "codec",
-        "        if len(value) != wanted:",
+        "shapes",
+        "        if len(value) != len(dumps):",
         "        if False:",
         "streams/test_streams_codec",
+    ),
+    python(
+        "what is sent is not compared with what comes back",
+        "codec",
+        "            if self._same(record, self._from_json(_loads(text))):",
+        "            if self._from_json(_loads(text)) is not None:",
+        TYPES,
+    ),
+    python(
+        "a record within another may be of a subclass",
+        "record_shapes",
+        "        return one.__class__ is kind and bool(",
+        "        return bool(",
+        TYPES,
+    ),
+    python(
+        "types of the same JSON may stand beside each other",
+        "unions",
+        "    both = one.kinds & other.kinds\n",
+        "    both = one.kinds & other.kinds & set()\n",
+        TYPES,
+    ),
+    python(
+        "keys of a dict may be no text",
+        "declared",
+        "            if keys.kinds != {str}:",
+        "            if False:",
+        TYPES,
+    ),
+    python(
+        "a time of day loses a zone whose offset depends on the day",
+        "scalars",
+        "    if value.tzinfo is not None and value.utcoffset() is None:",
+        "    if False:",
+        TYPES,
+    ),
+    python(
+        "a method gives the partition key",
+        "stream",
+        "        if inspect.isroutine(getattr(record, name, None)):",
+        "        if False:",
+        "streams/test_app",
+    ),
+    python(
+        "a record of msgspec is not compared with what comes back",
+        "msgspec_codec",
+        "        if record.__class__ is back.__class__ and record == back:",
+        "        if back is not None:",
+        "streams/test_msgspec_codec",
     ),
     python(
         "an app that is closed is opened again by who waits",
