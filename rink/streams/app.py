@@ -24,11 +24,12 @@ from rink.streams.hashers import Hasher
 from rink.streams.hooks import Hook, check_worker_hook
 from rink.streams.layout import check_processor_name
 from rink.streams.opened import LoopThread, Opened
+from rink.streams.partition_keys import PartitionBy
 from rink.streams.policy import OnError, Policy
 from rink.streams.processor import Processor
 from rink.streams.sizes import IN_FLIGHT_BYTES, REPLY_BYTES, Limits
 from rink.streams.store import Store
-from rink.streams.stream import PartitionBy, Stream, Trim
+from rink.streams.stream import Stream, Trim
 
 if TYPE_CHECKING:
     from rink.streams.signatures import Declares

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -15,13 +14,13 @@ from rink.streams import ids
 from rink.streams.codec import Codec, JsonCodec
 from rink.streams.errors import RecordError, RedisOutOfMemory, RedisUnavailable
 from rink.streams.event import Event
-from rink.streams.fields import field_names
 from rink.streams.hashers import Hasher, check_hasher, hashed
 from rink.streams.inbox import DATA, Entry
 from rink.streams.names import Names
+from rink.streams.partition_keys import PartitionBy, key_function
 from rink.streams.patience import Patience
 from rink.streams.policy import OnError
-from rink.streams.shapes import brief, shown
+from rink.streams.shapes import brief
 from rink.streams.store import Store
 from rink.streams.values import Bounds, Output
 
@@ -38,7 +37,6 @@ _AT_ONCE = 4096
 _HOLDS_PART = 4
 """It holds this part of `max_in_flight_bytes`: what is sent lies in buffers of the client, too."""
 
-PartitionBy = str | Callable[[R], object]
 Trim = Literal["committed", "oldest"]
 
 
@@ -87,7 +85,7 @@ class Stream(Generic[R]):
         self.codec: Codec[R] = codec or JsonCodec(record)
         self.names = Names.of(app.name, name)
         read = self.codec.record_class if isinstance(self.codec, JsonCodec) else record
-        self._key = _key_function(partition_by, read)
+        self._key = key_function(partition_by, read)
         self._partition_by = partition_by
         self._hasher = hasher
         self.hasher = check_hasher(hasher, name, self.partition_count) if hasher else ""
@@ -372,40 +370,6 @@ class Stream(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<Stream {self.name!r} of {self.app.name!r}>"
-
-
-def _key_function(partition_by: PartitionBy[Any], record: type[Any]) -> Callable[[Any], object]:
-    """Return what gives a record's key.
-
-    Raises:
-        ConfigError: it names no field of the record's class.
-    """
-    if callable(partition_by):
-        return partition_by
-    if not partition_by or not isinstance(partition_by, str):
-        raise ConfigError(
-            f"partition_by must be a field's name or a function of the record, not {partition_by!r}"
-        )
-    name = partition_by
-    fields = field_names(record)
-    if fields is not None and name not in fields:
-        listed, what = ", ".join(fields) or "none", shown(record)
-        if inspect.isroutine(getattr(record, name, None)):
-            raise ConfigError(
-                f"partition_by={name!r} is a method of {what}, and not its result: give a function, such as "
-                f"lambda record: record.{name}(), or a field: {listed}"
-            )
-        if not _makes(record, name):
-            raise ConfigError(f"partition_by={name!r} is no field of {what}, which has {listed}")
-    return lambda record: getattr(record, name)
-
-
-def _makes(record: type[Any], name: str) -> bool:
-    """Return whether instances may have an attribute that is no field: a property, or of their own making."""
-    own = ("__attrs_post_init__", "__post_init__")
-    # Each model of pydantic has a __getattr__, and it makes nothing.
-    makes_its_own = hasattr(record, "__getattr__") and not hasattr(record, "model_fields")
-    return hasattr(record, name) or makes_its_own or any(hasattr(record, one) for one in own)
 
 
 def _now() -> float:

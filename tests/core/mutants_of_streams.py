@@ -365,7 +365,7 @@ STREAMS = [
     ),
     python(
         "a method gives the partition key",
-        "stream",
+        "partition_keys",
         "        if inspect.isroutine(getattr(record, name, None)):",
         "        if False:",
         "streams/test_app",
