@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from rink.core.hashing import fnv1a64, jump_hash
-from rink.errors import ClosedError, ConfigError
+from rink.errors import ClosedError, ConfigError, RinkError
 from rink.settings import check_count, check_seconds
 from rink.streams import ids
 from rink.streams.codec import Codec, JsonCodec
@@ -143,7 +143,7 @@ class Stream(Generic[R]):
         """
         try:
             return self.codec.encode(record)
-        except RecordError:
+        except RinkError:  # of ours
             raise
         except Exception as error:
             raise RecordError(
@@ -159,7 +159,7 @@ class Stream(Generic[R]):
         """
         try:
             return self.codec.decode(data)
-        except RecordError:
+        except RinkError:  # of ours
             raise
         except Exception as error:
             raise self._not_read(data, error) from error
@@ -348,7 +348,7 @@ class Stream(Generic[R]):
             entry = Entry(entry_id.decode(), fields.get(DATA, b""), fields=fields)
             try:
                 record = self.decode(entry)
-            except RecordError:
+            except RinkError:  # of ours
                 raise
             except Exception as error:
                 raise self._not_read(entry.data, error) from error

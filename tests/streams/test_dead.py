@@ -75,7 +75,7 @@ def test_nobody_sends_to_a_stream_of_dead_letters(orders):
         with pytest.raises(UsageError, match="written by its commits alone"):
             asyncio.run(dead.send(record))
         with pytest.raises(UsageError, match="written by its commits alone"):
-            dead.output(record)
+            dead.written(record)
 
 
 def test_letter_of_fields_that_are_no_text_is_read(orders):
