@@ -8,6 +8,7 @@ from test_cut_anywhere import Held
 from workers_support import until_true
 
 from rink.streams import App, Record, sizes
+from rink.streams.complaints import Complaints
 from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
 from rink.streams.owner import Owner
@@ -30,7 +31,7 @@ def owner_of(steps, token, taken):
 
     return Owner(
         app.processors["bill"], steps.store, steps.place, token, taken,
-        is_held=lambda: True, marks=Marks(), metrics=Metrics("shop"),
+        is_held=lambda: True, marks=Marks(), metrics=Metrics("shop"), complaints=Complaints("bill"),
         wants_more=lambda owner: None,
     )  # fmt: skip
 
@@ -100,7 +101,7 @@ async def test_a_deadly_event_that_quarantines_its_partition_is_waited_for_by_no
     role.role = steps.place.role
     scene = Scene(
         processor=app.processors["bill"], store=steps.store, reader=make_reader(steps.store, 1, sizes.Held(2**20)),
-        metrics=Metrics("shop"), marks=marks, halt=lambda reason: None, given_up=asyncio.Event(),
+        metrics=Metrics("shop"), marks=marks, complaints=Complaints("bill"), halt=lambda reason: None, given_up=asyncio.Event(),
     )  # fmt: skip
     owning = asyncio.create_task(Grant(scene, steps.place, role).run())
 

@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 from streams_support import driven
 
 from rink.streams import App, Record, RedisUnavailable, sizes
+from rink.streams.complaints import Complaints
 from rink.streams.endings import end
 from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
@@ -85,7 +86,7 @@ class Owning:
         self.reader = make_reader(self.store, processor.prefetch, sizes.Held(2**20))
         scene = Scene(
             processor=processor, store=self.store, reader=self.reader, metrics=Metrics("shop"),
-            marks=Marks(), halt=lambda reason: None, given_up=self.given_up,
+            marks=Marks(), complaints=Complaints("bill"), halt=lambda reason: None, given_up=self.given_up,
         )  # fmt: skip
         case.stores[token] = self.store
         self.reading = asyncio.create_task(self.reader.run())
@@ -125,6 +126,7 @@ class Case:
             "max_uncommitted": WINDOW,
             "prefetch": 32,
             "max_attempts": 2,
+            "retry_for": 0,
             "backoff": (0.0, 0.0),
             "grace": 5,
         }

@@ -133,7 +133,7 @@ async def test_outputs_and_offset_are_one_step(shop):
     calls = [0]
 
     @shop.app.processor(
-        shop.legs, commit="manual", backoff=(0.001, 0.001), max_attempts=1000, **QUICK
+        shop.legs, commit="manual", backoff=(0.001, 0.001), max_attempts=1000, retry_for=0, **QUICK
     )
     async def copy(events):
         async for batch in events.take(7).records():

@@ -38,7 +38,7 @@ def test_whoever_is_behind_is_named():
     app = App("shop")
     orders = app.stream("orders", record=Order, partition_by="customer", partition_count=2)
 
-    @app.processor(orders, on_error="quarantine", max_attempts=1)
+    @app.processor(orders, on_error="quarantine", max_attempts=1, retry_for=0)
     async def bill(events):
         async for order in events.records():
             raise ValueError(order.number)

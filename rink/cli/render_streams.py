@@ -22,7 +22,9 @@ if TYPE_CHECKING:
         Moved,
         Owners,
         PartitionOwner,
+        Paused,
         Requeued,
+        Resumed,
         Unquarantined,
     )
 
@@ -55,12 +57,14 @@ def show_lag(found: Sequence[Lag]) -> RenderableType:
     return Group(made, *([Text(""), *notes] if notes else []))
 
 
-def _role(one: Lag | DeadLetterRow | Discarded | Requeued | Unquarantined | Moved) -> str:
+def _role(
+    one: Lag | DeadLetterRow | Discarded | Requeued | Unquarantined | Moved | Paused | Resumed,
+) -> str:
     return clean(f"{one.stream}/{one.partition}")
 
 
 def _state(one: Lag) -> Text:
-    holds = ", holds trimming back" if one.holds_back else ""
+    holds = (", paused" if one.paused else "") + (", holds trimming back" if one.holds_back else "")
     if one.quarantined:
         return Text(f"quarantined{holds}", "bold red")
     if one.is_sparks:
@@ -68,8 +72,10 @@ def _state(one: Lag) -> Text:
     if not one.declared:
         return Text(f"not in this app{holds}", "yellow")
     if not one.offset:
-        return Text("never started", "yellow")
-    return Text("owned" + holds) if one.owned else Text("no owner" + holds, "yellow")
+        return Text(f"never started{holds}", "yellow")
+    if one.owned:
+        return Text("owned" + holds, "yellow" if one.paused else "")
+    return Text("no owner" + holds, "yellow")
 
 
 def _notes(found: Sequence[Lag]) -> list[RenderableType]:
@@ -141,7 +147,9 @@ def _at_work(one: PartitionOwner) -> Text:
     if one.is_open and one.owner is None:
         return Text("its worker is gone, and has not said why", "yellow")
     if one.is_open:
-        return Text("at work")
+        return Text("paused", "yellow") if one.paused else Text("at work")
+    if one.paused:
+        return Text("paused, not at work", "yellow")
     return Text("not at work", "yellow" if one.owner else "dim")
 
 
@@ -233,6 +241,27 @@ def show_unquarantined(found: Sequence[Unquarantined]) -> RenderableType:
             clean(one.skipped) or "-",
             clean(one.reason),
         )
+    return made
+
+
+def show_paused(found: Sequence[Paused]) -> RenderableType:
+    """Show where a processor is paused."""
+    if not found:
+        return Text("nothing to pause: it is paused already in what was chosen")
+    return _lags(found, "lag when paused")
+
+
+def show_resumed(found: Sequence[Resumed]) -> RenderableType:
+    """Show where a processor goes on."""
+    if not found:
+        return Text("nothing to resume: it is not paused in what was chosen")
+    return _lags(found, "lag when resumed")
+
+
+def _lags(found: Sequence[Paused | Resumed], title: str) -> RenderableType:
+    made = Listing(("processor", "partition", f">{title}"), titles=2)
+    for one in found:
+        made.add(clean(one.processor), _role(one), str(one.lag))
     return made
 
 

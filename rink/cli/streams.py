@@ -192,6 +192,52 @@ def unquarantine(app: App, skip: bool, as_json: bool, **chosen: Any) -> None:
     )
 
 
+def _of_processor(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the app, a processor, and the options that narrow its partitions."""
+    for option in (_JSON, _PARTITION, _STREAM, click.argument("processor"), apps.with_app):
+        function = option(function)
+    return function
+
+
+@streams.command(short_help="Pause a processor; its partitions keep their owners.")
+@_of_processor
+def pause(
+    app: str, processor: str, stream: str | None, partition: int | None, as_json: bool
+) -> None:
+    """Pause PROCESSOR, in all partitions or in one: no events are given to it until `resume`.
+
+    Workers notice within about two seconds, and finish what they have in hand. A new worker finds it paused.
+    """
+    found = apps.load(app)
+    from rink.streams import admin
+
+    _tell(
+        found,
+        lambda: admin.pause(found, processor, stream=stream, partition=partition),
+        "paused",
+        render_streams.show_paused,
+        as_json=as_json,
+    )
+
+
+@streams.command(short_help="Have a paused processor go on.")
+@_of_processor
+def resume(
+    app: str, processor: str, stream: str | None, partition: int | None, as_json: bool
+) -> None:
+    """Have PROCESSOR go on, in all partitions in which it was paused or in one."""
+    found = apps.load(app)
+    from rink.streams import admin
+
+    _tell(
+        found,
+        lambda: admin.resume(found, processor, stream=stream, partition=partition),
+        "resumed",
+        render_streams.show_resumed,
+        as_json=as_json,
+    )
+
+
 @streams.command("forget-group", short_help="Have trimming wait for a processor no longer.")
 @apps.with_app
 @click.argument("processor")

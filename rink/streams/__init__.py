@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rink.streams.dead import DeadLetter
     from rink.streams.errors import (
         CrossSlot,
+        EventTimeout,
         PartitionFull,
         RecordError,
         RedisAuth,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from rink.streams.record import Record
     from rink.streams.stream import Stream, partition_of
     from rink.streams.threads import BlockingBatches, BlockingEvents
+    from rink.streams.transient import TRANSIENT
     from rink.streams.worker import Worker
 else:
     # An app is declared without what its workers need.
@@ -52,6 +54,7 @@ else:
         "CrossSlot": "rink.streams.errors",
         "DeadLetter": "rink.streams.dead",
         "Event": "rink.streams.event",
+        "EventTimeout": "rink.streams.errors",
         "Events": "rink.streams.events",
         "TooManyUncommitted": "rink.streams.errors",
         "JsonCodec": "rink.streams.codec",
@@ -69,6 +72,7 @@ else:
         "RedisOutOfMemory": "rink.streams.errors",
         "RedisUnavailable": "rink.streams.errors",
         "Stream": "rink.streams.stream",
+        "TRANSIENT": "rink.streams.transient",
         "RedisRolledBack": "rink.streams.errors",
         "Worker": "rink.streams.worker",
         "WorkerHalted": "rink.streams.errors",
@@ -79,6 +83,7 @@ else:
     __getattr__, __dir__ = named(__name__, _HOMES, extra=_EXTRAS)
 
 __all__ = [
+    "TRANSIENT",
     "App",
     "Batches",
     "BlockingBatches",
@@ -87,6 +92,7 @@ __all__ = [
     "CrossSlot",
     "DeadLetter",
     "Event",
+    "EventTimeout",
     "Events",
     "JsonCodec",
     "Middleware",

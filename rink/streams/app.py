@@ -26,10 +26,11 @@ from rink.streams.layout import check_processor_name
 from rink.streams.opened import LoopThread, Opened
 from rink.streams.partition_keys import PartitionBy
 from rink.streams.policy import OnError, Policy
-from rink.streams.processor import Processor
+from rink.streams.processor import OnDataLoss, Processor
 from rink.streams.sizes import IN_FLIGHT_BYTES, REPLY_BYTES, Limits
 from rink.streams.store import Store
 from rink.streams.stream import Stream, Trim
+from rink.streams.transient import TRANSIENT, TransientError
 
 if TYPE_CHECKING:
     from rink.streams.signatures import Declares
@@ -142,7 +143,13 @@ class App:
         on_error: OnError | None = None,
         max_attempts: int = 3,
         max_crashes: int = 3,
+        retry_for: float = 600.0,
+        transient: Sequence[TransientError] = TRANSIENT,
+        transient_for: float = 3600.0,
+        timeout: float | None = None,
+        breaker: int | None = 5,
         backoff: tuple[float, float] = (0.1, 30.0),
+        on_data_loss: OnDataLoss = "quarantine",
         prefetch: int = 1000,
         max_uncommitted: int = 256,
         middleware: Sequence[Middleware[R]] = (),
@@ -164,9 +171,21 @@ class App:
             commit: `auto` commits an event when the next is asked for; `manual` only by `events.commit()`.
             on_error: what becomes of an event that failed too often, see `Policy`: `dead-letter` where None, and
                 `quarantine` of a stream of dead letters.
-            max_attempts: how often an event is tried alone before.
+            max_attempts: how often an event is tried alone before, at least.
             max_crashes: how many processes may end over one event before.
+            retry_for: seconds that an event is tried before, at least. Until then its partition waits for it.
+            transient: errors that pass by themselves, as an outage does: classes of exceptions, and functions
+                that tell whether an exception is one. No event is blamed for them; the partition waits and tries
+                again. `rink.streams.TRANSIENT` is the default, to be extended: `(*TRANSIENT, MyError)`.
+            transient_for: seconds that a partition waits so, at most; then it is quarantined.
+            timeout: seconds that an event may take, and a batch for each of its events; None for any time. A
+                function that is `async def` is cancelled then, and its event has failed. Of a plain one that is
+                logged and counted.
+            breaker: so many events in a row that would be given up, or half of the last 100, quarantine their
+                partition, since the program is to blame and not the events; None: however many.
             backoff: seconds: bounds of the first pause between tries, and of every pause; a millisecond at least.
+            on_data_loss: where Redis has older data than it had, `quarantine` stops the partition; `continue` takes
+                what is there for the truth, and logs an error.
             prefetch: how many events of a partition are held in memory.
             max_uncommitted: how many may be given to the function and not be committed: what may come again
                 after a crash, and the most that `take` takes.
@@ -190,7 +209,17 @@ class App:
             raise ConfigError(f"{stream!r} is of another app than {self.name!r}")
         if commit not in ("auto", "manual"):
             raise ConfigError(f"commit={commit!r} is neither 'auto' nor 'manual'")
-        policy = Policy(stream.on_error(on_error), max_attempts, max_crashes, backoff)
+        policy = Policy(
+            on_error=stream.on_error(on_error),
+            max_attempts=max_attempts,
+            max_crashes=max_crashes,
+            backoff=backoff,
+            retry_for=retry_for,
+            transient=transient,
+            transient_for=transient_for,
+            timeout=timeout,
+            breaker=breaker,
+        )
 
         def declare(function: Any) -> Any:
             declared = Processor(
@@ -200,6 +229,7 @@ class App:
                 start=start,
                 commits_by_hand=commit == "manual",
                 policy=policy,
+                on_data_loss=on_data_loss,
                 prefetch=prefetch,
                 max_uncommitted=max_uncommitted,
                 middleware=tuple(middleware),

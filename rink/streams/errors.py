@@ -2,6 +2,7 @@
 
     RinkError
         RecordError (ValueError)         a record that does not match its class, or has no key
+        EventTimeout                     a processor took longer for an event than its `timeout`
         WorkerHalted                     a processor with on_error="halt" met an event that it cannot process
         PartitionFull                    a partition had no room for as long as the sender waits
         RedisError                       a call to Redis that did not succeed
@@ -71,11 +72,23 @@ class TooManyUncommitted(UsageError):  # noqa: N818 - as the other public errors
 
 
 class RedisRolledBack(StateError):  # noqa: N818 - as the other public errors are named
-    """What lies in Redis is older than what this owner knows: restored, or failed over and lost."""
+    """What lies in Redis is older than what this owner knows: restored, or failed over and lost.
+
+    Attributes:
+        known: the offset that this owner had committed; "" where it had none yet.
+    """
+
+    def __init__(self, *args: object, key: str = "", known: str = "") -> None:
+        super().__init__(*args, key=key)
+        self.known = known
 
 
 class OffsetMoved(RinkError):  # noqa: N818 - as the other public errors are named
     """An operator moved the offset meanwhile; the partition is taken anew. Users do not see it."""
+
+
+class EventTimeout(RinkError):  # noqa: N818 - as the other public errors are named
+    """A processor was cancelled by a time limit: its `timeout`, or one of its own around the whole of it."""
 
 
 class WorkerHalted(RinkError):  # noqa: N818 - as the other public errors are named

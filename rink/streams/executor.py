@@ -10,6 +10,7 @@ from typing import Any
 
 from rink import aio
 from rink.errors import ClosedError
+from rink.streams.complaints import Complaints
 from rink.streams.endings import ENDS_PROCESS, end, outlast
 from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
@@ -67,6 +68,7 @@ class Executor:
             reader=make_reader(store, processor.prefetch, held),
             metrics=metrics,
             marks=marks,
+            complaints=Complaints(processor.name),
             halt=halt,
             given_up=asyncio.Event(),
         )
@@ -87,6 +89,7 @@ class Executor:
         async with contextlib.AsyncExitStack() as leaving:
             # The last one pushed runs first, so the partitions end before the reader that they use.
             # Each runs, also after an error in another.
+            leaving.callback(self._scene.complaints.close)
             leaving.push_async_callback(self._scene.reader.close)
             leaving.push_async_callback(end, [reading, stopped])
             leaving.push_async_callback(self._end, holds)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from itertools import islice
 
 import attrs
 
@@ -177,6 +178,15 @@ class Inbox:
         """Nothing is yielded before something that was yielded is finished: `max_uncommitted` is full of it."""
         return self._unsettled >= self.max_uncommitted and not self._finished
 
+    def behind(self, entry: Entry, count: int) -> list[Entry]:
+        """Return up to so many entries that were read behind one, and will be yielded after it."""
+        mine = (
+            one
+            for one in self._read
+            if one.only in (None, self._processor) and one.id not in self._condemned
+        )
+        return list(islice((one for one in mine if ids.order(one.id) > ids.order(entry.id)), count))
+
     def give(self, count: int) -> list[Entry]:
         """Yield up to `count` entries; those that are skipped go along silently."""
         given: list[Entry] = []
@@ -275,7 +285,7 @@ class Inbox:
         Returns:
             The event to blame and how often it has failed: None where several were out at once.
         """
-        tried = [entry for entry in self._out if not entry.skipped]
+        tried = self.in_hand
         if not tried:
             return None, 0
         last = tried[-1]
@@ -312,13 +322,10 @@ class Inbox:
         """Skip an event that was not yielded, or came back, when it is its turn."""
         self._condemned[entry_id] = letter
 
-    def condemn_now(self, entry: Entry, letter: Letter) -> None:
-        """Skip an event that was just yielded and has not reached the processor."""
-        self._unsettled -= not entry.skipped
-        entry.skipped, entry.letter = True, letter
-        self._condemned[entry.id] = letter
-        if all(one.skipped for one in self._out):
-            self._finish_skipped()
+    @property
+    def in_hand(self) -> list[Entry]:
+        """Return what is yielded and not finished, and not skipped."""
+        return [entry for entry in self._out if not entry.skipped]
 
     @property
     def has_yielded(self) -> bool:

@@ -51,6 +51,8 @@ async def _look(store: Store, reader: Reader, owner: Owner[Any]) -> None:
     if position.fence == owner.token and int(position.epoch) > int(known):
         what = f"the offset of {place.at!r} was moved to {position.offset}"
         reader.fail(owner, OffsetMoved(what))
+    elif position.fence == owner.token:
+        owner.pause(position.is_paused)
 
 
 async def _count(store: Store, reader: Reader, owner: Owner[Any], metrics: Metrics) -> None:

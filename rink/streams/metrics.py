@@ -25,6 +25,12 @@ class Metrics:
         self._processed = self._counter("processed", "Events that were processed and committed.")
         self._dead = self._counter("dead", "Events that were given up.")
         self._retried = self._counter("retried", "Times that a processor was called again.")
+        self._transient = self._counter(
+            "transient", "Times that a processor failed and no event was to blame."
+        )
+        self._timeouts = self._counter(
+            "timeouts", "Times that an event took longer than its timeout."
+        )
         self._commits = Histogram(
             "rink_streams_commit_seconds", "From asking for a commit to its answer.",
             _LABELS[:3], buckets=_SECONDS, registry=self.registry,
@@ -35,6 +41,9 @@ class Metrics:
         )  # fmt: skip
         self._lag = self._gauge("lag", "Events that are not committed yet.")
         self._owned = self._gauge("owned", "1 while this worker owns the partition.")
+        self._paused = self._gauge(
+            "paused", "1 while this worker owns the partition and it is paused."
+        )
         self._known: dict[tuple[object, Place], Any] = {}
 
     def _counter(self, name: str, what: str) -> Counter:
@@ -54,15 +63,31 @@ class Metrics:
         """A processor failed and is called again."""
         self._of(self._retried, place).inc()
 
+    def waited(self, place: Place) -> None:
+        """A processor failed, and no event was to blame."""
+        self._of(self._transient, place).inc()
+
+    def timed_out(self, place: Place) -> None:
+        """Events took longer than their timeout."""
+        self._of(self._timeouts, place).inc()
+
+    def paused(self, place: Place, is_paused: bool) -> None:
+        """A partition was paused, or resumed."""
+        self._of(self._paused, place).set(int(is_paused))
+
     def owned(self, place: Place, owns: bool) -> None:
         """A partition came, or went."""
         self._of(self._owned, place).set(int(owns))
         if not owns:
             self.lag(place, 0)  # whoever owns it tells how far it is behind
+            if (self._paused, place) in self._known:
+                self.paused(place, False)
 
     def show(self, place: Place) -> None:
         """Show its counters, those at 0 too: a rate needs a value from before the first dead letter."""
-        for counter in (self._processed, self._dead, self._retried):
+        for counter in (
+            self._processed, self._dead, self._retried, self._transient, self._timeouts,
+        ):  # fmt: skip
             self._of(counter, place)
 
     def handed_over(self, place: Place, seconds: float) -> None:

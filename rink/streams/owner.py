@@ -9,20 +9,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from rink.errors import UsageError
 from rink.streams.commits import Commits
-from rink.streams.errors import TooManyUncommitted
+from rink.streams.complaints import Complaints
+from rink.streams.errors import EventTimeout, TooManyUncommitted
 from rink.streams.events import Middleware
-from rink.streams.inbox import Entry, Inbox, Letter
+from rink.streams.giving_up import GivingUp
+from rink.streams.inbox import Entry, Inbox
 from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
 from rink.streams.patience import insist
-from rink.streams.policy import Quarantined, Undecodable, letter_of
+from rink.streams.policy import Undecodable
 from rink.streams.processor import Processor
+from rink.streams.stopwatch import Stopwatch
 from rink.streams.store import Store
 from rink.streams.stream import Stream
 from rink.streams.values import Known, Place, RawEntry, Taken
@@ -56,6 +58,8 @@ class Owner(Generic[R]):
         changed: set when there is something new in the inbox, room among the uncommitted, or its end.
         is_idle: the processor waits for events.
         ended_early: it was told that there are no more, so that what came alone is judged by itself.
+        stopwatch: how long the processor takes for what it has in hand.
+        giving_up: what becomes of events that fail.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class Owner(Generic[R]):
         is_held: Callable[[], bool],
         marks: Marks,
         metrics: Metrics,
+        complaints: Complaints,
         wants_more: Callable[[Owner[Any]], None],
     ) -> None:
         self.processor = processor
@@ -84,6 +89,12 @@ class Owner(Generic[R]):
         self.changed = asyncio.Event()
         self.ended_early = False
         self.is_idle = False
+        self.stopwatch = Stopwatch(processor.policy.timeout)
+        self.giving_up = GivingUp(processor, place, self.inbox)
+        self._complaints = complaints
+        self._metrics = metrics
+        self._is_paused = False
+        self._now = asyncio.get_running_loop().time
         self._store = store
         self._epoch = taken.epoch
         self._is_held = is_held
@@ -99,6 +110,7 @@ class Owner(Generic[R]):
         self.commits = Commits(
             processor, store, place, token, taken.epoch, self.inbox, metrics, self._settled
         )
+        self.pause(taken.is_paused)
 
     @property
     def partition(self) -> int:
@@ -145,6 +157,15 @@ class Owner(Generic[R]):
         self.changed.set()
         self._wants_more(self)
 
+    def pause(self, is_paused: bool) -> None:
+        """Give no events for now, or give them again; commits go on."""
+        if is_paused != self._is_paused:
+            self._is_paused = is_paused
+            what = "is paused" if is_paused else "is resumed"
+            log.info("%s of processor %r %s", self.place.role, self.processor.name, what)
+            self._metrics.paused(self.place, is_paused)
+            self.changed.set()
+
     def expect_turn(self) -> None:
         """Take a place among those who are careful, until `stop`."""
         if self._told is not None:
@@ -166,6 +187,9 @@ class Owner(Generic[R]):
                 "tasks at once, so nobody knows which events are finished; iterate in one, and share there"
             )
         self._is_asked = True
+        self.stopwatch.stop()
+        if self.stopwatch.has_expired:  # the processor has caught its cancellation, and goes on
+            raise self.timed_out()
         try:
             return await self._next(count, within)
         finally:
@@ -183,17 +207,24 @@ class Owner(Generic[R]):
             entries: list[Entry] = []
             try:
                 await self._gather(entries, count, within)
-                given = self._decode(entries)
+                given = self.giving_up.decode(entries)
+            except Undecodable as error:
+                self._take_back(entries)
+                await self._await_verdict(error)
+                continue
             except BaseException:  # cancelled, too: the processor has not been given them
                 self._take_back(entries)
                 raise
             self.inbox.held_back = 0
-            if given or not entries:
-                self._wants_more(self)
-                return given
+            self._wants_more(self)
+            if given:
+                self.stopwatch.start(len(given))
+            return given
 
     def next_now(self) -> tuple[Entry, R] | None:
         """As `next(1, 0)` where nothing need be waited for; None where something may have to be."""
+        if self.stopwatch.has_expired or self._is_paused:
+            return None
         has_more_to_do = self._has_marked or self._given >= _REST_AFTER or self._is_asked
         if self.commits_by_hand or self.middleware or has_more_to_do or self.is_lost:
             return None
@@ -207,6 +238,7 @@ class Owner(Generic[R]):
             self.inbox.take_back(entry)
             return None
         self._given += 1
+        self.stopwatch.start(1)
         return entry, record
 
     def _take_back(self, entries: list[Entry]) -> None:
@@ -229,7 +261,10 @@ class Owner(Generic[R]):
         """Wait for up to `count` entries; none at the end."""
         deadline: float | None = None
         while not self.is_lost:
-            if not entries or self.inbox.may_yield >= 1:
+            if self._is_paused:
+                self._take_back(entries)
+                deadline = None
+            elif not entries or self.inbox.may_yield >= 1:
                 entries += self._give(count, len(entries))
                 self.inbox.held_back = len(entries)
             is_over = deadline is not None and self._is_over(deadline)
@@ -238,7 +273,7 @@ class Owner(Generic[R]):
                 await self._admit(entries)
                 break
             if entries and deadline is None:
-                deadline = time.monotonic() + within
+                deadline = self._now() + within
             if not entries and self.commits_by_hand and self.inbox.is_held_up:
                 raise TooManyUncommitted(
                     f"processor {self.processor.name!r} was given max_uncommitted={self.max_uncommitted} events of "
@@ -251,7 +286,7 @@ class Owner(Generic[R]):
 
     def _is_over(self, deadline: float) -> bool:
         """Return whether a batch that is not full waits no longer."""
-        return time.monotonic() >= deadline
+        return self._now() >= deadline
 
     def _give(self, count: int, have: int) -> list[Entry]:
         # A batch waits for the commits before it rather than be cut to the room that is left.
@@ -266,7 +301,7 @@ class Owner(Generic[R]):
         """Wait until something has changed, or the deadline comes."""
         self._wants_more(self)
         self.changed.clear()
-        left = None if deadline is None else max(deadline - time.monotonic(), 0)
+        left = None if deadline is None else max(deadline - self._now(), 0)
         self.is_idle = deadline is None
         try:
             with contextlib.suppress(TimeoutError):
@@ -304,8 +339,8 @@ class Owner(Generic[R]):
 
     async def rest(self, seconds: float) -> None:
         """Wait, unless the end comes first."""
-        end = time.monotonic() + seconds
-        while not self.is_lost and time.monotonic() < end:
+        end = self._now() + seconds
+        while not self.is_lost and self._now() < end:
             await self._wait_for_change(end)
 
     async def settle_mark(self) -> None:
@@ -326,52 +361,33 @@ class Owner(Generic[R]):
             self._has_marked = False
             self._marks.end()
 
-    def _decode(self, entries: list[Entry]) -> list[tuple[Entry, R]]:
-        given: list[tuple[Entry, R]] = []
-        for entry in entries:
-            try:
-                pair = self._decoded(entry)
-            except Undecodable:
-                if not given:
-                    raise
-                self.inbox.take_back(entry)  # after those before it
-                break
-            if pair is not None:
-                given.append(pair)
-        return given
-
-    def _decoded(self, entry: Entry) -> tuple[Entry, R] | None:
-        try:
-            return entry, self.processor.stream.decode(entry)
-        except Exception as error:  # whatever a codec raises, it is this event's
-            letter = letter_of(error, 1)
-            if self.processor.policy.on_error != "dead-letter":
-                raise Undecodable(entry, letter) from error
-            self.bury(entry.id, letter, now=entry)
-            return None
-
-    # ── trouble ──────────────────────────────────────────────────────────────────────────────
-
-    def bury(self, entry_id: str, letter: Letter, now: Entry | None = None) -> None:
-        """Give an event up, or quarantine the partition, as the policy says.
-
-        Raises:
-            Quarantined: the policy is not to go on.
-        """
-        policy = self.processor.policy
-        what = f"event {entry_id} of {self.place.role!r}, processor {self.processor.name!r}"
-        if policy.on_error != "dead-letter":
-            reason = f"{what}: {letter.error} ({letter.attempts} times)"
-            raise Quarantined(reason, halts=policy.on_error == "halt")
-        log.error("%s becomes a dead letter: %s", what, letter.error)
-        if now is None:
-            self.inbox.condemn(entry_id, letter)
-        else:
-            self.inbox.condemn_now(now, letter)
+    async def _await_verdict(self, error: Undecodable) -> None:
+        """An event does not decode: give it up, or wait for those behind it, which tell more."""
+        until = self.giving_up.judge_undecodable(error, self._now())
+        if until is None:
             self.commits.note_finished()
+            return
+        then = f"it waits until an event behind it decodes, for at most {self.processor.policy.retry_for:g} s"
+        self._complaints.tell(error.error, self.place.role, error.entry.id, then)
+        await self.take_mark_back()
+        await self._wait_for_change(until)
+
+    def timed_out(self) -> EventTimeout:
+        """Return the error of a processor that took too long for what it has in hand."""
+        count = max(len(self.inbox.in_hand), 1)
+        events = f"{count} event" + "s" * (count != 1)
+        return EventTimeout(
+            f"processor {self.processor.name!r} took longer for {events} of {self.place.role!r} than its "
+            f"timeout={self.stopwatch.seconds:g} s for each, and was cancelled"
+        )
 
     async def commit(
         self, outputs: Iterable[tuple[Stream[Any], Any]], count: int | None = None
     ) -> None:
         """Commit all that was given, or its first `count`; outputs with it."""
-        await self.commits.commit(outputs, count)
+        self.stopwatch.stop()  # Redis may be away for long, and no event is to blame for it
+        try:
+            await self.commits.commit(outputs, count)
+        finally:
+            if left := len(self.inbox.in_hand):
+                self.stopwatch.start(left)

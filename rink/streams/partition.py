@@ -14,23 +14,19 @@ import attrs
 
 from rink import aio
 from rink.core.outbox import REPORT_EVERY_S
-from rink.errors import RinkError, StaleToken, StateError, UsageError
+from rink.errors import RinkError, StaleToken, StateError
+from rink.streams import ids
+from rink.streams.complaints import Complaints
 from rink.streams.endings import ENDS_PROCESS, apart, end, is_ending, running_task
-from rink.streams.errors import (
-    OffsetMoved,
-    PartitionFull,
-    RedisError,
-    RedisRolledBack,
-    RedisUnavailable,
-)
+from rink.streams.errors import OffsetMoved, RedisError, RedisRolledBack, RedisUnavailable
 from rink.streams.events import Events
-from rink.streams.faults import first_error
 from rink.streams.hooks import PartitionHooks
+from rink.streams.judge import Judge, NoProgress, to_judge
 from rink.streams.marks import Marks
 from rink.streams.metrics import Metrics
 from rink.streams.owner import Owner
 from rink.streams.patience import Patience
-from rink.streams.policy import Quarantined, Undecodable, letter_of, letter_of_crash, said
+from rink.streams.policy import Quarantined, letter_of_crash
 from rink.streams.processor import Processor
 from rink.streams.reader import Reader
 from rink.streams.store import Store
@@ -55,6 +51,7 @@ class Scene:
     reader: Reader
     metrics: Metrics
     marks: Marks
+    complaints: Complaints
     halt: Callable[[str], None]
     given_up: asyncio.Event
 
@@ -96,7 +93,7 @@ class Grant:
             owner = self._owner(taken)
             for event_id, ends in taken.ends.items():
                 if self._scene.processor.policy.is_fatal(ends):
-                    owner.bury(event_id, letter_of_crash(ends + 1))
+                    owner.giving_up.bury(event_id, letter_of_crash(ends + 1))
             metrics.owned(place, True)
             if self._waits_since is not None:
                 metrics.handed_over(place, time.perf_counter() - self._waits_since)
@@ -109,16 +106,9 @@ class Grant:
         except OffsetMoved as error:
             log.warning("%s", error)
         except (Quarantined, RedisRolledBack) as error:
-            await self._quarantine(error, lost)
+            await self._stop(error, lost)
         except StaleToken as error:
-            log.warning("%s", error)
-            await _until(lost, _QUARANTINE_LOOK_S)
-            if self._role.is_held:
-                log.error(
-                    "holding %s, but Redis has seen a token above %d; if etcd was restored from a "
-                    "backup, raise token_base", place.role, self._role.token,
-                )  # fmt: skip
-                await _until(lost, REPORT_EVERY_S)
+            await self._wait_for_successor(error, lost)
         except (RedisError, StateError) as error:
             log.error("%s is not processed: %s", place.role, error)
             await _until(lost, _QUARANTINE_LOOK_S)
@@ -127,6 +117,25 @@ class Grant:
             await _until(lost, _QUARANTINE_LOOK_S)
         finally:
             metrics.owned(place, False)
+
+    async def _wait_for_successor(self, error: StaleToken, lost: asyncio.Task[bool]) -> None:
+        """Redis knows a later owner, so the loss of the role is on its way."""
+        log.warning("%s", error)
+        await _until(lost, _QUARANTINE_LOOK_S)
+        if self._role.is_held:
+            log.error(
+                "holding %s, but Redis has seen a token above %d; if etcd was restored from a "
+                "backup, raise token_base", self._place.role, self._role.token,
+            )  # fmt: skip
+            await _until(lost, REPORT_EVERY_S)
+
+    async def _stop(self, error: Quarantined | RedisRolledBack, lost: asyncio.Task[bool]) -> None:
+        """Quarantine the partition, unless it is to go on in spite of lost data."""
+        may_go_on = self._scene.processor.on_data_loss == "continue"
+        if may_go_on and isinstance(error, RedisRolledBack):
+            await self._continue(error, lost)
+        else:
+            await self._quarantine(error, lost)
 
     def _owner(self, taken: Taken) -> Owner[Any]:
         scene = self._scene
@@ -139,6 +148,7 @@ class Grant:
             is_held=lambda: self._role.is_held,
             marks=scene.marks,
             metrics=scene.metrics,
+            complaints=scene.complaints,
             wants_more=scene.reader.wake,
         )
 
@@ -172,13 +182,36 @@ class Grant:
                 epoch = (await store.position(place)).epoch
                 await store.quarantine(place, self._role.token, epoch, reason)
                 break
-            except (OffsetMoved, StaleToken):
-                break
             except RedisError as away:
                 await _until(lost, patience.after(away))
+            except (
+                RinkError
+            ):  # the partition is another's, or was moved, or cannot be read: the next take says so
+                break
         self._note_quarantined(reason)
         if isinstance(error, Quarantined) and error.halts:
             self._scene.halt(reason)
+        await _until(lost, _QUARANTINE_LOOK_S)
+
+    async def _continue(self, error: RedisRolledBack, lost: asyncio.Task[bool]) -> None:
+        """Take what Redis has for the truth, as `rink streams unquarantine` does, and say what that costs."""
+        place, patience = self._place, Patience(self._place.role)
+        while not lost.done():
+            try:
+                offset = await self._scene.store.accept(place, self._role.token)
+            except RedisError as away:
+                await _until(lost, patience.after(away))
+            except RinkError:  # of what lies there now; the next take says so
+                break
+            else:
+                again = bool(error.known) and ids.order(offset) < ids.order(error.known)
+                log.error(
+                    "%s of processor %r goes on behind %s, since on_data_loss='continue': %s. Whatever Redis "
+                    "has lost is not processed: %s", place.role, self._scene.processor.name, offset,
+                    f"events from there to {error.known} come again" if again else "no event comes again",
+                    error,
+                )  # fmt: skip
+                break
         await _until(lost, _QUARANTINE_LOOK_S)
 
     def _note_quarantined(self, reason: str) -> None:
@@ -267,12 +300,13 @@ class Tenure:
 
     async def _work(self) -> None:
         """Call the processor, again after each error, until nothing more is given to it."""
-        owner, this = self._owner, running_task()
+        owner, this, metrics = self._owner, running_task(), self._scene.metrics
         pauses = self._scene.processor.policy.pauses()
         while not owner.inbox.stopped and not await self._hooks.start():
             self._scene.metrics.retried(self._place)
             await owner.rest(pauses.next())
         pauses.reset()
+        judge = Judge(self._scene.processor, owner, self._scene.complaints, metrics)
         while not owner.inbox.stopped:
             finished = owner.inbox.count_finished
             try:
@@ -280,18 +314,22 @@ class Tenure:
             except (OffsetMoved, StaleToken, RedisRolledBack, Quarantined):
                 raise
             except Exception as error:
-                if self._judge(error) or owner.inbox.count_finished > finished:
-                    pauses.reset()  # it has come further than the last time
+                has_come_further = owner.inbox.count_finished > finished
+                if judge.judge(error, has_come_further=has_come_further) or has_come_further:
+                    pauses.reset()
                 await owner.take_mark_back()
                 await owner.rest(pauses.next())
-                self._scene.metrics.retried(self._place)
+                metrics.retried(self._place)
+            else:
+                judge.note_success()
             if not owner.inbox.stopped:
                 await asyncio.sleep(0)  # one that returns at once leaves the others their turn
 
     async def _call(self, work: asyncio.Task[None]) -> None:
         """Call the processor once; if the task `work` is cancelled, the call ends."""
         processor, owner = self._scene.processor, self._owner
-        owner.ended_early = False
+        owner.ended_early = owner.stopwatch.has_expired = False
+        watching = asyncio.create_task(owner.stopwatch.watch(partial(self._expire, running_task())))
         before = owner.inbox.count_finished
         events: Events[Any] = Events(owner)
         finished: int | None = None
@@ -303,20 +341,38 @@ class Tenure:
             else:
                 finished = await call_in_thread(processor.function, events, self._scene.given_up)
             events.raise_failure()
+            owner.giving_up.raise_verdict()
         except BaseException as error:
             if isinstance(error, ENDS_PROCESS):
                 self._note_exit(error)
             await events.end(error)
-            told = _to_judge(error, work)
+            told = to_judge(error, owner, work)
             if told is error:
                 raise
             raise told from error
+        finally:
+            owner.stopwatch.stop()
+            watching.cancel()
         await events.end(None)
         if not processor.commits_by_hand:
             owner.finish(finished)
         if not owner.inbox.stopped:
             self._returned(has_come_further=owner.inbox.count_finished > before)
         await owner.settle_mark()
+
+    def _expire(self, call: asyncio.Task[Any]) -> bool:
+        """The events in hand take longer than `timeout`: end the call if it can be ended."""
+        processor, owner = self._scene.processor, self._owner
+        self._scene.metrics.timed_out(self._place)
+        if processor.is_async:
+            owner.stopwatch.has_expired = True
+            call.cancel()
+            return True
+        log.warning(
+            "processor %r takes longer for an event of %s than its timeout=%g s, and goes on: a thread "
+            "cannot be cancelled", processor.name, self._place.role, owner.stopwatch.seconds,
+        )  # fmt: skip
+        return False
 
     def _note_exit(self, error: BaseException) -> None:
         """The processor ends this process: that is its event's doing, as any other death amid it."""
@@ -337,33 +393,10 @@ class Tenure:
             # It commits several at once, so it cannot be given them one by one.
             owner.inbox.end_alone()
         what = "without a commit of what it was given" if is_open else "and was not given an event"
-        raise _NoProgress(
+        raise NoProgress(
             f"processor {processor.name!r} returned {what}: it should iterate over its events until "
             "they end, and commit what is left after that"
         )
-
-    def _judge(self, error: Exception) -> bool:
-        """Decide what becomes of the event that was being processed; whether it was given up."""
-        owner, policy = self._owner, self._scene.processor.policy
-        if isinstance(error, Undecodable):
-            owner.inbox.fail()
-            owner.bury(error.entry.id, error.letter)
-            return True
-        if isinstance(error, _NoProgress):
-            log.warning("%s: %s", self._place.role, error)
-            return False
-        blamed, times = owner.inbox.fail()
-        owner.commits.note_finished()
-        log.warning(
-            "processor %r failed in %s%s: %s", self._scene.processor.name,
-            self._place.role, f" at event {blamed.id}" if blamed else "", said(error), exc_info=error,
-        )  # fmt: skip
-        if isinstance(error, StateError):
-            raise error  # the partition waits until it is put right
-        if isinstance(error, _NO_EVENTS_FAULT) or blamed is None or times < policy.max_attempts:
-            return False
-        owner.bury(blamed.id, letter_of(error, times))
-        return True
 
 
 def _raise_if_ending(work: asyncio.Task[None]) -> None:
@@ -373,25 +406,6 @@ def _raise_if_ending(work: asyncio.Task[None]) -> None:
     """
     if is_ending(work):
         raise asyncio.CancelledError
-
-
-def _to_judge(error: BaseException, work: asyncio.Task[None]) -> BaseException:
-    """Return a processor's end in the form that is judged."""
-    if isinstance(error, BaseExceptionGroup):
-        error = first_error(error)  # a task group's, where all of it is ours
-    if isinstance(error, asyncio.CancelledError) and not is_ending(work):
-        return TimeoutError("the processor was cancelled, and not by Rink: a time limit has passed")
-    if isinstance(error, (Exception, asyncio.CancelledError, *ENDS_PROCESS)):
-        return error
-    return RuntimeError(f"the processor raised {type(error).__name__}: {said(error)}")
-
-
-class _NoProgress(Exception):  # noqa: N818 - not an error of an event
-    """A processor returned, and nothing was finished."""
-
-
-_NO_EVENTS_FAULT = (RedisError, PartitionFull, UsageError)
-"""What a processor may raise without any event being to blame: the surroundings, or the program."""
 
 
 async def end_in_order(store: Store, place: Place, token: int) -> bool:

@@ -11,7 +11,9 @@ import attrs
 from rink.errors import ConfigError, RinkError
 from rink.etcd.backoff import Backoff
 from rink.settings import check_count, check_seconds
+from rink.streams.breaker import LAST
 from rink.streams.inbox import Entry, Letter
+from rink.streams.transient import TRANSIENT, TransientError, check_transient, is_transient
 
 OnError = Literal["dead-letter", "quarantine", "halt"]
 """What to do with an event that failed too often: give it up and go on, or nobody processes its
@@ -29,16 +31,29 @@ class Policy:
 
     Attributes:
         on_error: see `OnError`.
-        max_attempts: how often an event is tried alone before.
+        max_attempts: how often an event is tried alone before, at least.
         max_crashes: how many processes may end over one event, 2 or more (the first tells only that it
             was one of those under way).
         backoff: the bounds of the first pause between two tries, and of every pause, in seconds.
+        retry_for: seconds that an event is tried before, at least; by each owner anew.
+        transient: errors that pass by themselves: no event is blamed for them.
+        transient_for: seconds until a partition is quarantined that meets nothing but such errors.
+        timeout: seconds that an event may take; None for any time.
+        breaker: so many events in a row that would be given up, or half of the last 100, quarantine
+            their partition; None: however many.
     """
 
     on_error: OnError = "dead-letter"
     max_attempts: int = 3
     max_crashes: int = 3
     backoff: tuple[float, float] = (0.1, 30.0)
+    retry_for: float = 600.0
+    transient: tuple[TransientError, ...] = attrs.field(
+        default=TRANSIENT, converter=check_transient
+    )
+    transient_for: float = 3600.0
+    timeout: float | None = None
+    breaker: int | None = 5
 
     def __attrs_post_init__(self) -> None:
         if self.on_error not in get_args(OnError):
@@ -52,11 +67,23 @@ class Policy:
                 "give 2 or more"
             )
         _check_backoff(self.backoff)
+        check_seconds("retry_for", self.retry_for)
+        check_seconds("transient_for", self.transient_for)
+        if self.timeout is not None and check_seconds("timeout", self.timeout) <= 0:
+            raise ConfigError(
+                "timeout=0: no event can be processed in no time; give None for any time"
+            )
+        if self.breaker is not None:
+            check_count("breaker", self.breaker, most=LAST)
 
     def pauses(self) -> Backoff:
         """Return the pauses between tries, from the beginning."""
         first, longest = (max(one, _LEAST_PAUSE_S) for one in self.backoff)
         return Backoff(first, longest)
+
+    def is_transient(self, error: BaseException) -> bool:
+        """Return whether an error passes by itself."""
+        return is_transient(error, self.transient)
 
     def is_fatal(self, ends: int) -> bool:
         """Return whether that many crashes with a marked event condemn it."""
@@ -76,10 +103,10 @@ def _check_backoff(backoff: object) -> None:
 class Undecodable(RinkError):  # noqa: N818 - as the other errors are named
     """An event whose record does not decode, on its way to the policy; users do not see it."""
 
-    def __init__(self, entry: Entry, letter: Letter) -> None:
-        super().__init__(letter.error)
+    def __init__(self, entry: Entry, error: Exception) -> None:
+        super().__init__(said(error))
         self.entry = entry
-        self.letter = letter
+        self.error = error
 
 
 class Quarantined(RinkError):  # noqa: N818 - as the other public errors are named

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 import attrs
 
@@ -18,6 +18,9 @@ from rink.streams.values import Place
 
 R = TypeVar("R")
 
+OnDataLoss = Literal["quarantine", "continue"]
+"""What to do where Redis has older data than it had: stop the partition, or take what is there for the truth."""
+
 
 @attrs.frozen(kw_only=True)
 class Processor(Generic[R]):
@@ -29,6 +32,7 @@ class Processor(Generic[R]):
     start: str
     commits_by_hand: bool
     policy: Policy
+    on_data_loss: OnDataLoss
     prefetch: int
     max_uncommitted: int
     middleware: tuple[Middleware[R], ...]
@@ -48,6 +52,10 @@ class Processor(Generic[R]):
         check_partition_hook("on_partition_stop", self.on_partition_stop)
         if self.start not in ("earliest", "latest"):
             raise ConfigError(f"start={self.start!r} is neither 'earliest' nor 'latest'")
+        if self.on_data_loss not in get_args(OnDataLoss):
+            raise ConfigError(
+                f"on_data_loss={self.on_data_loss!r} is neither 'quarantine' nor 'continue'"
+            )
         check_count("max_uncommitted", self.max_uncommitted)
         if check_count("prefetch", self.prefetch) < self.max_uncommitted:
             raise ConfigError(

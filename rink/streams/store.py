@@ -266,7 +266,10 @@ class Store:
         offset, epoch, careful, quarantined = (text(part) for part in answer[1:5])
         flat = [text(part) for part in answer[5]]
         ends = dict(zip(flat[::2], map(int, flat[1::2]), strict=True))
-        return Taken(offset, epoch, careful, quarantined, ends, answer[6], int(answer[7]))
+        is_paused = text(answer[8]) == "1"
+        return Taken(
+            offset, epoch, careful, quarantined, ends, answer[6], int(answer[7]), is_paused
+        )
 
     async def commit(self, place: Place, step: Step) -> None:
         """Advance the offset, all outputs with it.
@@ -350,6 +353,12 @@ class Store:
     async def quarantine(self, place: Place, token: int, epoch: str, reason: str) -> None:
         """Stop the partition until it is unquarantined."""
         self._check(place, token, await self.run("quarantine", [place.at], token, epoch, reason))
+
+    async def accept(self, place: Place, token: int) -> str:
+        """Take what Redis has for the truth, after it lost data; returns the offset that this owner goes on behind."""
+        answer = await self.run("unquarantine", place.keys, place.processor, place.start, token)
+        self._check(place, token, answer)
+        return text(answer[2])
 
     async def look(self, place: Place, most: int = MOST) -> Look:
         """Return what Redis holds of a processor in one partition, at one moment.
@@ -447,8 +456,9 @@ def _went_back(place: Place, token: int, found: Sequence[Any], expected: str) ->
     return RedisRolledBack(
         f"partition {place.role!r} of processor {place.processor!r} went back: {ours} was known, and "
         f"{place.at!r} now has offset {offset} under fence {fence}{ends}. Redis was restored or "
-        "failed over to older data. Events may be lost, or come again; `rink streams unquarantine` takes what is there",
+        "failed over to older data. Events may be lost, or come again",
         key=place.at,
+        known=expected,
     )
 
 
@@ -463,6 +473,7 @@ def _position(place: Place, at: Sequence[Any], offsets: Sequence[Any]) -> Positi
         unclean=int(found.get("unclean", 0)),
         is_open=found.get("open") == "1",
         quarantined=found.get("quarantined", ""),
+        is_paused=found.get("paused") == "1",
     )
 
 

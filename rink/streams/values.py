@@ -66,6 +66,7 @@ class Taken:
         ends: how many owners have ended while an event was marked, by the event's id.
         first: the first entries behind the offset.
         told: when the owner before told Redis last of what it begins with, in microseconds by its clock; 0 for never.
+        is_paused: an operator has paused the processor in this partition.
     """
 
     offset: str
@@ -75,6 +76,7 @@ class Taken:
     ends: Mapping[str, int]
     first: list[RawEntry]
     told: int = 0
+    is_paused: bool = False
 
 
 @attrs.frozen
@@ -136,6 +138,7 @@ class Position:
     Attributes:
         offset: "" where the processor was never registered.
         is_open: an owner is in, or has ended without a word.
+        is_paused: an operator has paused the processor in this partition.
     """
 
     offset: str
@@ -146,6 +149,7 @@ class Position:
     unclean: int
     is_open: bool
     quarantined: str
+    is_paused: bool = False
 
 
 @attrs.frozen

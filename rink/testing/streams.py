@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -24,6 +23,7 @@ import attrs
 from rink.errors import UsageError
 from rink.streams import ids
 from rink.streams.app import App
+from rink.streams.complaints import Complaints
 from rink.streams.dead import DeadLetter, DeadLetterStream
 from rink.streams.events import Outputs
 from rink.streams.inbox import DATA, Entry
@@ -45,6 +45,7 @@ from rink.testing.redis_servers import local_redis
 
 _TOKEN = 1
 _LOOKS_EVERY_S = 0.005
+_TRANSIENT_FOR_S = 1.0
 
 
 @attrs.frozen
@@ -69,8 +70,9 @@ class Outcome:
 def process(app: App, processor: str, records: Iterable[Any], *, seconds: float = 10.0) -> Outcome:
     """Run a processor on records, in partitions as they would be, without any server.
 
-    Pauses between tries are of a millisecond, and `take(n, within=...)` waits for nothing more than the
-    records. What a processor sends by `send` goes to Redis: give outputs
+    Pauses between tries are of a millisecond, an event is given up after `max_attempts`, whatever `retry_for`
+    is, a transient error quarantines the partition after a second, and `take(n, within=...)` waits for nothing
+    more than the records. What a processor sends by `send` goes to Redis: give outputs
     to `events.commit`, or have the function that sends replaced.
 
     Args:
@@ -93,7 +95,12 @@ def process(app: App, processor: str, records: Iterable[Any], *, seconds: float 
 
 
 async def _process(processor: Processor[Any], records: Sequence[Any], seconds: float) -> Outcome:
-    policy = attrs.evolve(processor.policy, backoff=(0.001, 0.001))
+    policy = attrs.evolve(
+        processor.policy,
+        backoff=(0.001, 0.001),
+        retry_for=0.0,
+        transient_for=min(processor.policy.transient_for, _TRANSIENT_FOR_S),
+    )
     processor = attrs.evolve(processor, policy=policy)
     outcome, given_up = Outcome(), asyncio.Event()
     asyncio.get_running_loop().call_later(seconds, given_up.set)  # a thread cannot be ended
@@ -148,13 +155,14 @@ class _Partition:
             reader=_NoReader(store, 1, Held(1)),
             metrics=Metrics(self._processor.stream.app.name),
             marks=Marks(),
+            complaints=Complaints(self._processor.name),
             halt=lambda reason: None,
             given_up=self._given_up,
         )
         owner = _OwnerOfAll(
             self._processor, store, self._place, _TOKEN,
             Taken(ids.NONE, "0", "", "", {}, []),
-            is_held=lambda: True, marks=scene.marks, metrics=scene.metrics,
+            is_held=lambda: True, marks=scene.marks, metrics=scene.metrics, complaints=scene.complaints,
             wants_more=self._feed,
         )  # fmt: skip
         owner.targets, owner.unread = self._targets, self._unread
@@ -238,7 +246,8 @@ class _OwnerOfAll(Owner[Any]):
 
     async def _wait_for_change(self, deadline: float | None) -> None:
         if deadline is not None and self._has_all():
-            deadline = min(deadline, time.monotonic() + _LOOKS_EVERY_S)
+            now = asyncio.get_running_loop().time()
+            deadline = min(deadline, now + _LOOKS_EVERY_S)
         await super()._wait_for_change(deadline)
 
     async def commit(self, outputs: Outputs[Any], count: int | None = None) -> None:

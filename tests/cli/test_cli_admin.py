@@ -18,7 +18,9 @@ from rink.streams.admin import (
     Moved,
     Owners,
     PartitionOwner,
+    Paused,
     Requeued,
+    Resumed,
     Unquarantined,
 )
 
@@ -36,6 +38,7 @@ def lag_of(processor="bill", partition=3, **changed):
         "holds_back": False,
         "owned": True,
         "quarantined": "",
+        "paused": False,
         "processed": 100,
         "dead": 0,
         "lost": 0,
@@ -227,6 +230,7 @@ def owner_of(partition, **changed):
         "token": 7,
         "is_open": True,
         "quarantined": "",
+        "paused": False,
     }
     return PartitionOwner(partition=partition, **(given | changed))
 
@@ -284,7 +288,7 @@ def test_owners_as_json(run_json, shop, answers):
     assert (one["group"], one["settled"], one["workers"]) == ("shop/bill", True, ["w1", "w2", "w3"])
     assert one["partitions"] == [
         {"partition": 0, "owner": None, "standby": None, "draining": [], "token": 7,
-         "is_open": True, "quarantined": ""},
+         "is_open": True, "quarantined": "", "paused": False},
     ]  # fmt: skip
 
 
@@ -440,6 +444,40 @@ def test_who_is_not_in_the_app_is_forgotten_without_a_question(run, shop, answer
     asked = answers("forget_group", ())
     assert run("streams", "forget-group", shop, "old").exit_code == 0
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize(("command", "made"), [("pause", Paused), ("resume", Resumed)])
+def test_pause_and_resume_tell_each_partition(lines, run_json, shop, answers, command, made):
+    one = made(**WHERE, lag=7)
+    asked = answers(command, (one,))
+    line = ("streams", command, shop, "bill", "-n", "3")
+    assert lines(*line)[2] == "bill orders/3 7"
+    assert run_json(*line) == {f"{command}d": [attrs.asdict(one)]}
+    assert asked[0] == ("bill", {"stream": None, "partition": 3})
+    answers(command, ())
+    assert lines(*line)[0].startswith(f"nothing to {command}")
+
+
+@pytest.mark.parametrize(
+    ("changed", "state"),
+    [
+        ({"paused": True}, "owned, paused"),
+        ({"paused": True, "owned": False}, "no owner, paused"),
+        ({"paused": True, "quarantined": "why"}, "quarantined, paused"),
+        ({"paused": True, "offset": "", "owned": False}, "never started, paused"),
+    ],
+)
+def test_lag_of_a_paused_partition_says_so(lines, shop, answers, changed, state):
+    answers("lag", (lag_of(**changed),))
+    assert lines("streams", "lag", shop)[2].endswith(state)
+
+
+def test_owners_of_a_paused_partition_say_so(lines, shop, answers):
+    paused = (owner_of(0, paused=True), owner_of(1, paused=True, is_open=False))
+    answers("owners", (owners_of(*paused),))
+    *_, first, second = lines("streams", "owners", shop)
+    assert first == "orders/0 w1 w3 7 paused"
+    assert second == "orders/1 w1 w3 7 paused, not at work"
 
 
 def test_what_is_discarded(lines, run_json, shop, answers):

@@ -166,13 +166,29 @@ def test_condemned_events_are_committed_while_all_that_come_after_them_fail():
 def test_a_condemned_event_that_was_yielded_last_stays_condemned_when_others_fail():
     box = inbox(1, 2)
     _, two = box.give(2)
-    box.condemn_now(two, BROKEN)
+    box.take_back(two)  # it does not decode
+    box.condemn("2-0", BROKEN)
+    assert box.give(9) == []
     assert box.passage() is None  # the first one is not finished
     box.fail()
     assert numbers(box.give(9)) == [1]
     box.finish()
     assert box.give(9) == []
     assert [entry.id for entry in commit(box).dead] == ["2-0"]
+
+
+def test_events_behind_one_are_those_that_will_be_yielded_after_it():
+    box = Inbox("bill", "0-0", prefetch=10, max_uncommitted=6)
+    box.feed(entries(1, 2))
+    box.feed(entries(3, only=b"ship"))
+    box.feed(entries(4, 5, 6))
+    box.condemn("5-0", BROKEN)
+    one = box.give(1)[0]
+    assert numbers(box.behind(one, 9)) == [2, 4, 6]
+    box.take_back(one)
+    assert numbers(box.behind(one, 9)) == [2, 4, 6]
+    assert numbers(box.behind(one, 2)) == [2, 4]
+    assert box.behind(one, 0) == []
 
 
 def test_an_event_for_another_processor_is_passed_in_silence():

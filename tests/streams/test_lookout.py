@@ -17,6 +17,10 @@ class Owner:
     number: int
     token: int = 7
     epoch: str = "0"
+    is_paused: bool = False
+
+    def pause(self, is_paused):
+        self.is_paused = is_paused
 
     @property
     def place(self):
@@ -36,6 +40,7 @@ class Scene:
     epochs: dict = attrs.field(factory=dict)
     fence: int = 7
     is_away: bool = False
+    is_paused: bool = False
     counts: int = 0
     failed: dict = attrs.field(factory=dict)
     told: dict = attrs.field(factory=dict)
@@ -46,7 +51,7 @@ class Scene:
         if self.is_away:
             raise RedisUnavailable("away")
         epoch = self.epochs.get(place.number, "0")
-        return Position("5-0", self.fence, epoch, 0, 0, 0, True, "")
+        return Position("5-0", self.fence, epoch, 0, 0, 0, True, "", self.is_paused)
 
     async def lag(self, place, most):
         self.counts += 1
@@ -94,6 +99,16 @@ def test_an_owner_whose_offset_was_moved_is_told(look):
     look(scene)
     assert list(scene.failed) == [2]
     assert isinstance(scene.failed[2], OffsetMoved)
+
+
+@pytest.mark.parametrize(("fence", "pauses"), [(7, True), (8, False)])
+def test_look_out_of_a_paused_partition_pauses_its_owner_alone(look, fence, pauses):
+    scene = Scene([Owner(1)], is_paused=True, fence=fence)
+    look(scene)
+    assert scene.owners[0].is_paused == pauses
+    scene.is_paused = False
+    look(scene)
+    assert not scene.owners[0].is_paused
 
 
 def test_of_a_later_owners_offset_it_says_nothing(look):

@@ -43,7 +43,18 @@ def test_counters_are_shown_before_there_is_anything_to_count():
         ("processed_total", "1"): 0.0,
         ("dead_total", "1"): 0.0,
         ("retried_total", "1"): 0.0,
+        ("transient_total", "1"): 0.0,
+        ("timeouts_total", "1"): 0.0,
     }
+
+
+def test_paused_is_shown_until_the_partition_goes():
+    metrics = Metrics("app")
+    metrics.owned(place(1), True)
+    metrics.paused(place(1), True)
+    assert shown(metrics)["paused", "1"] == 1.0
+    metrics.owned(place(1), False)
+    assert shown(metrics)["paused", "1"] == 0.0
 
 
 def test_counts_are_of_each_partition_and_times_of_the_processor():

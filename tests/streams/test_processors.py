@@ -264,7 +264,7 @@ def test_the_pauses_between_tries_of_an_event_are_not_those_of_the_next_one(monk
 
     pauses = Pauses()
     monkeypatch.setattr(Policy, "pauses", lambda _: pauses)
-    shop = Shop(max_attempts=2)
+    shop = Shop(max_attempts=2, breaker=None)
 
     @shop.processor
     async def note(events):

@@ -28,6 +28,7 @@ from rink.streams.admin.offsets import (
     unquarantine,
 )
 from rink.streams.admin.owning import Owners, PartitionOwner, owners
+from rink.streams.admin.pausing import Paused, Resumed, pause, resume
 
 __all__ = [
     "DeadLetterRow",
@@ -38,7 +39,9 @@ __all__ = [
     "Moved",
     "Owners",
     "PartitionOwner",
+    "Paused",
     "Requeued",
+    "Resumed",
     "Unquarantined",
     "dead_letter",
     "dead_letters",
@@ -46,7 +49,9 @@ __all__ = [
     "forget_group",
     "lag",
     "owners",
+    "pause",
     "requeue",
     "reset",
+    "resume",
     "unquarantine",
 ]  # fmt: skip

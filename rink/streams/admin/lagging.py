@@ -30,6 +30,7 @@ class Lag:
         holds_back: it is the one, or one of those, that the partition keeps events for.
         owned: an owner is at work.
         quarantined: why nobody processes this partition; "" where somebody may.
+        paused: an operator has paused the processor here.
         processed: events processed since the beginning.
         dead: events given up since the beginning.
         lost: events that `trim="oldest"` dropped before it had processed them.
@@ -48,6 +49,7 @@ class Lag:
     holds_back: bool
     owned: bool
     quarantined: str
+    paused: bool
     processed: int
     dead: int
     lost: int
@@ -108,6 +110,7 @@ async def _lag(store: Store, found: Found) -> Lag:
         and position.offset == look.lowest,
         owned=position.is_open,
         quarantined=position.quarantined,
+        paused=position.is_paused,
         processed=position.processed,
         dead=position.dead,
         lost=look.lost,

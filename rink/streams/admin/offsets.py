@@ -7,7 +7,6 @@ commit that an operator was here, and takes the partition anew.
 from __future__ import annotations
 
 import re
-import shlex
 from typing import TYPE_CHECKING
 
 import attrs
@@ -15,8 +14,7 @@ import attrs
 from rink.core.record import some
 from rink.errors import ConfigError, StateError
 from rink.streams import ids
-from rink.streams.admin.places import Found, change, each, find, read, store_of
-from rink.streams.names import OF_SPARK
+from rink.streams.admin.places import Found, change, check_not_sparks, each, find, read, store_of
 from rink.streams.store import Store, text
 from rink.streams.values import Place
 
@@ -101,7 +99,7 @@ async def unquarantine(
         RedisError: Redis did not answer as it should.
     """
     if processor is not None:
-        _check_not_sparks(app, processor)
+        check_not_sparks(app, processor)
     store = await store_of(app)
     found = await find(app, processor=processor, stream=stream, partition=partition)
     return await change(lambda one: _unquarantine(store, one, skip=skip), found)
@@ -180,7 +178,7 @@ async def reset(
         RedisError: Redis did not answer as it should.
     """
     target, is_time = _target(to)
-    _check_not_sparks(app, processor)
+    check_not_sparks(app, processor)
     store = await store_of(app)
     found = await find(app, processor=processor, stream=stream, partition=partition)
     registered = [one for one in found if one.place.processor in one.offsets]
@@ -189,17 +187,6 @@ async def reset(
         within = await each(lambda one: _within(store, one.place, target, is_time), registered)
         targets = dict(zip(targets, within, strict=True))
     return await change(lambda one: _reset(store, one.place, targets[one.place.role]), registered)
-
-
-def _check_not_sparks(app: App, processor: str) -> None:
-    """Refuse what a query of Spark would undo: it tells Redis where it is, and asks nothing."""
-    if processor.startswith(OF_SPARK) and processor not in app.processors:
-        raise ConfigError(
-            f"{processor!r} is a query of Spark, and its offsets lie in its checkpoint: what is moved here it would move "
-            "back. Stop it, delete its checkpoint and have its group forgotten (`rink streams forget-group MODULE:ATTR "
-            f"{shlex.quote(processor)}`), or start it with another group and a new checkpoint; where it then begins, its "
-            "option startingOffsets says"
-        )
 
 
 def _target(to: str) -> tuple[str, bool]:

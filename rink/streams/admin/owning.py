@@ -32,6 +32,7 @@ class PartitionOwner:
         token: the highest fencing token that Redis has seen; 0 where nobody ever took it.
         is_open: an owner has taken it in Redis and not ended in order.
         quarantined: why nobody processes it; "" where somebody may.
+        paused: an operator has paused the processor here.
     """
 
     partition: int
@@ -41,6 +42,7 @@ class PartitionOwner:
     token: int
     is_open: bool
     quarantined: str
+    paused: bool
 
 
 @attrs.frozen(kw_only=True)
@@ -134,6 +136,7 @@ def _owners(status: GroupStatus, places: list[tuple[Found, Position]]) -> Owners
                 token=position.fence,
                 is_open=position.is_open,
                 quarantined=position.quarantined,
+                paused=position.is_paused,
             )
             for one, position in places
         ),

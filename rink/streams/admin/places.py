@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +13,7 @@ from rink.core.record import some
 from rink.errors import ConfigError
 from rink.streams.errors import RedisUnavailable
 from rink.streams.faults import explained
+from rink.streams.names import OF_SPARK
 from rink.streams.store import Store
 from rink.streams.stream import Stream
 from rink.streams.values import Place
@@ -103,6 +105,17 @@ def _note(places: Sequence[Found], answers: Sequence[Any]) -> str:
     unsure = [name for name, answer in pairs if isinstance(answer, RedisUnavailable)]
     told = f"it was done in {some(done)}" if done else "it was done nowhere"
     return told + (f", but maybe in {some(unsure)}" if unsure else "")
+
+
+def check_not_sparks(app: App, processor: str) -> None:
+    """Refuse what a query of Spark would undo: it tells Redis where it is, and asks nothing."""
+    if processor.startswith(OF_SPARK) and processor not in app.processors:
+        raise ConfigError(
+            f"{processor!r} is a query of Spark, and its offsets lie in its checkpoint: what is moved here it would move "
+            "back. Stop it, delete its checkpoint and have its group forgotten (`rink streams forget-group MODULE:ATTR "
+            f"{shlex.quote(processor)}`), or start it with another group and a new checkpoint; where it then begins, its "
+            "option startingOffsets says"
+        )
 
 
 async def store_of(app: App) -> Store:

@@ -54,4 +54,5 @@ for i = 1, #all, 2 do
     redis.call('HDEL', at, all[i])
   end
 end
-return {'ok', offset, epoch, careful or '', quarantined or '', ends, first, told or '0'}
+local paused = redis.call('HGET', at, 'paused') or ''
+return {'ok', offset, epoch, careful or '', quarantined or '', ends, first, told or '0', paused}

@@ -1,0 +1,63 @@
+"""Tells when so many events are given up that the program is to blame, and not the events. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+
+LAST = 100
+"""Events whose ends are remembered."""
+
+
+class Breaker:
+    """How the last events of one partition ended, since this owner took it.
+
+    It is not kept in Redis: the next owner begins to count anew. An event is given up after minutes,
+    so an owner that is replaced within a few events has given up few of them.
+
+    Args:
+        limit: how many events in a row may not be given up; None for any number.
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit
+        self._ends: deque[str] = deque(maxlen=LAST)  # "" for a success, otherwise the error
+        self._passed = 0
+
+    def room(self, passed: int) -> int | None:
+        """Return how many more events in a row would trip it; None where it is switched off."""
+        self._note_passed(passed)
+        return None if self._limit is None else self._limit - self._in_a_row()
+
+    def note(self, passed: int, error: str) -> str:
+        """Note that an event is to be given up.
+
+        Args:
+            passed: how many events were processed before it, since the owner began.
+            error: which event, and why.
+
+        Returns:
+            Why the partition is to be quarantined instead; "" where it is not.
+        """
+        self._note_passed(passed)
+        self._ends.append(error)
+        if self._limit is None:
+            return ""
+        row, dead = self._in_a_row(), [end for end in self._ends if end]
+        if row >= self._limit:
+            return f"{row} event{'s' * (row > 1)} in a row failed, the first: {self._ends[-row]}"
+        if len(dead) * 2 >= LAST:
+            return f"{len(dead)} of the last {len(self._ends)} events failed, the first: {dead[0]}"
+        return ""
+
+    def _note_passed(self, passed: int) -> None:
+        if passed > self._passed:
+            self._ends.extend([""] * min(passed - self._passed, LAST))
+            self._passed = passed
+
+    def _in_a_row(self) -> int:
+        row = 0
+        for end in reversed(self._ends):
+            if not end:
+                break
+            row += 1
+        return row

@@ -1,0 +1,102 @@
+"""Logs each error of a processor once with its traceback, and then how often it came again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import attrs
+
+from rink.core.outbox import REPORT_EVERY_S
+from rink.streams.policy import said
+
+log = logging.getLogger("rink.streams")
+
+_FIRST_SUMMARY_S = 1.0
+"""Seconds after the traceback: until then the other partitions have met the same error."""
+_FORGOTTEN_AFTER_S = 300.0
+"""An error that was not seen for so long is logged with its traceback again."""
+
+Kind = tuple[type[BaseException], str, int]
+"""What makes two errors the same: their class, and the file and line that raised them."""
+
+
+@attrs.define(eq=False)
+class _Seen:
+    last: float
+    places: set[str] = attrs.field(factory=set)
+    count: int = 0
+    latest: str = ""
+    timer: asyncio.TimerHandle | None = None
+
+
+class Complaints:
+    """The errors of one processor in this worker, all its partitions together.
+
+    Args:
+        processor: its name.
+    """
+
+    def __init__(self, processor: str) -> None:
+        self._processor = processor
+        self._seen: dict[Kind, _Seen] = {}
+
+    def tell(self, error: BaseException, role: str, event: str = "", then: str = "") -> None:
+        """Log an error, or count it where the same one was logged shortly before.
+
+        Args:
+            error: what the processor raised.
+            role: in which partition.
+            event: the id of the event to blame; "" for none.
+            then: what follows.
+        """
+        loop = asyncio.get_running_loop()
+        kind, now = _kind(error), loop.time()
+        self._forget(now)
+        where = f"{role} at event {event}" if event else role
+        seen = self._seen.get(kind)
+        if seen is None:
+            self._seen[kind] = _Seen(now)
+            log.warning(
+                "processor %r failed in %s: %s%s", self._processor, where, said(error),
+                f": {then}" if then else "", exc_info=error,
+            )  # fmt: skip
+            return
+        wait = _FIRST_SUMMARY_S if not seen.latest else REPORT_EVERY_S
+        seen.last, seen.count = now, seen.count + 1
+        seen.latest = f"{where}: {type(error).__name__}: {said(error)}"
+        seen.places.add(role)
+        if seen.timer is None:
+            seen.timer = loop.call_later(wait, self._sum_up, seen)
+
+    def close(self) -> None:
+        """Log what was counted and not logged yet."""
+        for seen in self._seen.values():
+            if seen.timer is not None:
+                self._sum_up(seen)
+        self._seen.clear()
+
+    def _sum_up(self, seen: _Seen) -> None:
+        if seen.timer is not None:
+            seen.timer.cancel()
+        count, partitions = seen.count, len(seen.places)
+        log.warning(
+            "processor %r failed %d more time%s with the same error, in %d partition%s, at last in %s",
+            self._processor, count, "s" * (count != 1), partitions, "s" * (partitions != 1), seen.latest,
+        )  # fmt: skip
+        seen.timer, seen.count = None, 0
+        seen.places.clear()
+
+    def _forget(self, now: float) -> None:
+        for kind, seen in list(self._seen.items()):
+            if seen.timer is None and now - seen.last > _FORGOTTEN_AFTER_S:
+                del self._seen[kind]
+
+
+def _kind(error: BaseException) -> Kind:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return type(error), "", 0
+    return type(error), trace.tb_frame.f_code.co_filename, trace.tb_lineno

@@ -1,0 +1,133 @@
+"""What becomes of the events of one owner that fail: given up one by one, or the partition with them."""
+
+from __future__ import annotations
+
+import logging
+from typing import Generic, NoReturn, TypeVar
+
+from rink.streams.breaker import Breaker
+from rink.streams.inbox import Entry, Inbox, Letter
+from rink.streams.policy import Quarantined, Undecodable, letter_of
+from rink.streams.processor import Processor
+from rink.streams.values import Place
+
+R = TypeVar("R")
+log = logging.getLogger("rink.streams")
+
+
+class GivingUp(Generic[R]):
+    """Gives up events as the processor's policy says, and decodes them.
+
+    Args:
+        processor: whose policy and codec.
+        place: which partition.
+        inbox: the events in memory.
+
+    Attributes:
+        verdict: why the partition is to be quarantined, whatever the processor makes of that error.
+    """
+
+    def __init__(self, processor: Processor[R], place: Place, inbox: Inbox) -> None:
+        self.verdict: Quarantined | None = None
+        self._processor = processor
+        self._policy = processor.policy
+        self._what = f"of {place.role!r}, processor {processor.name!r}"
+        self._inbox = inbox
+        self._breaker = Breaker(processor.policy.breaker)
+        self._waits: tuple[str, float] = ("", 0.0)  # the event that does not decode, and since when
+
+    def bury(self, entry_id: str, letter: Letter) -> None:
+        """Give an event up, or quarantine the partition, as the policy says.
+
+        Raises:
+            Quarantined: the policy is not to go on, or too many events were given up.
+        """
+        if self._policy.on_error != "dead-letter":
+            self._quarantine(entry_id, letter)
+        if why := self._breaker.note(self._passed, f"event {entry_id}: {letter.error}"):
+            self._quarantine(entry_id, letter, why)
+        log.error("event %s %s becomes a dead letter: %s", entry_id, self._what, letter.error)
+        self._inbox.condemn(entry_id, letter)
+
+    def raise_verdict(self) -> None:
+        """Raise the verdict, if there is one: the processor may have caught it."""
+        if self.verdict is not None:
+            raise self.verdict
+
+    def _quarantine(self, entry_id: str, letter: Letter, why: str = "") -> NoReturn:
+        times = f"{letter.attempts} time" + "s" * (letter.attempts != 1)
+        reason = f"event {entry_id} {self._what}: {letter.error} ({times})"
+        halts = self._policy.on_error == "halt"
+        self.verdict = Quarantined(f"{reason}: {why}" if why else reason, halts=halts)
+        raise self.verdict
+
+    @property
+    def _passed(self) -> int:
+        """Return how many events were processed, or given and have not failed yet."""
+        return self._inbox.count_finished + len(self._inbox.in_hand)
+
+    # ── records ──────────────────────────────────────────────────────────────────────────────
+
+    def decode(self, entries: list[Entry]) -> list[tuple[Entry, R]]:
+        """Decode entries up to one that does not decode, which is taken back.
+
+        Raises:
+            Undecodable: the first one does not decode.
+        """
+        given: list[tuple[Entry, R]] = []
+        for entry in entries:
+            try:
+                given.append((entry, self._decoded(entry)))
+            except Undecodable:
+                if not given:
+                    raise
+                self._inbox.take_back(entry)  # after those before it
+                break
+        return given
+
+    def judge_undecodable(self, error: Undecodable, now: float) -> float | None:
+        """Give up an event that does not decode, or wait for what the events behind it tell.
+
+        Where one of them decodes, the event is odd. Where as many as the breaker allows do not, the program is
+        to blame, as after a deploy with a new required field: the partition is quarantined before all of them.
+
+        Args:
+            error: names the event, which nobody has been given.
+            now: the time, in seconds.
+
+        Returns:
+            Until when to wait, in seconds; None where the event was given up.
+
+        Raises:
+            Quarantined: the partition is to wait for an operator.
+            Exception: what the codec raised, if that is transient.
+        """
+        entry, policy = error.entry, self._policy
+        if policy.is_transient(error.error):
+            raise error.error
+        letter, room = letter_of(error.error, 1), self._breaker.room(self._passed)
+        if policy.on_error == "dead-letter" and room is not None and room > 1:
+            behind = self._inbox.behind(entry, room - 1)
+            if not any(map(self._does_decode, behind)):
+                if len(behind) == room - 1:
+                    why = f"nor do the {len(behind)} events behind it decode"
+                    self._quarantine(entry.id, letter, why)
+                if self._waits[0] != entry.id:
+                    self._waits = (entry.id, now)
+                if now < (until := self._waits[1] + policy.retry_for):
+                    return until
+        self.bury(entry.id, letter)
+        return None
+
+    def _decoded(self, entry: Entry) -> R:
+        try:
+            return self._processor.stream.decode(entry)
+        except Exception as error:  # whatever a codec raises, it is this event's
+            raise Undecodable(entry, error) from error
+
+    def _does_decode(self, entry: Entry) -> bool:
+        try:
+            self._decoded(entry)
+        except Undecodable:
+            return False
+        return True

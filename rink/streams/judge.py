@@ -1,0 +1,142 @@
+"""Decides what becomes of an error that a processor raised: who is to blame, and what follows."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from rink.errors import RinkError, StateError, UsageError
+from rink.streams.complaints import Complaints
+from rink.streams.endings import ENDS_PROCESS, is_ending
+from rink.streams.errors import EventTimeout, PartitionFull, RedisError
+from rink.streams.faults import first_error
+from rink.streams.inbox import Entry
+from rink.streams.metrics import Metrics
+from rink.streams.owner import Owner
+from rink.streams.policy import Quarantined, letter_of, said
+from rink.streams.processor import Processor
+from rink.streams.transient import is_transient
+
+log = logging.getLogger("rink.streams")
+
+_SURROUNDINGS = (RedisError, PartitionFull, UsageError)
+"""What no event is to blame for, however long it lasts: this Redis, back-pressure, or the program."""
+
+
+class NoProgress(Exception):  # noqa: N818 - not an error of an event
+    """A processor returned, and nothing was finished."""
+
+
+class Judge:
+    """Judges the errors of one owner's processor.
+
+    Both clocks begin anew with each owner: an event is tried for longer then, and never for less long.
+
+    Args:
+        processor: whose.
+        owner: has the events.
+        complaints: where errors are logged.
+        metrics: where they are counted.
+    """
+
+    def __init__(
+        self, processor: Processor[Any], owner: Owner[Any], complaints: Complaints, metrics: Metrics
+    ) -> None:
+        self._processor = processor
+        self._owner = owner
+        self._complaints = complaints
+        self._metrics = metrics
+        self._now = asyncio.get_running_loop().time
+        self._waits_since: float | None = None  # with transient errors alone
+        self._failing = ("", 0.0)  # the event that fails alone, and since when
+
+    def note_success(self) -> None:
+        """The processor returned in order."""
+        self._waits_since = None
+
+    def judge(self, error: Exception, *, has_come_further: bool) -> bool:
+        """Put the unfinished events back, and decide what becomes of the one to blame.
+
+        Args:
+            error: what the processor raised.
+            has_come_further: it had finished events before it raised.
+
+        Returns:
+            Whether an event was given up.
+
+        Raises:
+            Quarantined: the partition is to wait for an operator.
+            StateError: the partition waits until what lies in Redis is put right.
+        """
+        role, policy = self._owner.place.role, self._processor.policy
+        if has_come_further:
+            self._waits_since = None
+        if isinstance(error, NoProgress):
+            log.warning("%s: %s", role, error)
+            return False
+        if is_transient(error, (*policy.transient, *_SURROUNDINGS)):
+            self._wait(error, is_bounded=not isinstance(error, _SURROUNDINGS))
+            return False
+        self._waits_since = None
+        blamed, times = self._owner.inbox.fail()
+        self._owner.commits.note_finished()
+        self._complaints.tell(error, role, blamed.id if blamed else "")
+        if isinstance(error, StateError):
+            raise error
+        if blamed is None or times < policy.max_attempts or not self._has_failed_long(blamed):
+            return False
+        self._owner.giving_up.bury(blamed.id, letter_of(error, times))
+        return True
+
+    def _wait(self, error: Exception, *, is_bounded: bool) -> None:
+        """Blame no event: all come again, together as before."""
+        owner, policy = self._owner, self._processor.policy
+        in_hand = owner.inbox.in_hand
+        owner.inbox.put_back()
+        owner.commits.note_finished()
+        self._metrics.waited(owner.place)
+        self._complaints.tell(
+            error, owner.place.role, then="no event is blamed, and it tries again"
+        )
+        if not is_bounded:
+            return
+        now = self._now()
+        self._waits_since = now if self._waits_since is None else self._waits_since
+        if now - self._waits_since >= policy.transient_for:
+            # An operator can skip one event, and nothing tells which of several it would be.
+            event = f"event {in_hand[0].id} of " if len(in_hand) == 1 else "partition "
+            raise Quarantined(
+                f"{event}{owner.place.role!r}, processor {self._processor.name!r}: {type(error).__name__}: "
+                f"{said(error)}: this error is transient, and lasted longer than "
+                f"transient_for={policy.transient_for:g} s"
+            )
+
+    def _has_failed_long(self, blamed: Entry) -> bool:
+        if self._failing[0] != blamed.id:
+            self._failing = (blamed.id, self._now())
+        return self._now() - self._failing[1] >= self._processor.policy.retry_for
+
+
+def to_judge(error: BaseException, owner: Owner[Any], work: asyncio.Task[None]) -> BaseException:
+    """Return a processor's end in the form that is judged.
+
+    Args:
+        error: how it ended.
+        owner: had the events.
+        work: the task for which it ran: if that is to end, so is the processor.
+    """
+    if owner.giving_up.verdict is not None:
+        return owner.giving_up.verdict
+    if isinstance(error, BaseExceptionGroup):
+        error = first_error(error)  # a task group's, where all of it is ours
+    if not is_ending(work) and not isinstance(error, (RinkError, *ENDS_PROCESS)):
+        if owner.stopwatch.has_expired:
+            return owner.timed_out()
+        if isinstance(error, asyncio.CancelledError):
+            return EventTimeout(
+                "the processor was cancelled, and not by Rink: a time limit has passed"
+            )
+    if isinstance(error, (Exception, asyncio.CancelledError, *ENDS_PROCESS)):
+        return error
+    return RuntimeError(f"the processor raised {type(error).__name__}: {said(error)}")

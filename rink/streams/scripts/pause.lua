@@ -1,0 +1,6 @@
+-- An operator pauses a processor in a partition, or resumes it. Its owner stays the owner, and gives no events.
+-- KEYS: at. ARGV: 1 to pause, 0 to resume.
+local was = redis.call('HGET', KEYS[1], 'paused') or '0'
+if was == ARGV[1] then return {'same'} end
+redis.call('HSET', KEYS[1], 'paused', ARGV[1])
+return {'ok'}

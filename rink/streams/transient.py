@@ -1,0 +1,120 @@
+"""Errors that pass by themselves: an outage of what a processor uses, and no event's fault."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from rink.errors import ConfigError, EtcdUnavailable
+from rink.streams.errors import EventTimeout
+
+log = logging.getLogger("rink.streams")
+
+TransientError = type[BaseException] | Callable[[BaseException], bool]
+"""A class of exceptions, or a function that tells whether an exception is transient."""
+
+_BY_NAME = {
+    "httpx": {"NetworkError", "TimeoutException", "ProxyError", "RemoteProtocolError"},
+    "redis": {
+        "ConnectionError", "TimeoutError", "ReadOnlyError",
+        "ClusterDownError", "MasterDownError", "TryAgainError",
+    },
+}  # fmt: skip
+"""Classes of packages that are not imported for it; their subclasses count as well."""
+
+_NETWORK_IS_DOWN = {
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+    errno.ENETRESET,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+}
+"""Python raises these as a plain OSError, and not as a ConnectionError."""
+
+
+def is_disconnect(error: BaseException) -> bool:
+    """Return whether a connection broke, or could not be made.
+
+    It knows the errors of the operating system, and by name those of httpx, SQLAlchemy and redis-py.
+    """
+    if isinstance(error, socket.gaierror):
+        return error.errno == socket.EAI_AGAIN
+    if type(error) is OSError:
+        # asyncio writes so where a name has several addresses, and none of them answers.
+        is_several = error.errno is None and str(error).startswith("Multiple exceptions: [Errno")
+        return is_several or error.errno in _NETWORK_IS_DOWN
+    if isinstance(error, EtcdUnavailable):
+        return True
+    names = {(one.__module__.partition(".")[0], one.__name__) for one in type(error).__mro__}
+    if any(name in _BY_NAME.get(package, ()) for package, name in names):
+        return True
+    return ("sqlalchemy", "DBAPIError") in names and _is_sql_disconnect(error, names)
+
+
+def _is_sql_disconnect(error: Any, names: set[tuple[str, str]]) -> bool:
+    """Tell an outage of a database from what a statement did.
+
+    A failure to connect does not count as a disconnect for SQLAlchemy, but has no statement.
+    """
+    if error.connection_invalidated:
+        return True
+    could_not_connect = {("sqlalchemy", "OperationalError"), ("sqlalchemy", "InterfaceError")}
+    return error.statement is None and bool(names & could_not_connect)
+
+
+TRANSIENT: tuple[TransientError, ...] = (ConnectionError, TimeoutError, is_disconnect)
+"""What is transient where a processor does not say otherwise."""
+
+
+def check_transient(kinds: object) -> tuple[TransientError, ...]:
+    """Return what `transient=` was given, or raise a ConfigError."""
+    if isinstance(kinds, str) or not isinstance(kinds, Sequence):
+        raise ConfigError(
+            f"transient={kinds!r} is no tuple: give exception classes, and functions of an exception"
+        )
+    for kind in kinds:
+        is_error = isinstance(kind, type) and issubclass(kind, BaseException)
+        if not is_error and (isinstance(kind, type) or not callable(kind)):
+            raise ConfigError(
+                f"transient={kinds!r}: {kind!r} is neither a class of exceptions nor a function of one"
+            )
+    return tuple(kinds)
+
+
+def is_transient(error: BaseException, kinds: Sequence[TransientError]) -> bool:
+    """Return whether an error, or one that it was raised from, is of these kinds.
+
+    Of a group of errors, each has to be.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_transient(one, kinds) for one in error.exceptions)
+    for one in _causes(error):
+        if isinstance(one, BaseExceptionGroup):
+            return is_transient(one, kinds)
+        if any(_is_of(one, kind) for kind in kinds):
+            return True
+    return False
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Iterate over an error and what it was raised from."""
+    passed: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in passed:
+        yield cause
+        passed.add(id(cause))
+        # The event took too long, whatever its cancellation made of the calls under way.
+        cause = None if isinstance(cause, EventTimeout) else cause.__cause__
+
+
+def _is_of(error: BaseException, kind: TransientError) -> bool:
+    if isinstance(kind, type):
+        return isinstance(error, kind)
+    try:
+        return bool(kind(error))
+    except Exception:
+        log.exception("%r of transient= failed: %r counts as not transient", kind, error)
+        return False
