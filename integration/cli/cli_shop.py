@@ -36,7 +36,7 @@ SHOP = """
         "orders", record=Order, partition_by="customer",
         partition_count=int(os.environ.get("COUNT", "4")),
     )
-    QUICK = {"initial_delay": 0.1, "rebalance_delay": 0.3, "backoff": (0.001, 0.01)}
+    QUICK = {"initial_delay": 0.1, "rebalance_delay": 0.3, "backoff": (0.001, 0.01), "retry_for": 0}
 
     @app.processor(orders, **QUICK)
     async def bill(events):
@@ -44,7 +44,7 @@ SHOP = """
             if order.amount < 0:
                 raise ValueError(f"amount {order.amount} is negative")
 
-    @app.processor(orders, on_error="quarantine", max_attempts=2, retry_for=0, **QUICK)
+    @app.processor(orders, on_error="quarantine", max_attempts=2, **QUICK)
     def ship(events):
         for order in events.records():
             if order.amount > 1000:

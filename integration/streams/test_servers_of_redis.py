@@ -115,7 +115,9 @@ def test_outputs_in_other_slots_are_refused_with_a_word_on_what_to_do(
         async with shop_on(connect, etcd_url, prefix, connect()) as shop:
             out = shop.app.stream("out", record=Leg, partition_by="who", partition_count=2)
 
-            @shop.app.processor(shop.legs, name="copy", commit="manual", max_attempts=1, retry_for=0, **QUICK)
+            @shop.app.processor(
+                shop.legs, name="copy", commit="manual", max_attempts=1, retry_for=0, **QUICK
+            )
             async def copy(events):
                 async for leg in events.records():
                     try:

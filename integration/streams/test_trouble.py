@@ -103,7 +103,12 @@ async def test_a_quarantined_partition_waits_for_an_operator_and_the_others_go_o
     broken = [True]
 
     @shop.app.processor(
-        shop.legs, on_error="quarantine", backoff=(0.001, 0.01), max_attempts=2, retry_for=0, **QUICK
+        shop.legs,
+        on_error="quarantine",
+        backoff=(0.001, 0.01),
+        max_attempts=2,
+        retry_for=0,
+        **QUICK,
     )
     async def note(events):
         async for leg in events.records():
@@ -135,7 +140,9 @@ async def test_a_quarantined_partition_waits_for_an_operator_and_the_others_go_o
 
 @with_shop()
 async def test_who_halts_quarantines_the_partition_and_ends_its_worker_alone(shop):
-    @shop.app.processor(shop.legs, on_error="halt", backoff=(0.001, 0.01), max_attempts=1, retry_for=0, **QUICK)
+    @shop.app.processor(
+        shop.legs, on_error="halt", backoff=(0.001, 0.01), max_attempts=1, retry_for=0, **QUICK
+    )
     async def note(events):
         async for leg in events.records():
             if leg.note == "bad":

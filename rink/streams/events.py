@@ -56,6 +56,9 @@ class Source(Protocol[R]):
     def hand_back(self) -> None:
         """Give back the unfinished events, to come again."""
 
+    def begin_event(self) -> None:
+        """Measure one event from now on, of those that were given together. May be called in a thread."""
+
     def next_now(self) -> tuple[Entry, R] | None:
         """As `next(1, 0)` where nothing need be waited for; None where something may have to be."""
 
@@ -148,6 +151,10 @@ class Events(Generic[R_co]):
         """Give up to `count` events at once to who gives them on one by one: see `threads.py`."""
         one_by_one = self._source.commits_by_hand or self._source.middleware
         return await self.next(self.begin(self), 1 if one_by_one else count)
+
+    def begin_event(self) -> None:
+        """One of the fetched events is given to the function now: its `timeout` begins."""
+        self._source.begin_event()
 
     async def hand_back(self, finished: int) -> None:
         """Of what was given, the first so many are processed, and the others come again."""

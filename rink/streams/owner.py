@@ -187,15 +187,15 @@ class Owner(Generic[R]):
                 "tasks at once, so nobody knows which events are finished; iterate in one, and share there"
             )
         self._is_asked = True
-        self.stopwatch.stop()
-        if self.stopwatch.has_expired:  # the processor has caught its cancellation, and goes on
-            raise self.timed_out()
         try:
             return await self._next(count, within)
         finally:
             self._is_asked = False
 
     async def _next(self, count: int, within: float) -> list[tuple[Entry, R]]:
+        self.stopwatch.stop()
+        if self.stopwatch.has_expired:  # the processor has caught its cancellation, and goes on
+            raise self.timed_out()
         if self.commits_by_hand:
             if self.inbox.has_one_alone:  # its outcome must be known before anything else comes
                 self.ended_early = True
@@ -220,6 +220,10 @@ class Owner(Generic[R]):
             if given:
                 self.stopwatch.start(len(given))
             return given
+
+    def begin_event(self) -> None:
+        """Measure one event from now on, of those that were given together. May be called in a thread."""
+        self.stopwatch.start(1)
 
     def next_now(self) -> tuple[Entry, R] | None:
         """As `next(1, 0)` where nothing need be waited for; None where something may have to be."""

@@ -176,6 +176,8 @@ class Grant:
         self, error: Quarantined | RedisRolledBack, lost: asyncio.Task[bool]
     ) -> None:
         store, place, reason = self._scene.store, self._place, str(error)
+        if isinstance(error, RedisRolledBack):
+            reason += "; `rink streams unquarantine` takes what is there"
         patience = Patience(place.role)
         while not lost.done():  # nobody may take it for good before it is quarantined
             try:
@@ -208,7 +210,8 @@ class Grant:
                 log.error(
                     "%s of processor %r goes on behind %s, since on_data_loss='continue': %s. Whatever Redis "
                     "has lost is not processed: %s", place.role, self._scene.processor.name, offset,
-                    f"events from there to {error.known} come again" if again else "no event comes again",
+                    f"what it still has from there to {error.known} comes again" if again
+                    else "no event comes again",
                     error,
                 )  # fmt: skip
                 break

@@ -68,6 +68,7 @@ class BlockingEvents(Generic[R_co]):
         if not self._fetched or self.is_lost:
             return None
         self._given += 1
+        self._events.begin_event()
         return self._fetched.popleft()
 
     def records(self) -> Iterator[R_co]:

@@ -1,0 +1,508 @@
+"""Outages, bad deploys, pauses and lost data: no event is lost by them, and the order of each key is kept."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+
+import pytest
+from workers_support import QUICK, Shop, until, until_seen, until_true, with_shop
+
+from rink.errors import ConfigError
+from rink.streams import App, Record, Worker, admin
+
+pytestmark = pytest.mark.waits
+
+OUTAGE_S = float(os.environ.get("RINK_TEST_OUTAGE_S", "3"))
+"""Set it to 30 for an outage in full length."""
+
+
+class LegWithSeat(Record):
+    """A leg as a bad deploy wants it: events of before have no seat."""
+
+    n: int
+    who: str
+    seat: str
+
+
+def per_key(count, keys):
+    return {f"k{key}": list(range(key, count, keys)) for key in range(keys)}
+
+
+async def all_dead(shop, processor="note"):
+    numbers = range(shop.legs.partition_count)
+    return [letter for n in numbers for letter in await shop.dead(processor, n)]
+
+
+async def total(shop, name, processor="note"):
+    found = [await shop.at(processor, n) for n in range(shop.legs.partition_count)]
+    return sum(int(at.get(name, 0)) for at in found)
+
+
+def counted(worker, name, processor="note"):
+    """Return the sum of a metric over all partitions."""
+    return sum(
+        sample.value
+        for metric in worker.metrics.registry.collect()
+        for sample in metric.samples
+        if sample.name == f"rink_streams_{name}"
+    )
+
+
+@contextlib.contextmanager
+def logged():
+    """Collect the log records of streams."""
+    records, handler, logger = [], logging.Handler(), logging.getLogger("rink.streams")
+    handler.emit = records.append
+    logger.addHandler(handler)
+    try:
+        yield records
+    finally:
+        logger.removeHandler(handler)
+
+
+# ── outages ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("takes", [1, 50])
+def test_outage_costs_no_event_and_no_order(rink_redis, etcd_url, prefix, caplog, takes):
+    asyncio.run(_outage(rink_redis, etcd_url, prefix, caplog, takes))
+
+
+async def _outage(server, etcd_url, prefix, caplog, takes):
+    shop = Shop(server.url, etcd_url, prefix, partition_count=16)
+    failed, ends = set(), [None]
+
+    @shop.app.processor(shop.legs, **QUICK)
+    async def note(events):
+        async for batch in events.take(takes).records():
+            if len(shop.seen) >= 2000 and ends[0] is None:
+                ends[0] = time.monotonic() + OUTAGE_S
+            if ends[0] is not None and time.monotonic() < ends[0]:
+                failed.add(events.partition)
+                raise ConnectionError("the bank cannot be reached")
+            shop.seen.extend((leg.who, leg.n) for leg in batch)
+
+    await shop.send_keys(16_000, keys=200)
+    with caplog.at_level(logging.INFO, "rink.streams"):
+        async with shop.workers() as (start, _):
+            worker = await start("a")
+            await until_seen(shop, 16_000, OUTAGE_S * 3 + 60)
+            await until_true(lambda: shop.are_committed("note", 16_000), what="committed")
+    assert await all_dead(shop) == []
+    assert shop.numbers() == per_key(16_000, 200), "each event once, in the order of its key"
+    assert len(failed) == 16
+    assert counted(worker, "transient_total") >= 16
+    told = [record for record in caplog.records if "the bank cannot" in record.getMessage()]
+    assert sum(record.exc_info is not None for record in told) == 1, "one traceback"
+    assert any("in 16 partitions" in record.getMessage() for record in told)
+    await shop.close()
+
+
+@with_shop(partition_count=1)
+async def test_outage_that_lasts_too_long_quarantines_and_goes_on_in_order(shop):
+    is_down = True
+
+    @shop.app.processor(shop.legs, backoff=(0.01, 0.05), transient_for=0.5, **QUICK)
+    async def note(events):
+        async for leg in events.records():
+            if is_down and leg.n >= 3:
+                raise TimeoutError("no answer from the bank")
+            shop.seen.append((leg.who, leg.n))
+
+    await shop.send(*range(20))
+    async with shop.workers("a"):
+        began = time.monotonic()
+        reason = await shop.quarantined("note", 0)
+        assert time.monotonic() - began > 0.5
+        assert "TimeoutError: no answer from the bank" in reason
+        assert "transient_for=0.5 s" in reason
+        is_down = False
+        [one] = await admin.unquarantine(shop.app)
+        assert one.reason == reason
+        await until_seen(shop, 20)
+    assert shop.numbers("a") == list(range(20))
+    assert await shop.dead("note", 0) == []
+
+
+@with_shop(partition_count=1)
+async def test_outage_between_failures_of_an_event_is_not_counted(shop):
+    """What is transient leaves an event's attempts as they were."""
+    errors = [ValueError, ConnectionError, ConnectionError, ConnectionError, ValueError, None]
+    tries = []
+
+    @shop.app.processor(shop.legs, backoff=(0.001, 0.01), max_attempts=3, retry_for=0, **QUICK)
+    async def note(events):
+        async for leg in events.records():
+            tries.append(leg.n)
+            if leg.n == 1 and (error := errors.pop(0)):
+                raise error("odd")
+            shop.seen.append((leg.who, leg.n))
+
+    await shop.send(0, 1, 2)
+    async with shop.workers("a"):
+        await until_seen(shop, 3)
+    assert tries == [0, 1, 1, 1, 1, 1, 1, 2]
+    assert await shop.dead("note", 0) == []
+
+
+@with_shop(partition_count=1)
+async def test_error_that_passes_within_retry_for_costs_no_event(shop):
+    """Far more than max_attempts failures, but not for as long as `retry_for`."""
+    began, tries = [], []
+
+    @shop.app.processor(shop.legs, backoff=(0.001, 0.02), max_attempts=2, retry_for=30, **QUICK)
+    async def note(events):
+        async for leg in events.records():
+            began.append(time.monotonic())
+            tries.append(leg.n)
+            if leg.n == 1 and began[-1] - began[0] < 1:
+                raise KeyError("a lock of another job")
+            shop.seen.append((leg.who, leg.n))
+
+    await shop.send(0, 1, 2)
+    async with shop.workers("a"):
+        await until_seen(shop, 3)
+    assert shop.numbers("a") == [0, 1, 2]
+    assert len(tries) > 10
+    assert await shop.dead("note", 0) == []
+
+
+# ── bad deploys ──────────────────────────────────────────────────────────────────────────────────
+
+
+def bad_app(shop, **settings):
+    """The same app after a deploy with a new required field."""
+    app = App("shop", redis=shop.server.url, etcd=shop.app.etcd, ttl=3, session=shop.app.session)
+    legs = app.stream(
+        "legs", record=LegWithSeat, partition_by="who", partition_count=shop.legs.partition_count
+    )
+    seen = []
+
+    @app.processor(legs, name="note", **QUICK, **settings)
+    async def note(events):
+        async for leg in events.records():
+            seen.append(leg)
+
+    return app
+
+
+@contextlib.asynccontextmanager
+async def running_worker(app, name):
+    worker = Worker(app, name=name)
+    task = asyncio.create_task(worker.run())
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        await task
+        await app.close()
+
+
+@pytest.mark.timeout(120)
+@with_shop(partition_count=16)
+async def test_bad_deploy_is_quarantined_and_costs_nothing_after_the_roll_back(shop):
+    note_all(shop)
+    await shop.send_keys(16_000, keys=200)
+    async with running_worker(bad_app(shop), "bad"):
+        reasons = [await shop.quarantined("note", number) for number in range(16)]
+    assert all(
+        "required field missing @ $.seat" in reason or "seat" in reason for reason in reasons
+    )
+    assert await all_dead(shop) == []
+    async with shop.workers("good"):
+        assert len(await admin.unquarantine(shop.app)) == 16
+        await until_seen(shop, 16_000, 40)
+    assert shop.numbers() == per_key(16_000, 200), "each event once, in the order of its key"
+
+
+@pytest.mark.timeout(120)
+@with_shop(partition_count=16)
+async def test_bad_code_gives_up_few_events_and_requeue_brings_them_back(shop):
+    """The deploy's function fails at each event, and so do the retries: the breaker ends that."""
+    is_bad = True
+
+    @shop.app.processor(shop.legs, retry_for=0, backoff=(0.001, 0.002), **QUICK)
+    async def note(events):
+        async for leg in events.records():
+            if is_bad:
+                raise AttributeError("'Leg' object has no attribute 'seat'")
+            shop.seen.append((leg.who, leg.n))
+
+    await shop.send_keys(16_000, keys=200)
+    async with shop.workers("a"):
+        reasons = [await shop.quarantined("note", number) for number in range(16)]
+        assert all("5 events in a row failed, the first: event" in reason for reason in reasons)
+        assert all("has no attribute 'seat'" in reason for reason in reasons)
+        assert len(await all_dead(shop)) == 16 * 4
+        is_bad = False
+        await admin.unquarantine(shop.app)
+        assert len(await admin.requeue(shop.app)) == 16 * 4
+        await until_seen(shop, 16_000, 40)
+        await until_true(lambda: shop.are_committed("note", 16_000), what="committed")
+    assert await all_dead(shop) == []
+    assert {who: sorted(numbers) for who, numbers in shop.numbers().items()} == per_key(16_000, 200)
+
+
+@with_shop(partition_count=1)
+async def test_skip_after_the_breaker_gives_up_the_event_it_stands_at(shop):
+    @shop.app.processor(
+        shop.legs, retry_for=0, max_attempts=1, breaker=2, backoff=(0.001, 0.001), **QUICK
+    )
+    async def note(events):
+        async for leg in events.records():
+            if leg.n < 2:
+                raise ValueError(leg.n)
+            shop.seen.append((leg.who, leg.n))
+
+    await shop.send(0, 1, 2)
+    async with shop.workers("a"):
+        await shop.quarantined("note", 0)
+        assert len(await shop.dead("note", 0)) == 1
+        [one] = await admin.unquarantine(shop.app, skip=True)
+        assert one.skipped
+        await until_seen(shop, 1)
+    assert len(await shop.dead("note", 0)) == 2
+
+
+@with_shop(partition_count=1)
+async def test_odd_record_at_the_end_waits_for_the_one_behind_it(shop):
+    """A deploy that meets a quiet partition gives nothing up either, until something there decodes."""
+    note_all(shop)
+    await shop.send(0)
+    await shop.redis.xadd(shop.names(0).stream, {"d": b'{"n":"one","who":"a"}'})
+    async with shop.workers("a"):
+        await until_seen(shop, 1)
+        await asyncio.sleep(0.5)
+        assert await shop.dead("note", 0) == []
+        await shop.send(2)
+        await until_seen(shop, 2)
+        await until_true(lambda: shop.dead("note", 0), what="a dead letter")
+    assert shop.numbers("a") == [0, 2]
+
+
+def note_all(shop, **settings):
+    @shop.app.processor(shop.legs, **QUICK, **settings)
+    async def note(events):
+        async for leg in events.records():
+            shop.seen.append((leg.who, leg.n))
+
+
+# ── timeouts ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@with_shop(partition_count=1)
+async def test_event_that_takes_too_long_is_cancelled_and_given_up(shop):
+    """In a batch, too: it has its timeout for each event, and comes again one by one."""
+    cancelled = []
+
+    @shop.app.processor(
+        shop.legs, timeout=0.2, retry_for=0, max_attempts=2, backoff=(0.001, 0.01), **QUICK
+    )
+    async def note(events):
+        async for batch in events.take(3).records():
+            for leg in batch:
+                if leg.n == 1:
+                    try:
+                        await asyncio.sleep(60)
+                    except asyncio.CancelledError:
+                        cancelled.append(len(batch))
+                        raise
+            shop.seen.extend((leg.who, leg.n) for leg in batch)
+
+    await shop.send(*range(6))
+    async with shop.workers() as (start, _):
+        worker = await start("a")
+        await until_seen(shop, 5)
+        assert counted(worker, "timeouts_total") == 3
+    assert cancelled == [3, 1, 1]
+    assert shop.numbers("a") == [0, 2, 3, 4, 5]
+    [letter] = await shop.dead("note", 0)
+    assert letter["error"].startswith("EventTimeout: processor 'note' took longer for 1 event")
+
+
+@with_shop(partition_count=1)
+async def test_thread_that_takes_too_long_is_counted_and_goes_on(shop):
+    """Events that a thread is given come together from the loop, and each has its own time."""
+
+    @shop.app.processor(shop.legs, timeout=0.2, **QUICK)
+    def note(events):
+        for leg in events.records():
+            time.sleep({10: 0.5, 20: 0.5}.get(leg.n, 0.01))
+            shop.seen.append((leg.who, leg.n))
+
+    await shop.send(*range(60))
+    async with shop.workers() as (start, _):
+        worker = await start("a")
+        await until_seen(shop, 60)
+        await asyncio.sleep(0.5)  # nothing is in hand
+        assert counted(worker, "timeouts_total") == 2
+    assert shop.numbers("a") == list(range(60))
+    assert await shop.dead("note", 0) == []
+
+
+@with_shop(partition_count=1)
+async def test_idle_processor_and_slow_commit_are_not_timed_out(shop):
+    """Neither the wait for events nor that for Redis is an event's time."""
+
+    @shop.app.processor(shop.legs, timeout=0.2, commit="manual", **QUICK)
+    async def note(events):
+        async for leg in events.records():
+            commits = asyncio.create_task(events.commit())
+            await commits
+            shop.seen.append((leg.who, leg.n))
+
+    async with shop.workers() as (start, _):
+        worker = await start("a")
+        await asyncio.sleep(0.6)
+        shop.server.freeze()
+        sending = asyncio.create_task(shop.send(1, 2))
+        await asyncio.sleep(0.6)
+        shop.server.thaw()
+        await sending
+        await until_seen(shop, 2)
+        assert counted(worker, "timeouts_total") == 0
+    assert shop.numbers("a") == [1, 2]
+
+
+# ── pauses ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@with_shop()
+async def test_paused_processor_keeps_its_partitions_through_a_restart(shop):
+    note_all(shop)
+    keys = [shop.of_key(number) for number in range(4)]
+    async with shop.workers("a") as (start, stop):
+        for key in keys:
+            await shop.send(0, 1, who=key)
+        await until_seen(shop, 8)
+        assert len(await admin.pause(shop.app, "note")) == 4
+        assert await admin.pause(shop.app, "note") == ()
+        await asyncio.sleep(3)
+        for key in keys:
+            await shop.send(2, 3, who=key)
+        await asyncio.sleep(0.5)
+        assert len(shop.seen) == 8
+        await start("b")
+        await stop("a")
+        await until_true(lambda: is_owned(shop), what="the other worker owns all")
+        await asyncio.sleep(0.5)
+        assert len(shop.seen) == 8
+        for one in await admin.lag(shop.app):
+            assert (one.paused, one.owned, one.lag) == (True, True, 2)
+        [owners] = await admin.owners(shop.app)
+        assert all(one.paused for one in owners.partitions)
+        assert len(await admin.resume(shop.app, "note", partition=1)) == 1
+        await until_seen(shop, 10)
+        assert len(await admin.resume(shop.app, "note")) == 3
+        await until_seen(shop, 16)
+    for key in keys:
+        assert shop.numbers(key) == [0, 1, 2, 3]
+
+
+async def is_owned(shop):
+    return all(one.owned for one in await admin.lag(shop.app))
+
+
+@with_shop(partition_count=1)
+async def test_pause_lets_what_is_in_hand_be_committed(shop):
+    go = asyncio.Event()
+
+    @shop.app.processor(shop.legs, **QUICK)
+    async def note(events):
+        async for batch in events.take(3).records():
+            shop.seen.extend((leg.who, leg.n) for leg in batch)
+            await go.wait()
+
+    await shop.send(*range(6))
+    async with shop.workers("a"):
+        await until_seen(shop, 3)
+        await admin.pause(shop.app, "note")
+        await asyncio.sleep(3)
+        go.set()
+        await until_true(lambda: shop.are_committed("note", 3), what="committed")
+        await asyncio.sleep(0.2)
+        assert len(shop.seen) == 3
+        await admin.resume(shop.app, "note")
+        await until_seen(shop, 6)
+    assert shop.numbers("a") == list(range(6))
+
+
+@with_shop(partition_count=1)
+async def test_pause_outlasts_unquarantine_and_reset(shop):
+    note_all(shop)
+    await shop.send(1)
+    await admin.pause(shop.app, "note")  # before it was ever started
+    async with shop.workers("a"):
+        await until_true(lambda: is_owned(shop), what="owned")
+        await admin.reset(shop.app, "note", "earliest")
+        await shop.redis.hset(shop.names(0).at("note"), "quarantined", "why")
+        await admin.unquarantine(shop.app)
+        await asyncio.sleep(0.5)
+        assert shop.seen == []
+        await admin.resume(shop.app, "note")
+        await until_seen(shop, 1)
+
+
+@with_shop(partition_count=1)
+async def test_pause_of_what_has_no_workers_of_ours_is_refused(shop):
+    note_all(shop)
+    with pytest.raises(ConfigError, match="no processor 'other'"):
+        await admin.pause(shop.app, "other")
+    with pytest.raises(ConfigError, match="query of Spark"):
+        await admin.resume(shop.app, "spark/totals")
+
+
+# ── lost data ────────────────────────────────────────────────────────────────────────────────────
+
+
+@with_shop(partition_count=1)
+async def test_flushed_redis_with_continue_goes_on_from_the_start(shop):
+    note_all(shop, on_data_loss="continue")
+    with logged() as records:
+        async with shop.workers("a"):
+            await shop.send(0, 1, 2)
+            await until_true(lambda: shop.are_committed("note", 3), what="committed")
+            await shop.redis.flushall()
+            await shop.send(3, 4)
+            await until_seen(shop, 5, 20)
+    assert shop.numbers("a") == [0, 1, 2, 3, 4]
+    assert "goes on behind 0-0" in lost_data(records)
+
+
+@with_shop(partition_count=1)
+async def test_restored_redis_with_continue_tells_what_comes_again(shop):
+    go = asyncio.Event()
+
+    @shop.app.processor(shop.legs, on_data_loss="continue", **QUICK)
+    async def note(events):
+        async for leg in events.records():
+            shop.seen.append((leg.who, leg.n))
+            if leg.n == 1:
+                await go.wait()
+
+    with logged() as records:
+        async with shop.workers("a"):
+            await shop.send(0, 1, 2)  # all of these are in the copy, and the first one is committed
+            await until_seen(shop, 2)
+            copy = await asyncio.to_thread(shop.server.save_copy)
+            go.set()
+            await until_true(lambda: shop.are_committed("note", 3), what="committed")
+            await shop.send(3)
+            await until_seen(shop, 4)
+            await until_true(lambda: shop.are_committed("note", 4), what="committed")
+            await asyncio.to_thread(shop.server.restore_copy, copy)
+            await shop.send(4)
+            await until(lambda: shop.numbers("a")[-1] == 4, 20)
+    seen = shop.numbers("a")
+    assert seen[:4] == [0, 1, 2, 3]
+    assert seen[4:] == [*range(seen[4], 3), 4], "what lies in the copy comes again, in order"
+    assert "comes again" in lost_data(records)
+
+
+def lost_data(records):
+    [told] = [one for one in records if "on_data_loss='continue'" in one.getMessage()]
+    assert told.levelno == logging.ERROR
+    return told.getMessage()

@@ -1,0 +1,125 @@
+"""One round of failures is one traceback in the log, whatever the number of partitions."""
+
+import asyncio
+import logging
+
+import pytest
+from jumping import jumping, pass_time
+
+from rink.streams.complaints import Complaints
+
+
+@pytest.fixture
+def told(caplog):
+    caplog.set_level(logging.INFO, "rink.streams")
+
+    class Told:
+        """What was logged by now."""
+
+        def __iter__(self):
+            return iter(list(caplog.records))
+
+        def __getitem__(self, index):
+            return caplog.records[index]
+
+        def __len__(self):
+            return len(caplog.records)
+
+    return Told()
+
+
+def fail(kind=ValueError, what="odd"):
+    try:
+        raise kind(what)
+    except kind as error:
+        return error
+
+
+@jumping
+async def tell_all(complaints, errors, seconds=0):
+    for role, error in errors:
+        complaints.tell(error, role, event="7-0")
+    await pass_time(seconds)
+
+
+def test_one_round_in_sixteen_partitions_is_one_traceback_and_one_line(told):
+    tell_all(Complaints("bill"), [(f"orders/{n}", fail()) for n in range(16)], 2)
+    first, rest = told
+    assert first.getMessage() == "processor 'bill' failed in orders/0 at event 7-0: odd"
+    assert first.exc_info
+    assert rest.getMessage() == (
+        "processor 'bill' failed 15 more times with the same error, in 15 partitions, at last in "
+        "orders/15 at event 7-0: ValueError: odd"
+    )
+    assert not rest.exc_info
+
+
+def test_errors_of_another_class_or_place_have_their_own_traceback(told):
+    def elsewhere():
+        try:
+            raise ValueError("odd")
+        except ValueError as error:
+            return error
+
+    errors = [fail(), fail(KeyError), elsewhere(), ValueError("never raised")]
+    tell_all(Complaints("bill"), [("orders/0", error) for error in errors], 2)
+    assert [bool(one.exc_info) for one in told] == [True, True, True, True]
+
+
+def test_an_error_that_goes_on_is_told_every_ten_seconds(told):
+    @jumping
+    async def run():
+        complaints = Complaints("bill")
+        for _ in range(100):
+            complaints.tell(fail(), "orders/0")
+            await pass_time(1)
+        complaints.close()
+
+    run()
+    counts = [int(one.getMessage().split()[3]) for one in told[1:]]
+    assert sum(counts) == 99
+    assert 9 <= len(counts) <= 12
+    assert all(not one.exc_info for one in told[1:])
+
+
+def test_an_error_that_comes_again_after_a_rest_has_a_traceback_again(told):
+    @jumping
+    async def run():
+        complaints = Complaints("bill")
+        for seconds in (30, 30, 301, 0):
+            complaints.tell(fail(), "orders/0")
+            await pass_time(seconds)
+        complaints.close()
+
+    run()
+    assert [bool(one.exc_info) for one in told] == [True, False, False, True]
+
+
+def test_what_was_not_told_is_told_at_the_end(told):
+    @jumping
+    async def run():
+        complaints = Complaints("bill")
+        complaints.tell(fail(), "orders/0")
+        complaints.tell(fail(), "orders/1")
+        complaints.close()
+        await pass_time(20)
+
+    run()
+    assert len(told) == 2
+
+
+def test_an_error_that_cannot_be_shown_is_told_all_the_same(told):
+    class OddError(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    tell_all(Complaints("bill"), [("orders/0", fail(OddError)), ("orders/1", fail(OddError))], 2)
+    assert "its __str__ raised RuntimeError" in told[1].getMessage()
+
+
+def test_it_needs_no_loop_before_it_is_used():
+    asyncio.run(_closes())
+
+
+async def _closes():
+    Complaints("bill").close()
