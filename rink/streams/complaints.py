@@ -41,7 +41,14 @@ class Complaints:
         self._processor = processor
         self._seen: dict[Kind, _Seen] = {}
 
-    def tell(self, error: BaseException, role: str, event: str = "", then: str = "") -> None:
+    def tell(
+        self,
+        error: BaseException,
+        role: str,
+        event: str = "",
+        then: str = "",
+        level: int = logging.WARNING,
+    ) -> None:
         """Log an error, or count it where the same one was logged shortly before.
 
         Args:
@@ -49,6 +56,7 @@ class Complaints:
             role: in which partition.
             event: the id of the event to blame; "" for none.
             then: what follows.
+            level: of the line with the traceback.
         """
         loop = asyncio.get_running_loop()
         kind, now = _kind(error), loop.time()
@@ -57,8 +65,8 @@ class Complaints:
         seen = self._seen.get(kind)
         if seen is None:
             self._seen[kind] = _Seen(now)
-            log.warning(
-                "processor %r failed in %s: %s%s", self._processor, where, said(error),
+            log.log(
+                level, "processor %r failed in %s: %s%s", self._processor, where, said(error),
                 f": {then}" if then else "", exc_info=error,
             )  # fmt: skip
             return

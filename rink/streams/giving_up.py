@@ -105,19 +105,29 @@ class GivingUp(Generic[R]):
         entry, policy = error.entry, self._policy
         if policy.is_transient(error.error):
             raise error.error
-        letter, room = letter_of(error.error, 1), self._breaker.room(self._passed)
-        if policy.on_error == "dead-letter" and room is not None and room > 1:
-            behind = self._inbox.behind(entry, room - 1)
-            if not any(map(self._does_decode, behind)):
-                if len(behind) == room - 1:
-                    why = f"nor do the {len(behind)} events behind it decode"
-                    self._quarantine(entry.id, letter, why)
-                if self._waits[0] != entry.id:
-                    self._waits = (entry.id, now)
-                if now < (until := self._waits[1] + policy.retry_for):
-                    return until
+        letter, wanted = letter_of(error.error, 1), self._witnesses()
+        behind = self._inbox.behind(entry, wanted)
+        if wanted and not any(map(self._does_decode, behind)):
+            if len(behind) == wanted:
+                events = f"{wanted} event{'s' * (wanted > 1)}"
+                self._quarantine(entry.id, letter, f"nor do the {events} behind it decode")
+            if self._waits[0] != entry.id:
+                self._waits = (entry.id, now)
+            if now < (until := self._waits[1] + policy.retry_for):
+                return until
         self.bury(entry.id, letter)
         return None
+
+    def _witnesses(self) -> int:
+        """Return how many events behind one that does not decode tell whether the program is to blame.
+
+        0 where nothing does: the breaker is off or trips anyway, or the processor has events in hand and is not to
+        wait for others before it commits them.
+        """
+        room = self._breaker.room(self._passed)
+        if self._policy.on_error != "dead-letter" or room is None or self._inbox.in_hand:
+            return 0
+        return min(room, self._inbox.prefetch) - 1
 
     def _decoded(self, entry: Entry) -> R:
         try:

@@ -70,7 +70,7 @@ class Judge:
             StateError: the partition waits until what lies in Redis is put right.
         """
         role, policy = self._owner.place.role, self._processor.policy
-        if has_come_further:
+        if has_come_further or self._owner.has_idled:  # it met no such error for a while
             self._waits_since = None
         if isinstance(error, NoProgress):
             log.warning("%s: %s", role, error)
@@ -84,7 +84,7 @@ class Judge:
         self._complaints.tell(error, role, blamed.id if blamed else "")
         if isinstance(error, StateError):
             raise error
-        if blamed is None or times < policy.max_attempts or not self._has_failed_long(blamed):
+        if blamed is None or not self._has_failed_long(blamed) or times < policy.max_attempts:
             return False
         self._owner.giving_up.bury(blamed.id, letter_of(error, times))
         return True

@@ -56,7 +56,7 @@ class Owner(Generic[R]):
         inbox: the events in memory.
         commits: has Redis know what is finished.
         changed: set when there is something new in the inbox, room among the uncommitted, or its end.
-        is_idle: the processor waits for events.
+        is_idle: the processor waits for events; `has_idled`: it did so in the call under way.
         ended_early: it was told that there are no more, so that what came alone is judged by itself.
         stopwatch: how long the processor takes for what it has in hand.
         giving_up: what becomes of events that fail.
@@ -88,7 +88,7 @@ class Owner(Generic[R]):
         )
         self.changed = asyncio.Event()
         self.ended_early = False
-        self.is_idle = False
+        self.is_idle = self.has_idled = False
         self.stopwatch = Stopwatch(processor.policy.timeout)
         self.giving_up = GivingUp(processor, place, self.inbox)
         self._complaints = complaints
@@ -307,6 +307,7 @@ class Owner(Generic[R]):
         self.changed.clear()
         left = None if deadline is None else max(deadline - self._now(), 0)
         self.is_idle = deadline is None
+        self.has_idled = self.has_idled or self.is_idle
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):

@@ -112,8 +112,9 @@ class Grant:
         except (RedisError, StateError) as error:
             log.error("%s is not processed: %s", place.role, error)
             await _until(lost, _QUARANTINE_LOOK_S)
-        except Exception:  # what nobody foresaw costs this partition, and not the worker
-            log.exception("%s is not processed, and is taken again soon", place.role)
+        except Exception as error:  # what nobody foresaw costs this partition, and not the worker
+            then = "the partition is not processed, and is taken again soon"
+            self._scene.complaints.tell(error, place.role, then=then, level=logging.ERROR)
             await _until(lost, _QUARANTINE_LOOK_S)
         finally:
             metrics.owned(place, False)
@@ -331,7 +332,7 @@ class Tenure:
     async def _call(self, work: asyncio.Task[None]) -> None:
         """Call the processor once; if the task `work` is cancelled, the call ends."""
         processor, owner = self._scene.processor, self._owner
-        owner.ended_early = owner.stopwatch.has_expired = False
+        owner.ended_early = owner.has_idled = owner.stopwatch.has_expired = False
         watching = asyncio.create_task(owner.stopwatch.watch(partial(self._expire, running_task())))
         before = owner.inbox.count_finished
         events: Events[Any] = Events(owner)
@@ -346,6 +347,7 @@ class Tenure:
             events.raise_failure()
             owner.giving_up.raise_verdict()
         except BaseException as error:
+            owner.stopwatch.stop()  # or what middleware does at its end would be cancelled
             if isinstance(error, ENDS_PROCESS):
                 self._note_exit(error)
             await events.end(error)

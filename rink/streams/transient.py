@@ -13,7 +13,7 @@ from rink.streams.errors import EventTimeout
 
 log = logging.getLogger("rink.streams")
 
-TransientError = type[BaseException] | Callable[[BaseException], bool]
+TransientError = type[BaseException] | Callable[[Any], bool]
 """A class of exceptions, or a function that tells whether an exception is transient."""
 
 _BY_NAME = {

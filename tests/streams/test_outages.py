@@ -16,7 +16,22 @@ def quiet(monkeypatch, caplog):
     caplog.set_level(logging.CRITICAL, "rink")
 
 
-def run(shop, data=None, count=10):
+class Late(kit._Partition):
+    """Its events come after a while."""
+
+    first_after = 0
+
+    def _feed(self, owner):
+        if asyncio.get_running_loop().time() >= 1000 + self.first_after:
+            super()._feed(owner)
+
+    async def _over(self, owner):
+        await pass_time(self.first_after)
+        self._feed(owner)
+        return await super()._over(owner)
+
+
+def run(shop, data=None, count=10, first_after=0):
     """Run the processor in one partition as a worker would; returns what came of it, and seconds."""
     data = data or [shop.legs.codec.encode(Leg(n=n)) for n in range(count)]
     outcome, took = kit.Outcome(), []
@@ -25,7 +40,8 @@ def run(shop, data=None, count=10):
     async def body():
         now = asyncio.get_running_loop().time
         began = now()
-        partition = kit._Partition(shop.app.processors["note"], 0, data, outcome, asyncio.Event())
+        partition = Late(shop.app.processors["note"], 0, data, outcome, asyncio.Event())
+        partition.first_after = first_after
         await partition.run()
         took.append(now() - began)
 
@@ -115,6 +131,26 @@ def test_outage_with_a_success_between_begins_its_hour_anew():
     assert shop.seen == list(range(10))
     assert outcome.quarantined == {}
     assert took > 800
+
+
+def test_outage_before_an_idle_time_is_not_counted_with_one_after_it():
+    """A connection that could not be made at first, and that breaks hours later, when an event comes."""
+    shop, calls = Shop(transient_for=100), []
+
+    @shop.processor
+    async def note(events):
+        calls.append(1)
+        if len(calls) < 5:
+            raise ConnectionError("not up yet")
+        async for leg in events.records():
+            if len(calls) < 8:
+                raise ConnectionError("gone again")
+            shop.seen.append(leg.n)
+
+    outcome, took = run(shop, count=1, first_after=5000)
+    assert shop.seen == [0]
+    assert outcome.quarantined == {}
+    assert took > 5000
 
 
 def test_outage_as_seen_by_batches_leaves_them_together():
@@ -242,6 +278,33 @@ def test_half_that_do_not_decode_are_stopped_by_the_breaker():
     outcome, _ = run(shop, legs(shop, "x." * 80))
     assert len(outcome.dead) == 49
     assert "50 of the last 99 events failed" in outcome.quarantined[0]
+
+
+@pytest.mark.parametrize("prefetch", [1, 2, 4])
+def test_few_in_memory_decide_where_no_more_can_be(prefetch):
+    shop = Shop(prefetch=prefetch, max_uncommitted=1)
+    failing(shop, lambda leg: False, None)
+    outcome, took = run(shop, legs(shop, "..xxxxxxx"))
+    assert len(outcome.dead) == (4 if prefetch == 1 else 0)
+    assert len(outcome.quarantined) == 1
+    assert took < 1
+
+
+def test_odd_one_behind_events_in_hand_is_given_up_at_once():
+    """By hand: the processor may commit them only when it has more."""
+    shop = Shop(commit="manual")
+
+    @shop.processor
+    async def note(events):
+        async for batch in events.take(3).records():
+            shop.seen += numbers(batch)
+            if len(shop.seen) == 8:
+                await events.commit()
+
+    outcome, took = run(shop, legs(shop, "..x......x"))
+    assert shop.seen == [0, 1, 3, 4, 5, 6, 7, 8]
+    assert len(outcome.dead) == 2
+    assert took > 600, "of the last one nothing is known, and nothing is in hand"
 
 
 def test_breaker_of_none_gives_all_up_at_once():
