@@ -7,9 +7,10 @@ import os
 import time
 
 import pytest
+from streams_support import stepping
 from workers_support import QUICK, Shop, until, until_seen, until_true, with_shop
 
-from rink.errors import ConfigError
+from rink.errors import ConfigError, StaleToken
 from rink.streams import App, Record, Worker, admin
 
 pytestmark = pytest.mark.waits
@@ -456,6 +457,17 @@ async def test_pause_of_what_has_no_workers_of_ours_is_refused(shop):
 
 
 # ── lost data ────────────────────────────────────────────────────────────────────────────────────
+
+
+@stepping
+async def test_data_is_not_accepted_by_an_owner_of_before(steps, server):
+    await steps.add(3)
+    await steps.take(6)
+    with pytest.raises(StaleToken):
+        await steps.store.accept(steps.place, 5)
+    assert (await steps.position()).epoch == "0"
+    assert await steps.store.accept(steps.place, 6) == "0-0"
+    assert (await steps.position()).epoch == "1"
 
 
 @with_shop(partition_count=1)

@@ -8,6 +8,7 @@ from mutants_of_bytes import BOUNDS
 from mutants_of_declarations import DECLARATIONS
 from mutants_of_engine import ENGINE
 from mutants_of_etcd import ETCD
+from mutants_of_failures import FAILURES
 from mutants_of_guards import GUARDS
 from mutants_of_handles import HANDLES, LEAVING
 from mutants_of_history import HISTORY
@@ -33,6 +34,7 @@ BY_HEADING: dict[str, list[Mutant]] = {
     "Of streams": STREAMS,
     "Of bytes": BOUNDS,
     "Of what apps declare": DECLARATIONS,
+    "Of streams when events fail": FAILURES,
     "Of Spark": SPARK,
     "Of guards": GUARDS,
 }

@@ -295,7 +295,7 @@ STREAMS = [
     ),
     python(
         "an error that is no Exception ends the worker",
-        "partition",
+        "judge",
         '    return RuntimeError(f"the processor raised {type(error).__name__}: {said(error)}")',
         "    return error",
         PROCESSORS,
