@@ -222,6 +222,24 @@ def test_a_reset_is_heard_by_an_owner_that_has_nothing_to_do(shop):
     )
 
 
+def test_a_paused_processor_gives_nothing_until_it_is_resumed(shop):
+    shop.send((1, 3))
+    with working(shop):
+        (mine,) = [n for n, one in shop.until_done("bill").items() if one["processed"]]
+        shown = shop.ok("streams", "pause", "shop:app", "bill")
+        assert shown.count("bill") == PARTITIONS
+        assert "nothing to pause" in shop.ok("streams", "pause", "shop:app", "bill")
+        wait_for(lambda: "owned, paused" in shop.ok("streams", "lag", "shop:app", "-p", "bill"))
+        wait_for(lambda: "paused" in shop.ok("streams", "owners", "shop:app", "-p", "bill"))
+    with working(shop):
+        shop.send((2, 3))
+        wait_for(lambda: shop.lag("ship")[mine]["processed"] == 2)
+        assert shop.lag("bill")[mine]["processed"] == 1
+        (resumed,) = shop.json("resume", "bill", "-n", str(mine))["resumed"]
+        assert (resumed["partition"], resumed["lag"]) == (mine, 1)
+        wait_for(lambda: shop.lag("bill")[mine]["processed"] == 2)
+
+
 def test_a_retired_processor_holds_trimming_back_until_it_is_forgotten(shop):
     shop.send(*((n, 3) for n in range(20)))
     with working(shop):

@@ -67,7 +67,7 @@ def logged():
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("takes", [1, 50])
+@pytest.mark.parametrize("takes", [1, 50, "in a thread"])
 def test_outage_costs_no_event_and_no_order(rink_redis, etcd_url, prefix, caplog, takes):
     asyncio.run(_outage(rink_redis, etcd_url, prefix, caplog, takes))
 
@@ -76,16 +76,24 @@ async def _outage(server, etcd_url, prefix, caplog, takes):
     shop = Shop(server.url, etcd_url, prefix, partition_count=16)
     failed, ends = set(), [None]
 
-    @shop.app.processor(shop.legs, **QUICK)
+    def process(partition, batch):
+        if len(shop.seen) >= 2000 and ends[0] is None:
+            ends[0] = time.monotonic() + OUTAGE_S
+        if ends[0] is not None and time.monotonic() < ends[0]:
+            failed.add(partition)
+            raise ConnectionError("the bank cannot be reached")
+        shop.seen.extend((leg.who, leg.n) for leg in batch)
+
     async def note(events):
         async for batch in events.take(takes).records():
-            if len(shop.seen) >= 2000 and ends[0] is None:
-                ends[0] = time.monotonic() + OUTAGE_S
-            if ends[0] is not None and time.monotonic() < ends[0]:
-                failed.add(events.partition)
-                raise ConnectionError("the bank cannot be reached")
-            shop.seen.extend((leg.who, leg.n) for leg in batch)
+            process(events.partition, batch)
 
+    def note_in_thread(events):
+        for leg in events.records():
+            process(events.partition, [leg])
+
+    function = note if isinstance(takes, int) else note_in_thread
+    shop.app.processor(shop.legs, name="note", **QUICK)(function)
     await shop.send_keys(16_000, keys=200)
     with caplog.at_level(logging.INFO, "rink.streams"):
         async with shop.workers() as (start, _):

@@ -193,7 +193,7 @@ def unquarantine(app: App, skip: bool, as_json: bool, **chosen: Any) -> None:
 
 
 def _of_processor(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the app, a processor, and the options that narrow its partitions."""
+    """Give a command the app, a processor, and what narrows its partitions."""
     for option in (_JSON, _PARTITION, _STREAM, click.argument("processor"), apps.with_app):
         function = option(function)
     return function
@@ -204,9 +204,10 @@ def _of_processor(function: Callable[..., Any]) -> Callable[..., Any]:
 def pause(
     app: str, processor: str, stream: str | None, partition: int | None, as_json: bool
 ) -> None:
-    """Pause PROCESSOR, in all partitions or in one: no events are given to it until `resume`.
+    """Pause PROCESSOR, in all partitions or in one.
 
-    Workers notice within about two seconds, and finish what they have in hand. A new worker finds it paused.
+    No events are given to it until `resume`. Workers notice within about two seconds, and finish
+    what they have in hand. A new worker finds it paused.
     """
     found = apps.load(app)
     from rink.streams import admin
@@ -225,7 +226,7 @@ def pause(
 def resume(
     app: str, processor: str, stream: str | None, partition: int | None, as_json: bool
 ) -> None:
-    """Have PROCESSOR go on, in all partitions in which it was paused or in one."""
+    """Resume PROCESSOR, in all partitions in which it is paused or in one."""
     found = apps.load(app)
     from rink.streams import admin
 

@@ -173,19 +173,21 @@ class App:
                 `quarantine` of a stream of dead letters.
             max_attempts: how often an event is tried alone before, at least.
             max_crashes: how many processes may end over one event before.
-            retry_for: seconds that an event is tried before, at least. Until then its partition waits for it.
-            transient: errors that pass by themselves, as an outage does: classes of exceptions, and functions
-                that tell whether an exception is one. No event is blamed for them; the partition waits and tries
-                again. `rink.streams.TRANSIENT` is the default, to be extended: `(*TRANSIENT, MyError)`.
+            retry_for: seconds that an event is tried before, at least; its partition waits for it.
+            transient: errors that pass by themselves, as an outage does: classes of exceptions, and
+                functions that tell whether an exception is one. No event is blamed for them; the
+                partition waits and tries again. `rink.streams.TRANSIENT` is the default, to be
+                extended: `(*TRANSIENT, MyError)`.
             transient_for: seconds that a partition waits so, at most; then it is quarantined.
-            timeout: seconds that an event may take, and a batch for each of its events; None for any time. A
-                function that is `async def` is cancelled then, and its event has failed. Of a plain one that is
-                logged and counted.
-            breaker: so many events in a row that would be given up, or half of the last 100, quarantine their
-                partition, since the program is to blame and not the events; None: however many.
+            timeout: seconds that an event may take, and a batch for each of its events; None for
+                any time. An `async def` function is cancelled then, and its event has failed. For a
+                plain one that is logged and counted.
+            breaker: so many events in a row that would be given up, or half of the last 100,
+                quarantine their partition: the program is to blame, and not the events. None for
+                however many.
             backoff: seconds: bounds of the first pause between tries, and of every pause; a millisecond at least.
-            on_data_loss: where Redis has older data than it had, `quarantine` stops the partition; `continue` takes
-                what is there for the truth, and logs an error.
+            on_data_loss: where Redis has older data than it had, `quarantine` stops the partition;
+                `continue` takes what is there for the truth, and logs an error.
             prefetch: how many events of a partition are held in memory.
             max_uncommitted: how many may be given to the function and not be committed: what may come again
                 after a crash, and the most that `take` takes.

@@ -1,4 +1,4 @@
-"""Tells when so many events are given up that the program is to blame, and not the events. Pure."""
+"""Stops a partition in which the program is to blame for failures. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ LAST = 100
 class Breaker:
     """How the last events of one partition ended, since this owner took it.
 
-    It is not kept in Redis: the next owner begins to count anew. An event is given up after minutes,
-    so an owner that is replaced within a few events has given up few of them.
+    It is not kept in Redis: the next owner begins to count anew. An event is given up after
+    minutes, so an owner that is replaced within a few events has given up few of them.
 
     Args:
         limit: how many events in a row may not be given up; None for any number.
@@ -24,7 +24,7 @@ class Breaker:
         self._passed = 0
 
     def room(self, passed: int) -> int | None:
-        """Return how many more events in a row would trip it; None where it is switched off."""
+        """Return how many more in a row would trip it; None where it is off."""
         self._note_passed(passed)
         return None if self._limit is None else self._limit - self._in_a_row()
 

@@ -1,4 +1,4 @@
-"""Logs each error of a processor once with its traceback, and then how often it came again."""
+"""Logs each error with its traceback once, and then how often it came."""
 
 from __future__ import annotations
 

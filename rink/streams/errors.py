@@ -88,7 +88,10 @@ class OffsetMoved(RinkError):  # noqa: N818 - as the other public errors are nam
 
 
 class EventTimeout(RinkError):  # noqa: N818 - as the other public errors are named
-    """A processor was cancelled by a time limit: its `timeout`, or one of its own around the whole of it."""
+    """A processor was cancelled by a time limit.
+
+    It was its `timeout`, or a limit of its own around the whole of it.
+    """
 
 
 class WorkerHalted(RinkError):  # noqa: N818 - as the other public errors are named

@@ -57,7 +57,10 @@ class Source(Protocol[R]):
         """Give back the unfinished events, to come again."""
 
     def begin_event(self) -> None:
-        """Measure one event from now on, of those that were given together. May be called in a thread."""
+        """Measure one of the events that were given together, from now on.
+
+        It may be called in a thread.
+        """
 
     def next_now(self) -> tuple[Entry, R] | None:
         """As `next(1, 0)` where nothing need be waited for; None where something may have to be."""
@@ -153,7 +156,7 @@ class Events(Generic[R_co]):
         return await self.next(self.begin(self), 1 if one_by_one else count)
 
     def begin_event(self) -> None:
-        """One of the fetched events is given to the function now: its `timeout` begins."""
+        """Begin the `timeout` of one of the fetched events."""
         self._source.begin_event()
 
     async def hand_back(self, finished: int) -> None:

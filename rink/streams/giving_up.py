@@ -1,4 +1,4 @@
-"""What becomes of the events of one owner that fail: given up one by one, or the partition with them."""
+"""Gives up the events of one owner that fail, or do not decode."""
 
 from __future__ import annotations
 
@@ -86,10 +86,11 @@ class GivingUp(Generic[R]):
         return given
 
     def judge_undecodable(self, error: Undecodable, now: float) -> float | None:
-        """Give up an event that does not decode, or wait for what the events behind it tell.
+        """Give up an event that does not decode, or wait for those behind it.
 
-        Where one of them decodes, the event is odd. Where as many as the breaker allows do not, the program is
-        to blame, as after a deploy with a new required field: the partition is quarantined before all of them.
+        Where one of them decodes, the event is odd. Where as many as the breaker allows do not, the
+        program is to blame, as after a deploy with a new required field: the partition is
+        quarantined before all of them.
 
         Args:
             error: names the event, which nobody has been given.
@@ -119,10 +120,10 @@ class GivingUp(Generic[R]):
         return None
 
     def _witnesses(self) -> int:
-        """Return how many events behind one that does not decode tell whether the program is to blame.
+        """Return how many events behind one tell whether the program is to blame.
 
-        0 where nothing does: the breaker is off or trips anyway, or the processor has events in hand and is not to
-        wait for others before it commits them.
+        0 where none does: the breaker is off or trips anyway, or the processor has events in hand,
+        and may commit them only when it is given more.
         """
         room = self._breaker.room(self._passed)
         if self._policy.on_error != "dead-letter" or room is None or self._inbox.in_hand:

@@ -179,7 +179,7 @@ class Inbox:
         return self._unsettled >= self.max_uncommitted and not self._finished
 
     def behind(self, entry: Entry, count: int) -> list[Entry]:
-        """Return up to so many entries that were read behind one, and will be yielded after it."""
+        """Return the entries behind one, up to `count`, that will be yielded."""
         mine = (
             one
             for one in self._read

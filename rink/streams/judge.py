@@ -1,4 +1,4 @@
-"""Decides what becomes of an error that a processor raised: who is to blame, and what follows."""
+"""Decides who is to blame for an error of a processor, and what follows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class NoProgress(Exception):  # noqa: N818 - not an error of an event
 class Judge:
     """Judges the errors of one owner's processor.
 
-    Both clocks begin anew with each owner: an event is tried for longer then, and never for less long.
+    Both clocks begin anew with each owner: an event is tried for longer then, never for less long.
 
     Args:
         processor: whose.
@@ -52,11 +52,11 @@ class Judge:
         self._failing = ("", 0.0)  # the event that fails alone, and since when
 
     def note_success(self) -> None:
-        """The processor returned in order."""
+        """Note that the processor returned in order."""
         self._waits_since = None
 
     def judge(self, error: Exception, *, has_come_further: bool) -> bool:
-        """Put the unfinished events back, and decide what becomes of the one to blame.
+        """Put the unfinished events back, and judge the one to blame.
 
         Args:
             error: what the processor raised.
@@ -107,8 +107,8 @@ class Judge:
             # An operator can skip one event, and nothing tells which of several it would be.
             event = f"event {in_hand[0].id} of " if len(in_hand) == 1 else "partition "
             raise Quarantined(
-                f"{event}{owner.place.role!r}, processor {self._processor.name!r}: {type(error).__name__}: "
-                f"{said(error)}: this error is transient, and lasted longer than "
+                f"{event}{owner.place.role!r}, processor {self._processor.name!r}: "
+                f"{type(error).__name__}: {said(error)}: this error is transient, and lasted longer than "
                 f"transient_for={policy.transient_for:g} s"
             )
 

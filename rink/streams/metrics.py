@@ -64,15 +64,15 @@ class Metrics:
         self._of(self._retried, place).inc()
 
     def waited(self, place: Place) -> None:
-        """A processor failed, and no event was to blame."""
+        """Count a failure that no event is to blame for."""
         self._of(self._transient, place).inc()
 
     def timed_out(self, place: Place) -> None:
-        """Events took longer than their timeout."""
+        """Count events that took longer than their timeout."""
         self._of(self._timeouts, place).inc()
 
     def paused(self, place: Place, is_paused: bool) -> None:
-        """A partition was paused, or resumed."""
+        """Show whether a partition is paused."""
         self._of(self._paused, place).set(int(is_paused))
 
     def owned(self, place: Place, owns: bool) -> None:

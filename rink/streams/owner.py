@@ -222,7 +222,10 @@ class Owner(Generic[R]):
             return given
 
     def begin_event(self) -> None:
-        """Measure one event from now on, of those that were given together. May be called in a thread."""
+        """Measure one of the events that were given together, from now on.
+
+        It may be called in a thread.
+        """
         self.stopwatch.start(1)
 
     def next_now(self) -> tuple[Entry, R] | None:
@@ -367,18 +370,19 @@ class Owner(Generic[R]):
             self._marks.end()
 
     async def _await_verdict(self, error: Undecodable) -> None:
-        """An event does not decode: give it up, or wait for those behind it, which tell more."""
+        """Give up an event that does not decode, or wait for those behind it."""
         until = self.giving_up.judge_undecodable(error, self._now())
         if until is None:
             self.commits.note_finished()
             return
-        then = f"it waits until an event behind it decodes, for at most {self.processor.policy.retry_for:g} s"
+        retry_for = self.processor.policy.retry_for
+        then = f"it waits until an event behind it decodes, for at most {retry_for:g} s"
         self._complaints.tell(error.error, self.place.role, error.entry.id, then)
         await self.take_mark_back()
         await self._wait_for_change(until)
 
     def timed_out(self) -> EventTimeout:
-        """Return the error of a processor that took too long for what it has in hand."""
+        """Return the error of a processor that took too long."""
         count = max(len(self.inbox.in_hand), 1)
         events = f"{count} event" + "s" * (count != 1)
         return EventTimeout(

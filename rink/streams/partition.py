@@ -120,7 +120,7 @@ class Grant:
             metrics.owned(place, False)
 
     async def _wait_for_successor(self, error: StaleToken, lost: asyncio.Task[bool]) -> None:
-        """Redis knows a later owner, so the loss of the role is on its way."""
+        """Wait for the loss of the role: Redis knows a later owner."""
         log.warning("%s", error)
         await _until(lost, _QUARANTINE_LOOK_S)
         if self._role.is_held:
@@ -197,7 +197,10 @@ class Grant:
         await _until(lost, _QUARANTINE_LOOK_S)
 
     async def _continue(self, error: RedisRolledBack, lost: asyncio.Task[bool]) -> None:
-        """Take what Redis has for the truth, as `rink streams unquarantine` does, and say what that costs."""
+        """Take what Redis has for the truth, and say what that costs.
+
+        It is what `rink streams unquarantine` does.
+        """
         place, patience = self._place, Patience(self._place.role)
         while not lost.done():
             try:
@@ -366,7 +369,7 @@ class Tenure:
         await owner.settle_mark()
 
     def _expire(self, call: asyncio.Task[Any]) -> bool:
-        """The events in hand take longer than `timeout`: end the call if it can be ended."""
+        """End a call whose events take longer than `timeout`, if it can be ended."""
         processor, owner = self._scene.processor, self._owner
         self._scene.metrics.timed_out(self._place)
         if processor.is_async:

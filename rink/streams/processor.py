@@ -19,7 +19,7 @@ from rink.streams.values import Place
 R = TypeVar("R")
 
 OnDataLoss = Literal["quarantine", "continue"]
-"""What to do where Redis has older data than it had: stop the partition, or take what is there for the truth."""
+"""Where Redis has older data than it had: stop the partition, or take what is there."""
 
 
 @attrs.frozen(kw_only=True)

@@ -1,4 +1,4 @@
-"""Measures how long a processor takes for the events that it has in hand, for `timeout=`."""
+"""Measures how long a processor takes for the events in hand: `timeout=`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from collections.abc import Callable
 class Stopwatch:
     """The time since events were given to a processor.
 
-    It runs from when events are given until the next are asked for, and stands while a commit is waited for.
+    It runs from when events are given until the next are asked for, and stands while a commit is
+    waited for.
 
     Args:
         seconds: an event may take; None for any time.
 
     Attributes:
-        has_expired: a call of the processor was cancelled for it. Nothing more may be given to that call.
+        has_expired: a call of the processor was cancelled for it; it is given nothing more.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -25,19 +26,19 @@ class Stopwatch:
         self._now = asyncio.get_running_loop().time
 
     def start(self, count: int) -> None:
-        """Begin to measure: so many events were given. May be called in a thread."""
+        """Begin to measure so many events; it may be called in a thread."""
         if self.seconds is not None:
             self._until = self._now() + self.seconds * count
 
     def stop(self) -> None:
-        """Nothing is in hand, or nothing that the processor is waited for with."""
+        """Stop: nothing is in hand, or the processor waits for Redis."""
         self._until = None
 
     async def watch(self, expire: Callable[[], bool]) -> None:
         """Call a function when the events in hand have taken too long.
 
         Args:
-            expire: returns whether it is to be called again a moment later, as long as they are in hand.
+            expire: returns whether it is to be called again a moment later.
         """
         if self.seconds is None:
             return

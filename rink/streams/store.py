@@ -355,7 +355,11 @@ class Store:
         self._check(place, token, await self.run("quarantine", [place.at], token, epoch, reason))
 
     async def accept(self, place: Place, token: int) -> str:
-        """Take what Redis has for the truth, after it lost data; returns the offset that this owner goes on behind."""
+        """Take what Redis has for the truth, after it lost data.
+
+        Returns:
+            The offset that this owner goes on behind.
+        """
         answer = await self.run("unquarantine", place.keys, place.processor, place.start, token)
         self._check(place, token, answer)
         return text(answer[2])

@@ -1,4 +1,4 @@
-"""Errors that pass by themselves: an outage of what a processor uses, and no event's fault."""
+"""Knows the errors that pass by themselves, and are no event's fault."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NETWORK_IS_DOWN = {
 def is_disconnect(error: BaseException) -> bool:
     """Return whether a connection broke, or could not be made.
 
-    It knows the errors of the operating system, and by name those of httpx, SQLAlchemy and redis-py.
+    It knows the errors of the operating system, and by name those of httpx, SQLAlchemy, redis-py.
     """
     if isinstance(error, socket.gaierror):
         return error.errno == socket.EAI_AGAIN
@@ -85,7 +85,7 @@ def check_transient(kinds: object) -> tuple[TransientError, ...]:
 
 
 def is_transient(error: BaseException, kinds: Sequence[TransientError]) -> bool:
-    """Return whether an error, or one that it was raised from, is of these kinds.
+    """Return whether an error, or a cause of it, is of these kinds.
 
     Of a group of errors, each has to be.
     """

@@ -70,9 +70,9 @@ class Outcome:
 def process(app: App, processor: str, records: Iterable[Any], *, seconds: float = 10.0) -> Outcome:
     """Run a processor on records, in partitions as they would be, without any server.
 
-    Pauses between tries are of a millisecond, an event is given up after `max_attempts`, whatever `retry_for`
-    is, a transient error quarantines the partition after a second, and `take(n, within=...)` waits for nothing
-    more than the records. What a processor sends by `send` goes to Redis: give outputs
+    Pauses between tries are of a millisecond. An event is given up after `max_attempts`, whatever
+    `retry_for` is. A transient error quarantines the partition after a second. `take(n, within=...)`
+    waits for nothing more than the records. What a processor sends by `send` goes to Redis: give outputs
     to `events.commit`, or have the function that sends replaced.
 
     Args:

@@ -1,4 +1,7 @@
-"""Pauses a processor: its partitions keep their owners, and no events are given until it is resumed."""
+"""Pauses a processor, and resumes it.
+
+Its partitions keep their owners meanwhile, and no events are given.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +43,11 @@ class Resumed:
 async def pause(
     app: App, processor: str, *, stream: str | None = None, partition: int | None = None
 ) -> tuple[Paused, ...]:
-    """Pause a processor, in all partitions or in one; those that are paused already are left alone.
+    """Pause a processor, in all partitions or in one.
 
-    Workers notice within about two seconds. What a processor has in hand by then it finishes and commits. The
-    partition keeps its owner, and stays paused if that ends or another one takes over.
+    Partitions that are paused already are left alone. Workers notice within about two seconds; what
+    a processor has in hand by then it finishes and commits. The partition keeps its owner, and
+    stays paused if that ends or another one takes over.
 
     Args:
         app: whose.
@@ -75,9 +79,9 @@ async def pause(
 async def resume(
     app: App, processor: str, *, stream: str | None = None, partition: int | None = None
 ) -> tuple[Resumed, ...]:
-    """Resume a processor that was paused, in all partitions or in one; the others are left alone.
+    """Resume a processor that was paused, in all partitions or in one.
 
-    Args, errors: as `pause`.
+    Partitions that are not paused are left alone. Arguments and errors are those of `pause`.
     """
 
     async def one(store: Store, found: Found) -> Resumed | None:

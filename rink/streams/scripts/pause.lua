@@ -1,4 +1,4 @@
--- An operator pauses a processor in a partition, or resumes it. Its owner stays the owner, and gives no events.
+-- An operator pauses a processor in a partition, or resumes it. Its owner stays the owner.
 -- KEYS: at. ARGV: 1 to pause, 0 to resume.
 local was = redis.call('HGET', KEYS[1], 'paused') or '0'
 if was == ARGV[1] then return {'same'} end
