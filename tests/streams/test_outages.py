@@ -10,6 +10,10 @@ from processors_support import Leg, Shop, numbers
 import rink.testing.streams as kit
 
 
+pytestmark = pytest.mark.timeout(60)
+"""An hour of virtual time takes a second; where nothing ends, more of it passes soon."""
+
+
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch, caplog):
     monkeypatch.setattr(kit, "_LOOKS_EVERY_S", 1.0)
