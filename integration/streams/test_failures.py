@@ -4,11 +4,12 @@ import asyncio
 import contextlib
 import logging
 import os
+import random
 import time
 
 import pytest
 from streams_support import stepping
-from workers_support import QUICK, Shop, until, until_seen, until_true, with_shop
+from workers_support import QUICK, Leg, Shop, until, until_seen, until_true, with_shop
 
 from rink.errors import ConfigError, StaleToken
 from rink.streams import App, Record, Worker, admin
@@ -526,3 +527,50 @@ def lost_data(records):
     [told] = [one for one in records if "on_data_loss='continue'" in one.getMessage()]
     assert told.levelno == logging.ERROR
     return told.getMessage()
+
+
+# ── all at once ──────────────────────────────────────────────────────────────────────────────────
+
+STORM_S = float(os.environ.get("RINK_TEST_STORM_S", "8"))
+
+
+@pytest.mark.timeout(300)
+@with_shop(partition_count=8)
+async def test_outages_pauses_and_hand_overs_together_cost_nothing(shop):
+    """Nobody dies in it, so each event is processed once, in the order of its key."""
+    luck, tries = random.Random(7), [0]
+
+    @shop.app.processor(shop.legs, backoff=(0.01, 0.2), retry_for=60, timeout=5, grace=4, **QUICK)
+    async def note(events):
+        async for batch in events.take(luck.choice((1, 5, 40))).records():
+            tries[0] += 1
+            if tries[0] % 7 == 0:
+                raise luck.choice((ConnectionError, TimeoutError, ValueError))("for a moment")
+            await asyncio.sleep(luck.random() * 0.01)
+            shop.seen.extend((leg.who, leg.n) for leg in batch)
+
+    async def send(ends):
+        count = 0
+        while time.monotonic() < ends:
+            await shop.legs.send_many(Leg(n=n, who=f"k{n % 40}") for n in range(count, count + 40))
+            count += 40
+            await asyncio.sleep(0.02)
+        return count
+
+    async with shop.workers("a", "b") as (start, stop):
+        sending = asyncio.create_task(send(time.monotonic() + STORM_S))
+        names = ["a", "b"]
+        while not sending.done():
+            number = luck.randrange(8)
+            await admin.pause(shop.app, "note", partition=number)
+            if luck.random() < 0.4:
+                names.append(f"w{len(shop.seen)}-{tries[0]}")
+                await start(names[-1])
+                await stop(names.pop(0))
+            await asyncio.sleep(luck.random())
+            await admin.resume(shop.app, "note", partition=number)
+        count = await sending
+        await admin.resume(shop.app, "note")
+        await until_true(lambda: shop.are_committed("note", count), 60, what="all committed")
+    assert shop.numbers() == per_key(count, 40)
+    assert await all_dead(shop) == []
