@@ -194,8 +194,7 @@ class Owner(Generic[R]):
 
     async def _next(self, count: int, within: float) -> list[tuple[Entry, R]]:
         self.stopwatch.stop()
-        if self.stopwatch.has_expired:  # the processor has caught its cancellation, and goes on
-            raise self.timed_out()
+        self.raise_timeout()
         if self.commits_by_hand:
             if self.inbox.has_one_alone:  # its outcome must be known before anything else comes
                 self.ended_early = True
@@ -380,6 +379,11 @@ class Owner(Generic[R]):
         self._complaints.tell(error.error, self.place.role, error.entry.id, then)
         await self.take_mark_back()
         await self._wait_for_change(until)
+
+    def raise_timeout(self) -> None:
+        """Raise EventTimeout if the processor was cancelled for it: it may have caught that."""
+        if self.stopwatch.has_expired:
+            raise self.timed_out()
 
     def timed_out(self) -> EventTimeout:
         """Return the error of a processor that took too long."""

@@ -349,6 +349,7 @@ class Tenure:
                 finished = await call_in_thread(processor.function, events, self._scene.given_up)
             events.raise_failure()
             owner.giving_up.raise_verdict()
+            owner.raise_timeout()
         except BaseException as error:
             owner.stopwatch.stop()  # or what middleware does at its end would be cancelled
             if isinstance(error, ENDS_PROCESS):
@@ -371,7 +372,8 @@ class Tenure:
     def _expire(self, call: asyncio.Task[Any]) -> bool:
         """End a call whose events take longer than `timeout`, if it can be ended."""
         processor, owner = self._scene.processor, self._owner
-        self._scene.metrics.timed_out(self._place)
+        if not owner.stopwatch.has_expired:
+            self._scene.metrics.timed_out(self._place)
         if processor.is_async:
             owner.stopwatch.has_expired = True
             call.cancel()

@@ -105,8 +105,8 @@ FAILURES = [
     python(
         "who catches its cancellation has processed its event",
         "owner",
-        "        if self.stopwatch.has_expired:  # the processor",
-        "        if False:  # the processor",
+        "        if self.stopwatch.has_expired:\n            raise self.timed_out()",
+        "        if False:\n            raise self.timed_out()",
         OUTAGES,
     ),
     python(

@@ -9,7 +9,6 @@ from processors_support import Leg, Shop, numbers
 
 import rink.testing.streams as kit
 
-
 pytestmark = pytest.mark.timeout(60)
 """An hour of virtual time takes a second; where nothing ends, more of it passes soon."""
 
@@ -426,7 +425,8 @@ def test_batch_has_its_timeout_for_each_of_its_events():
     assert shop.seen == [n for n in range(10) if n != 3]
 
 
-def test_processor_that_catches_its_cancellation_is_given_nothing_more():
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_processor_that_catches_its_cancellation_has_not_finished(goes_on):
     shop, caught = Shop(timeout=20, retry_for=0, max_attempts=2), []
 
     @shop.processor
@@ -437,6 +437,8 @@ def test_processor_that_catches_its_cancellation_is_given_nothing_more():
                     await asyncio.Event().wait()
                 except asyncio.CancelledError:
                     caught.append(leg.n)
+                    if not goes_on:
+                        return
                     continue
             shop.seen.append(leg.n)
 
