@@ -356,22 +356,25 @@ async def test_thread_that_takes_too_long_is_counted_and_goes_on(shop):
 @with_shop(partition_count=1)
 async def test_idle_processor_and_slow_commit_are_not_timed_out(shop):
     """Neither the wait for events nor that for Redis is an event's time."""
+    frozen = asyncio.Event()
 
-    @shop.app.processor(shop.legs, timeout=0.2, commit="manual", **QUICK)
+    @shop.app.processor(shop.legs, timeout=0.4, commit="manual", **QUICK)
     async def note(events):
         async for leg in events.records():
-            commits = asyncio.create_task(events.commit())
-            await commits
             shop.seen.append((leg.who, leg.n))
+            if leg.n == 1:
+                shop.server.freeze()
+                frozen.set()
+            await events.commit()
 
     async with shop.workers() as (start, _):
         worker = await start("a")
-        await asyncio.sleep(0.6)
-        shop.server.freeze()
-        sending = asyncio.create_task(shop.send(1, 2))
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(1)
+        await shop.send(1)
+        await frozen.wait()
+        await asyncio.sleep(1)
         shop.server.thaw()
-        await sending
+        await shop.send(2)
         await until_seen(shop, 2)
         assert counted(worker, "timeouts_total") == 0
     assert shop.numbers("a") == [1, 2]

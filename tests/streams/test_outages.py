@@ -8,6 +8,7 @@ from jumping import jumping, pass_time
 from processors_support import Leg, Shop, numbers
 
 import rink.testing.streams as kit
+from rink.streams.inbox import DATA
 
 pytestmark = pytest.mark.timeout(60)
 """An hour of virtual time takes a second; where nothing ends, more of it passes soon."""
@@ -43,7 +44,8 @@ def run(shop, data=None, count=10, first_after=0):
     async def body():
         now = asyncio.get_running_loop().time
         began = now()
-        partition = Late(shop.app.processors["note"], 0, data, outcome, asyncio.Event())
+        fields = [[DATA, one] for one in data]
+        partition = Late(shop.app.processors["note"], 0, fields, outcome, asyncio.Event())
         partition.first_after = first_after
         await partition.run()
         took.append(now() - began)
