@@ -8,7 +8,7 @@ from workers_support import QUICK, Leg, until, until_true, with_shop
 from rink.errors import ConfigError, UsageError
 from rink.streams import DeadLetter, Worker, admin
 
-ONCE = {"max_attempts": 1, "backoff": (0.001, 0.01), **QUICK}
+ONCE = {"max_attempts": 1, "retry_for": 0, "breaker": None, "backoff": (0.001, 0.01), **QUICK}
 
 
 def failing(shop, fails=lambda leg: True, **given):

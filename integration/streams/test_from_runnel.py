@@ -218,7 +218,7 @@ def test_runnel_slow_partition_keeps_no_other_from_going_on(app, run):
 def test_runnel_quarantine_stops_one_partition_alone(app, run):
     actions, seen = actions_of(app, partition_count=2, hasher=by_letter), []
 
-    @app.processor(actions, on_error="quarantine", max_attempts=1, **QUICK)
+    @app.processor(actions, on_error="quarantine", max_attempts=1, retry_for=0, **QUICK)
     async def proc(events):
         async for action in events.records():
             if action.seq == 55:
@@ -237,7 +237,7 @@ def test_runnel_quarantine_stops_one_partition_alone(app, run):
 def test_runnel_halt_ends_the_worker(app, run):
     actions = actions_of(app)
 
-    @app.processor(actions, on_error="halt", max_attempts=1, **QUICK)
+    @app.processor(actions, on_error="halt", max_attempts=1, retry_for=0, **QUICK)
     async def proc(events):
         async for action in events.records():
             if action.seq == 10:
@@ -255,7 +255,7 @@ def test_runnel_halt_ends_the_worker(app, run):
 def test_runnel_ignore_goes_on_and_keeps_what_failed(app, run):
     actions, seen = actions_of(app), []
 
-    @app.processor(actions, max_attempts=1, **QUICK)
+    @app.processor(actions, max_attempts=1, retry_for=0, **QUICK)
     async def proc(events):
         async for action in events.records():
             if action.seq == 10:
@@ -273,7 +273,7 @@ def test_runnel_dead_letters_are_processed(app, run, batch):
     """Of a batch of which one event fails, that one alone is given up, and not the batch."""
     actions, dead, seen = actions_of(app, partition_count=1), [], []
 
-    @app.processor(actions, max_attempts=1, **QUICK)
+    @app.processor(actions, max_attempts=1, retry_for=0, **QUICK)
     async def proc(events):
         async for some in events.take(batch, within=0.05).records():
             for action in some:

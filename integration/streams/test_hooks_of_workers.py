@@ -128,7 +128,7 @@ async def test_hook_that_fails_keeps_its_partition_unprocessed(shop):
         if failures:
             raise failures.pop()
 
-    hooked(shop, on_partition_start=start, max_attempts=1, backoff=(0.01, 0.02))
+    hooked(shop, on_partition_start=start, max_attempts=1, retry_for=0, backoff=(0.01, 0.02))
     async with shop.workers("w"):
         await shop.send(0, 1)
         await until_seen(shop, 2)
@@ -167,7 +167,7 @@ async def test_worker_whose_hook_fails_owns_nothing(shop):
 
 @with_shop()
 async def test_worker_that_is_halted_calls_its_hooks_at_the_end(shop):
-    @shop.app.processor(shop.legs, on_error="halt", max_attempts=1, **QUICK)
+    @shop.app.processor(shop.legs, on_error="halt", max_attempts=1, retry_for=0, **QUICK)
     async def note(events):
         async for _ in events:
             raise ValueError("no")
