@@ -1,4 +1,4 @@
-"""docs/pyspark.md has the rows that integration/spark/pyspark_features.py fills, and nothing fails there."""
+"""docs/pyspark.md has the rows that integration/spark/features_on_pyspark.py fills, and nothing fails there."""
 
 import ast
 import importlib.machinery
