@@ -9,16 +9,16 @@ import os
 import subprocess
 import sys
 import time
-from datetime import UTC, date, datetime
 from pathlib import Path
 
-import attrs
 import pyspark
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
-from spark_shop import Full, Total
+from spark_shop import Full
 from spark_support import forget_last_commit
+from test_sink_rich_on_spark import RECORDS as RECORDS_OF_ALL_TYPES
+from test_sink_rich_on_spark import columns_of
 
 import rink
 from rink.errors import StaleToken
@@ -144,26 +144,13 @@ def test_batch_sink_writes_once_for_each_write_id(shop, spark):
     assert sorted(row["total"] for row in shop.every("totals")) == EVERY
 
 
-RICH = Full(
-    name="ann",
-    at=datetime(2026, 11, 23, 12, 30, 1, 123456, tzinfo=UTC),
-    day=date(1969, 2, 28),
-    raw=bytes(range(256)),
-    ratio=0.1,
-    is_new=True,
-    tags=["a", "", "ü\n\"'"],
-    parts={"x": -1, "y": 2**53 + 1},
-    first=Total(customer="ann", total=2**63 - 1, count=3),
-    rest=[Total(customer="b", total=1)],
-    by_name={"d": Total(customer="d", total=0)},
-    deep={"e": [1, 2], "f": []},
-)
+RICH = RECORDS_OF_ALL_TYPES[0]
 
 
 def test_records_of_all_types_come_back_as_they_were(shop, spark, tmp_path):
     """columns of all types, written and read, also by queries"""
     shop.send([], stream="full")
-    df = spark.createDataFrame([attrs.asdict(RICH)], struct_of(Full))
+    df = spark.createDataFrame([columns_of(RICH)], struct_of(Full))
     df.write.format("rink").options(**shop.options("full")).mode("append").save()
     stream = source(shop, spark, stream="full", group="copy", metadata=False)
     copy = stream.writeStream.format("rink").options(**shop.options("full", name="copy"))
@@ -175,7 +162,7 @@ def test_records_of_all_types_come_back_as_they_were(shop, spark, tmp_path):
     assert both.schema == struct_of(Full)
     assert both.collect() == df.union(df).collect()
     assert {row.ms for row in both.select(F.unix_micros("at").alias("ms")).collect()} == {
-        int(RICH.at.timestamp()) * 1_000_000 + 123_456
+        int(RICH.at.timestamp()) * 1_000_000 + RICH.at.microsecond
     }
 
 
@@ -440,7 +427,9 @@ def test_history_has_a_groups_versions(rink_etcd, spark):
 
 def test_a_missing_module_is_named_and_the_source_is_found(tmp_path):
     """a module that is missing is named (no DATA_SOURCE_NOT_FOUND)"""
-    (tmp_path / "redis.py").write_text("raise ModuleNotFoundError('none here', name='redis')")
+    (tmp_path / "redis.py").write_text(
+        "raise ModuleNotFoundError('No module named redis', name='redis')"
+    )
     code = (
         "import sys; from driver_process import *; from pyspark.sql import SparkSession\n"
         f"builder = on_this_machine({str(tmp_path)!r}, 'bare', SparkSession.builder.master('local[1]'))\n"
@@ -463,6 +452,6 @@ def test_a_missing_module_is_named_and_the_source_is_found(tmp_path):
     said = [line for line in done.stdout.splitlines() if line.startswith("SAID")]
     assert len(said) == 2, done.stderr[-2000:]
     for line in said:
-        assert "needs redis" in line
+        assert "redis" in line.partition("cannot be imported by ")[2]
         assert "etcd-rink[spark]" in line
         assert "DATA_SOURCE_NOT_FOUND" not in line

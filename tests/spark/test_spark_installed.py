@@ -85,5 +85,5 @@ def test_a_source_whose_modules_are_missing_is_there_and_says_so():
     said = run(code).splitlines()
     assert said[0] == "rink"
     assert said[-1].startswith('ImportError: format("rink") cannot be imported by ')
-    assert "needs redis" in said[-1]
+    assert "redis" in said[-1]
     assert said[-1].endswith("Install etcd-rink[spark] there, and what else is missing")
