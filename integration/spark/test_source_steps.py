@@ -16,6 +16,9 @@ from rink.errors import StaleToken, StateError
 from rink.spark.datasource import RinkDataSource
 from rink.spark.source import readers
 from rink.streams import App, admin
+from rink.streams.retention import Retention
+from rink.streams.scripts import script
+from rink.streams.values import Bounds
 
 
 @pytest.fixture
@@ -45,6 +48,44 @@ def test_trimming_waits_for_a_query_from_its_first_moment(shop):
     other = shop.group("other")
     other.follow(other.begin(edges("latest")) | {0: ids[3]})
     assert shop.ids() == ids
+
+
+class Sender:
+    """Appends to a partition with room for ten events, which are kept for a week."""
+
+    def __init__(self, shop):
+        self._shop, self._calls = shop, 0
+        self._given = Bounds(10, retention=Retention(7 * 86_400_000)).given
+
+    def send(self, count):
+        """Return how many of so many events found room."""
+        self._calls += 1
+        names = self._shop.names.partition(0)
+        keys = (*names.keys, names.sent("a test"))
+        given = (self._calls, 0, *self._given, *[b"{}"] * count)
+        return self._shop.redis.eval(script("append").text, len(keys), *keys, *given)[0]
+
+
+def test_query_that_replays_what_is_kept_holds_no_sender_back(shop):
+    """Neither one that begins, nor one whose checkpoint is older than what Redis knows."""
+    sender = Sender(shop)
+    group = shop.group()
+    group.follow(group.begin(edges("latest")))
+    for _ in range(3):
+        assert sender.send(20) == 10
+        assert sender.send(1) == 0
+        group.advance(edges("0-0") | {0: shop.ids()[-1]})
+    assert len(shop.ids()) == 30
+    other = shop.group("other")
+    other.follow(other.begin(edges("earliest")))
+    assert sender.send(20) == 10
+    assert sender.send(1) == 0
+    other.advance(edges("0-0") | {0: shop.ids()[-1]})
+    group.advance(edges("0-0") | {0: shop.ids()[-1]})
+    shop.group().follow(edges("0-0") | {0: shop.ids()[4]})
+    assert sender.send(20) == 10
+    assert sender.send(1) == 0
+    assert len(shop.ids()) == 50
 
 
 def test_asked_twice_it_begins_at_the_same_place(shop):

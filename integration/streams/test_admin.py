@@ -5,6 +5,7 @@ import functools
 import itertools
 import json
 import re
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from redis.asyncio import RedisCluster
@@ -412,10 +413,47 @@ async def test_a_reset_by_time_goes_on_with_what_was_sent_from_then_on(desk):
 
 
 @at_desk()
+async def test_reset_takes_times_as_iso_8601_in_utc_or_a_zone(desk):
+    await desk.store.register(desk.place)
+    noon = datetime(2026, 11, 27, 12, tzinfo=UTC)
+    sent = [round(noon.timestamp() * 1000) + ms for ms in (-1, 0, 1500, 3_600_000)]
+    for ms in sent:
+        await desk.redis.xadd(desk.place.names.stream, {"d": b"{}"}, id=f"{ms}-0")
+    for to, first in [
+        ("2026-11-27T12:00", 1),
+        ("2026-11-27 12:00:00", 1),
+        ("2026-11-27T12:00:00Z", 1),
+        ("2026-11-27T13:00+01:00", 1),
+        ("2026-11-27T12:00:00.001", 2),
+        ("2026-11-27T12:00:01.5", 2),
+        ("2026-11-27", 0),
+        ("2026-11-28", 4),
+        (noon, 1),
+        (noon.replace(tzinfo=None), 1),
+        (noon.astimezone(timezone(timedelta(hours=-5))), 1),
+    ]:
+        await admin.reset(desk.app, "bill", to)
+        taken = await desk.take(5, first=10)
+        assert [int(entry_id.split(b"-")[0]) for entry_id, _ in taken.first] == sent[first:], to
+
+
+@at_desk()
+async def test_reset_refuses_digits_that_may_be_a_date_or_seconds(desk):
+    await desk.store.register(desk.place)
+    await desk.add()
+    for to in ("20261127", "1764201600"):
+        with pytest.raises(ConfigError, match="write a date as 2026-11-27"):
+            await admin.reset(desk.app, "bill", to)
+    assert (await desk.position()).offset == "0-0"
+
+
+@at_desk()
 async def test_a_reset_beyond_the_end_moves_nothing(desk):
     await desk.store.register(desk.place)
     await desk.add()
-    for to in ("99999999999999-0", f"1-{2**64}", f"{2**64}-1", "x", "0", "-1", "1-", ""):
+    no_times = ("1969-12-31T23:59:59", "2026-13-01", "2026-11-27T25:00", datetime(1960, 1, 1))  # noqa: DTZ001
+    ends = ("99999999999999-0", f"1-{2**64}", f"{2**64}-1", "x", "0", "-1", "1-", "")
+    for to in (*ends, *no_times):
         with pytest.raises((StateError, ConfigError)):
             await admin.reset(desk.app, "bill", to)
     assert (await desk.position()).offset == "0-0"

@@ -5,6 +5,7 @@ import contextlib
 import time
 
 import pytest
+from pems import Files
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.sentinel import Sentinel
 from workers_support import QUICK, Leg, Shop, until, until_seen, until_true, with_shop
@@ -18,16 +19,19 @@ from rink.streams import (
     RedisUnavailable,
     Worker,
     admin,
+    lookout,
 )
+from rink.streams.evictions import Evictions
+from rink.streams.store import Store
 from rink.testing import local_redis, redis_cluster, redis_pair
 
 pytestmark = pytest.mark.waits
 
 
 @contextlib.asynccontextmanager
-async def shop_on(redis, etcd_url, prefix, probe):
+async def shop_on(redis, etcd_url, prefix, probe, **stream):
     """A shop on a Redis that `redis` says how to reach; `probe` is a plain client for looking."""
-    shop = Shop(redis, etcd_url, prefix, probe=probe)
+    shop = Shop(redis, etcd_url, prefix, probe=probe, **stream)
     try:
         yield shop
     finally:
@@ -260,7 +264,7 @@ def test_a_wrong_password_is_a_clear_error(url):
 
 
 ALLOWED = (
-    "worker on >pw ~rink:* &* -@all +@connection +@read +@stream +@hash +@scripting +info +type "
+    "worker on >pw ~rink:* &* -@all +@connection +@read +@stream +@hash +@scripting +info +time +type "
     "+exists +expire +del -client +client|id +client|unblock"
 )
 """What docs/streams.md says that the Redis user of a worker needs."""
@@ -269,7 +273,7 @@ ALLOWED = (
 def test_a_user_who_may_do_what_the_docs_say_can_run_a_worker(etcd_url, prefix):
     async def body(redis):
         url = f"redis://worker:pw@{redis.host}:{redis.port}"
-        async with shop_on(url, etcd_url, prefix, Redis.from_url(redis.url)) as shop:
+        async with shop_on(url, etcd_url, prefix, Redis.from_url(redis.url), keep="1h") as shop:
             note_all(shop)
             await shop.send_keys(100)
             async with shop.workers("a") as (start, stop):
@@ -291,11 +295,16 @@ def test_a_user_who_may_do_what_the_docs_say_can_run_a_worker_on_a_cluster(etcd_
             return RedisCluster(host=node.host, port=node.port, username="worker", password="pw")
 
         probe = RedisCluster(host=node.host, port=node.port)
-        async with shop_on(connect, etcd_url, prefix, probe) as shop:
+        async with shop_on(connect, etcd_url, prefix, probe, keep="1h") as shop:
             note_all(shop)
             await shop.send_keys(100)
             async with shop.workers("a"):
                 await until_seen(shop, 100)
+            for lag in await admin.lag(shop.app):  # what the counters say is read on each node
+                assert (lag.kept, lag.keep) == (
+                    await probe.xlen(shop.names(lag.partition).stream),
+                    "1 h",
+                )
 
     with redis_cluster(3, acl=(f"{ALLOWED} +cluster|slots",)) as cluster:
         asyncio.run(asyncio.wait_for(body(cluster), 60))
@@ -385,3 +394,81 @@ def test_the_first_send_waits_for_redis_as_long_as_it_says():
 
     with local_redis() as redis:
         asyncio.run(asyncio.wait_for(body(redis), 60))
+
+
+def test_closing_an_app_raises_nothing_while_redis_is_away(tmp_path):
+    """Over TLS redis-py waits for a word of the server, and raises where none comes."""
+    files = Files(tmp_path / "pems", "127.0.0.1", "localhost")
+
+    async def closed(node):
+        app = App("shop", redis=f"{node.url}?ssl_ca_certs={files.ca}")
+        legs = app.stream("legs", record=Leg, partition_by="who")
+        async with app:
+            await legs.send(Leg(n=1, who="a"))
+            node.freeze()
+        await app.close()  # a second time: nothing is left to close
+
+    with local_redis(tls=files.server()) as node:
+        began = time.monotonic()
+        asyncio.run(closed(node))
+        assert time.monotonic() - began < 4
+        node.thaw()
+
+
+def test_worker_tells_of_a_redis_that_evicts(etcd_url, prefix, caplog, monkeypatch):
+    """At the start of the policy, and later of each time that keys were evicted."""
+    monkeypatch.setattr(lookout, "LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(lookout, "COUNT_EVERY_S", 0.05)
+    policy = ("--maxmemory-policy", "allkeys-random")
+
+    async def body(url):
+        async with Redis.from_url(url) as probe, shop_on(url, etcd_url, prefix, probe) as shop:
+            note_all(shop)
+            async with shop.workers("one"):
+                await until(lambda: "has maxmemory-policy allkeys-random" in caplog.text)
+                assert "has evicted" not in caplog.text
+                for number in range(100):
+                    await probe.set(f"other:{number}", b"x" * 100_000)
+                await until(lambda: "since the last look" in caplog.text)
+                await probe.config_set("maxmemory", 0)
+
+    with local_redis(maxmemory="4mb", extra_args=policy) as node:
+        asyncio.run(body(node.url))
+    assert "Set maxmemory-policy noeviction" in caplog.text
+    assert len([one for one in caplog.messages if "has maxmemory-policy" in one]) == 1
+
+
+def test_worker_says_nothing_of_a_redis_that_does_not_evict(etcd_url, prefix, caplog):
+    """Neither of one whose policy is noeviction, nor of one without a bound."""
+
+    async def body(url):
+        async with Redis.from_url(url) as probe, shop_on(url, etcd_url, prefix, probe) as shop:
+            note_all(shop)
+            async with shop.workers("one"):
+                await shop.send(1)
+                await until_seen(shop, 1)
+
+    for settings in (
+        {"maxmemory": "100mb"},
+        {"extra_args": ("--maxmemory-policy", "allkeys-lru")},
+    ):
+        with local_redis(**settings) as node:
+            asyncio.run(body(node.url))
+    assert "evict" not in caplog.text
+
+
+def test_evictions_are_looked_for_on_every_master_of_a_cluster(three_masters, caplog):
+    three_masters.nodes[1].call("CONFIG", "SET", "maxmemory", "100mb")
+    three_masters.nodes[1].call("CONFIG", "SET", "maxmemory-policy", "volatile-ttl")
+
+    async def body():
+        store = Store(RedisCluster.from_url(three_masters.nodes[0].url))
+        await store.open()
+        await Evictions(store).look()
+        await store.close()
+
+    asyncio.run(body())
+    three_masters.nodes[1].call("CONFIG", "SET", "maxmemory", "0")
+    (told,) = [one for one in caplog.messages if "maxmemory-policy" in one]
+    assert f"{three_masters.nodes[1].port} has maxmemory-policy volatile-ttl" in told
+    assert "appended twice" in told

@@ -517,13 +517,15 @@ async def test_a_dead_letter_is_requeued_for_its_processor_alone_and_once(steps,
     letter = output(dead)
     await steps.commit(5, "0-0", one, dead=1, letters=(letter,))
     [(letter_id, _)] = await steps.redis.xrange(dead)
-    keys = [dead, place.names.stream, place.names.offsets, place.names.lost]
-    first = await steps.store.run("requeue", keys, "bill", letter_id, 1000, 0)
-    again = await steps.store.run("requeue", keys, "bill", letter_id, 1000, 0)
+    keys = [dead, *place.names.keys]
+    first = await steps.store.run("requeue", keys, "bill", letter_id, *place.bounds.given)
+    again = await steps.store.run("requeue", keys, "bill", letter_id, *place.bounds.given)
     assert (first[0], again[0]) == (b"ok", b"gone")
     [_, (_, fields)] = await steps.redis.xrange(place.names.stream)
     assert fields == {b"d": b"x", b"only": b"bill"}
-    assert (await steps.store.run("requeue", keys, "nobody", letter_id, 1000, 0))[0] == b"unknown"
+    assert (await steps.store.run("requeue", keys, "nobody", letter_id, *place.bounds.given))[
+        0
+    ] == b"unknown"
 
 
 # ── memory ───────────────────────────────────────────────────────────────────────────────────

@@ -39,22 +39,51 @@ def show_lag(found: Sequence[Lag]) -> RenderableType:
     """Show how far each processor is behind, a line for each partition; then what needs somebody."""
     if not found:
         return Text("no processors: neither the app nor Redis has one for what was chosen")
-    columns = ("processor", "partition", ">lag", "oldest", ">held", ">of", ">processed", ">dead")
-    made = Listing((*columns, "state"), titles=2)
+    columns = (
+        "processor",
+        "partition",
+        ">lag",
+        "oldest",
+        ">held",
+        ">of",
+        ">kept",
+        ">bytes",
+        "since",
+        "keep",
+    )
+    made = Listing((*columns, ">processed", ">dead", "state"), titles=2)
     for one in found:
         made.add(
             clean(one.processor),
             _role(one),
             str(one.lag),
             when(one.oldest) if one.oldest else "-",
-            str(one.length),
+            str(one.held),
             str(one.size or "-"),
+            *_kept(one),
             str(one.processed),
             str(one.dead),
             _state(one),
         )
     notes = list(_notes(found))
     return Group(made, *([Text(""), *notes] if notes else []))
+
+
+def _kept(one: Lag) -> tuple[str, str, str, str]:
+    """Return what stays that all have passed; nothing where such events go at once."""
+    if not one.keep:
+        return "", "", "", ""
+    return str(one.kept), _size(one.bytes), when(one.since) if one.since else "-", clean(one.keep)
+
+
+def _size(count: int) -> str:
+    """Return so many bytes with three digits, in decimal units."""
+    size, units = float(count), iter(("B", "kB", "MB", "GB", "TB"))
+    unit = next(units)
+    while size >= 999.5 and unit != "TB":
+        size, unit = size / 1000, next(units)
+    digits = 0 if size >= 99.95 or unit == "B" else 1 if size >= 9.995 else 2
+    return f"{size:.{digits}f} {unit}"
 
 
 def _role(
@@ -272,7 +301,13 @@ def show_moved(found: Sequence[Moved]) -> RenderableType:
     made = Listing(("processor", "partition", "offset was", "offset is"), titles=2)
     for one in found:
         made.add(clean(one.processor), _role(one), clean(one.before), clean(one.after))
-    return made
+    what = "events that were sent before {} may be gone: they were not kept"
+    notes = [
+        (_role(one), what.format(when(one.gone_before)), "yellow")
+        for one in found
+        if one.gone_before
+    ]
+    return Group(made, Text(""), titled(notes)) if notes else made
 
 
 def show_forgotten(found: Sequence[Forgotten]) -> str:

@@ -284,7 +284,8 @@ def forget_group(
     "--to",
     required=True,
     metavar="WHERE",
-    help="earliest, latest, an event's id (it goes on behind that), or milliseconds since 1970.",
+    help="earliest, latest, an event's id (it goes on behind that), or a time (it goes on from then): "
+    "2026-11-27T00:00 in UTC, 2026-11-27T00:00+02:00, or milliseconds since 1970.",
 )
 @_STREAM
 @_PARTITION

@@ -27,6 +27,7 @@ from rink.streams.opened import LoopThread, Opened
 from rink.streams.partition_keys import PartitionBy
 from rink.streams.policy import OnError, Policy
 from rink.streams.processor import OnDataLoss, Processor
+from rink.streams.retention import Keep
 from rink.streams.sizes import IN_FLIGHT_BYTES, REPLY_BYTES, Limits
 from rink.streams.store import Store
 from rink.streams.stream import Stream, Trim
@@ -97,6 +98,8 @@ class App:
         trim: Trim = "committed",
         codec: Codec[R] | None = None,
         hasher: Hasher | None = None,
+        keep: Keep | None = None,
+        keep_bytes: int | None = None,
     ) -> Stream[R]:
         """Declare a stream.
 
@@ -106,13 +109,18 @@ class App:
             partition_by: the field, or a function of the record, that is its key: records of one key
                 are processed in order.
             partition_count: how many partitions; it can never be another number.
-            partition_size: how many events each partition holds, committed ones that are not trimmed yet included.
+            partition_size: how many events each partition holds, committed ones that are not trimmed yet included;
+                with `keep` or `keep_bytes`, how many that some processor has not committed.
             trim: `committed` makes senders wait when a partition is full of events that some
-                processor has not committed; `oldest` drops the oldest and counts them.
+                processor has not committed; `oldest` drops the oldest and counts them. With `keep` or `keep_bytes`,
+                `oldest` means: they alone say what goes, processed or not, and senders never wait.
             codec: how records lie in Redis; JSON where None.
             hasher: from a key's text to a number, which modulo `partition_count` is its partition; the built-in hash
                 where None. It must be the same in all programs, for ever: what it gives for sample keys is kept in
                 Redis, and whoever differs there is refused.
+            keep: how long events stay that every processor has committed, so that a new or reset one finds them: "7d",
+                "12h", "30m", "90s", a timedelta, or seconds. 0 ends it; None leaves what Redis knows.
+            keep_bytes: the same by bytes, of each partition. With both, events go when one of them is over.
 
         Raises:
             ConfigError: a setting cannot be used, or there is such a stream already.
@@ -129,6 +137,8 @@ class App:
             trim=trim,
             codec=codec,
             hasher=hasher,
+            keep=keep,
+            keep_bytes=keep_bytes,
         )
         self.streams[name] = stream
         return stream

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
 
 from rink.errors import ConfigError
 from rink.streams.packing import pack_in_c
+
+log = logging.getLogger("rink.streams")
 
 AnyRedis = Redis | RedisCluster
 """What redis-py has for one server, for Sentinel, and for a cluster."""
 
 Connect = Callable[[], AnyRedis]
 """Makes a client of redis-py's, with whatever settings."""
+
+_CLOSE_TIMEOUT_S = 1.0
 
 ANSWERS_WITHIN_S = 5.0
 """So long an answer is waited for where the client has no `socket_timeout`; redis-py 8 has the same."""
@@ -73,11 +80,38 @@ def server_of(redis: AnyRedis) -> str:
 
 
 async def close(redis: AnyRedis) -> None:
-    """Close its connections, to its Sentinels too, which redis-py leaves open."""
-    await redis.aclose()
-    if isinstance(redis, Redis):
-        for sentinel in _sentinels(redis):
-            await sentinel.aclose()
+    """Close its connections, to its Sentinels too, which redis-py leaves open.
+
+    It raises nothing where a server is away. Over TLS redis-py waits for the server's word that a connection ends, and
+    raises where none comes: the connection is closed all the same.
+    """
+    others = _sentinels(redis) if isinstance(redis, Redis) else []
+    for one in (redis, *others):
+        writers = _writers(one)
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await one.aclose()
+        except (RedisError, OSError, TimeoutError) as error:
+            log.debug("Redis at %s did not see its connections close: %s", server_of(one), error)
+            for writer in writers:
+                writer.transport.abort()
+            await asyncio.sleep(
+                0
+            )  # the loop drops them in its next turn, and may be closed after it
+
+
+def _writers(redis: AnyRedis) -> list[asyncio.StreamWriter]:
+    """Return what its connections write to; redis-py has no name for it, and forgets it as it closes them."""
+    if isinstance(redis, RedisCluster):
+        pools: list[Any] = [getattr(node, "_connections", ()) for node in redis.get_nodes()]
+    else:
+        pool = redis.connection_pool
+        pools = [
+            getattr(pool, "_available_connections", ()),
+            getattr(pool, "_in_use_connections", ()),
+        ]
+    found = [getattr(one, "_writer", None) for connections in pools for one in connections]
+    return [writer for writer in found if writer is not None]
 
 
 def _sentinels(redis: Redis) -> list[Redis]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 NONE = "0-0"
 """Before every entry."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def order(entry_id: str) -> tuple[int, int]:
@@ -23,6 +25,12 @@ def seconds(entry_id: str) -> float:
 def when(entry_id: str) -> str:
     """Return when the entry was added as text, in UTC by the Redis server's clock."""
     return datetime.fromtimestamp(seconds(entry_id), UTC).isoformat(timespec="milliseconds")
+
+
+def ms_of(at: datetime) -> int:
+    """Return a time in milliseconds since 1970; one without a zone is in UTC."""
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return (at - _EPOCH) // timedelta(milliseconds=1)
 
 
 def is_id(text: str) -> bool:

@@ -1,5 +1,7 @@
 """What a worker looks at now and then of the partitions that it owns: how far behind, and moved by an operator?
 
+And of its Redis: does it evict keys? Where events are kept for a time, it also trims partitions to which nothing is sent.
+
 An owner learns of a moved offset with its next commit. One that has nothing to do makes none: so it is looked
 for here, or a reset to `earliest` would be heard of with the next event.
 """
@@ -15,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from rink.errors import RinkError
 from rink.streams.errors import OffsetMoved
+from rink.streams.evictions import Evictions
 from rink.streams.metrics import Metrics
 from rink.streams.owner import Owner
 from rink.streams.reader import Reader
@@ -28,10 +31,16 @@ MOST = 10_000
 """A lag is counted so far: counting keeps Redis from all else, and who is so far behind is late anyway."""
 
 
-async def look_out(store: Store, readers: Sequence[Reader], metrics: Metrics) -> None:
+async def look_out(
+    store: Store, readers: Sequence[Reader], metrics: Metrics, evictions: Evictions
+) -> None:
     """Look until cancelled, one partition after the other."""
     counted: WeakKeyDictionary[Owner[Any], float] = WeakKeyDictionary()
+    asked: float | None = None
     while True:
+        if asked is None or time.monotonic() - asked >= COUNT_EVERY_S:
+            asked = time.monotonic()
+            await evictions.look()
         for reader in readers:
             for owner in reader.owners:
                 try:
@@ -56,6 +65,8 @@ async def _look(store: Store, reader: Reader, owner: Owner[Any]) -> None:
 
 
 async def _count(store: Store, reader: Reader, owner: Owner[Any], metrics: Metrics) -> None:
+    if owner.place.bounds.retention:  # no commit comes to trim an idle partition
+        await store.trim(owner.place.names)
     behind = await store.lag(owner.place, MOST)
     # Here, and not with the grant: of 64 partitions it takes milliseconds.
     metrics.show(owner.place)

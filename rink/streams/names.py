@@ -67,6 +67,21 @@ class PartitionNames:
         """The hash of how many entries each processor lost to `trim="oldest"`."""
         return f"{self.stream}:lost"
 
+    @property
+    def kept(self) -> str:
+        """The hash of how much came in, and of how long it stays."""
+        return f"{self.stream}:kept"
+
+    @property
+    def segments(self) -> str:
+        """The stream that says what came before an event: one entry for about a megabyte."""
+        return f"{self.stream}:segments"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys that scripts take for a partition, in the order of `partition` in partition.lua."""
+        return self.stream, self.offsets, self.lost, self.kept, self.segments
+
     def at(self, processor: str) -> str:
         """The hash of who is at work for a processor, and how it went."""
         return f"{self.stream}:at:{encode(processor)}"

@@ -27,6 +27,7 @@ from rink.streams.errors import (
 from rink.streams.faults import came_late, explained
 from rink.streams.hashers import other_hasher
 from rink.streams.names import Names, PartitionNames
+from rink.streams.retention import Retention
 from rink.streams.sizes import REPLY_BYTES, Limits, Sizes
 from rink.streams.values import (
     Bounds,
@@ -182,15 +183,25 @@ class Store:
         Returns:
             How many were added, the first ones; and their ids.
         """
-        keys = [names.stream, names.offsets, names.lost, names.sent(self._sender)]
-        given = (number, bounds.limit, int(bounds.loses), int(wants_ids))
+        keys = [*names.keys, names.sent(self._sender)]
+        given = (number, int(wants_ids), *bounds.given)
         size = sum(map(len, records))
         count, ids = await self.run("append", keys, *given, *records, size=size)
         return int(count), text(ids).split()
 
     async def trim(self, names: PartitionNames) -> int:
-        """Remove what every registered processor has committed past; returns how many entries."""
-        return int(await self.run("trim", [names.stream, names.offsets]))
+        """Remove what every processor has committed past and is not to be kept; return how many events."""
+        return int(await self.run("trim", names.keys))
+
+    async def retain(self, names: PartitionNames, bounds: Bounds) -> None:
+        """Have a partition keep events as long as these bounds say, whatever was said before."""
+        await self.run("retain", names.keys, *bounds.given)
+
+    async def retention(self, names: PartitionNames) -> Retention | None:
+        """Return how long events stay in a partition; None where no program has said anything."""
+        with explained(self.server, names.kept):
+            ms, size = await self.redis.hmget(names.kept, "keep", "keep_bytes")
+        return None if ms is None or size is None else Retention(int(ms), int(size))
 
     async def entries(
         self, key: str, after: str = ids.NONE, *, newest_first: bool = False, most: int = 1000
@@ -291,10 +302,10 @@ class Store:
             step.processed, step.dead, int(place.bounds.loses), len(outputs), self._now(),
         ]  # fmt: skip
         for _, bounds in targets:
-            given += [bounds.limit if bounds else 0, int(bounds is not None and bounds.loses)]
+            given += (bounds or Bounds(0)).given
         for output in outputs:
             given += [index[output.target], len(output.fields), *output.fields]
-        keys = [key for names, _ in targets for key in (names.stream, names.offsets, names.lost)]
+        keys = [key for names, _ in targets for key in names.keys]
         name = "write" if step.outputs else "commit"
         size = sum(output.size for output in outputs)
         answer = await self.run(name, [*place.keys, *keys], *given, size=size)
@@ -369,10 +380,10 @@ class Store:
 
         Args:
             place: where.
-            most: events that lie behind the offset are counted so far.
+            most: events that lie behind the offset are counted so far, where Redis has lost the counters.
         """
-        keys = [*place.keys, place.names.lost]
-        at, offsets, lag, first, length, lost = await self.run("look", keys, place.processor, most)
+        answer = await self.run("look", place.keys, place.processor, most)
+        at, offsets, lag, first, length, lost, size, oldest, ms, bytes_kept, held, removed = answer
         return Look(
             position=_position(place, at, offsets),
             lag=lag,
@@ -380,12 +391,16 @@ class Store:
             length=length,
             lost=int(lost),
             lowest=min(map(text, offsets[1::2]), key=ids.order, default=""),
+            size=int(size),
+            oldest=text(oldest),
+            retention=Retention(int(ms), int(bytes_kept)),
+            held=held,
+            removed=removed,
         )
 
     async def position(self, place: Place) -> Position:
         """Return how far a processor is in one partition, and who is at work for it."""
-        keys = [place.at, place.names.offsets]
-        return _position(place, *await self.run("look", keys, place.processor))
+        return _position(place, *await self.run("look", place.keys[:3], place.processor))
 
     async def lag(self, place: Place, most: int = MOST) -> int:
         """Return how many events lie behind the offset, counted up to `most`."""
@@ -459,8 +474,8 @@ def _went_back(place: Place, token: int, found: Sequence[Any], expected: str) ->
     ends = f", and the stream ends at {last[0]}" if last else ""
     return RedisRolledBack(
         f"partition {place.role!r} of processor {place.processor!r} went back: {ours} was known, and "
-        f"{place.at!r} now has offset {offset} under fence {fence}{ends}. Redis was restored or "
-        "failed over to older data. Events may be lost, or come again",
+        f"{place.at!r} now has offset {offset} under fence {fence}{ends}. Redis was restored, "
+        "failed over to older data, or has evicted keys. Events may be lost, or come again",
         key=place.at,
         known=expected,
     )

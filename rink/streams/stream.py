@@ -20,6 +20,7 @@ from rink.streams.names import Names
 from rink.streams.partition_keys import PartitionBy, key_function
 from rink.streams.patience import Patience
 from rink.streams.policy import OnError
+from rink.streams.retention import Keep, check_retention
 from rink.streams.shapes import brief
 from rink.streams.store import Store
 from rink.streams.values import Bounds, Output
@@ -55,10 +56,11 @@ class Stream(Generic[R]):
     Attributes:
         name: the stream's.
         partition_count: how many partitions it has, for ever.
-        partition_size: how many entries each may hold.
+        partition_size: how many events each may hold; see `App.stream` for what retention makes of it.
         trim: `committed` removes only what every processor has passed; `oldest` makes room at any
             price, and counts what was lost.
         hasher: the fingerprint of its hasher; "" for the built-in one.
+        retention: how long events stay that every processor has passed; None where this program does not say.
     """
 
     def __init__(
@@ -73,6 +75,8 @@ class Stream(Generic[R]):
         trim: Trim,
         codec: Codec[R] | None,
         hasher: Hasher | None = None,
+        keep: Keep | None = None,
+        keep_bytes: int | None = None,
     ) -> None:
         if trim not in ("committed", "oldest"):
             raise ConfigError(f"trim={trim!r} is neither 'committed' nor 'oldest'")
@@ -82,6 +86,7 @@ class Stream(Generic[R]):
         self.partition_count = check_count("partition_count", partition_count, most=MOST_PARTITIONS)
         self.partition_size = check_count("partition_size", partition_size)
         self.trim = trim
+        self.retention = check_retention(keep, keep_bytes)
         self.codec: Codec[R] = codec or JsonCodec(record)
         self.names = Names.of(app.name, name)
         read = self.codec.record_class if isinstance(self.codec, JsonCodec) else record
@@ -209,7 +214,7 @@ class Stream(Generic[R]):
     @property
     def bounds(self) -> Bounds:
         """Return what each partition may hold."""
-        return Bounds(self.partition_size, loses=self.trim == "oldest")
+        return Bounds(self.partition_size, self.trim == "oldest", self.retention)
 
     async def send(self, record: R, *, timeout: float = 30.0) -> str:
         """Append a record to its partition.

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from rink.streams.names import PartitionNames
+from rink.streams.retention import Retention
 
 RawEntry = Sequence[Any]
 """One entry of a stream as Redis sends it: its id, and a list of names and values in turn, all of it bytes."""
@@ -16,10 +17,24 @@ RawEntry = Sequence[Any]
 
 @attrs.frozen
 class Bounds:
-    """How many entries a partition may hold, and what gives way: `loses` drops the oldest."""
+    """What a partition may hold.
+
+    Attributes:
+        limit: so many events; with retention, so many that some processor has not committed.
+        loses: the oldest give way where there is no room.
+        retention: how long events stay; None where the program does not say.
+    """
 
     limit: int
     loses: bool = False
+    retention: Retention | None = None
+
+    @property
+    def given(self) -> tuple[int | str, ...]:
+        """What scripts take, in the order of `partition` in partition.lua."""
+        kept = self.retention
+        said: tuple[int | str, ...] = ("", "") if kept is None else (kept.ms, kept.size)
+        return self.limit, int(self.loses), *said
 
 
 @attrs.frozen
@@ -51,7 +66,7 @@ class Place:
     @cached_property
     def keys(self) -> tuple[str, ...]:
         """The keys that every step on a position is given."""
-        return self.at, self.names.offsets, self.names.stream
+        return self.at, *self.names.keys
 
 
 @attrs.frozen
@@ -157,11 +172,18 @@ class Look:
     """All that Redis holds of a processor in one partition, as it was at one moment.
 
     Attributes:
-        lag: events behind the offset, counted as far as was asked; where it was never registered, all there are.
+        lag: events behind the offset; where it was never registered, all there are. Only where Redis has lost the
+            partition's counters it is counted one by one, as far as was asked.
         first: the id of the first of them; "" where there is none.
-        length: entries in the partition.
+        length: events in the partition.
         lost: events that were dropped before it had processed them.
         lowest: the lowest offset of all processors; "" where none is registered.
+        size: bytes of the events in the partition: at most a segment too many.
+        oldest: the id of the first event in the partition; "" where there is none.
+        retention: how long events stay.
+        held: events that count towards the partition's limit: all of them; with retention those that some processor
+            has not passed, without what it replays.
+        removed: how many events have been removed since the beginning.
     """
 
     position: Position
@@ -170,3 +192,8 @@ class Look:
     length: int
     lost: int
     lowest: str
+    size: int
+    oldest: str
+    retention: Retention
+    held: int
+    removed: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 from rink import aio
 from rink.errors import ConfigError
@@ -12,6 +13,7 @@ from rink.settings import default_name
 from rink.streams.app import App
 from rink.streams.endings import end
 from rink.streams.errors import WorkerHalted
+from rink.streams.evictions import Evictions
 from rink.streams.executor import Executor, joined
 from rink.streams.faults import first_error
 from rink.streams.hooks import around_worker
@@ -21,6 +23,7 @@ from rink.streams.metrics import Metrics
 from rink.streams.names import OF_SPARK
 from rink.streams.sizes import Held
 from rink.streams.store import Store
+from rink.streams.stream import Stream
 from rink.streams.tasks import run_tasks
 
 log = logging.getLogger("rink.streams")
@@ -103,7 +106,7 @@ class Worker:
                 halt=self._halt,
             )
         readers = [executor.reader for executor in self.executors.values()]
-        looking = asyncio.create_task(look_out(store, readers, self.metrics))
+        looking = asyncio.create_task(look_out(store, readers, self.metrics, Evictions(store)))
         try:
             async with asyncio.TaskGroup() as group:
                 for executor in self.executors.values():
@@ -134,6 +137,7 @@ class Worker:
 
         So trimming waits for all.
         """
+        await self._retain(store)
         async with asyncio.TaskGroup() as group:
             for processor in self.app.processors.values():
                 for number in range(processor.stream.partition_count):
@@ -151,6 +155,38 @@ class Worker:
                     stream.name,
                     ", ".join(others),
                 )
+
+    async def _retain(self, store: Store) -> None:
+        """Have every stream keep its events as long as this program says."""
+        for stream in self.app.streams.values():
+            await self._tell_difference(store, stream)
+        async with asyncio.TaskGroup() as group:
+            for stream in self.app.streams.values():
+                if stream.retention is not None:
+                    for number in range(stream.partition_count):
+                        names = stream.names.partition(number)
+                        group.create_task(store.retain(names, stream.bounds))
+
+    async def _tell_difference(self, store: Store, stream: Stream[Any]) -> None:
+        """Say where another program has said something else."""
+        known, says = await store.retention(stream.names.partition(0)), stream.retention
+        if not known or known == says:
+            return
+        if says is None:
+            log.warning(
+                "stream %r keeps events for %s, as another program has said, and this one says nothing: give it the "
+                "same keep and keep_bytes, or keep=0 to end it",
+                stream.name,
+                known,
+            )
+        else:
+            log.warning(
+                "stream %r has kept events for %s, as another program has said: from now on it keeps them for %s; give "
+                "all programs the same keep and keep_bytes",
+                stream.name,
+                known,
+                says,
+            )
 
     def _halt(self, reason: str) -> None:
         self._halted = reason

@@ -33,7 +33,11 @@ def lag_of(processor="bill", partition=3, **changed):
         "lag": 0,
         "offset": "1700000000000-0",
         "oldest": "",
-        "length": 12,
+        "kept": 12,
+        "bytes": 1200,
+        "since": "2023-11-14T00:00:00.000+00:00",
+        "keep": "",
+        "held": 12,
         "size": 50000,
         "holds_back": False,
         "owned": True,
@@ -132,6 +136,28 @@ def test_lag_is_a_line_for_each_partition(lines, shop, answers):
     assert second == (
         "bill orders/3 7 2023-11-14 22:13:20Z 12 50000 100 2 owned, holds trimming back"
     )
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.00 kB"),
+        (12_345_678, "12.3 MB"),
+        (999_600_000, "1.00 GB"),
+        (2 * 10**15, "2000 TB"),
+    ],
+)
+def test_lag_shows_what_is_kept_beside_what_is_not_processed(lines, shop, answers, size, shown):
+    answers("lag", (lag_of(lag=3, kept=90_000, bytes=size, held=3, keep="7 d"), lag_of(size=0)))
+    head, _, first, second = lines("streams", "lag", shop)
+    assert (
+        head == "processor partition lag oldest held of kept bytes since keep processed dead state"
+    )
+    since = "2023-11-14 00:00:00Z"
+    assert first == f"bill orders/3 3 - 3 50000 90000 {shown} {since} 7 d 100 0 owned"
+    assert second == "bill orders/3 0 - 12 - 100 0 owned"
 
 
 @pytest.mark.parametrize(
@@ -407,12 +433,23 @@ def test_what_asks_wants_yes_without_a_terminal(run, shop, answers, command, giv
 
 
 def test_what_a_reset_moves(lines, run, shop, answers):
-    one = Moved(**WHERE, before="17-0", after="0-0")
+    one = Moved(**WHERE, before="17-0", after="0-0", gone_before="")
     asked = answers("reset", (one,))
     line = ("streams", "reset", shop, "bill", "--to", "earliest", "-n", "3", "--yes")
     assert lines(*line)[2] == "bill orders/3 17-0 0-0"
     assert json.loads(run(*line, "--json").stdout) == {"moved": [attrs.asdict(one)]}
     assert asked[0] == ("bill", "earliest", {"stream": None, "partition": 3})
+
+
+def test_reset_before_what_is_kept_says_what_may_be_gone(lines, shop, answers):
+    gone = "2023-11-14T22:13:20.000+00:00"
+    answers("reset", (Moved(**WHERE, before="17-0", after="4-9", gone_before=gone),))
+    shown = lines("streams", "reset", shop, "bill", "--to", "2023-11-14", "--yes")
+    assert shown[2:] == [
+        "bill orders/3 17-0 4-9",
+        "",
+        "orders/3 events that were sent before 2023-11-14 22:13:20Z may be gone: they were not kept",
+    ]
 
 
 @pytest.mark.parametrize(("answer", "done"), [("y\n", 1), ("n\n", 0)])

@@ -9,6 +9,7 @@ from rink.streams import RedisUnavailable, lookout
 from rink.streams.errors import OffsetMoved
 from rink.streams.names import Names
 from rink.streams.owner import Known
+from rink.streams.retention import Retention
 from rink.streams.values import Bounds, Place, Position
 
 
@@ -17,6 +18,7 @@ class Owner:
     number: int
     token: int = 7
     epoch: str = "0"
+    retention: Retention | None = None
     is_paused: bool = False
 
     def pause(self, is_paused):
@@ -25,7 +27,7 @@ class Owner:
     @property
     def place(self):
         names = Names.of("shop", "orders").partition(self.number)
-        return Place("orders", self.number, names, "bill", Bounds(10))
+        return Place("orders", self.number, names, "bill", Bounds(10, retention=self.retention))
 
     @property
     def known(self):
@@ -46,6 +48,8 @@ class Scene:
     told: dict = attrs.field(factory=dict)
     shown: set = attrs.field(factory=set)
     as_it_counts: object = None
+    looks: int = 0
+    trimmed: set = attrs.field(factory=set)
 
     async def position(self, place):
         if self.is_away:
@@ -58,6 +62,12 @@ class Scene:
         if self.as_it_counts:
             self.as_it_counts()
         return place.number * 10
+
+    async def look(self):
+        self.looks += 1
+
+    async def trim(self, names):
+        self.trimmed.add(names.stream)
 
     def fail(self, owner, error):
         self.failed[owner.number] = error
@@ -89,7 +99,7 @@ def look(monkeypatch):
 
         monkeypatch.setattr(lookout.asyncio, "sleep", sleep)
         with pytest.raises(asyncio.CancelledError):
-            asyncio.run(lookout.look_out(scene, [scene], scene.metrics))
+            asyncio.run(lookout.look_out(scene, [scene], scene.metrics, scene))
 
     return look
 
@@ -137,6 +147,21 @@ def test_the_lag_of_a_partition_that_went_meanwhile_is_not_told(look):
     scene.as_it_counts = scene.owners.clear
     look(scene)
     assert scene.told == {}
+
+
+def test_idle_partitions_are_trimmed_where_events_are_kept(look):
+    scene = Scene([Owner(1), Owner(2, retention=Retention(1000)), Owner(3, retention=Retention())])
+    look(scene)
+    assert scene.trimmed == {scene.owners[1].place.names.stream}
+
+
+def test_evictions_are_looked_for_at_the_start_and_now_and_then(look, monkeypatch):
+    scene = Scene([])
+    look(scene, times=5)
+    assert scene.looks == 1
+    monkeypatch.setattr(lookout, "COUNT_EVERY_S", 0)
+    look(scene, times=5)
+    assert scene.looks == 1 + 5
 
 
 def test_it_goes_on_when_redis_is_back(look, monkeypatch):

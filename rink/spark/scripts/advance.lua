@@ -1,11 +1,11 @@
--- Spark has committed up to an id. KEYS: at, offsets, stream. ARGV: group, token, run, id.
+-- Spark has committed up to an id. KEYS: at, the partition's. ARGV: group, token, run, id.
 local found = redis.call('HMGET', KEYS[1], 'fence', 'run')
 if found[1] and less(ARGV[2], found[1]) then return {'stale', found[1]} end
-local offset = redis.call('HGET', KEYS[2], ARGV[1])
+local offset = redis.call('HGET', KEYS[3], ARGV[1])
 if found[2] ~= ARGV[3] or not offset then return {'other'} end  -- the next plan says so
 if before(offset, ARGV[4]) then
-  redis.call('HSET', KEYS[2], ARGV[1], ARGV[4])
+  redis.call('HSET', KEYS[3], ARGV[1], ARGV[4])
   redis.call('HSET', KEYS[1], 'advanced', '1')
-  trim(KEYS[3], KEYS[2], '', '')
+  trim(partition(2), '', '')
 end
 return {'ok'}

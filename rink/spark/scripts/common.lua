@@ -55,9 +55,9 @@ local function later_than(number)
 end
 
 -- Has trimming wait for a query. How many entries were ever removed tells later, of 0-0, whether more were.
-local function registered(at, offsets, stream, group, from, advanced)
-  put(offsets, group, from)
-  put(at, 'from', from, 'removed', removed(stream), 'anchored', '0', 'advanced', advanced)
+local function registered(at, part, group, from, advanced)
+  move_offset(part, group, from)
+  put(at, 'from', from, 'removed', removed(part.stream), 'anchored', '0', 'advanced', advanced)
   redis.call('HINCRBY', at, 'epoch', 0)
   return from
 end

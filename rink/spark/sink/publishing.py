@@ -259,7 +259,7 @@ class Sink:
             for attempt in sorted(manifest):
                 count = manifest[attempt].get(number, 0)
                 key = staged(self._place, number, attempt)
-                keys = (names.stream, names.offsets, names.lost, self._mark(number), key)
+                keys = (*names.keys, self._mark(number), key)
                 if count:
                     yield _Move(number, keys, seq, first, count)
                 first += count
@@ -301,14 +301,14 @@ class Sink:
         seq, manifest = self._redis.run("state", (self._key,))
         if int(seq) == move.seq and manifest:
             raise StateError(
-                f"sink {self.name!r} of {self._place} has gone back: {move.keys[3]!r} knows of a later batch than "
+                f"sink {self.name!r} of {self._place} has gone back: {move.keys[5]!r} knows of a later batch than "
                 f"{self._key!r}. One of them was restored from an older state, or removed by hand: restore both to one "
                 f"moment; or, to begin anew, remove both",
                 key=self._key,
             )
 
-    def _limits(self) -> tuple[int, ...]:
-        return self._bounds.limit, int(self._bounds.loses), STEP_BYTES, _kept(self._once)
+    def _limits(self) -> tuple[int | str, ...]:
+        return STEP_BYTES, _kept(self._once), *self._bounds.given
 
     def _mark(self, number: int) -> str:
         return (
@@ -323,7 +323,7 @@ class Sink:
         ]
 
     def _torn(self, lost: _Lost) -> StateError:
-        key = lost.move.keys[4]
+        key = lost.move.keys[6]
         way_out = (
             f"Where Redis was restored, restore it to one moment; or take the loss: HDEL {self._key} manifest"
             if self._resumes

@@ -148,9 +148,9 @@ class Group:
         found = [self._redis.repeated(lambda at=at: self._redis.client.hget(at, "removed"), at) for at in keys]  # type: ignore[misc] # fmt: skip
         return {n: int(text or 0) for n, text in zip(numbers, found, strict=True)}
 
-    def _keys(self, number: int) -> tuple[str, str, str]:
+    def _keys(self, number: int) -> tuple[str, ...]:
         names = self._names(number)
-        return names.at(self.name), names.offsets, names.stream
+        return names.at(self.name), *names.keys
 
     def _names(self, number: int) -> PartitionNames:
         return self._place.names.partition(number)

@@ -21,12 +21,17 @@ class Lag:
 
     Attributes:
         declared: the app has this processor; Redis may know others, which hold trimming back as well.
-        lag: events that it has not committed, counted up to 100,000; those, too, that wait for one that was never
-            started, where it starts with the earliest.
+        lag: events that it has not committed; those, too, that wait for one that was never started, where it starts
+            with the earliest.
         offset: it has committed up to this id; "" where it was never registered.
         oldest: when the first event behind the offset was sent, by Redis' clock; "" where there is none.
-        length: events in the partition, those included that everybody has passed and that are not trimmed yet.
-        size: how many it may hold; 0 of dead letters, which have no bound.
+        kept: events in the partition, those included that everybody has passed and that are not trimmed yet.
+        bytes: of these, at most a megabyte or a thousand events too many.
+        since: when the first of these was sent, by Redis' clock; "" where there is none.
+        keep: how long the partition keeps events that all have passed, in words; "" where they go at once.
+        held: events that count towards `size`: all that are kept; with retention only those that some processor has
+            not committed, without what it replays.
+        size: how many it may hold; 0 for no bound, as of dead letters.
         holds_back: it is the one, or one of those, that the partition keeps events for.
         owned: an owner is at work.
         quarantined: why nobody processes this partition; "" where somebody may.
@@ -44,7 +49,11 @@ class Lag:
     lag: int
     offset: str
     oldest: str
-    length: int
+    kept: int
+    bytes: int
+    since: str
+    keep: str
+    held: int
     size: int
     holds_back: bool
     owned: bool
@@ -93,6 +102,7 @@ async def _lag(store: Store, found: Found) -> Lag:
     place = found.place
     look = await store.look(place)
     position = look.position
+    is_log = bool(look.retention) and place.bounds.loses  # nobody is waited for
     behind = look.lag if position.offset or place.start == "earliest" else 0
     return Lag(
         processor=place.processor,
@@ -102,8 +112,12 @@ async def _lag(store: Store, found: Found) -> Lag:
         lag=behind,
         offset=position.offset,
         oldest=ids.when(look.first) if behind else "",
-        length=look.length,
-        size=found.stream.partition_size,
+        kept=look.length,
+        bytes=look.size,
+        since=ids.when(look.oldest) if look.oldest else "",
+        keep=str(look.retention) if look.retention else "",
+        held=look.length if is_log else look.held,
+        size=0 if is_log else found.stream.partition_size,
         holds_back=found.stream.is_trimmed
         and behind > 0
         and bool(position.offset)

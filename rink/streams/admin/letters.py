@@ -167,11 +167,9 @@ async def requeue(
 
 async def _requeue(store: Store, found: Found, letter: str, before: int) -> Requeued | None:
     place = found.place
-    names = place.names
-    keys = [names.dead(place.processor), names.stream, names.offsets, names.lost]
-    bounds = place.bounds
-    given = (place.processor, letter, bounds.limit, int(bounds.loses))
-    said, *answer = await store.run("requeue", keys, *given)
+    names, bounds = place.names, place.bounds
+    keys = [names.dead(place.processor), *names.keys]
+    said, *answer = await store.run("requeue", keys, place.processor, letter, *bounds.given)
     match text(said):
         case "gone":
             return None

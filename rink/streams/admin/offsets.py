@@ -7,6 +7,7 @@ commit that an operator was here, and takes the partition anew.
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import attrs
@@ -44,13 +45,18 @@ class Unquarantined:
 
 @attrs.frozen(kw_only=True)
 class Moved:
-    """An offset that was moved: `before` and `after` are ids; what lies behind `after` comes next."""
+    """An offset that was moved: `before` and `after` are ids; what lies behind `after` comes next.
+
+    Attributes:
+        gone_before: events behind `after` may be gone already: those that were sent before this time. "" where none is.
+    """
 
     processor: str
     stream: str
     partition: int
     before: str
     after: str
+    gone_before: str
 
 
 @attrs.frozen(kw_only=True)
@@ -59,7 +65,7 @@ class Forgotten:
 
     Attributes:
         declared: the app has it still: the next worker registers it again, where it says that it starts.
-        waited: events that it had not committed, counted up to 100,000.
+        waited: events that it had not committed.
         trimmed: events that were kept for nobody but it, and are gone now.
         letters: its dead letters, which stay.
     """
@@ -154,7 +160,7 @@ async def _skip(store: Store, found: Found, reason: str) -> list[object]:
 async def reset(
     app: App,
     processor: str,
-    to: str,
+    to: str | datetime,
     *,
     stream: str | None = None,
     partition: int | None = None,
@@ -166,8 +172,8 @@ async def reset(
     Args:
         app: whose.
         processor: whose offset; it may be one that only Redis knows.
-        to: `earliest`, `latest`, or an event's id, which the partition goes on behind. Milliseconds since 1970
-            alone will do: it goes on with what was sent from then on.
+        to: `earliest`, `latest`, or an event's id, which the partition goes on behind. Or a time, from which on events
+            come: a datetime or ISO 8601, in UTC where there is no zone, or milliseconds since 1970.
         stream: only this one's.
         partition: only this one.
 
@@ -182,36 +188,62 @@ async def reset(
     store = await store_of(app)
     found = await find(app, processor=processor, stream=stream, partition=partition)
     registered = [one for one in found if one.place.processor in one.offsets]
-    targets = dict.fromkeys((one.place.role for one in registered), target)
+    targets = dict.fromkeys((one.place.role for one in registered), (target, ""))
     if target not in ("earliest", "latest"):
         within = await each(lambda one: _within(store, one.place, target, is_time), registered)
         targets = dict(zip(targets, within, strict=True))
-    return await change(lambda one: _reset(store, one.place, targets[one.place.role]), registered)
+    return await change(lambda one: _reset(store, one.place, *targets[one.place.role]), registered)
 
 
-def _target(to: str) -> tuple[str, bool]:
+def _target(to: str | datetime) -> tuple[str, bool]:
     """Return what Redis is asked for, and whether that was a time."""
-    if to in ("earliest", "latest"):
-        return to, False
-    if ids.is_id(to):  # scripts compare ids part by part as text: there is one way to write each
-        return "{}-{}".format(*ids.order(to)), False
-    if re.fullmatch(r"\d{1,19}", to, re.ASCII) and int(to):
-        return f"{int(to) - 1}-{2**64 - 1}", True
-    raise ConfigError(
-        f"{to!r} is no offset: give earliest, latest, an event's id such as 1700000000000-0, or "
-        "milliseconds since 1970"
-    )
+    if isinstance(to, str):
+        if to in ("earliest", "latest"):
+            return to, False
+        if ids.is_id(
+            to
+        ):  # scripts compare ids part by part as text: there is one way to write each
+            return "{}-{}".format(*ids.order(to)), False
+    ms = _milliseconds(to)
+    if ms is None or ms < 1:
+        raise ConfigError(
+            f"{to!r} is no offset: give earliest, latest, an event's id such as 1700000000000-0, a time since 1970 "
+            "such as 2026-11-27T00:00 (UTC) or 2026-11-27T00:00+02:00, or milliseconds since 1970"
+        )
+    return f"{ms - 1}-{2**64 - 1}", True
 
 
-async def _within(store: Store, place: Place, target: str, is_time: bool) -> str:
-    """Refuse an id that was never given: the next owner would find that Redis went back."""
+def _milliseconds(to: str | datetime) -> int | None:
+    if isinstance(to, datetime):
+        return ids.ms_of(to)
+    if re.fullmatch(r"\d{8,10}", to, re.ASCII):
+        raise ConfigError(
+            f"{to!r} may be a date, seconds or milliseconds: write a date as 2026-11-27, and milliseconds since 1970 "
+            "with all of their digits"
+        )
+    if re.fullmatch(r"\d{1,19}", to, re.ASCII):
+        return int(to)
+    try:
+        return ids.ms_of(datetime.fromisoformat(to))
+    except ValueError:
+        return None
+
+
+async def _within(store: Store, place: Place, target: str, is_time: bool) -> tuple[str, str]:
+    """Refuse an id that was never given: the next owner would find that Redis went back.
+
+    Returns:
+        The id to go on behind, and until when events behind it may be gone; "" where none is.
+    """
     key = place.names.stream
+    look = await store.look(place)
     last = await read(store, key, lambda redis: redis.xrevrange(key, count=1))
     end = text(last[0][0]) if last else ids.NONE
     if ids.order(target) <= ids.order(end):
-        return target
+        is_gone = look.removed and ids.order(target) < ids.order(look.oldest)
+        return target, ids.when(look.oldest) if is_gone else ""
     if is_time:  # nothing was sent since
-        return end
+        return end, ""
     raise StateError(
         f"partition {place.role!r} ends at {end}, before {target}: give latest for its end; no offset was "
         "moved",
@@ -219,7 +251,7 @@ async def _within(store: Store, place: Place, target: str, is_time: bool) -> str
     )
 
 
-async def _reset(store: Store, place: Place, target: str) -> Moved | None:
+async def _reset(store: Store, place: Place, target: str, gone_before: str) -> Moved | None:
     answer = await store.run("reset", place.keys, place.processor, target)
     said, *offsets = (text(part) for part in answer)
     if said != "ok":
@@ -230,6 +262,7 @@ async def _reset(store: Store, place: Place, target: str) -> Moved | None:
         partition=place.number,
         before=offsets[0],
         after=offsets[1],
+        gone_before=gone_before,
     )
 
 
@@ -275,8 +308,7 @@ async def _forget(store: Store, found: Found, *, force: bool) -> Forgotten:
     waited = await store.lag(place)
     dead = place.names.dead(place.processor)
     letters = await read(store, dead, lambda redis: redis.xlen(dead))
-    keys = [place.at, place.names.offsets, place.names.lost]
-    answer = await store.run("forget", keys, place.processor, int(force))
+    answer = await store.run("forget", place.keys, place.processor, int(force))
     if text(answer[0]) == "open":
         raise _at_work(place.processor, [place.role])
     trimmed = await store.trim(place.names) if found.stream.trim == "committed" else 0

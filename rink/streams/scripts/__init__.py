@@ -32,22 +32,35 @@ class Script:
     sha: str
 
 
+_PARTITION = "partition("
+"""What calls this needs `partition.lua` in front; it is left out elsewhere: its functions are made anew on each run."""
+
+_WITHOUT_PARTITION = {"commit"}
+"""Dead letters go to a stream that is no partition, so this never comes to that call."""
+
+
 @cache
 def script(name: str) -> Script:
     """Return the script of that name, what all have in common in front."""
     grows = name in _REFUSED_WHEN_FULL
-    own = resources.files(__name__) / f"{_REFUSED_WHEN_FULL.get(name, name)}.lua"
+    own = (resources.files(__name__) / f"{_REFUSED_WHEN_FULL.get(name, name)}.lua").read_text()
     flags = "" if grows else "no-writes" if name in _ONLY_READS else "allow-oom"
-    return made(own.read_text(), flags)
+    return _joined(own, flags, _PARTITION in own and name not in _WITHOUT_PARTITION)
 
 
 def made(own: str, flags: str) -> Script:
     """Return a step of one's own as a script, what all have in common in front.
 
     Args:
-        own: its Lua; what is local in `common.lua` is at hand.
+        own: its Lua; what is local in `common.lua` is at hand, and in `partition.lua` where `partition` is called.
         flags: as Redis knows them; "" is refused while Redis is out of memory.
     """
-    common = (resources.files(__name__) / "common.lua").read_text()
-    text = "\n".join([f"#!lua flags={flags}" if flags else "#!lua", common, own])
+    return _joined(own, flags, _PARTITION in own)
+
+
+def _joined(own: str, flags: str, has_partition: bool) -> Script:
+    folder = resources.files(__name__)
+    names = ("common", "partition") if has_partition else ("common",)
+    shared = [(folder / f"{name}.lua").read_text() for name in names]
+    text = "\n".join([f"#!lua flags={flags}" if flags else "#!lua", *shared, own])
     return Script(text, hashlib.sha1(text.encode()).hexdigest())  # noqa: S324 - Redis names scripts so

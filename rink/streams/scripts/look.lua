@@ -1,17 +1,27 @@
 -- What Redis holds of a processor in one partition, at one moment.
--- KEYS: at, offsets, then stream and lost where events are to be counted too. ARGV: processor, the most to count.
-local at, offsets, stream, lost = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-if not stream then return {redis.call('HGETALL', at), all_offsets(offsets)} end
-local processor, most = ARGV[1], tonumber(ARGV[2])
+-- KEYS: at, stream, offsets, and the rest of the partition's where events are to be counted too. ARGV: processor, and how many to
+-- count at most where that is one by one.
+local at, stream, offsets = KEYS[1], KEYS[2], KEYS[3]
+if #KEYS == 3 then return {redis.call('HGETALL', at), all_offsets(offsets)} end
+local part, processor, most = partition(2), ARGV[1], tonumber(ARGV[2])
 local from, count = redis.call('HGET', offsets, processor) or '0-0', 0
-local first = redis.call('XRANGE', stream, '(' .. from, '+', 'COUNT', 1)
-while count < most do
-  local page = redis.call('XRANGE', stream, '(' .. from, '+', 'COUNT', math.min(1000, most - count))
-  count = count + #page
-  if #page < 1000 then break end
-  from = page[#page][1]
+local next_one = redis.call('XRANGE', stream, '(' .. from, '+', 'COUNT', 1)[1]
+local first, length = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1], redis.call('XLEN', stream)
+local start = first and start_of(part, first[1])
+if start then
+  count = math.min(part.added - passed(part, from), length)
+else  -- Redis has lost the segments, or something else has added the events
+  local at_id = from
+  while count < most do
+    local page = redis.call('XRANGE', stream, '(' .. at_id, '+', 'COUNT', math.min(1000, most - count))
+    count = count + #page
+    if #page < 1000 then break end
+    at_id = page[#page][1]
+  end
 end
 return {
-  redis.call('HGETALL', at), all_offsets(offsets), count, #first > 0 and first[1][1] or '',
-  redis.call('XLEN', stream), redis.call('HGET', lost, processor) or '0',
+  redis.call('HGETALL', at), all_offsets(offsets), count, next_one and next_one[1] or '', length,
+  redis.call('HGET', part.lost, processor) or '0', start and whole(part.bytes - start.b) or '0', first and first[1] or '',
+  whole(part.keep), whole(part.keep_bytes), part.is_kept and unprocessed(part, -1, '', '', true) or length,
+  math.max(part.added - length, 0),
 }

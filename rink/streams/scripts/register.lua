@@ -1,2 +1,2 @@
--- KEYS: at, offsets, stream. ARGV: processor, start.
-return register(KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2])
+-- KEYS: at, the partition's. ARGV: processor, start.
+return register(KEYS[1], partition(2), ARGV[1], ARGV[2])

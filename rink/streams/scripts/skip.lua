@@ -1,7 +1,7 @@
 -- An operator has a quarantined partition pass over its next event, which becomes a dead letter.
--- KEYS: at, offsets, stream, dead. ARGV: processor, id that it must be or '', what the letter says, whether one is
+-- KEYS: at, the partition's, dead. ARGV: processor, id that it must be or '', what the letter says, whether one is
 -- written (0: the event is a dead letter already, and stays).
-local at, offsets, stream, processor = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
+local at, stream, offsets, processor = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 local quarantined, offset = redis.call('HGET', at, 'quarantined'), redis.call('HGET', offsets, processor)
 if not quarantined or not offset then return {'free'} end
 local found, from = nil, offset
@@ -17,7 +17,7 @@ until found or #page < 10
 if not found then return {'none'} end
 if ARGV[2] ~= '' and found[1] ~= ARGV[2] then return {'other', found[1]} end
 if ARGV[4] == '1' then
-  redis.call('XADD', KEYS[4], '*', 'd', found[2], 'id', found[1], 'error', ARGV[3], 'trace', '', 'attempts', '0')
+  redis.call('XADD', KEYS[7], '*', 'd', found[2], 'id', found[1], 'error', ARGV[3], 'trace', '', 'attempts', '0')
 end
 redis.call('HSET', offsets, processor, found[1])
 redis.call('HINCRBY', at, 'dead', 1)

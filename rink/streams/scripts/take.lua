@@ -1,7 +1,7 @@
 -- The partition passes to the owner with this token, which gets the first events along.
--- KEYS: at, offsets, stream. ARGV: processor, token, start, first (how many events), loses (1: trimmed at any
+-- KEYS: at, the partition's. ARGV: processor, token, start, first (how many events), loses (1: trimmed at any
 -- price), then what this owner knows, or '': epoch, offset, the id it has read to; now; how many bytes the events have at most.
-local at, offsets, stream = KEYS[1], KEYS[2], KEYS[3]
+local at, stream, offsets = KEYS[1], KEYS[2], KEYS[3]
 local processor, token, loses = ARGV[1], ARGV[2], ARGV[5] == '1'
 local known_epoch, known_offset, seen = ARGV[6], ARGV[7], ARGV[8]
 check_format(at)
@@ -21,7 +21,7 @@ if known_epoch ~= '' then
 end
 if is_back then return {'back', fence or 'none', offset or 'none', last} end
 
-offset = register(at, offsets, stream, processor, ARGV[3])
+offset = register(at, partition(2), processor, ARGV[3])
 found = redis.call('HMGET', at, 'epoch', 'open', 'suspect', 'careful', 'quarantined', 'ceiling', 'told')
 local epoch, open, suspect, careful, quarantined, ceiling, told = unpack(found, 1, 7)
 if open == '1' and fence ~= token then  -- whoever had it did not end in order

@@ -1,2 +1,2 @@
--- Removes what every processor has passed. KEYS: stream, offsets.
-return trim(KEYS[1], KEYS[2], '', '')
+-- Removes what every processor has passed and nobody has said is to be kept. KEYS: the partition's.
+return trim(partition(1), '', '')

@@ -1,0 +1,42 @@
+"""What tests of retention share: events of another time, and what is truly there."""
+
+from rink.streams.scripts import made
+
+DAY_MS = 86_400_000
+
+_ADD_AT = made(
+    """
+local part = partition(1, 1)
+for i = 5, #ARGV, 2 do add(part, ARGV[i], 'd', ARGV[i + 1]) end
+save(part)
+""",
+    "",
+)
+"""An append whose ids are given: Redis' clock cannot be turned back, and all else is as in append.lua."""
+
+
+async def add_at(redis, names, bounds, entries):
+    """Append events as if they had been sent at other times: pairs of id and record."""
+    given = [part for pair in entries for part in pair]
+    await redis.eval(_ADD_AT.text, len(names.keys), *names.keys, *bounds.given, *given)
+
+
+async def redis_ms(redis):
+    """Return the time by Redis' clock, in milliseconds."""
+    seconds, micros = await redis.time()
+    return seconds * 1000 + micros // 1000
+
+
+async def true_size(redis, names):
+    """Return how many events lie in a partition, and how many bytes they have, counted one by one."""
+    entries = await redis.xrange(names.stream)
+    sizes = [len(key) + len(value) for _, fields in entries for key, value in fields.items()]
+    return len(entries), sum(sizes)
+
+
+async def told_size(redis, names):
+    """Return the same as the counters of the partition have it."""
+    kept = await redis.hgetall(names.kept)
+    [first] = await redis.xrange(names.stream, count=1)
+    [(_, start)] = await redis.xrevrange(names.segments, max=first[0], count=1)
+    return int(kept[b"added"]) - int(start[b"n"]), int(kept[b"bytes"]) - int(start[b"b"])

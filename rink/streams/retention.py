@@ -1,0 +1,70 @@
+"""Retention: how long events stay that every processor has passed."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import timedelta
+
+import attrs
+
+from rink.errors import ConfigError
+from rink.settings import check_count, check_seconds
+
+Keep = str | float | timedelta
+"""A duration: `"7d"`, `"12h"`, `"30m"`, `"90s"`, a timedelta, or seconds; 0 for no time."""
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_NAMES = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
+
+
+@attrs.frozen
+class Retention:
+    """How long events stay in a partition that every processor has passed.
+
+    Attributes:
+        ms: so many milliseconds by Redis' clock; 0 for no bound.
+        size: so many bytes in each partition; 0 for no bound. Without either, events go as soon as all have passed.
+    """
+
+    ms: int = 0
+    size: int = 0
+
+    def __bool__(self) -> bool:
+        return self.ms > 0 or self.size > 0
+
+    def __str__(self) -> str:
+        parts = [_shown(self.ms)] * (self.ms > 0) + [f"{self.size:,} bytes"] * (self.size > 0)
+        return " or ".join(parts) or "no time"
+
+
+def check_retention(keep: Keep | None, keep_bytes: int | None) -> Retention | None:
+    """Return the retention of a stream, None where neither is given, or raise a ConfigError."""
+    if keep is None and keep_bytes is None:
+        return None
+    ms = 0 if keep is None else math.ceil(_seconds(keep) * 1000)
+    return Retention(
+        ms, 0 if keep_bytes is None else check_count("keep_bytes", keep_bytes, least=0)
+    )
+
+
+def _seconds(keep: object) -> float:
+    if isinstance(keep, timedelta):
+        return check_seconds("keep", keep.total_seconds())
+    if not isinstance(keep, str):
+        return check_seconds("keep", keep)
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([smhdw])", keep, re.ASCII)
+    if found is None:
+        raise ConfigError(
+            f'keep={keep!r} is no duration: give a number with s, m, h, d or w, such as "7d", a timedelta, or '
+            "a number of seconds"
+        )
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+def _shown(ms: int) -> str:
+    """Return a duration in the largest unit that it is a whole number of."""
+    for name, each in _NAMES:
+        if ms % each == 0:
+            return f"{ms // each} {name}"
+    return f"{ms} ms"
