@@ -16,6 +16,7 @@ from mutants_of_liveness import ABOUT_LIVENESS
 from mutants_of_outages import OUTAGES
 from mutants_of_overlap import ABOUT_OVERLAP, NAMED_BY_THE_DESIGN
 from mutants_of_partitions import PARTITIONS
+from mutants_of_retention import RETENTION
 from mutants_of_spark import SPARK
 from mutants_of_streams import STREAMS
 
@@ -35,6 +36,7 @@ BY_HEADING: dict[str, list[Mutant]] = {
     "Of bytes": BOUNDS,
     "Of what apps declare": DECLARATIONS,
     "Of streams when events fail": FAILURES,
+    "Of retention": RETENTION,
     "Of Spark": SPARK,
     "Of guards": GUARDS,
 }

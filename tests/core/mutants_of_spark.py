@@ -191,7 +191,7 @@ SPARK = [
     lua(
         "a step of publishing ends at no size",
         "publish",
-        "while moved < wanted and size < tonumber(ARGV[7]) do",
+        "while moved < wanted and size < tonumber(ARGV[5]) do",
         "while moved < wanted do",
         BOUNDS,
     ),
@@ -212,7 +212,7 @@ SPARK = [
     lua(
         "marks of what is written once have no end",
         "publish",
-        "if ARGV[8] ~= '0' then redis.call('EXPIRE', mark, ARGV[8]) end\n",
+        "if ARGV[6] ~= '0' then redis.call('EXPIRE', mark, ARGV[6]) end\n",
         "",
         ONCE,
     ),

@@ -58,9 +58,9 @@ STREAMS = [
     ),
     lua(
         "trimming looks at who is furthest",
-        "common",
-        "if not found or before(offset, found)",
-        "if not found or before(found, offset)",
+        "partition",
+        "return id and before(id, other) and id or other",
+        "return id and before(other, id) and id or other",
     ),
     lua(
         "a take leaves the fence as it was",
@@ -107,8 +107,8 @@ STREAMS = [
     lua(
         "a commit that is refused has made room",
         "commit",
-        "could_have(unpack(asked))",
-        "room(unpack(asked))",
+        "could_have(part, wanted, part.mine, new)",
+        "room(part, wanted, part.mine, new)",
     ),
     lua(
         "an append that found no room is not remembered",
@@ -154,9 +154,9 @@ STREAMS = [
     ),
     lua(
         "who lost what to the oldest is not counted",
-        "common",
-        "if unread > 0 then",
-        "if false then",
+        "partition",
+        "    count_lost(part, all[i], unread)\n",
+        "",
     ),
     python(
         "nothing goes on when Redis is full",
