@@ -144,7 +144,7 @@ async def test_unprocessed_events_outlive_a_shorter_keep(shop):
         await until_seen(shop, 202)
     assert seen == list(range(202))
     await store.trim(names)
-    assert await shop.redis.xlen(names.stream) <= 2
+    assert await shop.redis.xlen(names.stream) <= 3, "and the segment of the last that is too old"
 
 
 @with_shop(keep_bytes=20_000, partition_count=2)

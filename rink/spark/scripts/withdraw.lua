@@ -1,4 +1,4 @@
--- A query whose start has failed is no group any more. KEYS: at, offsets. ARGV: group, run ('': it has none).
+-- A query whose start has failed is no group any more. KEYS: at, the partition's. ARGV: group, run ('': it has none).
 -- Where somebody else has read since, or anything was committed, it stays; so does a fence. Answers how many groups went.
 local found = redis.call('HMGET', KEYS[1], 'advanced', 'run', 'followed', 'from', 'fence')
 local run = found[3] or found[2]
@@ -8,4 +8,5 @@ if (found[5] or '0') == '0' then
 else
   redis.call('HDEL', KEYS[1], 'from', 'removed', 'anchored', 'advanced', 'epoch', 'followed')
 end
-return redis.call('HDEL', KEYS[2], ARGV[1])
+redis.call('HDEL', KEYS[5], 'replay:' .. ARGV[1])
+return redis.call('HDEL', KEYS[3], ARGV[1])

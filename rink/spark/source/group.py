@@ -98,7 +98,7 @@ class Group:
         begun, self._begun = self._begun, []
         for number in begun:
             # Partition 0 comes first. Where it is another reader's by now, so are the others.
-            went = self._redis.run("withdraw", self._keys(number)[:2], self.name, self._run or "")
+            went = self._redis.run("withdraw", self._keys(number), self.name, self._run or "")
             if not went:
                 return
 

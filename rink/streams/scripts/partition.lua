@@ -118,12 +118,16 @@ local function start_at_last(part, low)
   return start_of(part, last[1])
 end
 
--- The segment that is the first with an event young enough.
+-- The segment with the last event that is old enough to go: it shows, to who reads a window of time that begins behind
+-- it, that nothing of the window is gone.
 local function oldest_in_time(part, low)
   local time = redis.call('TIME')
   local from = math.max(time[1] * 1000 + math.floor(time[2] / 1000) - part.keep, 0)
   local young = redis.call('XRANGE', part.stream, whole(from) .. '-0', '+', 'COUNT', 1)[1]
-  if young then return start_of(part, young[1]) end
+  if young then
+    local old = redis.call('XREVRANGE', part.stream, '(' .. young[1], '-', 'COUNT', 1)[1]
+    return start_of(part, (old or young)[1])
+  end
   return start_at_last(part, low)
 end
 
