@@ -89,7 +89,7 @@ def test_dead_letters_are_read_on_a_cluster(three_masters, etcd_url, prefix):
         letters = []
         async with shop_on(connect, etcd_url, prefix, connect()) as shop:
 
-            @shop.app.processor(shop.legs, max_attempts=1, **QUICK)
+            @shop.app.processor(shop.legs, max_attempts=1, retry_for=0, breaker=None, **QUICK)
             async def note(events):
                 async for _ in events:
                     raise ValueError("no")

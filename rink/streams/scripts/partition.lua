@@ -224,7 +224,9 @@ local function move_offset(part, processor, to)
   local was = redis.call('HGET', part.offsets, processor)
   put(part.offsets, processor, to)
   if was and not before(to, was) then return end
-  put(part.kept, 'replay:' .. processor, last_id(part.stream))
+  -- Something else may lie there: who takes the partition says so, and the others go on.
+  local is_there = redis.call('TYPE', part.stream).ok == 'stream'
+  put(part.kept, 'replay:' .. processor, is_there and last_id(part.stream) or '0-0')
 end
 
 -- Senders wait for events behind this id; nil where nobody is registered. A processor that was registered, or reset to
