@@ -97,7 +97,7 @@ RETENTION = [
     lua(
         "senders wait for a processor that was reset",
         "partition",
-        "  put(part.kept, 'replay:' .. processor, last_id(part.stream))\n",
+        "  put(part.kept, 'replay:' .. processor, is_there and last_id(part.stream) or '0-0')\n",
         "",
         KEEP,
         COUNTERS,
