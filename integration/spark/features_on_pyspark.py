@@ -302,7 +302,10 @@ def test_fenced_batches_count_once_and_stale_drivers_are_refused(shop, spark, tm
         return {name.decode(): int(n) for name, n in shop.redis.hgetall("sums").items()}
 
     wanted = {f"c{k}": sum(row["amount"] for row in RECORDS[k::7]) for k in range(7)}
-    for half in (RECORDS[:60], RECORDS[60:]):  # Redis would take a first batch again for another checkpoint's
+    for half in (
+        RECORDS[:60],
+        RECORDS[60:],
+    ):  # Redis would take a first batch again for another checkpoint's
         shop.send(half)
         go(1)
     assert sums() == wanted
