@@ -128,10 +128,12 @@ def fill(given: dict[str, Any]) -> None:
     import redis
 
     client = redis.Redis.from_url(given["redis"])
-    client.hset(bench_shop.rows.names.about, "partitions", PARTITIONS)
+    client.hset(bench_shop.rows.names.about, mapping={"format": 1, "partitions": PARTITIONS})
     for number in range(PARTITIONS):
         names = bench_shop.rows.names.partition(number)
-        client.hset(names.offsets, "holds", "0-0")  # or what one query has read is trimmed
+        client.hset(
+            names.offsets, mapping={"format": 1, "holds": "0-0"}
+        )  # or what one query has read is trimmed
         for first in range(0, given["rows"] // PARTITIONS, 5000):
             pipeline = client.pipeline(transaction=False)
             for n in range(first, min(first + 5000, given["rows"] // PARTITIONS)):
