@@ -44,7 +44,7 @@ def test_sendmany_from_a_pipe_stops_at_the_first_bad_line(shop):
     result = shop.process("sendmany", "shop:app", "orders", "--file", "-", given="\n".join(lines))
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.startswith("rink: line 2 of -: ")
-    assert "expected int @ $.order_id" in result.stderr
+    assert "is no int @ $.order_id" in result.stderr
     assert result.stderr.endswith("Records sent before it: 1\n")
     number = next(n for n in range(PARTITIONS) if shop.redis.exists(shop.names(n).stream))
     assert shop.redis.xlen(shop.names(number).stream) == 1

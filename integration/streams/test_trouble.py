@@ -94,7 +94,8 @@ async def test_what_is_no_record_becomes_a_dead_letter_at_once(shop):
     assert [letter["d"] for letter in letters] == [
         "not json", '{"n":"2","who":"a"}', '{"who":"a"}', "[1]", "",
     ]  # fmt: skip
-    assert "expected int" in letters[1]["error"]
+    assert "'2' is no int @ $.n" in letters[1]["error"]
+    assert "[1] is no object" in letters[3]["error"]
     assert "n" in letters[2]["error"]
 
 

@@ -118,6 +118,8 @@ def _why_not_sent(shape: Shape, value: Any, path: str) -> str | None:
 
 
 def _why_not_read(shape: Shape, plain: Any, path: str) -> str | None:
+    if path == "$" and not isinstance(plain, dict):
+        return f"{brief(plain)} is no object @ $"
     try:
         for step, part, one in shape.json_parts(plain):
             if why := _why_not_read(part, one, path + step):
