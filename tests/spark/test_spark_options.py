@@ -138,9 +138,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 
 
 def rows_below(title):
-    """The options that have a row in the table below a title of docs/spark.md."""
+    """The options that have a row in the first table below a title of docs/spark.md."""
     section = PAGE.read_text(encoding="utf-8").split(f"\n## {title}\n")[1].split("\n## ")[0]
-    heads = re.findall(r"^\| (`.*?) \| ", section, re.MULTILINE)
+    table = section[section.index("\n| ") :].lstrip().split("\n\n")[0]
+    heads = re.findall(r"^\| (`.*?) \| ", table, re.MULTILINE)
     return {name for head in heads for name in re.findall(r"`(\w+)`", head)}
 
 
