@@ -57,7 +57,7 @@ def refused(client, match):
     assert caught.value.endpoints
     with pytest.raises(EtcdTls, match=match):
         put(client, b"k")
-    assert time.monotonic() - begin < 4.0
+    assert time.monotonic() - begin < 12.0, "long before the timeout"
 
 
 def test_tls(https, files, clients, prefix):
@@ -82,19 +82,19 @@ def test_mutual_tls_with_the_texts_themselves(mutual, files, clients):
 
 
 def test_a_wrong_ca(https, others, clients):
-    refused(clients(https.endpoint, ca=others.ca, timeout=3.0), r"certificate .* refused.*ca=")
+    refused(clients(https.endpoint, ca=others.ca, timeout=15.0), r"certificate .* refused.*ca=")
 
 
 def test_no_ca(https, clients):
-    refused(clients(https.endpoint, timeout=3.0), "certificate .* refused")
+    refused(clients(https.endpoint, timeout=15.0), "certificate .* refused")
 
 
 def test_no_client_certificate(mutual, files, clients):
-    refused(clients(mutual.endpoint, ca=files.ca, timeout=3.0), "cert= and key=")
+    refused(clients(mutual.endpoint, ca=files.ca, timeout=15.0), "cert= and key=")
 
 
 def test_a_client_certificate_of_another_ca(mutual, files, others, clients):
-    client = clients(mutual.endpoint, ca=files.ca, cert=others.cert, key=others.key, timeout=3.0)
+    client = clients(mutual.endpoint, ca=files.ca, cert=others.cert, key=others.key, timeout=15.0)
     refused(client, "client certificate")
 
 
@@ -103,17 +103,17 @@ def test_a_host_that_the_certificate_does_not_name(tmp_path, clients):
     with local_etcd(fsync=False, tls=named_else.server()) as node:
         endpoint = node.endpoint.replace("127.0.0.1", "localhost")
         settings = {"cert": named_else.cert, "key": named_else.key}
-        client = clients(endpoint, ca=named_else.ca, timeout=3.0, **settings)
+        client = clients(endpoint, ca=named_else.ca, timeout=15.0, **settings)
         refused(client, "localhost.*names this host")
 
 
 def test_http_to_a_server_that_speaks_tls(https, clients):
-    refused(clients(https.endpoint.replace("https", "http"), timeout=3.0), "use https")
+    refused(clients(https.endpoint.replace("https", "http"), timeout=15.0), "use https")
 
 
 def test_https_to_a_server_that_does_not(one_node, files, clients):
     endpoint = one_node.endpoint.replace("http", "https")
-    refused(clients(endpoint, ca=files.ca, timeout=3.0), "use http")
+    refused(clients(endpoint, ca=files.ca, timeout=15.0), "use http")
 
 
 def test_an_unreachable_https_endpoint_is_not_called_a_tls_fault(files, clients):

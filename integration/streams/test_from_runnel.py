@@ -46,7 +46,7 @@ def spread(count, first=0):
     return [Action(key=random.choice(KEYS), seq=n) for n in range(first, first + count)]
 
 
-def until(look, seconds=10.0):
+def until(look, seconds=40.0):
     end = time.monotonic() + seconds
     while not look():
         assert time.monotonic() < end, f"not within {seconds:g} s"

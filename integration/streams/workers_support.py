@@ -112,7 +112,7 @@ class Shop:
         await Store(self.redis).close()
 
 
-async def until(look, seconds=10.0, what=""):
+async def until(look, seconds=25.0, what=""):
     """Wait until something is so."""
     end = time.monotonic() + seconds
     while not (found := look()):
@@ -121,7 +121,7 @@ async def until(look, seconds=10.0, what=""):
     return found
 
 
-async def until_true(ask, seconds=10.0, what=""):
+async def until_true(ask, seconds=25.0, what=""):
     """As `until`, of something that must be asked for."""
     end = time.monotonic() + seconds
     while True:
@@ -132,7 +132,7 @@ async def until_true(ask, seconds=10.0, what=""):
         await asyncio.sleep(0.01)
 
 
-async def until_seen(shop, count, seconds=10.0):
+async def until_seen(shop, count, seconds=25.0):
     await until(lambda: len(shop.seen) >= count, seconds, f"{count} seen, but {len(shop.seen)}")
 
 
