@@ -57,7 +57,7 @@ class Group:
 
     def is_registered(self, numbers: Sequence[int]) -> bool:
         """Return whether all these partitions know the group."""
-        keys = [self._keys(number)[1] for number in numbers]
+        keys = [self._names(number).offsets for number in numbers]
         return all(self._redis.repeated(lambda at=at: self._redis.client.hexists(at, self.name), at) for at in keys)  # type: ignore[misc] # fmt: skip
 
     def begin(self, edges: Mapping[int, str]) -> Offsets:
@@ -144,7 +144,7 @@ class Group:
 
     def removed(self, numbers: Sequence[int]) -> dict[int, int]:
         """Return how many entries had been taken away when the query registered."""
-        keys = [self._keys(number)[0] for number in numbers]
+        keys = [self._names(number).at(self.name) for number in numbers]
         found = [self._redis.repeated(lambda at=at: self._redis.client.hget(at, "removed"), at) for at in keys]  # type: ignore[misc] # fmt: skip
         return {n: int(text or 0) for n, text in zip(numbers, found, strict=True)}
 
