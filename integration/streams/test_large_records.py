@@ -183,8 +183,11 @@ async def test_commit_outputs_go_with_all_that_is_finished(shop, monkeypatch):
 
     @app.processor(scans, commit="manual", initial_delay=0.1)
     async def copy(events):
-        async for batch in events.take(10, within=1.0):
-            await events.commit((copies, event.record) for event in batch)
+        outputs = []
+        async for event in events:
+            outputs.append((copies, event.record))
+            if event.record.text == "y":
+                await events.commit(outputs)
 
     async with app:
         await scans.send(Scan(n=1, text="x"))
