@@ -1,4 +1,4 @@
-"""Logs each error with its traceback once, and then how often it came."""
+"""Logs each error with its traceback once, then how often it came, and when an outage is over."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ class Complaints:
     def __init__(self, processor: str) -> None:
         self._processor = processor
         self._seen: dict[Kind, _Seen] = {}
+        self._waiting: dict[str, int] = {}  # partitions in an outage: events finished before it
+        self._outage_since = 0.0
 
     def tell(
         self,
@@ -76,6 +78,37 @@ class Complaints:
         seen.places.add(role)
         if seen.timer is None:
             seen.timer = loop.call_later(wait, self._sum_up, seen)
+
+    # ── outages: transient errors, from the first partition that waits to the last one that goes on ──
+
+    def note_wait(self, role: str, finished: int) -> None:
+        """Note that a partition waits for a transient error to pass.
+
+        Args:
+            role: which partition.
+            finished: how many events its owner has finished by now.
+        """
+        if not self._waiting:
+            self._outage_since = asyncio.get_running_loop().time()
+        self._waiting[role] = finished
+
+    def note_finished(self, role: str, finished: int) -> None:
+        """Log the end of an outage once every partition has finished an event since it waited."""
+        if self._waiting.get(role, finished) >= finished:
+            return
+        del self._waiting[role]
+        seconds = asyncio.get_running_loop().time() - self._outage_since
+        if not self._waiting and seconds >= REPORT_EVERY_S:
+            log.warning(
+                "processor %r goes on in all its partitions: it had waited for transient errors to pass for %.0f s",
+                self._processor, seconds,
+            )  # fmt: skip
+
+    def note_end(self, role: str) -> None:
+        """Note that another owner waits for the partition from here on."""
+        self._waiting.pop(role, None)
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────
 
     def close(self) -> None:
         """Log what was counted and not logged yet."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from rink.functions import check_function, is_async, refuse_unrun
+from rink.streams.complaints import Complaints
 from rink.streams.endings import ENDS_PROCESS, apart, end, is_ending, running_task
 from rink.streams.threads import run_in_thread
 
@@ -74,10 +75,16 @@ class PartitionHooks:
         place: which partition.
         token: of the grant.
         given_up: set when the group was left, and nobody waits for threads any more.
+        complaints: where errors of the start are logged.
     """
 
     def __init__(
-        self, processor: Processor[Any], place: Place, token: int, given_up: asyncio.Event
+        self,
+        processor: Processor[Any],
+        place: Place,
+        token: int,
+        given_up: asyncio.Event,
+        complaints: Complaints,
     ) -> None:
         self._on_start = processor.on_partition_start
         self._on_stop = processor.on_partition_stop
@@ -86,6 +93,7 @@ class PartitionHooks:
         )
         self._where = place.role
         self._given_up = given_up
+        self._complaints = complaints
         self._has_started = False
 
     async def start(self) -> bool:
@@ -99,10 +107,9 @@ class PartitionHooks:
         except BaseException as error:
             if isinstance(error, ENDS_PROCESS) or is_ending(this):
                 raise
-            log.warning(
-                "hook %r of processor %r failed in %s, which is not processed before it succeeds; it is "
-                "called again", name_of(self._on_start), self._owned.processor, self._where, exc_info=error,
-            )  # fmt: skip
+            name = name_of(self._on_start)
+            then = f"its hook {name!r} at the start is called again, and no event is processed before it succeeds"
+            self._complaints.tell(error, self._where, then=then)
             return False
         self._has_started = True
         if is_ending(this):  # the hook took the cancellation for an error of its own

@@ -96,6 +96,7 @@ class Judge:
         owner.inbox.put_back()
         owner.commits.note_finished()
         self._metrics.waited(owner.place)
+        self._complaints.note_wait(owner.place.role, owner.inbox.count_finished)
         self._complaints.tell(
             error, owner.place.role, then="no event is blamed, and it tries again"
         )

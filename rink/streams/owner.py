@@ -154,6 +154,7 @@ class Owner(Generic[R]):
             self.changed.set()
 
     def _settled(self) -> None:
+        self._complaints.note_finished(self.place.role, self.inbox.count_finished)
         self.changed.set()
         self._wants_more(self)
 

@@ -244,7 +244,9 @@ class Tenure:
         self._place = place
         self._token = token
         self.is_closed = self.has_exited = False
-        self._hooks = PartitionHooks(scene.processor, place, token, scene.given_up)
+        self._hooks = PartitionHooks(
+            scene.processor, place, token, scene.given_up, scene.complaints
+        )
         self._ends_at: float | None = None  # by then the role is let go of
 
     async def last(self, lost: asyncio.Task[bool]) -> None:
@@ -274,6 +276,7 @@ class Tenure:
                     await end([commits])
                 finally:
                     owner.release_mark()
+                    self._scene.complaints.note_end(self._place.role)
                     await self._hooks.stop(self._seconds_left())
 
     def _seconds_left(self) -> float:

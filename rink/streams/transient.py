@@ -17,11 +17,13 @@ TransientError = type[BaseException] | Callable[[Any], bool]
 """A class of exceptions, or a function that tells whether an exception is transient."""
 
 _BY_NAME = {
+    "aiohttp": {"ClientConnectionError", "ClientPayloadError"},
     "httpx": {"NetworkError", "TimeoutException", "ProxyError", "RemoteProtocolError"},
     "redis": {
         "ConnectionError", "TimeoutError", "ReadOnlyError",
         "ClusterDownError", "MasterDownError", "TryAgainError",
     },
+    "requests": {"ConnectionError", "Timeout", "ChunkedEncodingError"},
 }  # fmt: skip
 """Classes of packages that are not imported for it; their subclasses count as well."""
 
@@ -38,7 +40,7 @@ _NETWORK_IS_DOWN = {
 def is_disconnect(error: BaseException) -> bool:
     """Return whether a connection broke, or could not be made.
 
-    It knows the errors of the operating system, and by name those of httpx, SQLAlchemy, redis-py.
+    It knows the errors of the operating system, and by name those of aiohttp, httpx, redis-py, requests, SQLAlchemy.
     """
     if isinstance(error, socket.gaierror):
         return error.errno == socket.EAI_AGAIN

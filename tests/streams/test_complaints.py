@@ -117,6 +117,43 @@ def test_an_error_that_cannot_be_shown_is_told_all_the_same(told):
     assert "its __str__ raised RuntimeError" in told[1].getMessage()
 
 
+@jumping
+async def run_outage(seconds, back, ended=()):
+    """Have three partitions wait; those in `back` finish an event then, and `ended` change hands."""
+    complaints = Complaints("bill")
+    roles = [f"orders/{n}" for n in range(3)]
+    for role in roles:
+        complaints.note_finished(role, 6)
+        complaints.note_wait(role, 7)
+    await pass_time(seconds)
+    for n in ended:
+        complaints.note_end(roles[n])
+    for n in back:
+        complaints.note_finished(roles[n], 7)  # a commit of what it had finished before
+        complaints.note_finished(roles[n], 8)
+
+
+def test_outage_over_in_all_partitions_is_told_once(told):
+    run_outage(30, back=[0, 1, 2])
+    [line] = told
+    assert line.getMessage() == (
+        "processor 'bill' goes on in all its partitions: it had waited for transient errors to pass for 30 s"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "back", "ended"), [(30, [0, 1], []), (5, [0, 1, 2], []), (30, [], [0, 1, 2])]
+)
+def test_outage_that_goes_on_or_was_short_is_not_told_to_be_over(told, seconds, back, ended):
+    run_outage(seconds, back=back, ended=ended)
+    assert not list(told)
+
+
+def test_outage_is_over_where_the_last_partition_has_another_owner(told):
+    run_outage(30, back=[0, 1], ended=[2])
+    assert len(told) == 1
+
+
 def test_it_needs_no_loop_before_it_is_used():
     asyncio.run(_closes())
 
