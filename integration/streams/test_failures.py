@@ -11,6 +11,7 @@ import pytest
 from streams_support import stepping
 from workers_support import QUICK, Leg, Shop, until, until_seen, until_true, with_shop
 
+from rink.core.outbox import REPORT_EVERY_S
 from rink.errors import ConfigError, StaleToken
 from rink.streams import App, Record, Worker, admin
 
@@ -108,6 +109,8 @@ async def _outage(server, etcd_url, prefix, caplog, takes):
     told = [record for record in caplog.records if "the bank cannot" in record.getMessage()]
     assert sum(record.exc_info is not None for record in told) == 1, "one traceback"
     assert any("in 16 partitions" in record.getMessage() for record in told)
+    ends = [one for one in caplog.records if "goes on in all its partitions" in one.getMessage()]
+    assert len(ends) == (OUTAGE_S >= REPORT_EVERY_S)
     await shop.close()
 
 

@@ -29,6 +29,10 @@ def hooked(shop, **given):
     return note
 
 
+def events_of(shop):
+    return [one for one in shop.seen if "-" in str(one[0])]
+
+
 @with_shop()
 async def test_partition_hooks_are_called_once_for_each_grant(shop):
     """Where a partition moves, its last commit is before the end, and the end before the next start."""
@@ -36,9 +40,9 @@ async def test_partition_hooks_are_called_once_for_each_grant(shop):
     async with shop.workers("w0", "w1") as (start, stop):
         for number in range(3):
             await shop.send_keys(40)
+            await until(lambda count=40 * (number + 1): len(events_of(shop)) == count)
             await start(f"w{number + 2}")
             await stop(f"w{number}")
-        await until(lambda: len([one for one in shop.seen if "-" in str(one[0])]) == 120)
     for number in range(4):
         seen = [one for one in shop.seen if one[1] == number]
         token, last = None, "0-0"
