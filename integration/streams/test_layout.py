@@ -33,7 +33,7 @@ async def test_every_hash_has_its_format(steps, server):
     await steps.add(2, lossy)
     found = await hashes(steps.redis)
     kinds = {key.decode().partition("}")[2].split(":")[1:2][0] for key in found if b"}:" in key}
-    assert kinds == {"offsets", "at", "lost", "sent", "kept"}
+    assert kinds == {"offsets", "at", "lost", "kept"}
     assert {fields[b"format"] for fields in found.values()} == {b"1"}
 
 
