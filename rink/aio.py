@@ -15,10 +15,11 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rink.aio_role import Lost, Role
+from rink.arguments import check_seconds
 from rink.awaited import AwaitedRole
 from rink.core.holds import Handle, Place
 from rink.core.keys import check_name
-from rink.core.outbox import REPORT_EVERY_S
+from rink.core.reports import REPORT_EVERY_S
 from rink.core.schemes import SchemeFailed, UnknownScheme, rank_of
 from rink.core.schemes import register as register_scheme
 from rink.core.values import Version
@@ -55,7 +56,6 @@ from rink.on_role import TaskSupervisor
 from rink.ranked import RankWait
 from rink.roles import Change
 from rink.session import BaseSession
-from rink.settings import check_seconds
 from rink.status import MemberStatus, Status
 from rink.tracker import BaseRoleSet, Tracker
 

@@ -9,6 +9,7 @@ from typing import Any, Generic, NoReturn, Self, TypeVar
 
 import attrs
 
+from rink.arguments import check_seconds
 from rink.core import events as ev
 from rink.core.holds import Handle, Table
 from rink.core.keys import check_name
@@ -22,7 +23,7 @@ from rink.on_role import Supervisor
 from rink.ranked import rank_for_grants
 from rink.roles import BaseRole
 from rink.session import BaseSession
-from rink.settings import check_seconds, member_settings
+from rink.settings import member_settings
 from rink.status import MemberStatus, Status, status_of
 
 R = TypeVar("R", bound=BaseRole)

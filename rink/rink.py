@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from rink.arguments import check_seconds
 from rink.core.holds import Handle
 from rink.core.keys import check_name
-from rink.core.outbox import REPORT_EVERY_S
+from rink.core.reports import REPORT_EVERY_S
 from rink.core.values import Version
 from rink.engine.callers import made_at, warn_in_event_loop
 from rink.engine.clock import DEAF_S, Event
@@ -24,7 +25,6 @@ from rink.on_role import ThreadSupervisor
 from rink.ranked import RankWait
 from rink.roles import Change, Role
 from rink.session import Session
-from rink.settings import check_seconds
 from rink.tracker import BaseRoleSet, Tracker
 
 log = logging.getLogger("rink")

@@ -9,10 +9,11 @@ import threading
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
+from rink.arguments import check_seconds
 from rink.core import events as ev
 from rink.core.keys import Keys
 from rink.core.node import MemberSettings
-from rink.core.outbox import REPORT_EVERY_S
+from rink.core.reports import REPORT_EVERY_S
 from rink.engine.callbacks import Listeners
 from rink.engine.callers import owns
 from rink.engine.calls import Calls
@@ -32,7 +33,7 @@ from rink.etcd.client import Client
 from rink.etcd.green import refuse_green_threads
 from rink.etcd.versions import advice
 from rink.misuse import PlainWith
-from rink.settings import check_endpoints, check_prefix, check_seconds, check_ttl
+from rink.settings import check_endpoints, check_prefix, check_ttl
 
 log = logging.getLogger("rink")
 

@@ -294,6 +294,7 @@ def test_a_source_of_spark_brings_no_session_and_no_worker():
     assert {one for one in loaded if one.startswith(("rink.etcd", "rink.engine"))} <= {
         "rink.etcd",
         "rink.etcd.backoff",  # pauses between tries, which policies name
-        "rink.etcd.spelling",  # names of settings in messages
     }
+    of_the_core = {one for one in loaded if one.startswith("rink.core.")}
+    assert of_the_core == {"rink.core.keys", "rink.core.hashing", "rink.core.reports"}
     assert loaded & {"rink.session", "rink.rink", "rink.streams.worker"} == set()

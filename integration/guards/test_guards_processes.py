@@ -12,7 +12,13 @@ from rink.errors import StaleToken
 KINDS = {"redis": "redis", "postgres": "sql", "sqlite": "sql", "parquet": "parquet"}
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(
+    params=[
+        "redis",
+        "postgres",
+        *(pytest.param(one, marks=pytest.mark.deep) for one in ("sqlite", "parquet")),
+    ]
+)
 def world(request, clean):
     made = clean(request.param)
     made.kind = KINDS[request.param]

@@ -157,43 +157,35 @@ def standing_by(drivers, name):
 
 
 @pytest.mark.timeout(900)
-def test_drivers_frozen_beyond_their_lease_and_killed_amid_a_batch_leave_each_row_once(
-    drivers, shop_at_work, tmp_path
+@pytest.mark.parametrize("kills", [1, pytest.param(4, marks=pytest.mark.deep)])
+def test_drivers_killed_amid_their_batches_leave_each_row_once(
+    drivers, shop_at_work, tmp_path, kills
 ):
-    first = drivers("first")
-    first.wait_for_batch(0)  # it has the role: whoever joins first gets it
-    second = standing_by(drivers, "second")
-    os.kill(first.process.pid, signal.SIGSTOP)  # its JVM goes on with the query until it is refused
-    second.wait_for_batch(-1)
-    first.signal(signal.SIGCONT)
-    second.wait_for_batch(second.batch)
-    assert first.process.poll() is None  # it has lost the role, and waits for it again
-    heir = kill_amid_batches(drivers, tmp_path, second, first, kills=1)
-    assert_once(shop_at_work, heir)
-
-
-@pytest.mark.timeout(900)
-@pytest.mark.deep
-def test_drivers_killed_amid_their_batches_leave_each_row_once(drivers, shop_at_work, tmp_path):
     active = drivers("driver-0")
-    active.wait_for_batch(-1)
+    active.wait_for_batch(-1)  # it has the role: whoever joins first gets it
     waiting = standing_by(drivers, "heir")
-    heir = kill_amid_batches(drivers, tmp_path, active, waiting, kills=4)
+    heir = kill_amid_batches(drivers, tmp_path, active, waiting, kills)
     assert_once(shop_at_work, heir)
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.deep
-def test_a_driver_that_was_frozen_beyond_its_lease_writes_nothing_twice(drivers, shop_at_work):
+@pytest.mark.parametrize("with_jvm", [False, True])
+def test_a_driver_that_was_frozen_beyond_its_lease_writes_nothing_twice(
+    drivers, shop_at_work, with_jvm
+):
     first = drivers("first")
     first.wait_for_batch(0)
     second = standing_by(drivers, "second")
-    first.signal(signal.SIGSTOP)  # with its JVM
+    if with_jvm:
+        first.signal(signal.SIGSTOP)
+    else:  # the JVM goes on with the query until it is refused
+        os.kill(first.process.pid, signal.SIGSTOP)
     second.wait_for_batch(-1)
     first.signal(signal.SIGCONT)
     second.wait_for_batch(second.batch)
     assert_once(shop_at_work, second)
-    assert first.process.poll() is None
+    assert first.process.poll() is None  # it has lost the role, and waits for it again
 
 
 @pytest.mark.timeout(900)

@@ -270,7 +270,10 @@ async def judge(case, happens, kind, fence):
         assert 0 <= again <= WINDOW
 
 
-@pytest.mark.parametrize("kind", ["one by one", "in a thread", "with outputs"])
+IN_A_THREAD = pytest.param("in a thread", marks=pytest.mark.deep)
+
+
+@pytest.mark.parametrize("kind", ["one by one", IN_A_THREAD, "with outputs"])
 @pytest.mark.parametrize("happens", ["dies", "freezes", "naps", "is_cut_off", "leaves"])
 def test_wherever_it_is_cut_everything_is_processed_in_order_and_written_once(
     rink_redis, happens, kind

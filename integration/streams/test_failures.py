@@ -11,7 +11,7 @@ import pytest
 from streams_support import stepping
 from workers_support import QUICK, Leg, Shop, until, until_seen, until_true, with_shop
 
-from rink.core.outbox import REPORT_EVERY_S
+from rink.core.reports import REPORT_EVERY_S
 from rink.errors import ConfigError, StaleToken
 from rink.streams import App, Record, Worker, admin
 

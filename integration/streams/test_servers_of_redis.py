@@ -265,7 +265,7 @@ def test_a_wrong_password_is_a_clear_error(url):
 
 ALLOWED = (
     "worker on >pw ~rink:* &* -@all +@connection +@read +@stream +@hash +@scripting +info +time +type "
-    "+exists +expire +del -client +client|id +client|unblock"
+    "+exists +set +del -client +client|id +client|unblock"
 )
 """What docs/streams.md says that the Redis user of a worker needs."""
 

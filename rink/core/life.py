@@ -20,8 +20,9 @@ from rink.core.effects import Joined, JoinFailed, Left, Level
 from rink.core.events import LeaveAsked
 from rink.core.holds import Table
 from rink.core.machines import LIFE, Life, LifeEvent, advance
-from rink.core.outbox import REPORT_EVERY_S, Outbox
+from rink.core.outbox import Outbox
 from rink.core.record import describe
+from rink.core.reports import REPORT_EVERY_S
 from rink.core.tenure import Tenure
 from rink.core.values import Phase
 from rink.core.view import View

@@ -6,9 +6,6 @@ import attrs
 
 from rink.core.effects import Effect, Joined, Level, Lose, Report
 
-REPORT_EVERY_S = 10.0
-"""Interval between two reports of a long wait, in seconds."""
-
 REPEAT_AFTER_S = 60.0
 """Least interval between two warnings with the same text, in seconds."""
 

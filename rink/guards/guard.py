@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
+from rink.arguments import check_count
 from rink.errors import ConfigError, StateError, UsageError
 from rink.guards.values import Batch, Fence
-from rink.settings import check_count
 
 S = TypeVar("S")
 

@@ -20,13 +20,13 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rink.arguments import check_seconds
 from rink.errors import ConfigError, StateError
 from rink.guards.guard import Guard, Part, check_told, cut_otherwise, not_begun
 from rink.guards.parquet_log import Fold, Log, told
 from rink.guards.parquet_step import ParquetStep, PartFile, folder_of, unpacked
 from rink.guards.processes import PerProcess
 from rink.guards.values import Batch, Fence
-from rink.settings import check_seconds
 
 __all__ = ["ParquetGuard", "ParquetStep", "PartFile", "Vacuumed"]
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rink.arguments import check_count
 from rink.core.keys import encode
 from rink.errors import ConfigError, StateError
 from rink.guards.errors import GuardError
@@ -24,7 +25,6 @@ from rink.guards.processes import PerProcess
 from rink.guards.redis_line import Connect, Line, connected
 from rink.guards.redis_step import Bounds, RedisStep, shown
 from rink.guards.values import Batch, Fence
-from rink.settings import check_count
 
 MOST_COMMANDS = 50_000
 MOST_BYTES = 16 * 2**20

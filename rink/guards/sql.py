@@ -16,13 +16,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from rink.arguments import check_seconds
 from rink.core.keys import check_name, encode
 from rink.errors import ConfigError, UsageError
 from rink.guards.guard import Guard, Part, check_told, cut_otherwise, not_begun
 from rink.guards.processes import PerProcess
 from rink.guards.sql_database import Database, explain, has_no_table, passes, read, shown
 from rink.guards.values import Batch, Fence
-from rink.settings import check_seconds
 
 IDLE_TIMEOUT_S = 60.0
 

@@ -6,9 +6,9 @@ from typing import Protocol, Self
 
 import attrs
 
+from rink.arguments import check_count
 from rink.core.keys import check_name, encode
 from rink.errors import ConfigError, StaleToken
-from rink.settings import check_count
 
 TOKEN_LIMIT = 2**63
 """Tokens are below: etcd's are of 64 bits, and so are a database's."""

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 from typing import Self
 
 from rink.aio import Lost, Rink, Role
+from rink.arguments import check_seconds
 from rink.errors import EtcdClusterChanged
 from rink.in_loop import soon_in_loop
 from rink.misuse import AsyncFor
 from rink.partitions.face import BaseAssignment, BaseConsumer, PartitionChange
 from rink.partitions.table import PartitionRow
-from rink.settings import check_seconds
 
 __all__ = ["Assignment", "PartitionChange", "PartitionRow", "PartitionedConsumer"]
 

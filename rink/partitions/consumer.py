@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from typing import Self
 
+from rink.arguments import check_seconds
 from rink.engine.callers import warn_in_event_loop
 from rink.engine.clock import DEAF_S, Event
 from rink.engine.signals import Signal
@@ -15,7 +16,6 @@ from rink.partitions.face import BaseAssignment, BaseConsumer, PartitionChange
 from rink.partitions.table import PartitionRow
 from rink.rink import Rink
 from rink.roles import Role
-from rink.settings import check_seconds
 
 
 class Assignment(BaseAssignment[Role]):  # noqa: D101 - documented by its base

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import attrs
 
+from rink.arguments import check_count
 from rink.core import schemes
 from rink.core.keys import Keys, OffsetKeys, check_name
 from rink.errors import ClosedError, ConfigError, UsageError
@@ -18,7 +19,6 @@ from rink.partitions.cursor import check_partitions
 from rink.partitions.lanes import Lane, Lanes, State, Topic
 from rink.partitions.table import PartitionRow, rows
 from rink.roles import BaseRole
-from rink.settings import check_count
 
 R = TypeVar("R", bound=BaseRole)
 A = TypeVar("A", bound="BaseAssignment[Any]")

@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all do
 from pyspark.sql import types as T  # noqa: N812
 
+from rink.arguments import check_count
 from rink.errors import ConfigError, StateError, UsageError
 from rink.functions import check_plain
 from rink.guards import Batch, Fence, Guard
-from rink.settings import check_count
 from rink.spark.compat import repartition_by_id
 from rink.spark.connections import connection
 from rink.spark.jobs.tags import context_of

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from redis.asyncio import Redis
 
+from rink.arguments import check_seconds
 from rink.core.keys import check_name
 from rink.errors import ClosedError, ConfigError, UsageError
 from rink.loops import asyncio_loop
-from rink.settings import check_seconds
 from rink.streams.clients import AnyRedis, Connect
 from rink.streams.codec import Codec
 from rink.streams.endings import end, running_task

@@ -7,7 +7,7 @@ import logging
 
 import attrs
 
-from rink.core.outbox import REPORT_EVERY_S
+from rink.core.reports import REPORT_EVERY_S
 from rink.streams.policy import said
 
 log = logging.getLogger("rink.streams")

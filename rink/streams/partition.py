@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from rink import aio
-from rink.core.outbox import REPORT_EVERY_S
+from rink.core.reports import REPORT_EVERY_S
 from rink.errors import RinkError, StaleToken, StateError
 from rink.streams import ids
 from rink.streams.complaints import Complaints

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from rink.core.outbox import REPORT_EVERY_S
+from rink.core.reports import REPORT_EVERY_S
 from rink.etcd.backoff import Backoff
 from rink.streams.errors import PartitionFull, RedisOutOfMemory, RedisUnavailable
 

@@ -8,9 +8,9 @@ from typing import Literal, get_args
 
 import attrs
 
+from rink.arguments import check_count, check_seconds
 from rink.errors import ConfigError, RinkError
 from rink.etcd.backoff import Backoff
-from rink.settings import check_count, check_seconds
 from rink.streams.breaker import LAST
 from rink.streams.inbox import Entry, Letter
 from rink.streams.transient import TRANSIENT, TransientError, check_transient, is_transient

@@ -7,9 +7,9 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 
 import attrs
 
+from rink.arguments import check_count
 from rink.errors import ConfigError
 from rink.functions import check_function, is_async
-from rink.settings import check_count
 from rink.streams.events import Middleware
 from rink.streams.hooks import Hook, check_partition_hook
 from rink.streams.policy import Policy

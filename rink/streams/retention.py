@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import attrs
 
+from rink.arguments import check_count, check_seconds
 from rink.errors import ConfigError
-from rink.settings import check_count, check_seconds
 
 Keep = str | float | timedelta
 """A duration: `"7d"`, `"12h"`, `"30m"`, `"90s"`, a timedelta, or seconds; 0 for no time."""

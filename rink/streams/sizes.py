@@ -12,8 +12,8 @@ from typing import Generic, TypeVar
 
 import attrs
 
+from rink.arguments import check_count
 from rink.errors import ConfigError
-from rink.settings import check_count
 
 REPLY_BYTES = 2**20
 IN_FLIGHT_BYTES = 32 * 2**20

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Ma
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from rink.arguments import check_count, check_seconds
 from rink.core.hashing import fnv1a64, jump_hash
 from rink.errors import ClosedError, ConfigError, RinkError
-from rink.settings import check_count, check_seconds
 from rink.streams import ids
 from rink.streams.codec import Codec, JsonCodec
 from rink.streams.errors import RecordError, RedisOutOfMemory, RedisUnavailable

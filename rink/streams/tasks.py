@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import attrs
 from cronsim import CronSim, CronSimError
 
+from rink.arguments import check_seconds
 from rink.errors import ClosedError, ConfigError
 from rink.etcd.backoff import Backoff
 from rink.functions import check_function, is_async
-from rink.settings import check_seconds
 from rink.streams.endings import apart, is_ending, outlast, running_task
 
 T = TypeVar("T")

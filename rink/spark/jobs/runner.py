@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pyspark.sql import SparkSession
 
+from rink.arguments import check_count, check_seconds
 from rink.engine.callers import made_at
 from rink.errors import ConfigError
 from rink.functions import check_plain
 from rink.rink import Rink
 from rink.roles import Role
-from rink.settings import check_count, check_seconds
 from rink.spark.jobs.ends import DriverEnd
 from rink.spark.jobs.job import Job, State
 from rink.spark.jobs.queries import Fenced, Query, Starts
