@@ -267,7 +267,7 @@ ALLOWED = (
     "worker on >pw ~rink:* &* -@all +@connection +@read +@stream +@hash +@scripting +info +time +type "
     "+exists +set +del -client +client|id +client|unblock"
 )
-"""What docs/streams.md says that the Redis user of a worker needs."""
+"""What docs/streams-redis.md says that the Redis user of a worker needs."""
 
 
 def test_a_user_who_may_do_what_the_docs_say_can_run_a_worker(etcd_url, prefix):

@@ -67,7 +67,7 @@ def explain(error: Exception, server: str, *keys: str) -> RinkError:
             return RedisAuth(f"{at}: {text}: check user and password", server=server)
         case of_redis.NoPermissionError():
             return RedisAuth(
-                f"{at}: {text}: docs/streams.md lists what the user must be allowed", server=server
+                f"{at}: {text}: docs/streams-redis.md lists what the user must be allowed", server=server
             )
         case of_redis.OutOfMemoryError():
             return _full(at, text, server)

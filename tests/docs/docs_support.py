@@ -38,6 +38,24 @@ class Enough(Exception):  # noqa: N818 - an end, not an error
     """Ends an example that would go on for ever."""
 
 
+def shop():
+    """Return a new app with two streams: the names that examples of streams begin with."""
+    from rink.streams import App, Record
+
+    class Order(Record):
+        customer: str
+        amount: int = 0
+
+    class Total(Record):
+        customer: str
+        total: int
+
+    app = App("shop")
+    orders = app.stream("orders", record=Order, partition_by="customer")
+    totals = app.stream("totals", record=Total, partition_by="customer")
+    return app, Order, orders, Total, totals
+
+
 @attrs.frozen
 class Block:
     """One fenced block; `setup` is None where it is not to be run."""

@@ -38,6 +38,7 @@ from rink.testing import plugin
 CONCEPTS = ROOT / "docs" / "concepts.md"
 TESTING = ROOT / "docs" / "testing.md"
 PARTITIONS = ROOT / "docs" / "partitions.md"
+INDEX = ROOT / "docs" / "README.md"
 
 PYTHON = all_blocks("python")
 RUNNABLE = [block for block in PYTHON if block.setup is not None and not block.needs]
@@ -104,6 +105,11 @@ def test_every_link_leads_somewhere(page):
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(link)
     assert broken == []
+
+
+def test_index_names_every_page():
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {INDEX.name}
+    assert pages - {link.partition("#")[0] for link in links(INDEX)} == set()
 
 
 # ── names ────────────────────────────────────────────────────────────────────────────────────
