@@ -362,7 +362,7 @@ class BaseRink(Generic[R, S]):
         raise self._not_granted(engine, name, timeout)
 
     def _not_granted(self, engine: Engine, name: str, timeout: float | None) -> RoleTimeout:
-        """Return the error of a wait for a role that timed out, which says who is in the way."""
+        """Return the error of a timed-out wait for a role, with who holds it up."""
         with engine.lock:
             lost = (name,) if name in self._table.lost else ()
             standpoint = engine.node.standpoint(lost, engine.clock.now())
@@ -427,7 +427,7 @@ class Subscription:
 
 
 class GrantWatch:
-    """Calls back whenever what grants depend on has changed: ranks, claims, or the session.
+    """Calls back whenever ranks, claims or the session have changed.
 
     Args:
         engine: of the member.

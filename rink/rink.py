@@ -244,7 +244,7 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
                 changes.wait(pause if is_ranked else wait.pause(pause))
 
     def _watch_grants(self, callback: Callable[[], None]) -> GrantWatch:
-        """Return a context manager that calls back when what grants depend on has changed."""
+        """Return a context manager that calls back when grants may change."""
         return GrantWatch(self._engine, callback)
 
     def versions(self) -> Iterator[Version]:

@@ -17,7 +17,9 @@ from rink.streams.errors import RedisError
 shop = sink_steps.shop
 
 DOCS = Path(__file__).parents[2] / "docs"
-WORKER = re.search(r"A worker's user needs: `~rink:\* ([^`]*)`", (DOCS / "streams-redis.md").read_text())
+WORKER = re.search(
+    r"A worker's user needs: `~rink:\* ([^`]*)`", (DOCS / "streams-redis.md").read_text()
+)
 OURS = "~rink:*"
 PAGE = (DOCS / "spark.md").read_text()
 (LISTS,) = re.search(r"what \[a worker's\].* does, and for the sink `([^`]*)`", PAGE).groups()

@@ -70,7 +70,10 @@ def show_lag(found: Sequence[Lag]) -> RenderableType:
 
 
 def _kept(one: Lag) -> tuple[str, str, str, str]:
-    """Return what stays that all have passed; nothing where such events go at once."""
+    """Return how long a partition keeps events that all have passed.
+
+    "" where such events go at once.
+    """
     if not one.keep:
         return "", "", "", ""
     return str(one.kept), _size(one.bytes), when(one.since) if one.since else "-", clean(one.keep)
@@ -256,7 +259,7 @@ def show_discarded(found: Sequence[Discarded]) -> RenderableType:
 
 
 def show_unquarantined(found: Sequence[Unquarantined]) -> RenderableType:
-    """Show which partitions are processed again, and what they were quarantined for."""
+    """Show which partitions are processed again, and their reasons."""
     if not found:
         return Text("nothing is quarantined of what was chosen")
     made = Listing(

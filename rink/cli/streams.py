@@ -179,7 +179,7 @@ def discard(
     help="Pass over the event that the partition was quarantined for: it becomes a dead letter.",
 )
 def unquarantine(app: App, skip: bool, as_json: bool, **chosen: Any) -> None:
-    """Have quarantined partitions processed again: all of the app's, or those that are chosen."""
+    """Have quarantined partitions processed again: all or the chosen ones."""
     from rink.streams import admin
 
     show = render_streams.show_unquarantined
@@ -300,7 +300,9 @@ def reset(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Move the offset of PROCESSOR, in all partitions or in one; those that were quarantined are processed again.
+    """Move the offset of PROCESSOR, in all partitions or in one.
+
+    Quarantined partitions are processed again.
 
     Backwards, events are processed again. Forwards, those passed over never are.
     """

@@ -1,4 +1,6 @@
-"""Hide what PySpark 4.0 and 4.1 lack: all code that depends on the release is here.
+"""Hide what PySpark 4.0 and 4.1 lack.
+
+All code that depends on the release is here.
 
 It asks for a feature, not for a number of a release, as platforms backport features.
 
@@ -53,7 +55,7 @@ except ImportError:
 
 
 def check_read_limit(most: int | None) -> None:
-    """Refuse `maxOffsetsPerTrigger` where Spark asks no source in Python for a limit.
+    """Refuse `maxOffsetsPerTrigger` where Spark has no read limits.
 
     Raises:
         ConfigError: it is set, and this release has no read limits.
@@ -119,7 +121,7 @@ _numbers: dict[int, list[int]] = {}
 
 
 def repartition_by_id(df: DataFrame, parts: int, column: str) -> DataFrame:
-    """Return the rows in so many partitions: each in that whose number it has in a column.
+    """Return the rows in partitions whose numbers a column holds.
 
     Without `repartitionById` each row goes by a number whose hash leads to its partition. Where a release hashes
     otherwise, rows come to a wrong partition, and `FencedBatch` refuses them.
@@ -133,7 +135,10 @@ def repartition_by_id(df: DataFrame, parts: int, column: str) -> DataFrame:
 
 
 def _numbers_of(spark: SparkSession, parts: int) -> list[int]:
-    """Ask Spark once for a number for each partition; of a few times as many, each has one."""
+    """Ask Spark once which number its hash sends to each partition.
+
+    Several times as many numbers are tried, so that each partition has one.
+    """
     count = 20 * parts + 100
     while parts not in _numbers:
         to = F.pmod(F.hash(F.col("id").cast("int")), F.lit(parts))

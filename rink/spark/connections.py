@@ -98,11 +98,14 @@ class Connection:
         return self._count_of(place, *self._stored(place))
 
     def hasher(self, place: Place) -> str:
-        """Return the fingerprint of the stream's hasher in Redis; "" for the built-in one."""
+        """Return the fingerprint of the stream's hasher in Redis.
+
+        "" for the built-in one.
+        """
         return self._stored(place)[1]
 
     def _stored(self, place: Place) -> tuple[Any, str]:
-        """Return what Redis has of the stream: its number of partitions, or None, and its hasher."""
+        """Return the stream's number of partitions, or None, and its hasher."""
         about = place.names.about
         found, known, hasher = self.repeated(
             lambda: self.client.hmget(about, "partitions", layout.FIELD, "hasher"), about
@@ -131,7 +134,9 @@ class Connection:
         return count
 
     def settle_count(self, place: Place) -> None:
-        """See, before something is written, that everybody has the same number and hasher; the first one writes them.
+        """Check that Redis has the same number of partitions and hasher.
+
+        The first program writes them. It is called before anything else is written.
 
         Raises:
             StateError: as of `partition_count`.
@@ -162,7 +167,7 @@ def connection(place: Place) -> Connection:
 
 
 def clear_after(error: Exception, clear: Callable[[], None]) -> None:
-    """Remove what an error leaves behind; the error itself is told, and not what goes wrong here.
+    """Remove what a failed step left in Redis; log what goes wrong here.
 
     Nothing is tried where Redis is away: asking it would take as long again.
     """

@@ -1,4 +1,4 @@
-"""Say at import which PySpark `rink.spark` needs, without an import of PySpark."""
+"""Check at import, without importing PySpark, that it is new enough."""
 
 from __future__ import annotations
 

@@ -224,12 +224,12 @@ class Options:
 
 
 def names_of(*, of_sink: bool) -> set[str]:
-    """Return the names of all options that a source or a sink has, in small letters."""
+    """Return the names of all options of a source or sink, in lower case."""
     return {name.lower() for name in (*_COMMON, *(_SINK if of_sink else _SOURCE))}
 
 
 def check_names(given: Mapping[str, str], what: str, known: Mapping[str, str]) -> None:
-    """See that there is each option, by its name in small letters; raises a ConfigError that names the nearest."""
+    """Refuse unknown options with a ConfigError that names the nearest one."""
     lower = {name.lower(): name for name in known}
     wrong = sorted(given.keys() - lower.keys() - _SPARKS)
     if not wrong:
@@ -245,7 +245,10 @@ def check_names(given: Mapping[str, str], what: str, known: Mapping[str, str]) -
 
 
 def _with_stream(given: Mapping[str, str]) -> dict[str, str]:
-    """Return options by names in small letters; `load("orders")` names the stream as a path."""
+    """Return options by names in lower case; take a path for the stream.
+
+    `load("orders")` names the stream as a path.
+    """
     found = {str(name).lower(): str(value) for name, value in given.items()}
     if "paths" in found:
         raise ConfigError(

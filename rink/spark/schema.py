@@ -95,7 +95,7 @@ def wanted_of(asked: T.StructType, all_of_them: T.StructType, what: str) -> T.St
 
 
 def own_names(given: T.StructType, known: T.StructType) -> T.StructType:
-    """Return columns by the names that a record has for them, those within columns too.
+    """Rename columns, nested ones included, to the names in the record.
 
     Names are compared as Spark does, whatever their case. Where a record has several that differ by
     case alone, the same name is meant, and one that is taken is not found twice.
@@ -118,7 +118,9 @@ def own_names(given: T.StructType, known: T.StructType) -> T.StructType:
 
 
 def check_case(given: T.StructType, known: T.StructType, what: str) -> None:
-    """Refuse names of another case in a session that tells cases apart; runs in a task, which knows the session.
+    """Refuse names of another case where Spark tells cases apart.
+
+    It runs in a task, which knows the session's settings.
 
     Raises:
         ConfigError: spark.sql.caseSensitive is true.

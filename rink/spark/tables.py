@@ -1,4 +1,4 @@
-"""`CREATE TABLE … USING rink OPTIONS (…)`: the options travel with the schema that the catalog keeps.
+"""Keep the options of `CREATE TABLE … USING rink` in its schema.
 
 Spark keeps a table's options, and hands a data source in Python none of them when the table is read. It does hand over
 the schema as the source made it. So the schema that is made for a table carries the options, as metadata of a column.
@@ -26,7 +26,7 @@ _INSTEAD = (
 
 
 def created_with(given: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the options of a table that is being created; None where no table is.
+    """Return the options of a table that is being created, else None.
 
     Raises:
         ConfigError: there is no such option, or one holds a password.
@@ -54,7 +54,7 @@ def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
 
 
 def all_options(given: Mapping[str, str], schema: StructType, *, of_sink: bool) -> dict[str, str]:
-    """Return the options of a read or a write: those of its table, and over them those that it gave itself.
+    """Return the options of a read or a write, over those of its table.
 
     Raises:
         ConfigError: there are none at all, as with a table that was not created as `tables` needs it.

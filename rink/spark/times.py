@@ -1,4 +1,4 @@
-"""Read times as Spark's casts to a timestamp do, and print them for people. Pure."""
+"""Read times as Spark's casts do, and print them for people. Pure."""
 
 from __future__ import annotations
 
@@ -62,7 +62,10 @@ def milliseconds(name: str, text: str, zone: str) -> int:
 
 
 def zone_of(name: str, text: str) -> tzinfo:
-    """Return the time zone of a text such as Z, +01:00, UTC+1 or Europe/Berlin; raises a ConfigError."""
+    """Return the time zone that a text names, or raise a ConfigError.
+
+    The text is such as Z, +01:00, UTC+1 or Europe/Berlin.
+    """
     text = text.strip()
     if text.upper() in ("Z", "UTC", "GMT", "UT"):
         return UTC
@@ -86,7 +89,7 @@ def zone_of(name: str, text: str) -> tzinfo:
 
 
 def shown(ms: int) -> str:
-    """Return a time as text, in UTC; as a bare number where it lies beyond the calendar."""
+    """Return a time as text in UTC, or a bare number beyond the calendar."""
     try:
         return (_EPOCH + timedelta(milliseconds=ms)).isoformat(sep=" ")
     except OverflowError:

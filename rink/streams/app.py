@@ -272,7 +272,9 @@ class App:
         return hook
 
     def on_worker_stop(self, hook: F) -> F:
-        """Have a function called at the end of a worker, after it has left its groups, whatever ended it.
+        """Have a function called after a worker has left its groups.
+
+        It is called whatever ended the worker.
 
         It takes no arguments. Those declared last are called first; none where a hook at the start has failed.
 

@@ -9,7 +9,7 @@ LAST = 100
 
 
 class Breaker:
-    """How the last events of one partition ended, since this owner took it.
+    """Remembers how the last events of one owner's partition ended.
 
     It is not kept in Redis: the next owner begins to count anew. An event is given up after
     minutes, so an owner that is replaced within a few events has given up few of them.

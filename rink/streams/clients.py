@@ -101,7 +101,10 @@ async def close(redis: AnyRedis) -> None:
 
 
 def _writers(redis: AnyRedis) -> list[asyncio.StreamWriter]:
-    """Return what its connections write to; redis-py has no name for it, and forgets it as it closes them."""
+    """Return the writers of a client's connections.
+
+    redis-py has no name for them, and forgets them when it closes the connections.
+    """
     if isinstance(redis, RedisCluster):
         pools: list[Any] = [getattr(node, "_connections", ()) for node in redis.get_nodes()]
     else:

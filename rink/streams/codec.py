@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 class Codec(Protocol[R]):
-    """How the records of a stream lie in Redis; called on the event loop and in threads.
+    """Encodes and decodes records, on the event loop and in threads.
 
     What else it raises than a RecordError, the stream makes one of.
     """
@@ -99,7 +99,10 @@ class JsonCodec(Generic[R]):
 
 
 def _why_not_sent(shape: Shape, value: Any, path: str) -> str | None:
-    """Return what is wrong with a value and where, the innermost; None where nothing is."""
+    """Return what is wrong with a value and where; None where nothing is.
+
+    The innermost place is named.
+    """
     try:
         for step, part, one in shape.parts(value):
             if why := _why_not_sent(part, one, path + step):

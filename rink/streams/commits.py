@@ -173,7 +173,7 @@ class Commits:
 
 
 def _refuse_too_many(place: Place, outputs: tuple[Output, ...], limits: Limits) -> None:
-    """Refuse more outputs than a partition may hold, or than one step should bring to Redis."""
+    """Refuse outputs that exceed a partition or max_in_flight_bytes."""
     size = sum(output.size for output in outputs)
     if size > limits.in_flight:
         raise UsageError(

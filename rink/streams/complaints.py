@@ -1,4 +1,7 @@
-"""Logs each error with its traceback once, then how often it came, and when an outage is over."""
+"""Logs each error with its traceback once, then how often it came.
+
+It also logs when an outage is over.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class _Seen:
 
 
 class Complaints:
-    """The errors of one processor in this worker, all its partitions together.
+    """Collects the errors of one processor in all partitions of a worker.
 
     Args:
         processor: its name.
@@ -93,7 +96,7 @@ class Complaints:
         self._waiting[role] = finished
 
     def note_finished(self, role: str, finished: int) -> None:
-        """Log the end of an outage once every partition has finished an event since it waited."""
+        """Log the end of an outage once each partition has finished an event."""
         if self._waiting.get(role, finished) >= finished:
             return
         del self._waiting[role]

@@ -1,4 +1,4 @@
-"""Dead letters as a stream: what a processor has given up, for another processor to read.
+"""Make a stream of the dead letters of a processor.
 
     @app.processor(orders.dead_letters("bill"))
     async def alert(events):
@@ -32,7 +32,7 @@ R = TypeVar("R")
 
 @attrs.frozen(kw_only=True)
 class DeadLetter(Generic[R]):
-    """An event that a processor has given up.
+    """Holds an event that a processor has given up.
 
     Attributes:
         record: what was sent; its bytes where they do not decode.
@@ -52,7 +52,7 @@ class DeadLetter(Generic[R]):
 
 
 class DeadLetterStream(Stream[DeadLetter[R]]):
-    """The dead letters of one processor; made by `Stream.dead_letters`.
+    """Holds the dead letters of one processor; made by `dead_letters`.
 
     It has the partitions of its source, and nobody sends to it but the processor's commits.
 
@@ -81,12 +81,15 @@ class DeadLetterStream(Stream[DeadLetter[R]]):
 
     @property
     def is_trimmed(self) -> bool:
-        """Letters stay until somebody removes them."""
+        """Return False: letters stay until somebody removes them."""
         return False
 
     @property
     def bounds(self) -> Bounds:
-        """Return what each partition may hold: any number, and those that people remove are not missed."""
+        """Return the bounds of a partition: any number of letters.
+
+        People may remove letters, so a missing one is no data loss.
+        """
         return Bounds(0, loses=True)
 
     def decode(self, entry: Entry) -> DeadLetter[R]:
@@ -118,7 +121,10 @@ class DeadLetterStream(Stream[DeadLetter[R]]):
         return [DATA, data, *(part.encode() for pair in fields.items() for part in pair)]
 
     def partition_of(self, record: DeadLetter[R]) -> int:
-        """Return the partition in which the event was; 0 where its record does not decode."""
+        """Return the partition of a letter's event.
+
+        0 where the record does not decode.
+        """
         if not isinstance(record, DeadLetter):
             return self.codec.encode(record)
         return 0 if isinstance(record.record, bytes) else self.source.partition_of(record.record)
@@ -131,7 +137,7 @@ class DeadLetterStream(Stream[DeadLetter[R]]):
         )
 
     def on_error(self, wanted: OnError | None) -> OnError:
-        """Return what becomes of a letter that fails too often: its partition is quarantined, nothing written.
+        """Return what follows when a letter fails too often: a quarantine.
 
         Raises:
             ConfigError: it should become a dead letter again.
@@ -172,7 +178,7 @@ class DeadLetterStream(Stream[DeadLetter[R]]):
 
 
 class _WrittenByCommits:
-    """Stands where other streams have their codec, and refuses what anybody sends."""
+    """Stands in for a codec, and refuses to send."""
 
     def __init__(self, source: str, processor: str) -> None:
         self._told = (

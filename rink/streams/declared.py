@@ -1,4 +1,7 @@
-"""Types to shapes, when a stream is declared: each is known, and can be told from what stands beside it."""
+"""Make the shapes of types when a stream is declared.
+
+Each type is known, and can be told from the other members of its union.
+"""
 
 from __future__ import annotations
 
@@ -227,7 +230,10 @@ def _finite(hint: Any, values: Mapping[Any, Any]) -> Shape:
 
 
 def _finite_of(hint: Any, values: Mapping[tuple[type, Any], Any]) -> Shape:
-    """Return the shape of a type that has few values; they may be other than their JSON: members of enums."""
+    """Return the shape of an enum or a literal, with its few values.
+
+    Members of enums may differ from their JSON.
+    """
     is_its_json = all(plain is value for (_, plain), value in values.items())
 
     def to_json(value: Any) -> Any:

@@ -72,7 +72,7 @@ class TooManyUncommitted(UsageError):  # noqa: N818 - as the other public errors
 
 
 class RedisRolledBack(StateError):  # noqa: N818 - as the other public errors are named
-    """What lies in Redis is older than what this owner knows: restored, or failed over and lost.
+    """Says that Redis has older data than this owner knows.
 
     Attributes:
         known: the offset that this owner had committed; "" where it had none yet.
@@ -88,7 +88,7 @@ class OffsetMoved(RinkError):  # noqa: N818 - as the other public errors are nam
 
 
 class EventTimeout(RinkError):  # noqa: N818 - as the other public errors are named
-    """A processor was cancelled by a time limit.
+    """Says that a processor was cancelled by a time limit.
 
     It was its `timeout`, or a limit of its own around the whole of it.
     """

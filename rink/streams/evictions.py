@@ -1,4 +1,4 @@
-"""Whether Redis removes keys to make room: events, offsets and fences would go in silence."""
+"""Warn of a Redis that evicts keys: events, offsets or fences."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Evictions:
         self._evicted: dict[str, int] = {}
 
     async def look(self) -> None:
-        """Log a policy that removes keys, once; and each time that keys were removed since the last look."""
+        """Log an evicting policy once, and each time that keys were evicted."""
         try:
             found = await self._ask()
         except RinkError as error:  # not allowed, or away: whoever needs Redis says that
@@ -42,7 +42,10 @@ class Evictions:
             self._look_at_count(server, int(facts.get("evicted_keys", 0)), policy)
 
     async def _ask(self) -> dict[str, Mapping[str, Any]]:
-        """Return what each master says of its memory; INFO says it where CONFIG is refused, too."""
+        """Return what each master says of its memory, by INFO.
+
+        INFO is allowed where CONFIG is refused, too.
+        """
         redis = self._store.redis
         with explained(self._store.server):
             if not isinstance(redis, RedisCluster):

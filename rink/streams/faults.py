@@ -39,7 +39,10 @@ def explained(server: str, *keys: str) -> Iterator[None]:
 
 
 def came_late(error: RedisUnavailable) -> bool:
-    """Return whether the answer did not come in time: it may have been large, or Redis is slow or gone."""
+    """Return whether an answer timed out.
+
+    It may have been large, or Redis is slow or gone.
+    """
     return isinstance(error.__cause__, of_redis.TimeoutError | TimeoutError)
 
 
@@ -67,7 +70,8 @@ def explain(error: Exception, server: str, *keys: str) -> RinkError:
             return RedisAuth(f"{at}: {text}: check user and password", server=server)
         case of_redis.NoPermissionError():
             return RedisAuth(
-                f"{at}: {text}: docs/streams-redis.md lists what the user must be allowed", server=server
+                f"{at}: {text}: docs/streams-redis.md lists what the user must be allowed",
+                server=server,
             )
         case of_redis.OutOfMemoryError():
             return _full(at, text, server)

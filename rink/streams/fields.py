@@ -1,4 +1,4 @@
-"""Fields of record classes: subclasses of Record, attrs classes and dataclasses alike."""
+"""Read the fields of records: subclasses of Record, attrs, dataclasses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rink.errors import ConfigError
 
 @attrs.frozen
 class Field:
-    """One field of a record class.
+    """Describes one field of a record class.
 
     Attributes:
         name: the attribute's name, and the key in JSON.
@@ -37,7 +37,7 @@ class Field:
 
 
 def is_record_class(kind: Any) -> bool:
-    """Return whether this is an attrs class or a dataclass, or one of them with type arguments."""
+    """Return whether this is an attrs class or dataclass, generic or not."""
     plain = get_origin(kind) or kind
     return isinstance(plain, type) and (attrs.has(plain) or dataclasses.is_dataclass(plain))
 
@@ -85,7 +85,7 @@ def fields_of(kind: Any) -> tuple[Field, ...]:
 
 
 def not_given_by_fields(kind: type[Any]) -> str | None:
-    """Return the first argument without a default that a class's constructor takes beside its fields.
+    """Return the first required argument of a constructor that is no field.
 
     An `InitVar` of a dataclass, or one of a constructor that somebody wrote.
     """
@@ -103,7 +103,7 @@ def not_given_by_fields(kind: type[Any]) -> str | None:
 
 
 def field_names(kind: Any) -> tuple[str, ...] | None:
-    """Return the names of a class's fields; None where it is no class that declares fields.
+    """Return the names of a class's fields; None where it declares none.
 
     Classes of pydantic and msgspec declare them, too.
     """
@@ -123,7 +123,7 @@ def _default_of(field: dataclasses.Field[Any]) -> Any:
 
 
 def _arguments_of(kind: Any, plain: Any) -> dict[Any, Any]:
-    """Return what stands for each type variable of a generic class and of its generic bases."""
+    """Return the types for the variables of a generic class and its bases."""
     found = dict(zip(getattr(plain, "__parameters__", ()), get_args(kind), strict=False))
     for one in plain.__mro__:
         for base in vars(one).get("__orig_bases__", ()):

@@ -1,4 +1,6 @@
-"""Hashers of users: a function that gives the number of a key's partition, in place of our own hash.
+"""Call hashers of users, and compare their fingerprints.
+
+A hasher is a function that gives the number of a key's partition, in place of the built-in hash.
 
 Every program that sends to the stream must have the same function. Nobody can compare two functions, so what a
 hasher gives for fixed sample keys is compared: its fingerprint lies in Redis, beside the number of partitions.
@@ -69,7 +71,7 @@ def check_hasher(hasher: Hasher, stream: str, count: int) -> str:
 
 
 def _check_type(hasher: Hasher, stream: str) -> None:
-    """Refuse a function of something else than texts, such as `zlib.crc32`: it would fail for every key."""
+    """Refuse a function that takes no text, such as `zlib.crc32`."""
     for key in _SAMPLES:
         try:
             hasher(key)

@@ -1,4 +1,4 @@
-"""Hooks: functions of users at the start and the end of a worker, and of a partition that it owns.
+"""Call functions of users at the start and end of a worker or partition.
 
 A hook at the end is called only where those at the start have returned, and then once. An `async def` hook runs on
 the event loop, a plain one in a thread of its own.
@@ -36,7 +36,7 @@ _LEAST_S = 0.05
 
 @attrs.frozen(kw_only=True)
 class OwnedPartition:
-    """What the hooks of a partition are called with.
+    """Describes the partition that a hook is called for.
 
     Attributes:
         processor: whose partition it is.
@@ -52,7 +52,10 @@ class OwnedPartition:
 
 
 async def _call(hook: Hook, given_up: asyncio.Event, *given: Any) -> None:
-    """Call a hook; where it runs in a thread, and this is cancelled, wait for its end or until `given_up`."""
+    """Call a hook; if cancelled, wait for the end of its thread.
+
+    The wait ends with `given_up`.
+    """
     if is_async(hook):
         await hook(*given)
         return
@@ -68,7 +71,7 @@ def name_of(hook: Hook) -> str:
 
 
 class PartitionHooks:
-    """The hooks of one processor in one partition, from its take to its end.
+    """Calls the hooks of one processor in one partition, take to close.
 
     Args:
         processor: whose they are.
@@ -97,7 +100,7 @@ class PartitionHooks:
         self._has_started = False
 
     async def start(self) -> bool:
-        """Call the hook at the start; return whether it has returned, and not raised."""
+        """Call the hook at the start; return whether it has succeeded."""
         if self._on_start is None:
             self._has_started = True
             return True
@@ -117,7 +120,7 @@ class PartitionHooks:
         return True
 
     async def stop(self, within: float) -> None:
-        """Call the hook at the end, where the start has succeeded; an error is logged, and changes nothing.
+        """Call the hook at the end, if the start has succeeded; log an error.
 
         Args:
             within: seconds until it is cancelled.
@@ -236,14 +239,14 @@ def _cancelled(hook: Hook) -> TimeoutError:
 
 
 def _ends_task(error: BaseException, this: asyncio.Task[Any]) -> bool:
-    """Return whether an error is an order to end, and not a hook's own failure."""
+    """Return whether an error orders the process to end."""
     if isinstance(error, ENDS_PROCESS):
         return True
     return isinstance(error, asyncio.CancelledError) and is_ending(this)
 
 
 def _nobody_waits() -> asyncio.Event:
-    """Return what lets go of a hook's thread as soon as the worker is cancelled."""
+    """Return an event that is set as soon as the worker is cancelled."""
     given_up = asyncio.Event()
     given_up.set()
     return given_up

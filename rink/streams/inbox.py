@@ -160,7 +160,9 @@ class Inbox:
 
     @property
     def next_ceiling(self) -> str:
-        """So far may be yielded for now: no more than a `max_uncommitted` ahead, however much was read.
+        """Return the last ID that may be yielded for now.
+
+        It is at most `max_uncommitted` events ahead, however many were read.
 
         What lies below it the next owner must be careful with, one by one, if this one dies.
         """
@@ -175,7 +177,10 @@ class Inbox:
 
     @property
     def is_held_up(self) -> bool:
-        """Nothing is yielded before something that was yielded is finished: `max_uncommitted` is full of it."""
+        """Return whether `max_uncommitted` is used up.
+
+        Then nothing is yielded before something that was yielded is finished.
+        """
         return self._unsettled >= self.max_uncommitted and not self._finished
 
     def behind(self, entry: Entry, count: int) -> list[Entry]:
@@ -340,7 +345,7 @@ class Inbox:
         return bool(self._finished)
 
     def passage(self, most_bytes: int | None = None) -> Passage | None:
-        """Return what to commit next; the same until it is settled, None for nothing.
+        """Return the next commit: the same until it is settled, or None.
 
         Args:
             most_bytes: of the records that go along as dead letters, one at least; None is no bound. What is

@@ -25,7 +25,7 @@ _SURROUNDINGS = (RedisError, PartitionFull, UsageError)
 
 
 class NoProgress(Exception):  # noqa: N818 - not an error of an event
-    """A processor returned, and nothing was finished."""
+    """Says that a processor returned without finishing an event."""
 
 
 class Judge:

@@ -173,7 +173,7 @@ class Lane:
         return records, wants_ids
 
     async def _call(self, records: Sequence[bytes], wants_ids: bool) -> tuple[int, int, list[str]]:
-        """Make one call, the same again until it is answered or nobody waits any more.
+        """Repeat one call until it is answered or nobody waits any more.
 
         After one that was not answered in time it is made with fewer records, from the same first one on. That
         is the same call all the same: whichever of them Redis carries out, the answer says how many records it
@@ -209,7 +209,7 @@ class Lane:
         return 0, 0, []
 
     def _slow(self, error: RedisUnavailable, records: Sequence[bytes]) -> RedisUnavailable:
-        """Return an error that names the setting, where the first record alone is large."""
+        """Return an error that names socket_timeout if a record is large."""
         size = len(records[0])
         if size * 4 <= self._store.limits.reply:
             return error

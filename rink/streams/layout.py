@@ -1,4 +1,7 @@
-"""The format of what Rink stores in Redis: one number, in every hash, from its first write on."""
+"""Define the format of what Rink stores in Redis.
+
+Every hash has its number, from its first write on.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ FIELD = "format"
 
 
 def check_processor_name(name: str) -> str:
-    """Return a processor's name; raises a ConfigError where its field is taken."""
+    """Return a processor's name, or raise a ConfigError if it is reserved."""
     if name == FIELD:
         raise ConfigError(
             f"a processor cannot be named {name!r}: Rink has a field of this name in Redis beside those of "
@@ -44,7 +47,7 @@ def other_format(server: str, key: str, found: str) -> StateError:
 
 
 def _removal(key: str) -> str:
-    """Return the command that removes a hash; with a stream's own hash, the whole stream."""
+    """Return the command that removes a hash, or a stream with its own hash."""
     if not _OF_A_STREAM.fullmatch(key):
         return f"redis-cli UNLINK {shlex.quote(key)}"
     # Its events, too: they are of that layout.

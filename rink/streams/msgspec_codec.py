@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class MsgspecCodec(Generic[R]):
-    """A record as a JSON object, written and read by msgspec.
+    """Encodes a record as a JSON object by msgspec.
 
     A worker processes small records faster with it than with `JsonCodec`. What is sent is compared with what
     comes back here, too. Types are those of msgspec, and lie in JSON as `JsonCodec` writes them: a stream may
@@ -51,7 +51,7 @@ class MsgspecCodec(Generic[R]):
         self._encoder = msgspec.json.Encoder(enc_hook=enc_hook)
 
     def encode(self, record: R) -> bytes:
-        """Return the JSON of a record, or raise a RecordError that names what does not match."""
+        """Return the JSON of a record, or raise a RecordError with the reason."""
         try:
             data = self._encoder.encode(record)
             back = self._decoder.decode(data)
@@ -92,7 +92,7 @@ def _difference(one: Any, other: Any, path: str) -> str:
 
 
 def _parts(one: Any, other: Any) -> list[tuple[str, Any, Any]]:
-    """Return pairs of what two values of one class consist of; [] where they are no alike containers."""
+    """Return pairs of the parts of two alike containers, else []."""
     if (names := field_names(type(one))) is not None:
         return [(f".{name}", getattr(one, name), getattr(other, name)) for name in names]
     if isinstance(one, list | tuple) and len(one) == len(other):

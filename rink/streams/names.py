@@ -43,7 +43,7 @@ class Names:
         return PartitionNames(names.dead(self.letters_of)) if self.letters_of else names
 
     def dead_letters(self, processor: str) -> Names:
-        """The keys of a processor's dead letters, as those of a stream."""
+        """Return the names of a processor's dead letters, as of a stream."""
         return Names(self.root, processor)
 
 
@@ -69,17 +69,20 @@ class PartitionNames:
 
     @property
     def kept(self) -> str:
-        """The hash of how much came in, and of how long it stays."""
+        """Return the key of the hash of counters and retention."""
         return f"{self.stream}:kept"
 
     @property
     def segments(self) -> str:
-        """The stream that says what came before an event: one entry for about a megabyte."""
+        """Return the key of the stream of segments.
+
+        It has about one entry for each megabyte: what came before an event.
+        """
         return f"{self.stream}:segments"
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys that scripts take for a partition, in the order of `partition` in partition.lua."""
+        """Return a partition's keys, in the order of `partition` in the Lua."""
         return self.stream, self.offsets, self.lost, self.kept, self.segments
 
     def at(self, processor: str) -> str:

@@ -1,4 +1,4 @@
-"""What an app has open: connections to Redis in each event loop, and a loop in a thread for plain scripts."""
+"""Hold what an app has open: connections, and a loop for plain scripts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Opened:
-    """An open store, and what sends to each partition on it."""
+    """Holds an open store, and a lane for each partition on it."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -30,7 +30,7 @@ class Opened:
         await self.store.close()
 
     def lane(self, stream: Stream[Any], number: int) -> Lane:
-        """What appends to a partition."""
+        """Return what appends to a partition."""
         key = (stream.name, number)
         if key not in self._lanes:
             self._lanes[key] = Lane(
@@ -44,7 +44,7 @@ class Opened:
 
 
 class LoopThread:
-    """A daemon thread with an event loop, for plain scripts."""
+    """Runs an event loop in a daemon thread, for plain scripts."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -55,7 +55,10 @@ class LoopThread:
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine there, and wait for its end; raises a UsageError in this very thread."""
+        """Run a coroutine there, and wait for its end.
+
+        Raises a UsageError if this is the loop's own thread.
+        """
         if threading.current_thread() is self._thread:
             coroutine.close()
             raise UsageError(

@@ -382,7 +382,7 @@ class Owner(Generic[R]):
         await self._wait_for_change(until)
 
     def raise_timeout(self) -> None:
-        """Raise EventTimeout if the processor was cancelled for it: it may have caught that."""
+        """Raise EventTimeout if it cancelled the processor, which may catch it."""
         if self.stopwatch.has_expired:
             raise self.timed_out()
 

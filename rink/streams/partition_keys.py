@@ -1,4 +1,4 @@
-"""Which part of a record is its partition key."""
+"""Read the partition key of a record."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ def key_function(partition_by: PartitionBy[Any], record: type[Any]) -> Callable[
 
 
 def _makes(record: type[Any], name: str) -> bool:
-    """Return whether instances may have an attribute that is no field: a property, or of their own making."""
+    """Return whether instances may have an attribute that is no field.
+
+    It is a property, or the class makes it itself.
+    """
     own = ("__attrs_post_init__", "__post_init__")
     # Each model of pydantic has a __getattr__, and it makes nothing.
     makes_its_own = hasattr(record, "__getattr__") and not hasattr(record, "model_fields")

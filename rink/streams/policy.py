@@ -110,7 +110,9 @@ class Undecodable(RinkError):  # noqa: N818 - as the other errors are named
 
 
 class Quarantined(RinkError):  # noqa: N818 - as the other public errors are named
-    """A partition is not processed any more, until it is unquarantined; users do not see it.
+    """Says that a partition is not processed until it is unquarantined.
+
+    Users do not see this error.
 
     Attributes:
         halts: the worker is to end, too.

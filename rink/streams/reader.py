@@ -154,13 +154,13 @@ class Reader:
         return bool(found)
 
     async def _wait_for_room(self, woken: asyncio.Event) -> None:
-        """Wait until an owner has room, and as long as one rests, a second at most."""
+        """Wait until an owner has room; a second at most if one rests."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0 if self._rests else None):
                 await woken.wait()
 
     def _rest(self, owner: Owner[Any], error: RedisUnavailable) -> None:
-        """Read the others meanwhile: what did not come alone will hardly come the next time."""
+        """Read the other partitions, while the one with a large event rests."""
         first, longest = _RESTS_S
         pause = min(self._rests[owner][1] * 2, longest) if owner in self._rests else first
         self._rests[owner] = time.monotonic() + pause, pause

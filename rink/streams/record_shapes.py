@@ -1,4 +1,7 @@
-"""The shape of a record class: functions that cattrs writes for its fields, and the comparison of two records."""
+"""Make the shape of a record class: conversion and comparison.
+
+cattrs writes the functions for the fields.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ def finish(shape: Shape, fields: Sequence[Field], members: Mapping[str, Shape]) 
 
 
 def _written(hint: Any, members: Mapping[str, Shape]) -> tuple[ToJson, FromJson]:
-    """Have cattrs write the functions that make a dict of a record, and the other way."""
+    """Have cattrs write the functions from a record to a dict and back."""
     converter: Any = cattrs.Converter(detailed_validation=False)
     overrides: Any = {
         name: cattrs.override(
@@ -72,7 +75,10 @@ def _written(hint: Any, members: Mapping[str, Shape]) -> tuple[ToJson, FromJson]
 
 
 def _comparison(kind: type[Any], sames: Mapping[str, Same]) -> Same:
-    """Return what compares two records field by field: a class's own == may leave fields out."""
+    """Return a function that compares two records field by field.
+
+    A class's own == may leave fields out.
+    """
     # Most are compared by ==, all at once.
     plain = [name for name, same in sames.items() if same is operator.eq]
     special = [(name, same) for name, same in sames.items() if same is not operator.eq]

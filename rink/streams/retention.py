@@ -1,4 +1,4 @@
-"""Retention: how long events stay that every processor has passed."""
+"""Say how long events stay that every processor has passed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMES = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 
 @attrs.frozen
 class Retention:
-    """How long events stay in a partition that every processor has passed.
+    """Says how long a partition keeps events that all have passed.
 
     Attributes:
         ms: so many milliseconds by Redis' clock; 0 for no bound.
@@ -39,7 +39,7 @@ class Retention:
 
 
 def check_retention(keep: Keep | None, keep_bytes: int | None) -> Retention | None:
-    """Return the retention of a stream, None where neither is given, or raise a ConfigError."""
+    """Return the retention of a stream; None where neither is given."""
     if keep is None and keep_bytes is None:
         return None
     ms = 0 if keep is None else math.ceil(_seconds(keep) * 1000)

@@ -1,4 +1,4 @@
-"""Single values as JSON: what JSON has itself, and text for times, decimals, UUIDs and bytes.
+"""Convert single values to JSON: times, numbers, UUIDs, bytes.
 
 The forms are those of msgspec and, with one setting for bytes, of pydantic.
 """
@@ -21,7 +21,7 @@ Same = Callable[[Any, Any], bool]
 
 @attrs.frozen
 class Scalar:
-    """A type of single values.
+    """Converts a type of single values to JSON and back.
 
     Attributes:
         to_json: makes what `json` writes; raises where the value is of another type.

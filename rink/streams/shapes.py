@@ -1,4 +1,4 @@
-"""Shapes: what JSON each type of a field has, and whether it comes back as it was.
+"""Convert values of each type to JSON, and check that they come back.
 
 A shape is made for each type when a stream is declared. A type is refused there when its values could come
 back as others: two members of a union with the same JSON, keys of a dict that are no text, or a class that
@@ -40,7 +40,7 @@ def whole(one: Any, other: Any) -> tuple[str, Any, Any]:
 
 @attrs.define(eq=False)
 class Shape:
-    """How values of one type lie in JSON.
+    """Converts values of one type to JSON and back.
 
     Attributes:
         hint: the type, as annotated.
@@ -73,7 +73,10 @@ class Shape:
 
 
 def unfinished(hint: Any, kind: type, classes: tuple[type, ...]) -> Shape:
-    """Return a shape that may be part of itself: its functions may be asked for before they are known."""
+    """Return a shape that may be part of itself.
+
+    Its functions may be asked for before they are known.
+    """
     shape = Shape(hint, frozenset({kind}), classes)
     shape.to_json = lambda value: shape.to_json(value)  # noqa: PLW0108 - by then, another
     shape.from_json = lambda value, _=None: shape.from_json(value)
@@ -92,7 +95,7 @@ def shown(hint: Any) -> str:
 
 
 def many(hint: Any, made: Any, element: Shape) -> Shape:
-    """Return the shape of a list, a set, a frozenset, or a tuple of any length."""
+    """Return the shape of a list, set, frozenset, or tuple of any length."""
     dump, load, same = element.to_json, element.from_json, element.same
 
     def to_json(value: Any) -> list[Any]:
@@ -122,7 +125,10 @@ def many(hint: Any, made: Any, element: Shape) -> Shape:
 
 
 def is_of(value: Any, kind: Any) -> bool:
-    """Return whether a value may come back as this class: a named tuple may not as a tuple."""
+    """Return whether a value may come back as this class.
+
+    A named tuple may not come back as a tuple.
+    """
     return value.__class__ is kind or (isinstance(value, kind) and not hasattr(value, "_fields"))
 
 
@@ -131,7 +137,10 @@ def _numbered(element: Shape, values: Iterable[Any]) -> Iterable[Part]:
 
 
 def counted(hint: Any, made: type, elements: tuple[Shape, ...], needed: int) -> Shape:
-    """Return the shape of a tuple of so many values, named or not; of a named one, the last may have defaults."""
+    """Return the shape of a tuple of a fixed length, named or not.
+
+    The last values of a named tuple may have defaults.
+    """
     dumps = [element.to_json for element in elements]
     loads = [element.from_json for element in elements]
     sames = [element.same for element in elements]
@@ -235,7 +244,7 @@ def typed_dict(hint: Any, members: Mapping[str, Shape], required: frozenset[str]
 
 
 def brief(value: object) -> str:
-    """Return the repr of a value for a message: not all of a megabyte, nor an error of its own."""
+    """Return a short repr of a value for a message; never raise."""
     try:
         text = repr(value)
     except Exception as error:  # an int of thousands of digits has none
@@ -244,7 +253,7 @@ def brief(value: object) -> str:
 
 
 class UnfitError(Exception):
-    """A type cannot be used; the path to it is added on the way up."""
+    """Says that a type cannot be used; gets its path on the way up."""
 
     def __init__(self, why: str, path: str = "") -> None:
         super().__init__(why)

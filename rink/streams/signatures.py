@@ -1,4 +1,7 @@
-"""Types of the functions that users write, for type checkers: a processor takes the events of its stream."""
+"""Type the functions that users write, for type checkers.
+
+A processor takes the events of its stream.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ T = TypeVar("T")
 
 
 class Declares(Protocol[R]):
-    """A decorator of processors; returns the function as it was."""
+    """Decorates a processor, and returns the function as it was."""
 
     @overload
     def __call__(

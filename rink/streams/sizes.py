@@ -1,4 +1,6 @@
-"""How many bytes are asked for at once, sent at once, and held: counts alone do not bound them.
+"""Bound the bytes that are asked for, sent and held.
+
+Counts alone do not bound them.
 
 Redis answers by count, so how large entries are is learnt from those that were seen. A first answer is asked
 for small; after one that did not come in time, half as much is asked for, down to one entry of one partition.
@@ -26,7 +28,7 @@ _FIRST_ANSWER = 16
 
 @attrs.frozen
 class Limits:
-    """What an app asks of Redis at once, and holds, in bytes.
+    """Limits the bytes of requests and of events in memory.
 
     Attributes:
         reply: of one answer, and of one request of a sender, about; at least one entry.
@@ -46,7 +48,7 @@ class Limits:
 
 
 class Held:
-    """The memory of one worker, which the partitions that it owns share evenly.
+    """Shares the memory of one worker evenly among its partitions.
 
     Args:
         most: bytes.
@@ -66,12 +68,12 @@ class Held:
 
     @property
     def share(self) -> int:
-        """Return the bytes that each partition may hold, before more is read of it."""
+        """Return the bytes that each partition may hold before it stops reading."""
         return self._most // max(self._owners, 1)
 
 
 class Sizes(Generic[K]):
-    """What to ask for in one answer: of which partitions, and how many entries of each.
+    """Chooses the partitions and the number of entries of one answer.
 
     Args:
         most: bytes of one answer, about.
@@ -120,7 +122,7 @@ class Sizes(Generic[K]):
         return list(self._turns)
 
     def note(self, key: K, count: int, size: int) -> None:
-        """Learn from the entries of a partition that were in an answer: how many, and their bytes."""
+        """Learn the size of a partition's entries from an answer."""
         before = self._size(key)
         if count == 0:  # nothing was there that is large
             self._seen[key] = max(min(before, self._usual), before / 2)
@@ -150,7 +152,10 @@ class Sizes(Generic[K]):
 
 
 def slice_of(sizes: Iterable[int], most_bytes: int, most: int) -> int:
-    """Return how many of the first items go together: at least one, and no more than either bound."""
+    """Return how many of the first items go together, at least one.
+
+    Both bounds hold, except for a single item.
+    """
     count = total = 0
     for size in sizes:
         total += size

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Stopwatch:
-    """The time since events were given to a processor.
+    """Measures the time since events were given to a processor.
 
     It runs from when events are given until the next are asked for, and stands while a commit is
     waited for.
@@ -31,7 +31,7 @@ class Stopwatch:
             self._until = self._now() + self.seconds * count
 
     def stop(self) -> None:
-        """Stop: nothing is in hand, or the processor waits for Redis."""
+        """Stop: no event is in hand, or the processor waits for Redis."""
         self._until = None
 
     async def watch(self, expire: Callable[[], bool]) -> None:

@@ -113,7 +113,9 @@ class Store:
     # ── the stream ───────────────────────────────────────────────────────────────────────────
 
     async def settle_count(self, names: Names, stream: str, count: int, hasher: str = "") -> None:
-        """See, once, that everybody has the same number of partitions and hasher; the first one writes them.
+        """Check once that all programs have the same partitions and hasher.
+
+        The first program writes them.
 
         Args:
             names: of the stream.
@@ -159,7 +161,7 @@ class Store:
         return True
 
     def has_settled(self, names: Names, count: int, hasher: str) -> bool:
-        """Return whether count and hasher were seen to be settled: they never change."""
+        """Return whether partitions and hasher are settled: they never change."""
         return (names.about, count, hasher) in self._settled
 
     async def append(
@@ -190,15 +192,18 @@ class Store:
         return int(count), text(ids).split()
 
     async def trim(self, names: PartitionNames) -> int:
-        """Remove what every processor has committed past and is not to be kept; return how many events."""
+        """Trim what all processors have passed; return how many events.
+
+        Events that are to be kept stay.
+        """
         return int(await self.run("trim", names.keys))
 
     async def retain(self, names: PartitionNames, bounds: Bounds) -> None:
-        """Have a partition keep events as long as these bounds say, whatever was said before."""
+        """Set how long a partition keeps events, whatever was set before."""
         await self.run("retain", names.keys, *bounds.given)
 
     async def retention(self, names: PartitionNames) -> Retention | None:
-        """Return how long events stay in a partition; None where no program has said anything."""
+        """Return how long events stay; None where no program has set it."""
         with explained(self.server, names.kept):
             ms, size = await self.redis.hmget(names.kept, "keep", "keep_bytes")
         return None if ms is None or size is None else Retention(int(ms), int(size))
@@ -206,7 +211,7 @@ class Store:
     async def entries(
         self, key: str, after: str = ids.NONE, *, newest_first: bool = False, most: int = 1000
     ) -> AsyncIterator[tuple[bytes, dict[bytes, bytes]]]:
-        """Give the entries of a stream that are there now, in order: their ids and fields.
+        """Yield the present entries of a stream in order: IDs and fields.
 
         Args:
             key: the stream's.

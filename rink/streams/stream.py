@@ -122,13 +122,19 @@ class Stream(Generic[R]):
             ) from error
 
     def partition_of_key(self, key: str) -> int:
-        """Return the partition of a key's text; raises a RecordError where the stream's hasher has none."""
+        """Return the partition of a key's text.
+
+        Raises a RecordError where the stream's hasher has none.
+        """
         if self._hasher is None:
             return partition_of(key, self.partition_count)
         return hashed(self._hasher, key, self.partition_count)
 
     def output(self, record: R) -> tuple[Stream[Any], Any]:
-        """Return a record with its stream, for the outputs of a commit: `events.commit([totals.output(total)])`."""
+        """Return a record with its stream, for the outputs of a commit.
+
+        Write `events.commit([totals.output(total)])`.
+        """
         return self, record
 
     def written(self, record: R) -> Output:
@@ -189,11 +195,14 @@ class Stream(Generic[R]):
         return True
 
     def on_error(self, wanted: OnError | None) -> OnError:
-        """Return what becomes of an event that fails too often, as a processor wants it; None for the default."""
+        """Return what follows for an event that fails too often.
+
+        None stands for the default.
+        """
         return wanted or "dead-letter"
 
     def dead_letters(self, processor: str) -> DeadLetterStream[R]:
-        """Return the dead letters of a processor as a stream, for another processor to read.
+        """Return the dead letters of a processor as a stream to process.
 
         Reading removes none of them: `rink streams requeue` and `discard` do.
 
@@ -297,7 +306,7 @@ class Stream(Generic[R]):
         return sum(len(data) for data in waiting.values())
 
     async def settle(self, store: Store) -> None:
-        """See that Redis has the same partitions and hasher as this stream; raises a StateError where it has not."""
+        """Raise a StateError where Redis has other partitions or hashers."""
         await store.settle_count(self.names, self.name, self.partition_count, self.hasher)
 
     def _is_settled(self, store: Store) -> bool:

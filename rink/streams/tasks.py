@@ -1,4 +1,7 @@
-"""Tasks of an app: functions that run at the start, or now and then, everywhere or on the leader alone."""
+"""Run the tasks of an app: at the start, or on a timer.
+
+They run in every worker, or on the leader alone.
+"""
 
 from __future__ import annotations
 
@@ -78,14 +81,20 @@ class Task:
             await self._run_once("when it is due")
 
     async def _run_at_start(self) -> None:
-        """Run it until it has succeeded once; then wait until cancelled, so that the leader stays the leader."""
+        """Run it until it has succeeded once; then wait until cancelled.
+
+        The wait keeps the leader's role.
+        """
         pauses = Backoff(*_PAUSES_S)
         while not await self._run_once("soon"):  # noqa: ASYNC110 - it is the task that is run
             await asyncio.sleep(pauses.next())
         await asyncio.Event().wait()
 
     async def _run_once(self, again: str) -> bool:
-        """Run it; return whether it succeeded. `again` says in the log when it is tried again."""
+        """Run it; return whether it succeeded.
+
+        `again` says in the log when it is tried again.
+        """
         this, succeeds = running_task(), True
         try:
             await apart(self._call)

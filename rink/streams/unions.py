@@ -1,4 +1,4 @@
-"""Unions: types that stand beside each other, told apart by the JSON that they have."""
+"""Tell the members of a union apart by their JSON."""
 
 from __future__ import annotations
 
@@ -98,7 +98,10 @@ def one_of(
 
 
 def tell_apart(hint: Any, one: Shape, other: Shape) -> None:
-    """Refuse two members of a union that may be the same JSON; of records another function decides."""
+    """Refuse two members of a union that may have the same JSON.
+
+    Records are left to another function.
+    """
     if is_record_class(one.hint) and is_record_class(other.hint):
         return
     both = one.kinds & other.kinds
@@ -124,7 +127,9 @@ def _written(hint: Any) -> str:
 
 
 def telling_records(hint: Any, members: list[Shape]) -> Callable[[Any], Shape]:
-    """Return what tells records apart by their JSON: by the values of a literal, or by fields that only one has.
+    """Return a function that tells records apart by their JSON.
+
+    It looks at the values of a literal, or at fields that only one record has.
 
     Raises:
         UnfitError: they cannot be told apart.
@@ -168,7 +173,10 @@ def telling_records(hint: Any, members: list[Shape]) -> Callable[[Any], Shape]:
 def _by_tag(
     name: str, members: list[Shape], fields: Mapping[Any, tuple[Field, ...]]
 ) -> dict[Any, Shape]:
-    """Return which member each value of a literal field means; {} where it does not tell them apart."""
+    """Return the member for each value of a literal field.
+
+    {} where the field does not tell the members apart.
+    """
     table: dict[Any, Shape] = {}
     for one in members:
         hints = [field.hint for field in fields[one.hint] if field.name == name and field.is_sent]

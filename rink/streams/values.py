@@ -17,7 +17,7 @@ RawEntry = Sequence[Any]
 
 @attrs.frozen
 class Bounds:
-    """What a partition may hold.
+    """Bounds what a partition may hold.
 
     Attributes:
         limit: so many events; with retention, so many that some processor has not committed.
@@ -31,7 +31,7 @@ class Bounds:
 
     @property
     def given(self) -> tuple[int | str, ...]:
-        """What scripts take, in the order of `partition` in partition.lua."""
+        """Return the bounds in the order in which scripts take them."""
         kept = self.retention
         said: tuple[int | str, ...] = ("", "") if kept is None else (kept.ms, kept.size)
         return self.limit, int(self.loses), *said
@@ -148,7 +148,7 @@ class Step:
 
 @attrs.frozen
 class Position:
-    """What Redis holds of a processor in one partition, for people and for `quarantine`.
+    """Holds what Redis knows of a processor in one partition, for people.
 
     Attributes:
         offset: "" where the processor was never registered.

@@ -117,7 +117,10 @@ async def _process(processor: Processor[Any], records: Sequence[Any], seconds: f
 
 
 def _shares(processor: Processor[Any], records: Sequence[Any]) -> dict[int, list[list[bytes]]]:
-    """The entries of each partition; bytes that are no record go to the first."""
+    """Return the entries of each partition.
+
+    Bytes that are no record go to the first.
+    """
     stream, shares = processor.stream, dict[int, list[list[bytes]]]()
     for record in records:
         is_raw = isinstance(record, bytes)

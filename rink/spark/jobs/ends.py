@@ -1,4 +1,4 @@
-"""Notice that nothing can run in a driver any more, and leave the group then."""
+"""Leave the group when nothing can run in a driver any more."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _LOOKS_S = 1.0
 
 
 class SparkStopped(RinkError):  # noqa: N818 - like RoleLost, it says what happened
-    """Nothing can run in this driver any more: its JVM is gone, or its SparkContext was stopped."""
+    """Says that this driver's JVM is gone or its SparkContext was stopped."""
 
 
 class DriverEnd(abc.ABC):
-    """The end of a driver: its runner is closed, or nothing can run here any more.
+    """Knows why a driver ended: it was closed, or nothing can run in it.
 
     Args:
         spark: the session of this driver.
@@ -42,7 +42,9 @@ class DriverEnd(abc.ABC):
         """End everything that runs here."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until this is closed, as the main thread of a driver does; whether it is.
+        """Wait until this is closed; return whether it is.
+
+        The main thread of a driver waits here.
 
         Args:
             timeout: seconds.

@@ -1,4 +1,4 @@
-"""Run a streaming query as a role: start it under a grant, and stop it on the loss."""
+"""Run a streaming query as a role, from the grant to the loss."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _LOOKS_S = 1.0
 
 
 class Query:
-    """One streaming query, whose function starts it; made by `JobRunner`.
+    """Runs one streaming query, which its function starts.
 
     Args:
         spark: the session.
@@ -189,7 +189,7 @@ class Query:
                 job.lost.wait(min(max(due - time.monotonic(), 0.0), threading.TIMEOUT_MAX))
 
     def _next_start(self, due: float) -> float:
-        """Return when a query is started again that was due then and has ended by itself.
+        """Return when a query that has ended by itself is started again.
 
         A query that took longer than its interval is started at once, and once: the starts that it
         missed are not made up for.
@@ -212,7 +212,7 @@ class Query:
 
     @contextlib.contextmanager
     def turn(self, go_on: Callable[[], None]) -> Iterator[None]:
-        """Wait until no run of this query goes on here, and let none begin meanwhile.
+        """Wait until no run of this query goes on, and hold back new ones.
 
         Args:
             go_on: called about once a second; ends the wait by raising.

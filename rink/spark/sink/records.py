@@ -86,7 +86,7 @@ def maker(place: Place, count: int, given: T.StructType) -> Callable[[Mapping[st
 
 
 def _renaming(given: T.DataType, own: T.DataType) -> Callable[[Any], Any]:
-    """Return what gives a value the record's names, where those of its columns have another case."""
+    """Return a function that renames nested fields to the record's names."""
     if given == own:
         return lambda value: value
     if isinstance(given, T.ArrayType) and isinstance(own, T.ArrayType):

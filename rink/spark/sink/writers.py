@@ -60,7 +60,7 @@ class _Writing:
         self._check_hasher()
 
     def _check_hasher(self) -> None:
-        """Refuse to spread keys without the function that spreads all others of the stream."""
+        """Refuse to spread keys without the stream's own hasher."""
         place = self._place
         if place.declared() is None and connection(place).hasher(place):
             raise ConfigError(

@@ -80,7 +80,7 @@ class Group:
 
     @contextmanager
     def withdrawn_on_error(self) -> Iterator[None]:
-        """Undo the registration of a start that fails before Spark has planned a batch.
+        """Undo the registration of a start that fails before its first batch.
 
         It is no longer undone after a batch was planned: then the checkpoint knows of it, and a restart goes on.
         """
@@ -233,7 +233,7 @@ def group_name(name: str) -> str:
 
 @attrs.frozen
 class Gone:
-    """What Redis tells of a partition of which events are gone.
+    """Describes the missing events of a partition, as Redis knows them.
 
     Attributes:
         why: trimmed, or deleted: by XDEL, one by one.
@@ -272,7 +272,7 @@ class Gone:
 def tell_gone(
     place: Place, number: int, start: str, gone: Gone | None = None, *, strict: bool
 ) -> None:
-    """Tell of events that are not there any more: raises a StateError, or warns where the query says so.
+    """Report missing events: raise a StateError, or log a warning.
 
     Args:
         place: the stream.

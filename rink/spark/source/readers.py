@@ -221,7 +221,9 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         """Nothing to do: the group stays, and trimming waits for what comes."""
 
     def _untold_start(self) -> Offsets | None:
-        """Return where the next batch begins if Spark does not say so: before 4.2 it does not.
+        """Return where the next batch begins, for Spark before 4.2.
+
+        Later releases say so themselves.
 
         What the last call of `initialOffset` or `partitions` named is in Spark's commit log when it asks for more:
         first it replays a batch that is not. Only a restart with `triggerAvailableNowWrapper.enabled` asks before it

@@ -45,7 +45,9 @@ class Unquarantined:
 
 @attrs.frozen(kw_only=True)
 class Moved:
-    """An offset that was moved: `before` and `after` are ids; what lies behind `after` comes next.
+    """Describes an offset that was moved from `before` to `after`.
+
+    Both are IDs. The event behind `after` comes next.
 
     Attributes:
         gone_before: events behind `after` may be gone already: those that were sent before this time. "" where none is.
@@ -165,7 +167,7 @@ async def reset(
     stream: str | None = None,
     partition: int | None = None,
 ) -> tuple[Moved, ...]:
-    """Move a processor's offset; partitions that were quarantined are processed again.
+    """Move a processor's offset; process quarantined partitions again.
 
     Backwards, events are processed again. Forwards, those passed over never are.
 
@@ -230,7 +232,9 @@ def _milliseconds(to: str | datetime) -> int | None:
 
 
 async def _within(store: Store, place: Place, target: str, is_time: bool) -> tuple[str, str]:
-    """Refuse an id that was never given: the next owner would find that Redis went back.
+    """Refuse an ID that was never given.
+
+    With such an offset the next owner would find that Redis lost data.
 
     Returns:
         The id to go on behind, and until when events behind it may be gone; "" where none is.

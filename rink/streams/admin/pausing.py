@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Paused:
-    """A partition in which a processor was paused.
+    """Names a partition in which a processor was paused.
 
     Attributes:
         lag: events that it had not committed by then, counted up to 100,000.
@@ -32,7 +32,7 @@ class Paused:
 
 @attrs.frozen(kw_only=True)
 class Resumed:
-    """A partition in which a processor goes on; `lag` as of `Paused`."""
+    """Names a partition in which a processor goes on; `lag` as in `Paused`."""
 
     processor: str
     stream: str

@@ -108,7 +108,7 @@ def _note(places: Sequence[Found], answers: Sequence[Any]) -> str:
 
 
 def check_not_sparks(app: App, processor: str) -> None:
-    """Refuse what a query of Spark would undo: it tells Redis where it is, and asks nothing."""
+    """Refuse to move the offset of a Spark query: its checkpoint has it."""
     if processor.startswith(OF_SPARK) and processor not in app.processors:
         raise ConfigError(
             f"{processor!r} is a query of Spark, and its offsets lie in its checkpoint: what is moved here it would move "
