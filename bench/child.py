@@ -1,4 +1,4 @@
-"""A process that the bench starts and talks with: one JSON object a line, each way.
+"""Start a process and talk with it: one JSON object a line, each way.
 
 `Child` is the bench's end; `serve` is what the process itself runs.
 """
@@ -23,17 +23,19 @@ TREE = HERE.parent
 
 
 def now() -> float:
-    """Seconds on a clock that all processes of the machine share."""
+    """Return the seconds of a clock that all processes of a machine share."""
     return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 def cpu_seconds(pid: int) -> float:
-    """What CPU time all threads of a process have used, to the nanosecond, read from outside."""
+    """Return the CPU seconds of all threads of a process, from outside."""
     return time.clock_gettime((~pid << 3) | 2)  # as clock_getcpuclockid(3) does
 
 
 class Child:
-    """One process. Its answers are read on a thread, so that a hung one costs a timeout only.
+    """Runs one process, and reads its answers on a thread.
+
+    So a hung process costs a timeout only.
 
     A command that is a str names a file in the `bench/` of `tree`.
     """
@@ -70,7 +72,7 @@ class Child:
         self._answers.put(None)
 
     def tell(self, do: str, **more: Any) -> None:
-        """Have it do something; its answer is asked for with `answer`."""
+        """Send a command; `answer` returns its answer."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"do": do, **more}) + "\n")
         self.process.stdin.flush()
@@ -91,7 +93,7 @@ class Child:
         return self.answer()
 
     def kill(self) -> float:
-        """SIGKILL; returns the time just after it was sent."""
+        """Send SIGKILL; return the time just after it was sent."""
         self.process.kill()
         at = now()
         self.process.wait()

@@ -29,7 +29,7 @@ LONGEST = (
     "_on_spark.py",
     "test_drivers.py",
     "test_chaos.py",
-    "test_fatal.py",
+    "test_crashes.py",
     "test_faults_etcd.py",
     "test_demo_streams.py",
     "test_demo.py",

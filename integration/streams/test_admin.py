@@ -333,8 +333,8 @@ async def test_dead_letters_are_discarded_one_or_all_of_what_is_chosen(desk):
 async def test_skip_takes_the_event_that_the_partition_was_quarantined_for(desk):
     ids = await desk.add(2)
     await desk.quarantine(f"event {ids[0]} of 'orders/1', processor 'bill': E: x (3 times)")
-    (released,) = await admin.unquarantine(desk.app, skip=True)
-    assert (released.skipped, released.offset) == (ids[0], ids[0])
+    (moved,) = await admin.unquarantine(desk.app, skip=True)
+    assert (moved.skipped, moved.offset) == (ids[0], ids[0])
     position = await desk.position()
     assert (position.offset, position.quarantined, position.dead) == (ids[0], "", 1)
     (letter,) = await desk.dead()
@@ -349,8 +349,8 @@ async def test_skip_passes_over_what_is_for_others(desk):
     await desk.redis.xadd(desk.place.names.stream, {"d": b"{}", "only": "ship"})
     (mine,) = await desk.add()
     await desk.quarantine(f"event {mine} of 'orders/1', processor 'bill': E: x (3 times)")
-    (released,) = await admin.unquarantine(desk.app, skip=True)
-    assert released.skipped == mine
+    (moved,) = await admin.unquarantine(desk.app, skip=True)
+    assert moved.skipped == mine
 
 
 @at_desk()
@@ -370,7 +370,7 @@ async def test_skip_is_refused_where_it_would_hit_another_event(desk):
 
 
 @at_desk()
-async def test_one_partition_that_cannot_be_released_keeps_no_other_from_it(desk):
+async def test_one_partition_that_stays_quarantined_keeps_no_other_from_it(desk):
     for number in (0, 2):
         place = desk.app.processors["bill"].place(number)
         (entry_id,) = await desk.add(place=place)
@@ -385,14 +385,14 @@ async def test_one_partition_that_cannot_be_released_keeps_no_other_from_it(desk
 
 
 @at_desk()
-async def test_a_release_of_a_partition_that_went_back_takes_what_is_there(desk):
+async def test_unquarantine_of_a_rolled_back_partition_takes_what_is_there(desk):
     ids = await desk.add(2)
     await desk.quarantine("partition 'orders/1' of processor 'bill' went back")
     await desk.redis.hset(
         desk.place.names.offsets, mapping={"format": 1, "bill": "99999999999999-0"}
     )
-    (released,) = await admin.unquarantine(desk.app, processor="bill", partition=1)
-    assert released.offset == ids[-1]
+    (moved,) = await admin.unquarantine(desk.app, processor="bill", partition=1)
+    assert moved.offset == ids[-1]
     assert (await desk.take(6)).offset == ids[-1]
 
 
@@ -591,8 +591,8 @@ def test_on_a_cluster_each_partition_is_where_its_slot_is():
             assert len(moved) == 8
             ids = await desk.ids()
             await desk.quarantine(f"event {ids[0]} of 'orders/1', processor 'ship': E", desk.ship)
-            (released,) = await admin.unquarantine(desk.app, skip=True)
-            assert released.skipped == ids[0]
+            (moved,) = await admin.unquarantine(desk.app, skip=True)
+            assert moved.skipped == ids[0]
             gone = await admin.forget_group(desk.app, "ship", force=True)
             assert sum(one.waited for one in gone) == 80  # the requeued one lies in its way, too
             assert {one.processor for one in await admin.lag(desk.app) if one.offset} == {"bill"}

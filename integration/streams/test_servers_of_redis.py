@@ -197,7 +197,7 @@ async def test_a_redis_that_is_restarted_costs_a_pause(shop):
 
 
 @with_shop()
-async def test_a_redis_that_is_restored_from_a_copy_stops_what_went_back_and_goes_on_after_a_release(
+async def test_restored_redis_quarantines_partition_until_unquarantine(
     shop,
 ):
     note_all(shop)

@@ -261,7 +261,7 @@ async def test_after_an_unclean_end_it_is_told_what_its_owner_may_have_begun_wit
     await steps.commit(6, "0-0", ids[0])
     await steps.store.extend(steps.place, 6, "0", ids[3])
     assert (await steps.take(7)).careful == ids[3]
-    assert (await steps.take(7)).careful == ids[3]  # asked again: no second death
+    assert (await steps.take(7)).careful == ids[3]  # asked again: no second crash
     await steps.commit(7, ids[0], ids[1], ceiling=ids[4])
     assert (await steps.take(8)).careful == ids[4]
     assert (await steps.position()).unclean == 3
@@ -295,7 +295,7 @@ async def test_an_owner_that_died_idle_leaves_nothing_to_be_careful_with(steps, 
 
 
 @stepping
-async def test_a_death_counts_for_the_event_that_was_marked_and_no_other(steps, server):
+async def test_a_crash_counts_for_the_event_that_was_marked_and_no_other(steps, server):
     one, two, _ = await steps.add(3)
     await steps.take(5)
     taken = await steps.take(6)
@@ -468,7 +468,7 @@ async def test_a_commit_of_an_event_that_is_gone_is_refused(steps, server):
 
 
 @stepping
-async def test_a_quarantined_partition_is_told_until_it_is_released(steps, server):
+async def test_a_quarantined_partition_is_told_until_it_is_unquarantined(steps, server):
     place = steps.place
     await steps.add(2)
     await steps.take(5)
@@ -479,11 +479,11 @@ async def test_a_quarantined_partition_is_told_until_it_is_released(steps, serve
     assert answer[0] == b"ok"
     assert (await steps.take(6)).quarantined == ""
     with pytest.raises(OffsetMoved):
-        await steps.store.quarantine(place, 6, "0", "by somebody who has not heard of the release")
+        await steps.store.quarantine(place, 6, "0", "by somebody who has not heard of that")
 
 
 @stepping
-async def test_what_was_sent_since_redis_lost_everything_comes_after_a_release(steps, server):
+async def test_what_was_sent_since_redis_lost_everything_comes_after_all(steps, server):
     place = steps.place
     await steps.take(5)
     await steps.store.quarantine(place, 5, "0", "went back, for a test")

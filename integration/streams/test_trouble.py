@@ -136,7 +136,7 @@ async def test_a_quarantined_partition_waits_for_an_operator_and_the_others_go_o
         count = worker.metrics.registry.get_sample_value(
             "rink_streams_handover_seconds_count", labels
         )
-        assert count == 4, "a release is no hand-over: one for each partition"
+        assert count == 4, "unquarantine is no hand-over: one for each partition"
 
 
 @with_shop()
@@ -364,7 +364,7 @@ async def test_middleware_goes_around_each_batch(shop):
     assert told[:2] == [("in", 2), "out"]
 
 
-def test_a_batch_larger_than_the_window_is_refused():
+def test_a_batch_larger_than_max_uncommitted_is_refused():
     class Narrow:
         max_uncommitted = 10
 
@@ -390,7 +390,7 @@ async def _note(events):
 
 
 @with_shop()
-async def test_a_planned_stop_is_no_death_whatever_the_processor_does(shop):
+async def test_a_planned_stop_is_no_crash_whatever_the_processor_does(shop):
     """A thread that outlasts its grace, an event that is marked: the next owner need not be careful."""
     go = threading.Event()
 
@@ -416,7 +416,7 @@ async def test_a_planned_stop_is_no_death_whatever_the_processor_does(shop):
 
 
 @with_shop()
-async def test_a_release_forgets_the_deaths_before(shop):
+async def test_unquarantine_forgets_the_crashes_before(shop):
     tries = []
 
     @shop.app.processor(shop.legs, on_error="quarantine", **QUICK)
@@ -431,7 +431,7 @@ async def test_a_release_forgets_the_deaths_before(shop):
         shop.names(number).at("note"), mapping={"format": 1, f"end:{entry_id.decode()}": "2"}
     )
     async with shop.workers("a"):
-        assert "3 processes ended" in await shop.quarantined("note", number)
+        assert "3 processes crashed" in await shop.quarantined("note", number)
         assert tries == []
         opened = await shop.app.opened()
         place = shop.app.processors["note"].place(number)

@@ -8,7 +8,7 @@ version that is followed), `life` (join to leave), `coordinator` with `draft` an
 version), `chronicle` (since when), `outage`, `janitor` and `drains`. `grants`, `claims` and `holds`
 say who may hold a role, and `record` what this member's record must claim. `view` folds what lies
 in etcd; `values`, `codec` and `keys` say how it lies there. `schemes` with `hashing` and
-`placement` map a role to a rank, for a step as `foresight` knows before it; `machines` has the states and
-transitions as data. `events` go in and `effects` come out, by the `outbox`; `settings` is what the
-user chose, `backoff` when to try again.
+`placement` map a role to a rank, for a step as `foresight` knows before it; `machines` has the
+states and transitions as data. `events` go in and `effects` come out, by the `outbox`; `settings`
+is what the user chose, `backoff` when to try again.
 """

@@ -1,4 +1,4 @@
-"""What can happen to a member: the events that `Node.step` takes. Past tense, frozen."""
+"""Define the events that `Node.step` takes. Past tense, frozen."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rink.core.view import Change
 
 @attrs.frozen
 class Listed:
-    """The group's whole key range was read, true at `revision`.
+    """Brings the group's whole key range, as it was at `revision`.
 
     `wanted` is the number of the `ListGroup` that it answers, 0 for the list at the beginning.
     """
@@ -22,7 +22,7 @@ class Listed:
 
 @attrs.frozen
 class Changed:
-    """The watch brought the changes of whole revisions, up to `revision`."""
+    """Brings the changes of whole revisions, up to `revision`, of a watch."""
 
     revision: int
     changes: tuple[Change, ...]
@@ -30,21 +30,24 @@ class Changed:
 
 @attrs.frozen
 class ListFailed:
-    """The group's key range could not be read."""
+    """Says that the group's key range could not be read."""
 
     error: Exception
 
 
 @attrs.frozen
 class HistoryChanged:
-    """Another cluster answered, or this one's history went back: nothing seen so far counts."""
+    """Voids all that was seen of etcd.
+
+    Another cluster answered, or this one's history went back.
+    """
 
     because: str
 
 
 @attrs.frozen
 class LeaseGranted:
-    """A lease was granted; `sent_at` is the clock just before it was asked for.
+    """Grants a lease; `sent_at` is the clock just before it was asked for.
 
     `incarnation` is a fresh uuid for the record that will be bound to it.
     """
@@ -57,28 +60,31 @@ class LeaseGranted:
 
 @attrs.frozen
 class LeaseFailed:
-    """No lease was granted; the request may have left one behind that nobody renews."""
+    """Says that no lease was granted.
+
+    The request may have left one behind that nobody renews.
+    """
 
     error: Exception
 
 
 @attrs.frozen
 class LeaseEnded:
-    """etcd answered TTL 0: the lease is gone."""
+    """Says that the lease is gone: etcd answered TTL 0."""
 
     lease: int
 
 
 @attrs.frozen
 class LeaseRevoked:
-    """The revocation was answered."""
+    """Answers a revocation."""
 
     lease: int
 
 
 @attrs.frozen
 class RevokeFailed:
-    """The revocation was not answered."""
+    """Says that a revocation was not answered."""
 
     lease: int
     error: Exception
@@ -86,7 +92,7 @@ class RevokeFailed:
 
 @attrs.frozen
 class WriteAnswered:
-    """The transaction on this member's record was answered, by either branch (R1).
+    """Answers the transaction on this member's record, by either branch (R1).
 
     `found` is what the else branch returned, None where there was no record.
     """
@@ -99,7 +105,10 @@ class WriteAnswered:
 
 @attrs.frozen
 class WriteFailed:
-    """The transaction on this member's record ended without an answer: it may yet be applied."""
+    """Says that the transaction on this member's record had no answer.
+
+    It may yet be applied.
+    """
 
     attempt: int
     error: Exception
@@ -107,7 +116,7 @@ class WriteFailed:
 
 @attrs.frozen
 class ProclaimAnswered:
-    """The transaction that proclaims a version was answered."""
+    """Answers the transaction that proclaims a version."""
 
     number: int
     applied: bool
@@ -115,7 +124,7 @@ class ProclaimAnswered:
 
 @attrs.frozen
 class ProclaimFailed:
-    """The transaction that proclaims a version ended without an answer."""
+    """Says that the transaction that proclaims a version had no answer."""
 
     number: int
     error: Exception
@@ -123,19 +132,19 @@ class ProclaimFailed:
 
 @attrs.frozen
 class RequestPosted:
-    """The request of this member was posted."""
+    """Says that the request of this member was posted."""
 
 
 @attrs.frozen
 class PostFailed:
-    """The post of a request was not answered; it may lie in etcd."""
+    """Says that the post of a request had no answer; it may lie in etcd."""
 
     error: Exception
 
 
 @attrs.frozen
 class RecordRead:
-    """This member's record was read: `found`, or None where there is no record under the own key.
+    """Brings this member's record as `found`, or None where there is none.
 
     The other fields are those of the `ReadRecord` that this answers.
     """
@@ -148,7 +157,10 @@ class RecordRead:
 
 @attrs.frozen
 class RecordReadFailed:
-    """This member's record could not be read; `lease` and `call` are those of the `ReadRecord`."""
+    """Says that this member's record could not be read.
+
+    `lease` and `call` are those of the `ReadRecord`.
+    """
 
     lease: int
     call: int
@@ -157,7 +169,10 @@ class RecordReadFailed:
 
 @attrs.frozen
 class ChoreFailed:
-    """A request failed that is made again anyway; `doing` says for people what it was for."""
+    """Says that a request failed that is made again anyway.
+
+    `doing` says for people what it was for.
+    """
 
     doing: str
     error: Exception
@@ -165,7 +180,7 @@ class ChoreFailed:
 
 @attrs.frozen
 class LeaseLookedUp:
-    """Whether etcd knows the lease that a record is bound to."""
+    """Says whether etcd knows the lease that a record is bound to."""
 
     name: str
     mod_revision: int
@@ -174,7 +189,7 @@ class LeaseLookedUp:
 
 @attrs.frozen
 class LeaveAsked:
-    """The user leaves.
+    """Begins a leave that the user asked for.
 
     `release_within` bounds the wait for handles, in seconds: the member's `leave_timeout` where
     None, and infinity for no bound.
@@ -186,7 +201,10 @@ class LeaveAsked:
 
 @attrs.frozen
 class Nudged:
-    """Something under the lock changed (a release, a waiter), or time has passed."""
+    """Asks for a step: something under the lock changed, or time has passed.
+
+    A release or a new waiter is such a change.
+    """
 
 
 Event = (

@@ -1,4 +1,6 @@
-"""When a newer version is followed: at once, or when who is new to it has claimed its share.
+"""Decide when a member follows a newer version.
+
+It follows at once, or when the members that are new in that version have claimed their shares.
 
 Whoever holds roles that a version gives away goes on serving while a newcomer writes its claim, and
 loses them when that is seen. So what nobody holds waits for one write, the last holder's, and no
@@ -22,10 +24,10 @@ from rink.core.values import Member, Share, Version
 from rink.core.view import View, shares_of
 
 CLAIMS_WITHIN_S = 1.0
-"""How long a newcomer is waited for: half of the shortest TTL."""
+"""Longest wait for a newcomer: half of the shortest TTL."""
 
 GATHER_S = 0.001
-"""How long holders that let go at once are waited for before the record is written (R3)."""
+"""Longest wait for holders that let go at once, before the record is written (R3)."""
 
 
 @attrs.define
@@ -33,7 +35,7 @@ class Following:
     """Hold which version a member follows, and the shares of the newest one.
 
     `newest` is the newest version that can be read, and `owned` who has which share by it.
-    `version` is the one that is followed, and `share` the member's own by that one. Where the two
+    `version` is the followed version, and `share` the member's own by that one. Where the two
     differ, `awaits` says for whom the older one is kept, and that is given up at `until`.
     """
 
@@ -98,7 +100,7 @@ def _awaited(
 
     Args:
         view: what lies in etcd.
-        followed: the version that is followed; who is ranked there is no newcomer.
+        followed: the followed version; a member that is ranked there is no newcomer.
         owned: every member's share of the newest version.
         held: the roles that are held here, placed by that version.
         placement: where roles are.

@@ -1,4 +1,4 @@
-"""The three machines of a member, as data: its life, its lease and its record.
+"""Define the three machines of a member as data: life, lease, record.
 
 Two rules about this file:
 
@@ -25,7 +25,7 @@ E = TypeVar("E", bound=enum.Enum)
 
 
 class Life(enum.Enum):
-    """Where a member stands between join and leave."""
+    """Names the states of a member between join and leave."""
 
     JOINING = "joining"
     ACTIVE = "active"
@@ -38,7 +38,7 @@ class Life(enum.Enum):
 
 
 class LifeEvent(enum.Enum):
-    """What moves a member's life on."""
+    """Names the events that change a member's life."""
 
     JOINED = "joined"
     GAVE_UP = "join given up"
@@ -73,7 +73,7 @@ LIFE: Mapping[Life, Mapping[LifeEvent, Life]] = {
 
 
 class Lease(enum.Enum):
-    """What is known of the lease."""
+    """Names the states of the lease, as far as they are known."""
 
     NONE = "none"
     ASKED = "asked"
@@ -83,7 +83,7 @@ class Lease(enum.Enum):
 
 
 class LeaseEvent(enum.Enum):
-    """What moves the lease on."""
+    """Names the events that change the lease."""
 
     ASK = "grant asked"
     FAILED = "grant not answered"
@@ -119,7 +119,7 @@ LEASE: Mapping[Lease, Mapping[LeaseEvent, Lease]] = {
 
 
 class Write(enum.Enum):
-    """What is known of this member's record in etcd."""
+    """Names the states of this member's record in etcd."""
 
     ABSENT = "absent"
     SENT = "sent"
@@ -129,7 +129,7 @@ class Write(enum.Enum):
 
 
 class WriteEvent(enum.Enum):
-    """What moves this member's record on."""
+    """Names the events that change this member's record."""
 
     SEND = "transaction sent"
     NO_ANSWER = "ended without an answer"

@@ -1,4 +1,4 @@
-"""gRPC channels: their options, and the calls that are under way on each.
+"""Open gRPC channels, and count the calls on each.
 
 A channel keeps its client certificate for ever, and the address of a name for half a minute. So a
 channel that failed is not repaired: `connections` makes a new one.
@@ -30,7 +30,7 @@ class Answers(Protocol[Received_co]):
     """Give the answers of a stream, as gRPC does."""
 
     def __iter__(self) -> Iterator[Received_co]:
-        """Wait for each; raises grpc.RpcError when the stream breaks."""
+        """Wait for each answer; raise grpc.RpcError when the stream breaks."""
         ...
 
     def cancel(self) -> object:
@@ -186,7 +186,7 @@ class CountedChannel:
         return self.doubted_at > self.heard_at
 
     def close(self) -> None:
-        """End it and every call on it. gRPC may take its time."""
+        """End the channel and every call on it. gRPC may take its time."""
         self.is_closed = True
         self._channel.close()
 
@@ -202,6 +202,6 @@ class CountedChannel:
         return made
 
     def _refuse_closed(self, error: ValueError) -> None:
-        """Raise ClosedError where gRPC's error is that of a channel that was closed meanwhile."""
+        """Raise ClosedError if gRPC's error is that of a closed channel."""
         if self.is_closed:
             raise ClosedError("the etcd client is closed") from error

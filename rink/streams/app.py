@@ -51,7 +51,7 @@ class App:
             function that makes a client of redis-py's: with its own settings, from a Sentinel, or a RedisCluster.
             The client and its pool are this app's from then on.
         etcd: endpoints, as `rink.Session` takes them; or a function that makes a client, one for each worker.
-        ttl: seconds until a worker that died loses its partitions.
+        ttl: seconds until a crashed worker loses its partitions.
         session: more settings of `rink.Session`: prefix, user, password, ca, cert, key, margin, timeout.
         max_reply_bytes: about how much is asked of Redis, or sent to it, at once; one event at least.
         max_in_flight_bytes: about how much a worker, or a sender, holds of events at a time; a commit with more
@@ -204,7 +204,7 @@ class App:
             middleware: goes around each batch, see `Middleware`.
             rebalance_delay: seconds that new workers wait for partitions while all are owned.
             initial_delay: the same while the group begins.
-            leave_delay: seconds that the partitions of a worker that died wait for one of its name; a planned stop
+            leave_delay: seconds that the partitions of a crashed worker wait for one of its name; a planned stop
                 hands over at once.
             grace: seconds until another worker may have a partition that was lost here. The function has three
                 quarters of them to return; then it is cancelled, and its events come again.

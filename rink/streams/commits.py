@@ -118,7 +118,7 @@ class Commits:
                 raise
 
     async def cover(self, last: Entry) -> None:
-        """Have Redis know that events up to this one are being yielded, so that a death amid them can be told of."""
+        """Raise the ceiling in Redis, so that a crash has known suspects."""
         if ids.order(last.id) > self.ceiling:
             ceiling = self._inbox.next_ceiling
             place, token, epoch = self._place, self._token, self._epoch

@@ -11,7 +11,7 @@ passes an event that was not finished. An event ends without having been process
 *condemned*, then skipped, and its dead letter goes along with the commit that passes it.
 
 At most `prefetch` entries are held, and at most `max_uncommitted` of them are yielded and not settled: that
-bounds what can come again after this owner's death.
+bounds what can come again after a crash of this owner.
 
 Deliberately absent: time, Redis, tasks. Who waits for what is `partition.py`.
 """
@@ -164,7 +164,7 @@ class Inbox:
 
         It is at most `max_uncommitted` events ahead, however many were read.
 
-        What lies below it the next owner must be careful with, one by one, if this one dies.
+        If this owner crashes, the next one runs the events up to it one by one.
         """
         if not self._read:
             return self.read_to
@@ -172,7 +172,7 @@ class Inbox:
 
     @property
     def has_one_alone(self) -> bool:
-        """What is yielded and not finished came alone: nothing else is yielded before its end."""
+        """Return whether the event in hand was yielded alone."""
         return bool(self._out) and self._is_alone(self._out[-1])
 
     @property
@@ -249,7 +249,7 @@ class Inbox:
         return self._alone is not None and ids.order(entry.id) <= self._alone
 
     def must_mark(self, entry: Entry) -> bool:
-        """Return whether an owner before died with this entry.
+        """Return whether an earlier owner crashed while it had this entry.
 
         The entry may be the cause.
         """

@@ -1,4 +1,7 @@
-"""Whose turn it is to have an event processed that may be what ended a process."""
+"""Run suspects one at a time, so that a crash names its event.
+
+A suspect is an event that may have crashed the previous owner.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +10,29 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 _LOOKS_EVERY_S = 0.1
-"""So often whoever waits for its turn looks whether its partition is still here."""
+"""How often a waiting partition looks whether it is lost."""
 
 _LETS_OTHERS_BEGIN_S = 5.0
-"""So long a partition waits for others while none of them begins: their processors may be at something else."""
+"""How long a partition waits for the others while none of them begins.
+
+Their processors may be busy with other events.
+"""
 
 
 class Taker(Protocol):
-    """Who waits for a turn."""
+    """Waits for a turn."""
 
     @property
     def is_lost(self) -> bool:
-        """It needs none any more."""
+        """Return whether it needs no turn any more."""
 
 
 class Marks:
-    """The turns of one worker's partitions whose owner before ended without a word.
+    """Gives turns to the partitions of a worker whose previous owner crashed.
 
-    One marked event is processed at a time, so that a death is counted for that one and no other. At first they
-    go in the order in which Redis had heard of them: a process that an event ends says nothing after it, so the
-    culprit's is most likely the last, and the next death catches nobody who still waits.
+    One marked event is processed at a time, so that a crash counts for that event alone. The first turns are in the
+    order of the previous owners' last writes to Redis. A process writes nothing after its crash, so the culprit's
+    partition most likely comes last, and the next crash holds up no partition that still waits.
     """
 
     def __init__(self) -> None:
@@ -35,23 +41,23 @@ class Marks:
         self._changed = asyncio.Event()
 
     def expect(self, who: Taker, *, is_suspect: bool, told: int) -> None:
-        """It will ask for its first turn.
+        """Note that a partition will ask for its first turn.
 
         Args:
-            who: asks.
-            is_suspect: an event of it was marked when a process ended; it goes after those of whom none was.
-            told: when the owner before told Redis of it last, in microseconds by that owner's clock.
+            who: the partition.
+            is_suspect: an event of it was marked at a crash; it goes after partitions without such an event.
+            told: when its previous owner last wrote to Redis, in microseconds by that owner's clock.
         """
         self._expected[who] = (is_suspect, told)
 
     def forget(self, who: Taker) -> None:
-        """It has had its first turn, or needs none."""
+        """Note that a partition has had its first turn, or needs none."""
         if self._expected.pop(who, None) is not None:
             self._changed.set()
             self._changed = asyncio.Event()
 
     async def begin(self, who: Taker) -> bool:
-        """Wait for a turn; False where the partition is lost meanwhile. `end` ends it."""
+        """Wait for a turn, which `end` ends; return False on a loss."""
         now = asyncio.get_running_loop().time
         until = now() + _LETS_OTHERS_BEGIN_S
         while not who.is_lost:
@@ -66,7 +72,7 @@ class Marks:
         return False
 
     def end(self) -> None:
-        """The marked event is being processed no more."""
+        """End the turn: the marked event is no longer processed."""
         self._marked.release()
 
     def _has_others_before(self, who: Taker) -> bool:
@@ -75,7 +81,7 @@ class Marks:
 
 
 async def _briefly(waiting: Awaitable[object]) -> bool:
-    """Wait for a moment; whether it came about."""
+    """Wait for a moment; return whether it came about."""
     try:
         async with asyncio.timeout(_LOOKS_EVERY_S):
             await waiting

@@ -33,8 +33,10 @@ R = TypeVar("R")
 log = logging.getLogger("rink.streams")
 
 LETS_OTHERS_GO_S = 0.5
-"""So long an event waits that may have killed a process, and three times as long one that was marked when
-a process ended: time for the other partitions to be taken and go on."""
+"""How long a suspect waits, so that other partitions are taken and go on.
+
+An event that was marked at a crash waits three times as long.
+"""
 
 _REST_AFTER = 64
 """So many events are given without a pause for the rest of the event loop."""
@@ -50,7 +52,7 @@ class Owner(Generic[R]):
         token: of the grant.
         taken: what the take answered.
         is_held: whether the role is held at this moment.
-        marks: of the worker: whose turn it is to have an event processed that may be what killed a process.
+        marks: of the worker: which partition may process a suspect now.
 
     Attributes:
         inbox: the events in memory.
@@ -339,7 +341,7 @@ class Owner(Generic[R]):
         await insist(place.role, lambda: self._store.mark(place, token, epoch, entry_id))
 
     async def _let_others_go(self, entry: Entry) -> None:
-        """Before what may end this process, the other partitions have a moment to go on."""
+        """Give the other partitions a moment before a suspect is processed."""
         is_suspect = entry.id in self._suspects
         if is_suspect or not self._has_let_others_go:
             self._has_let_others_go = True
@@ -352,19 +354,19 @@ class Owner(Generic[R]):
             await self._wait_for_change(end)
 
     async def settle_mark(self) -> None:
-        """A marked event has been processed: commit it before another one is marked."""
+        """Commit a marked event before another one is marked."""
         if self._has_marked:
             await self.commits.flush()
             self.release_mark()
 
     async def take_mark_back(self) -> None:
-        """The marked event did not end the process: a death from here on is not its own."""
+        """Remove the mark of an event: a crash from here on is not its own."""
         if self._has_marked:
             await self._mark("")
             self.release_mark()
 
     def release_mark(self) -> None:
-        """Nothing marked is being processed here any more."""
+        """End this partition's turn with a marked event."""
         if self._has_marked:
             self._has_marked = False
             self._marks.end()

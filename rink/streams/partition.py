@@ -92,7 +92,7 @@ class Grant:
             self._quarantined = ""
             owner = self._owner(taken)
             for event_id, ends in taken.ends.items():
-                if self._scene.processor.policy.is_fatal(ends):
+                if self._scene.processor.policy.condemns(ends):
                     owner.giving_up.bury(event_id, letter_of_crash(ends + 1))
             metrics.owned(place, True)
             if self._waits_since is not None:
@@ -162,7 +162,7 @@ class Grant:
         patience = Patience(self._place.role)
         while not lost.done():
             try:
-                # What comes along may be yielded at once, so it is what a death here would cost.
+                # The events of a take may be yielded at once, so a crash would repeat them.
                 first = min(processor.max_uncommitted, processor.prefetch // 4)
                 self._is_open = True
                 most = scene.reader.first_bytes
@@ -289,7 +289,7 @@ class Tenure:
         """Mark a clean end, let the processor finish, and commit."""
         owner, grace = self._owner, self._scene.processor.grace
         self._ends_at = time.monotonic() + grace
-        # First: whatever comes of the rest, a planned stop is no death.
+        # This comes first: a planned stop must never count as a crash.
         closing = asyncio.create_task(end_in_order(self._scene.store, self._place, self._token))
         await asyncio.wait([work], timeout=grace * _DRAINS_WITHIN)
         if not work.done():
@@ -388,7 +388,7 @@ class Tenure:
         return False
 
     def _note_exit(self, error: BaseException) -> None:
-        """The processor ends this process: that is its event's doing, as any other death amid it."""
+        """Note that a processor ends this process: a crash of its event."""
         self.has_exited = True
         log.error(
             "processor %r raised %r in %s: this process ends, and that counts as a crash during its "
@@ -396,7 +396,7 @@ class Tenure:
         )  # fmt: skip
 
     def _returned(self, *, has_come_further: bool) -> None:
-        """The processor has returned before the end: what is not finished comes again."""
+        """Put back the unfinished events of a processor that has returned."""
         owner, processor = self._owner, self._scene.processor
         is_open, was_alone = owner.inbox.has_yielded, owner.ended_early
         owner.inbox.put_back()

@@ -85,9 +85,9 @@ class Policy:
         """Return whether an error passes by itself."""
         return is_transient(error, self.transient)
 
-    def is_fatal(self, ends: int) -> bool:
-        """Return whether that many crashes with a marked event condemn it."""
-        return ends + 1 >= self.max_crashes
+    def condemns(self, crashes: int) -> bool:
+        """Return whether so many crashes under its mark condemn an event."""
+        return crashes + 1 >= self.max_crashes
 
 
 def _check_backoff(backoff: object) -> None:
@@ -101,7 +101,7 @@ def _check_backoff(backoff: object) -> None:
 
 
 class Undecodable(RinkError):  # noqa: N818 - as the other errors are named
-    """An event whose record does not decode, on its way to the policy; users do not see it."""
+    """Says that a record does not decode; users do not see it."""
 
     def __init__(self, entry: Entry, error: Exception) -> None:
         super().__init__(said(error))
@@ -146,4 +146,4 @@ def printable(text: str) -> str:
 
 def letter_of_crash(crashes: int) -> Letter:
     """Return what a dead letter says of an event that ended its processes."""
-    return Letter(f"{crashes} processes ended without a word while they processed it", "", crashes)
+    return Letter(f"{crashes} processes crashed while they processed it", "", crashes)

@@ -76,7 +76,7 @@ class Taken:
     Attributes:
         offset: read on from behind this id.
         epoch: how often an operator has moved the offset.
-        careful: up to this id the owner before, which ended without a word, may have begun; "" for none.
+        careful: the last event that the previous owner may have begun before its crash; "" for none.
         quarantined: why nobody processes this partition; "" where somebody may.
         ends: how many owners have ended while an event was marked, by the event's id.
         first: the first entries behind the offset.
@@ -152,7 +152,7 @@ class Position:
 
     Attributes:
         offset: "" where the processor was never registered.
-        is_open: an owner is in, or has ended without a word.
+        is_open: an owner is in, or has crashed.
         is_paused: an operator has paused the processor in this partition.
     """
 

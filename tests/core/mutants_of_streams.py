@@ -1,4 +1,4 @@
-"""Mutants of streams: who may commit, what comes again, what is trimmed, and what a death tells."""
+"""Mutants of streams: who may commit, what comes again, what is trimmed, and what a crash tells."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ STREAMS = [
         "",
     ),
     lua(
-        "a take that is asked again is a death more",
+        "a take that is asked again is a crash more",
         "take",
         "if open == '1' and fence ~= token then",
         "if open == '1' then",
@@ -166,7 +166,7 @@ STREAMS = [
         STEPS,
     ),
     python(
-        "more is yielded than the window",
+        "more is yielded than max_uncommitted",
         "inbox",
         "        count = min(count, self.may_yield)\n",
         "",

@@ -56,7 +56,7 @@ def test_a_commit_under_way_stays_what_it_is_until_it_is_settled():
     assert (box.passage().expected, box.passage().new) == ("1-0", "2-0")
 
 
-def test_no_more_than_the_window_is_yielded_and_not_settled():
+def test_no_more_than_max_uncommitted_is_yielded_and_not_settled():
     box = inbox(*range(1, 10), max_uncommitted=3)
     assert numbers(box.give(9)) == [1, 2, 3]
     assert box.is_held_up
@@ -201,7 +201,7 @@ def test_an_event_for_another_processor_is_passed_in_silence():
     assert (passage.new, passage.processed, passage.dead) == ("2-0", 1, ())
 
 
-def test_what_is_skipped_takes_no_room_in_the_window():
+def test_what_is_skipped_does_not_count_for_max_uncommitted():
     box = Inbox("bill", "0-0", prefetch=1000, max_uncommitted=3)
     box.feed(entries(1))
     box.feed(entries(*range(2, 300), only=b"ship"))
@@ -269,7 +269,7 @@ def test_the_fast_way_yields_nothing_special_and_nothing_above_the_ceiling():
     assert numbers([box.give_plain((1, 0))]) == [1]
     assert box.give_plain((1, 0)) is None
     assert numbers([box.give_plain((9, 0))]) == [2]
-    assert box.give_plain((9, 0)) is None, "the window is full"
+    assert box.give_plain((9, 0)) is None, "max_uncommitted is used up"
     box.finish()
     commit(box)
     assert box.give_plain((9, 0)) is None, "it is for one processor"

@@ -46,7 +46,7 @@ async def test_one_at_a_time_and_whom_redis_heard_of_last_goes_last():
 
 
 @jumping
-async def test_who_was_marked_at_a_death_goes_after_those_who_were_not():
+async def test_who_was_marked_at_a_crash_goes_after_those_who_were_not():
     turns = Turns()
     suspect, other = turns.expected("suspect", 1, is_suspect=True), turns.expected("other", 9)
     await asyncio.gather(turns.take(suspect), turns.take(other))

@@ -181,7 +181,7 @@ def test_who_never_commits_what_is_left_loses_nothing_and_is_told(caplog):
     assert "commit what is left" in caplog.text
 
 
-def test_what_is_left_of_the_window_is_given_to_who_commits_later():
+def test_what_is_left_of_max_uncommitted_goes_to_who_commits_later():
     shop = Shop(commit="manual", max_uncommitted=256)
 
     @shop.processor

@@ -39,7 +39,7 @@ class Lag:
         processed: events processed since the beginning.
         dead: events given up since the beginning.
         lost: events that `trim="oldest"` dropped before it had processed them.
-        unclean: owners that ended without a word.
+        unclean: owners that crashed.
     """
 
     processor: str

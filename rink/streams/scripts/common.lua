@@ -65,7 +65,7 @@ local function last_id(stream)
   end
 end
 
--- An operator has decided: what is known of deaths before counts no more, and whoever is in takes again.
+-- An operator has decided: earlier crashes count no more, and a present owner takes the partition again.
 local function begin_anew(at)
   put(at, 'anchored', '0')
   redis.call('HINCRBY', at, 'epoch', 1)

@@ -1,4 +1,4 @@
--- Events up to this id are about to be yielded: what an owner that dies may have begun with.
+-- Events up to this id are about to be yielded. After a crash, any of them may have been begun.
 -- KEYS: at. ARGV: token, epoch, ceiling, now.
 local refused = dismissal(KEYS[1], ARGV[1], ARGV[2])
 if refused then return refused end

@@ -1,4 +1,4 @@
-"""A record that kills its process costs its partition a few restarts, and the others nothing."""
+"""A record that crashes its process costs its partition a few restarts, and the others nothing."""
 
 import asyncio
 import itertools
@@ -11,23 +11,23 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from fatal_worker import Ping, make_app
+from crashing_worker import Ping, make_app
 from workers_support import until_true
 
 pytestmark = pytest.mark.waits
 
-WORKER = Path(__file__).with_name("fatal_worker.py")
+WORKER = Path(__file__).with_name("crashing_worker.py")
 WORKERS = 4
-DEATHS = 3
+CRASHES = 3
 
 
 class Supervisor:
-    """Keeps four workers running, as a deployment does, and counts how often one died."""
+    """Keeps four workers running, as a deployment does, and counts how often one crashed."""
 
     def __init__(self, folder):
         self.folder = folder
         self.workers = []
-        self.died_at = []
+        self.crashed_at = []
         self.ended_with = []
         self.ending = False
 
@@ -42,7 +42,7 @@ class Supervisor:
             for worker in list(self.workers):
                 if worker.poll() is not None:
                     self.workers.remove(worker)
-                    self.died_at.append(time.monotonic())
+                    self.crashed_at.append(time.monotonic())
                     self.ended_with.append(worker.returncode)
                     self.start()
             await asyncio.sleep(0.02)
@@ -68,9 +68,9 @@ class Supervisor:
 
 @pytest.fixture
 def supervised(rink_redis, etcd_url, prefix, tmp_path, monkeypatch):
-    monkeypatch.setenv("FATAL_REDIS", rink_redis.url)
-    monkeypatch.setenv("FATAL_ETCD", etcd_url)
-    monkeypatch.setenv("FATAL_PREFIX", prefix)
+    monkeypatch.setenv("CRASHES_REDIS", rink_redis.url)
+    monkeypatch.setenv("CRASHES_ETCD", etcd_url)
+    monkeypatch.setenv("CRASHES_PREFIX", prefix)
     supervisor = Supervisor(tmp_path)
     yield supervisor
     for worker in supervisor.workers:
@@ -86,12 +86,12 @@ async def with_app(scenario, supervised):
         await app.close()
 
 
-def test_a_fatal_record_costs_three_restarts_and_no_neighbour(supervised):
+def test_a_crashing_record_costs_three_restarts_and_no_neighbour(supervised):
     """64 partitions, 4 workers, events all the while: the culprit alone becomes a dead letter."""
-    asyncio.run(with_app(_fatal, supervised))
+    asyncio.run(with_app(_crash, supervised))
 
 
-async def _fatal(supervised, app, pings):
+async def _crash(supervised, app, pings):
     keys = [f"k{i}" for i in range(300)]
     sent = defaultdict(int)
     done = asyncio.Event()
@@ -114,11 +114,11 @@ async def _fatal(supervised, app, pings):
         supervised.start()
     watching = asyncio.create_task(supervised.watch())
     sending = asyncio.create_task(send())
-    # A death amid a planned hand-over does not count, so the four must have their shares first.
+    # A crash amid a planned hand-over does not count, so the four must have their shares first.
     await until_true(is_settled, seconds=60, what="four workers with steady shares")
-    fatal = Ping(who="k7", n=-1, fatal=True)
-    partition = pings.partition_of(fatal)
-    await pings.send(fatal)
+    crashing = Ping(who="k7", n=-1, crashes=True)
+    partition = pings.partition_of(crashing)
+    await pings.send(crashing)
     opened = await app.opened()
     dead = pings.names.partition(partition).dead("note")
 
@@ -142,34 +142,34 @@ async def _fatal(supervised, app, pings):
     *others, newest = [await asyncio.to_thread(one.wait, 20) for one in supervised.workers]
     assert others == [0] * (WORKERS - 1)
     assert newest in (0, -signal.SIGTERM), "which may not have come as far as its handler"
-    assert supervised.ended_with == [9] * DEATHS, supervised.logs()
+    assert supervised.ended_with == [9] * CRASHES, supervised.logs()
     letters = 0
     for number in range(pings.partition_count):
         letters += await opened.store.redis.xlen(pings.names.partition(number).dead("note"))
     assert letters == 1
     [(_, fields)] = await opened.store.redis.xrange(dead)
-    assert b"processes ended" in fields[b"error"]
+    assert b"processes crashed" in fields[b"error"]
     found = [gap for gap in gaps(supervised.notes()) if gap[0] != partition]
     longest = max(end - begin for _, begin, end in found)
-    print("FIGURE deaths", len(supervised.died_at))
-    between = [after - before for before, after in itertools.pairwise(supervised.died_at)]
-    print("FIGURE between two deaths", [round(seconds, 2) for seconds in between], "s")
+    print("FIGURE crashes", len(supervised.crashed_at))
+    between = [after - before for before, after in itertools.pairwise(supervised.crashed_at)]
+    print("FIGURE between two crashes", [round(seconds, 2) for seconds in between], "s")
     print("FIGURE the longest time that a partition of 63 rested", round(longest, 2), "s")
-    # A partition that Redis hears of after the culprit, and before the death, is tried after it. So
-    # the second death may catch it, and how many these are depends on the machine. No partition is
+    # A partition that Redis hears of after the culprit, and before the crash, is tried after it. So
+    # the second crash may catch it, and how many these are depends on the machine. No partition is
     # caught by a third. tests/streams/test_marks.py holds the order in which partitions are tried.
     assert longest < 2.5 * max(between)
 
 
 def test_a_record_that_ends_its_process_in_order_is_given_up_too(supervised, monkeypatch):
-    monkeypatch.setenv("FATAL_BY", "exit")
+    monkeypatch.setenv("CRASHES_BY", "exit")
     asyncio.run(with_app(_ends_it_in_order, supervised))
 
 
 async def _ends_it_in_order(supervised, app, pings):
     supervised.start()
     watching = asyncio.create_task(supervised.watch())
-    await pings.send(Ping(who="k7", n=-1, fatal=True))
+    await pings.send(Ping(who="k7", n=-1, crashes=True))
     await pings.send(Ping(who="k7", n=1))
 
     async def is_next():
@@ -178,7 +178,7 @@ async def _ends_it_in_order(supervised, app, pings):
     await until_true(is_next, seconds=60, what="the event behind it")
     supervised.ending = True
     await watching
-    assert supervised.ended_with == [9] * DEATHS, supervised.logs()
+    assert supervised.ended_with == [9] * CRASHES, supervised.logs()
 
 
 def gaps(notes):

@@ -1,4 +1,4 @@
-"""A worker of an app whose processor dies of one record: `os._exit` amid it, or `sys.exit`."""
+"""A worker of an app whose processor crashes at one record: `os._exit` amid it, or `sys.exit`."""
 
 import asyncio
 import os
@@ -12,16 +12,16 @@ from rink.streams import App, Record, Worker
 class Ping(Record):
     who: str
     n: int
-    fatal: bool = False
+    crashes: bool = False
 
 
 def make_app(partitions=64):
     app = App(
-        "fatal",
-        redis=os.environ["FATAL_REDIS"],
-        etcd=os.environ["FATAL_ETCD"],
+        "crashes",
+        redis=os.environ["CRASHES_REDIS"],
+        etcd=os.environ["CRASHES_ETCD"],
         ttl=3,
-        session={"prefix": os.environ["FATAL_PREFIX"]},
+        session={"prefix": os.environ["CRASHES_PREFIX"]},
     )
     pings = app.stream("pings", record=Ping, partition_by="who", partition_count=partitions)
     return app, pings
@@ -35,8 +35,8 @@ async def main(notes_path):
     async def note(events):
         async for batch in events.take(20).records():
             for ping in batch:
-                if ping.fatal:
-                    end = sys.exit if os.environ.get("FATAL_BY") == "exit" else os._exit
+                if ping.crashes:
+                    end = sys.exit if os.environ.get("CRASHES_BY") == "exit" else os._exit
                     end(9)
                 os.write(
                     notes, f"{time.monotonic()} {events.partition} {ping.who} {ping.n}\n".encode()
