@@ -143,7 +143,7 @@ STREAMS = [
     lua(
         "an append that is repeated is appended again",
         "append",
-        "if sent[1] and number == tonumber(sent[1]) then return {tonumber(sent[2]), sent[3]} end\n",
+        "  if number == tonumber(last) then return {tonumber(count), ids} end\n",
         "",
     ),
     lua(
