@@ -53,9 +53,9 @@ class App:
         etcd: endpoints, as `rink.Session` takes them; or a function that makes a client, one for each worker.
         ttl: seconds until a crashed worker loses its partitions.
         session: more settings of `rink.Session`: prefix, user, password, ca, cert, key, margin, timeout.
-        max_reply_bytes: about how much is asked of Redis, or sent to it, at once; one event at least.
-        max_in_flight_bytes: about how much a worker, or a sender, holds of events at a time; a commit with more
-            outputs is refused.
+        max_reply_bytes: about how many bytes one request reads from Redis or sends to it; one event at least.
+        max_in_flight_bytes: about how many bytes of events a worker, or a sender, holds; a commit with more outputs
+            is refused.
     """
 
     def __init__(
@@ -108,19 +108,19 @@ class App:
             record: what it carries: a subclass of `Record`.
             partition_by: the field, or a function of the record, that is its key: records of one key
                 are processed in order.
-            partition_count: how many partitions; it can never be another number.
-            partition_size: how many events each partition holds, committed ones that are not trimmed yet included;
-                with `keep` or `keep_bytes`, how many that some processor has not committed.
-            trim: `committed` makes senders wait when a partition is full of events that some
-                processor has not committed; `oldest` drops the oldest and counts them. With `keep` or `keep_bytes`,
-                `oldest` means: they alone say what goes, processed or not, and senders never wait.
-            codec: how records lie in Redis; JSON where None.
-            hasher: from a key's text to a number, which modulo `partition_count` is its partition; the built-in hash
-                where None. It must be the same in all programs, for ever: what it gives for sample keys is kept in
-                Redis, and whoever differs there is refused.
-            keep: how long events stay that every processor has committed, so that a new or reset one finds them: "7d",
-                "12h", "30m", "90s", a timedelta, or seconds. 0 ends it; None leaves what Redis knows.
-            keep_bytes: the same by bytes, of each partition. With both, events go when one of them is over.
+            partition_count: the number of partitions, which can never change.
+            partition_size: the most events that a partition holds, including committed ones that are not trimmed yet.
+                With `keep` or `keep_bytes`, only events count that some processor has not committed.
+            trim: `committed` makes senders wait when a partition is full of events that some processor has not
+                committed; `oldest` drops the oldest events and counts them. `oldest` with `keep` or `keep_bytes` drops
+                what exceeds these, processed or not, and senders never wait.
+            codec: encodes records; None for JSON.
+            hasher: turns a key's text into an int; its partition is that number modulo `partition_count`. None for the
+                built-in hash. It must be the same in all programs, for ever: Redis keeps its answers for sample keys,
+                and a program with other answers is refused.
+            keep: how long events stay that every processor has committed, for new and reset processors: "7d", "12h",
+                "30m", "90s", a timedelta, or seconds. 0 ends it; None leaves the setting in Redis.
+            keep_bytes: the bytes of such events in each partition. With both, the first limit that is reached counts.
 
         Raises:
             ConfigError: a setting cannot be used, or there is such a stream already.
@@ -179,28 +179,27 @@ class App:
             name: the function's name where None: the name of its offsets, so rename with care.
             start: where it begins in a partition that it has never seen.
             commit: `auto` commits an event when the next is asked for; `manual` only by `events.commit()`.
-            on_error: what becomes of an event that failed too often, see `Policy`: `dead-letter` where None, and
-                `quarantine` of a stream of dead letters.
-            max_attempts: how often an event is tried alone before, at least.
-            max_crashes: how many processes may end over one event before.
-            retry_for: seconds that an event is tried before, at least; its partition waits for it.
-            transient: errors that pass by themselves, as an outage does: classes of exceptions, and
-                functions that tell whether an exception is one. No event is blamed for them; the
-                partition waits and tries again. `rink.streams.TRANSIENT` is the default, to be
-                extended: `(*TRANSIENT, MyError)`.
-            transient_for: seconds that a partition waits so, at most; then it is quarantined.
-            timeout: seconds that an event may take, and a batch for each of its events; None for
-                any time. An `async def` function is cancelled then, and its event has failed. For a
-                plain one that is logged and counted.
-            breaker: so many events in a row that would be given up, or half of the last 100,
-                quarantine their partition: the program is to blame, and not the events. None for
-                however many.
-            backoff: seconds: bounds of the first pause between tries, and of every pause; a millisecond at least.
-            on_data_loss: where Redis has older data than it had, `quarantine` stops the partition;
-                `continue` takes what is there for the truth, and logs an error.
-            prefetch: how many events of a partition are held in memory.
-            max_uncommitted: how many may be given to the function and not be committed: what may come again
-                after a crash, and the most that `take` takes.
+            on_error: what happens to an event that is given up, see `Policy`. None is `dead-letter`, and
+                `quarantine` for a stream of dead letters.
+            max_attempts: how often an event must fail alone before it is given up.
+            max_crashes: how many crashes an event may cause before it is given up.
+            retry_for: seconds for which an event is retried, at least; its partition waits for it.
+            transient: errors that pass by themselves, such as an outage: exception classes, and functions that
+                tell whether an exception is one. They blame no event: the partition waits and tries again.
+                Extend the default: `(*TRANSIENT, MyError)`.
+            transient_for: seconds that a partition waits for that, at most; then it is quarantined.
+            timeout: seconds for an event, and for a batch that many for each of its events; None for no limit.
+                An `async def` function is cancelled, and its event has failed. A plain function goes on, and the
+                timeout is logged and counted.
+            breaker: how many events in a row may fail: then the program is to blame, and the partition is
+                quarantined before the last of them is given up. Half of the last 100 events have the same effect. None
+                for no limit.
+            backoff: seconds: the first pause between tries, and the longest one; a millisecond at least.
+            on_data_loss: what follows where Redis has older data than the owner knows: `quarantine` stops the
+                partition; `continue` accepts the data of Redis, and logs an error.
+            prefetch: how many events of a partition are in memory, at most.
+            max_uncommitted: how many events may be given and not committed. So many may come again after a crash,
+                and `take` takes so many at most.
             middleware: goes around each batch, see `Middleware`.
             rebalance_delay: seconds that new workers wait for partitions while all are owned.
             initial_delay: the same while the group begins.
@@ -211,8 +210,8 @@ class App:
             on_partition_start: a function that is called with an `OwnedPartition` when this worker has taken a
                 partition, before any event. After an error it is called again, with the pauses of `backoff`; no event
                 is blamed.
-            on_partition_stop: the same at the end, after the last commit and before another worker may have the
-                partition, if the start has succeeded. It has what is left of `grace`; an error is logged.
+            on_partition_stop: a function that is called with it after the last commit and before another worker may
+                have the partition, if the start has succeeded. It has what is left of `grace`; an error is logged.
 
         Raises:
             ConfigError: a setting cannot be used, or there is such a processor already.
@@ -276,7 +275,7 @@ class App:
 
         It is called whatever ended the worker.
 
-        It takes no arguments. Those declared last are called first; none where a hook at the start has failed.
+        It takes no arguments. Hooks are called in reverse order, and not at all if a hook at the start has failed.
 
         Raises:
             ConfigError: it cannot be called so.
@@ -296,8 +295,8 @@ class App:
     ) -> Callable[[F], F]:
         """Run a function in the workers: at the start, or now and then.
 
-        It runs beside the processors. An error is logged, and ends that run alone. What must have succeeded before
-        any event is processed is for `on_worker_start`.
+        It runs beside the processors. An error is logged, and ends that run alone. For work that must succeed before
+        any event is processed, use `on_worker_start`.
 
         Args:
             every: seconds from one start to the next; the first run is at once.

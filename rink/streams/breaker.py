@@ -11,11 +11,11 @@ LAST = 100
 class Breaker:
     """Remembers how the last events of one owner's partition ended.
 
-    It is not kept in Redis: the next owner begins to count anew. An event is given up after
-    minutes, so an owner that is replaced within a few events has given up few of them.
+    It is not kept in Redis: the next owner counts anew. It takes minutes to give up an event, so an
+    owner that is soon replaced has given up few of them.
 
     Args:
-        limit: how many events in a row may not be given up; None for any number.
+        limit: so many events in a row trip the breaker; None switches it off.
     """
 
     def __init__(self, limit: int | None) -> None:
@@ -24,7 +24,7 @@ class Breaker:
         self._passed = 0
 
     def room(self, passed: int) -> int | None:
-        """Return how many more in a row would trip it; None where it is off."""
+        """Return how many more events in a row would trip it; None if it is off."""
         self._note_passed(passed)
         return None if self._limit is None else self._limit - self._in_a_row()
 

@@ -39,7 +39,7 @@ class Calls:
 
     Args:
         redis: the client.
-        most_bytes: of the arguments of calls that go in one pipeline, about; one call at least.
+        most_bytes: about how many bytes of arguments go in one pipeline; one call at least.
     """
 
     def __init__(self, redis: AnyRedis, most_bytes: int) -> None:

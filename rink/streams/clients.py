@@ -82,8 +82,8 @@ def server_of(redis: AnyRedis) -> str:
 async def close(redis: AnyRedis) -> None:
     """Close its connections, to its Sentinels too, which redis-py leaves open.
 
-    It raises nothing where a server is away. Over TLS redis-py waits for the server's word that a connection ends, and
-    raises where none comes: the connection is closed all the same.
+    It raises nothing where a server is away. Over TLS redis-py waits until the server confirms the end of a connection,
+    and raises if it does not. The connection is closed all the same.
     """
     others = _sentinels(redis) if isinstance(redis, Redis) else []
     for one in (redis, *others):

@@ -15,7 +15,7 @@ R = TypeVar("R")
 class Codec(Protocol[R]):
     """Encodes and decodes records, on the event loop and in threads.
 
-    What else it raises than a RecordError, the stream makes one of.
+    The stream turns each other error into a RecordError.
     """
 
     def encode(self, record: R) -> bytes:
@@ -44,8 +44,8 @@ class JsonCodec(Generic[R]):
 
     Args:
         record_class: a subclass of `Record`, a dataclass or an attrs class.
-        hooks: for types that are not built in, and in place of those that are: for each two functions, of which one
-            makes JSON of a value (text, numbers, lists, dicts with text as keys), and the other a value of JSON.
+        hooks: two functions for each type that is not built in, or is to be replaced. One makes JSON of a value
+            (text, numbers, lists, dicts with text as keys), the other makes a value of JSON.
 
     Raises:
         ConfigError: the type of a field is not known, or JSON cannot tell two members of a union apart.
@@ -92,8 +92,8 @@ class JsonCodec(Generic[R]):
         name = type(record).__name__
         if isinstance(record, self._class):
             return (
-                f"a {name} was given where the stream has {self._name} records: it would come back as one of them, without "
-                f"the fields of its own. Send a {self._name}, or give {name} a stream"
+                f"a {name} was given where the stream has {self._name} records: it would come back as a {self._name}, without "
+                f"its own fields. Send a {self._name}, or declare a stream for {name}"
             )
         return f"a {name} was given where the stream has {self._name} records"
 

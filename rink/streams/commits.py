@@ -178,8 +178,8 @@ def _refuse_too_many(place: Place, outputs: tuple[Output, ...], limits: Limits) 
     if size > limits.in_flight:
         raise UsageError(
             f"a commit of {place.role!r} has {len(outputs)} outputs of {size} bytes, more than "
-            f"max_in_flight_bytes={limits.in_flight} of the app: nothing was written; commit fewer events at once, "
-            "or give the app a larger one"
+            f"max_in_flight_bytes={limits.in_flight} of the app, and was not written: commit fewer events at once, "
+            "or give the app a larger max_in_flight_bytes"
         )
     counts = Counter(output.target for output in outputs)
     for output in outputs:

@@ -8,8 +8,8 @@
 Each partition of it is the Redis stream into which the commits of `bill` write its dead letters. So a letter has the
 number of its event's partition, and letters of one key come in the order in which their events were given up.
 
-The letters stay when they have been read: what removes them is `requeue` and `discard`, for people and programs.
-So nothing is trimmed here, and no offset has to be that of a letter that is still there.
+The letters stay when they have been read: only `requeue` and `discard` remove them. So nothing is trimmed here, and
+the letter at an offset may be gone.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class DeadLetter(Generic[R]):
         event: the id that it had in its partition.
         error: the last error, in one line.
         trace: the traceback, or "".
-        attempts: how often it was tried; or how many processes it ended.
-        processor: which one gave it up.
+        attempts: how often it was tried, or how many crashes it caused.
+        processor: the processor that gave it up.
     """
 
     record: R | bytes
@@ -165,8 +165,8 @@ class DeadLetterStream(Stream[DeadLetter[R]]):
             return
         known = sorted(declared | registered.keys())
         raise ConfigError(
-            f"the dead letters of processor {self.processor!r} are read, and neither app {self.app.name!r} nor Redis at "
-            f"{store.server} has such a processor of stream {self.source.name!r}: there are {known or 'none'}"
+            f"stream {self.source.name!r} has no processor {self.processor!r} whose dead letters could be read, neither "
+            f"in app {self.app.name!r} nor in Redis at {store.server}: it has {known or 'none'}"
         )
 
     async def _has_letters(self, store: Store) -> bool:

@@ -19,7 +19,7 @@ from rink.streams.scalars import SCALARS, as_it_is
 from rink.streams.shapes import ANY_KIND, JSON_SCALARS, Shape, UnfitError, shown
 
 Hooks = Mapping[Any, tuple[Callable[[Any], Any], Callable[[Any], Any]]]
-"""For each type of the user's: what makes JSON of a value, and a value of JSON."""
+"""For each type of the user's, two functions: from a value to JSON, and from JSON to a value."""
 
 _MANY: dict[Any, type] = {list: list, tuple: tuple, set: set, frozenset: frozenset}
 _DICTS = (dict, Mapping, MutableMapping)
@@ -140,9 +140,7 @@ class _Declaring:
         plain = get_origin(hint) or hint
         shape = self._records[hint] = shapes.unfinished(hint, dict, (plain,))
         if more := not_given_by_fields(plain):
-            raise UnfitError(
-                f"{shown(hint)}, which is not made of its fields alone: it needs {more!r}, too"
-            )
+            raise UnfitError(f"{shown(hint)}, whose constructor needs {more!r} beside its fields")
         fields = fields_of(hint)
         members = {one.name: self._below(f".{one.name}", one.hint) for one in fields if one.is_sent}
         finish(shape, fields, members)
@@ -204,13 +202,11 @@ def _unknown(hint: Any, origin: Any) -> str:
         and issubclass(origin, Iterable)
         and origin.__module__ == "collections.abc"
     ):
-        return (
-            f"{name}, and what is read has one class: say which, list[...] or tuple[..., ...], say"
-        )
+        return f"{name}, which does not say which class to make: use list[...] or tuple[..., ...], for example"
     if isinstance(hint, typing.TypeVar) or bool(getattr(hint, "__parameters__", None)):
         return f"{name}, whose types are not said: give them in brackets, or subclass it with them"
     return (
-        f"{name}, of which nobody said how it lies in JSON: give the stream codec=JsonCodec(..., hooks={{{name}: "
+        f"{name}, which has no known form in JSON: give the stream codec=JsonCodec(..., hooks={{{name}: "
         "(to_json, from_json)}), or a codec of your own"
     )
 

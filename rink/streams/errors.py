@@ -90,7 +90,7 @@ class OffsetMoved(RinkError):  # noqa: N818 - as the other public errors are nam
 class EventTimeout(RinkError):  # noqa: N818 - as the other public errors are named
     """Says that a processor was cancelled by a time limit.
 
-    It was its `timeout`, or a limit of its own around the whole of it.
+    The limit was its `timeout`, or one that the processor set itself.
     """
 
 

@@ -16,7 +16,7 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 Outputs = Iterable[tuple[Stream[R], R]]
-"""Records to send together with a commit, each with its stream: of one stream, or as `Stream.output` makes them."""
+"""Records to write with a commit, as pairs for one stream or as `Stream.output` makes them."""
 
 Middleware = Callable[[list[Event[R]]], AbstractAsyncContextManager[object]]
 """Goes around each batch that a processor is given: entered before it, left when it is finished, with
@@ -142,7 +142,7 @@ class Events(Generic[R_co]):
         Raises:
             StaleToken: the partition belongs to another worker by now; nothing was written.
             RecordError: an output does not match its stream; nothing was written.
-            OffsetMoved, RedisRolledBack: an operator moved the offset, or Redis has older data: let it pass.
+            OffsetMoved, RedisRolledBack: an operator moved the offset, or Redis has older data. Do not catch it.
             CrossSlot: on a Redis Cluster, where this is not possible over several slots.
             StateError: an output's stream has another number of partitions, or something else lies there.
             UsageError: there are outputs, and no event was given since the last commit; or there are more for one
@@ -172,8 +172,8 @@ class Events(Generic[R_co]):
     def _check(self, count: int) -> int:
         if not 1 <= count <= self._source.max_uncommitted:
             raise ConfigError(
-                f"take({count}): 1 to max_uncommitted={self._source.max_uncommitted} events; give the processor a larger "
-                "max_uncommitted to take more at once"
+                f"take({count}) must be 1 to max_uncommitted={self._source.max_uncommitted} events: to take more at once, give "
+                "the processor a larger max_uncommitted"
             )
         return count
 

@@ -18,7 +18,7 @@ _KEEPS_ALL = "noeviction"
 
 
 class Evictions:
-    """Watches for one worker what its Redis does when it is out of memory.
+    """Watches, for one worker, whether its Redis evicts keys.
 
     Args:
         store: which Redis.
@@ -33,7 +33,7 @@ class Evictions:
         """Log an evicting policy once, and each time that keys were evicted."""
         try:
             found = await self._ask()
-        except RinkError as error:  # not allowed, or away: whoever needs Redis says that
+        except RinkError as error:  # not allowed, or away: other steps report that
             log.debug("cannot tell whether Redis evicts keys: %s", error)
             return
         for server, facts in found.items():
@@ -60,10 +60,9 @@ class Evictions:
         if policy in ("", _KEEPS_ALL):  # without maxmemory nothing is ever evicted
             return
         lost = (
-            "keys that expire: a send that is repeated may then be appended twice, and what a Spark sink has staged "
-            "may be gone"
+            "keys that expire: then a repeated send may be appended twice, and a Spark sink may lose its staged records"
             if policy.startswith("volatile")
-            else "any keys: events, offsets or fences may be gone then"
+            else "any keys: then events, offsets or fences may be gone"
         )
         log.warning(
             "Redis at %s has maxmemory-policy %s: out of memory it evicts %s. Set maxmemory-policy noeviction: senders "

@@ -15,7 +15,7 @@ from rink.streams.errors import CrossSlot, RedisAuth, RedisError, RedisOutOfMemo
 _IN_A_PIPELINE = re.compile(r"Command # \d+ .* of pipeline caused error: ", re.DOTALL)
 """Match what redis-py puts before the server's error message."""
 _OTHER_FORMAT = re.compile(r"FORMAT (\S+) (.*?)(?: script: .*)?$", re.DOTALL)
-"""Match what `check_format` in common.lua ends a step with, and what Redis puts behind it."""
+"""Matches the error of `check_format` in common.lua, and what Redis puts behind it."""
 _PASSES = re.compile(
     r"(?:LOADING|BUSY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|READONLY|MISCONF|NOREPLICAS)\b"
 )

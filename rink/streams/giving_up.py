@@ -24,7 +24,7 @@ class GivingUp(Generic[R]):
         inbox: the events in memory.
 
     Attributes:
-        verdict: why the partition is to be quarantined, whatever the processor makes of that error.
+        verdict: why the partition is to be quarantined, even if the processor catches that error.
     """
 
     def __init__(self, processor: Processor[R], place: Place, inbox: Inbox) -> None:
@@ -40,7 +40,7 @@ class GivingUp(Generic[R]):
         """Give an event up, or quarantine the partition, as the policy says.
 
         Raises:
-            Quarantined: the policy is not to go on, or too many events were given up.
+            Quarantined: the policy says so, or too many events were given up.
         """
         if self._policy.on_error != "dead-letter":
             self._quarantine(entry_id, letter)
@@ -88,20 +88,20 @@ class GivingUp(Generic[R]):
     def judge_undecodable(self, error: Undecodable, now: float) -> float | None:
         """Give up an event that does not decode, or wait for those behind it.
 
-        Where one of them decodes, the event is odd. Where as many as the breaker allows do not, the
-        program is to blame, as after a deploy with a new required field: the partition is
-        quarantined before all of them.
+        If one of them decodes, the event is odd. If as many as the breaker allows do not decode, the
+        program is to blame, as after a deploy with a new required field: the partition is quarantined
+        before this event.
 
         Args:
-            error: names the event, which nobody has been given.
+            error: names the event, which was not given to the processor.
             now: the time, in seconds.
 
         Returns:
-            Until when to wait, in seconds; None where the event was given up.
+            The time until which to wait, in seconds; None if the event was given up.
 
         Raises:
-            Quarantined: the partition is to wait for an operator.
-            Exception: what the codec raised, if that is transient.
+            Quarantined: the partition waits for an operator.
+            Exception: a transient error of the codec.
         """
         entry, policy = error.entry, self._policy
         if policy.is_transient(error.error):
@@ -120,10 +120,10 @@ class GivingUp(Generic[R]):
         return None
 
     def _witnesses(self) -> int:
-        """Return how many events behind one tell whether the program is to blame.
+        """Return how many events behind one show whether the program is to blame.
 
-        0 where none does: the breaker is off or trips anyway, or the processor has events in hand,
-        and may commit them only when it is given more.
+        0 if the breaker is off or trips anyway, or if the processor has events in hand: it may
+        commit them only when it gets more.
         """
         room = self._breaker.room(self._passed)
         if self._policy.on_error != "dead-letter" or room is None or self._inbox.in_hand:

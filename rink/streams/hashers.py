@@ -2,8 +2,8 @@
 
 A hasher is a function that gives the number of a key's partition, in place of the built-in hash.
 
-Every program that sends to the stream must have the same function. Nobody can compare two functions, so what a
-hasher gives for fixed sample keys is compared: its fingerprint lies in Redis, beside the number of partitions.
+Every program that sends to the stream must have the same function. Functions cannot be compared, so their answers for
+fixed sample keys are: the fingerprint of these answers lies in Redis, beside the number of partitions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rink.functions import check_plain
 from rink.streams.errors import RecordError
 
 Hasher = Callable[[str], int]
-"""From a key's text to a number; the partition is that number modulo the number of partitions."""
+"""Turns a key's text into a number; the partition is that number modulo their count."""
 
 # A change here changes every fingerprint: programs of two versions would refuse each other.
 _SAMPLES = (
@@ -46,17 +46,17 @@ def check_hasher(hasher: Hasher, stream: str, count: int) -> str:
     """Return the fingerprint of a hasher.
 
     Args:
-        hasher: the user's; one that raises for a sample may be right for the keys that there are.
+        hasher: of the user. It may raise for a sample, and still be right for all real keys.
         stream: its name, for the errors.
         count: how many partitions the stream has.
 
     Raises:
-        ConfigError: it cannot be called with a text, gives something else than an int, or twice the same
-            key two partitions.
+        ConfigError: it cannot be called with a text, does not return an int, or gives the same key two
+            partitions.
     """
     if hasher is hash:
         raise ConfigError(
-            f"stream {stream!r}: hasher=hash gives another number in each process, as Python's hash of texts does; "
+            f"stream {stream!r}: hasher=hash cannot be used, since Python's hash of a text differs in each process: "
             "leave it out for the built-in one, or use a function of hashlib or zlib"
         )
     check_plain("hasher", hasher, "key")
@@ -64,8 +64,8 @@ def check_hasher(hasher: Hasher, stream: str, count: int) -> str:
     found = [_sampled(hasher, stream, key, count) for key in _SAMPLES]
     if found != [_sampled(hasher, stream, key, count) for key in _SAMPLES]:
         raise ConfigError(
-            f"stream {stream!r}: the hasher gives one key two partitions when it is asked twice: it must depend on "
-            "the key alone"
+            f"stream {stream!r}: the hasher gave the same key two partitions in two calls: it must depend on the key "
+            "alone"
         )
     return hashlib.sha256("\n".join(found).encode()).hexdigest()[:16]
 
@@ -78,9 +78,9 @@ def _check_type(hasher: Hasher, stream: str) -> None:
             return
         except TypeError as error:
             told = error
-        except Exception:  # a text of another form than it is made for
+        except Exception:  # it is made for texts of another form
             return
-    raise ConfigError(f"stream {stream!r}: the hasher is called with texts, and takes none: {told}")
+    raise ConfigError(f"stream {stream!r}: the hasher must take a text, and does not: {told}")
 
 
 def _sampled(hasher: Hasher, stream: str, key: str, count: int) -> str:
@@ -92,7 +92,7 @@ def _sampled(hasher: Hasher, stream: str, key: str, count: int) -> str:
         return str(_number(given) % count)
     except TypeError as error:
         raise ConfigError(
-            f"stream {stream!r}: the hasher gave {given!r} for the key {key!r}, which is no int"
+            f"stream {stream!r}: the hasher must return an int, and returned {given!r} for the key {key!r}"
         ) from error
 
 
@@ -104,7 +104,7 @@ def hashed(hasher: Hasher, key: str, count: int) -> int:
     """Return the partition that a user's hasher gives a key.
 
     Raises:
-        RecordError: it raised, or gave something else than an int.
+        RecordError: it raised, or did not return an int.
     """
     try:
         return _number(hasher(key)) % count
@@ -115,11 +115,11 @@ def hashed(hasher: Hasher, key: str, count: int) -> int:
 
 
 def other_hasher(stream: str, server: str, key: str, stored: str, ours: str) -> StateError:
-    """Return the error for a stream whose keys another hasher has spread.
+    """Return the error for a stream that has another hasher in Redis.
 
     Args:
-        stream: which, for people.
-        server: where Redis was looked for.
+        stream: its name, for people.
+        server: the address of Redis.
         key: the stream's hash in Redis.
         stored: the fingerprint there; "" for the built-in hasher.
         ours: the fingerprint of this program's.

@@ -1,7 +1,7 @@
 """Call functions of users at the start and end of a worker or partition.
 
-A hook at the end is called only where those at the start have returned, and then once. An `async def` hook runs on
-the event loop, a plain one in a thread of its own.
+A hook at the end is called once, and only if the hooks at the start have succeeded. An `async def` hook runs on the
+event loop, a plain one in a thread of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Hook = Callable[..., Any]
 _INSTEAD = "write an `async def` or a plain function, one for the start and one for the end"
 
 _LEAST_S = 0.05
-"""So long a hook has at the end at least, also where nothing is left of `grace`."""
+"""Shortest time for a hook at the end, even if nothing is left of `grace`."""
 
 
 @attrs.frozen(kw_only=True)
@@ -60,7 +60,7 @@ async def _call(hook: Hook, given_up: asyncio.Event, *given: Any) -> None:
         await hook(*given)
         return
     returned = await run_in_thread(partial(hook, *given), given_up)
-    # What `contextlib.contextmanager` makes of a function holds its generator, of which nothing has run.
+    # A function under `contextlib.contextmanager` returns a wrapped generator, of which nothing has run.
     returned = getattr(returned, "gen", returned)
     refuse_unrun(f"hook {name_of(hook)!r}", returned, _INSTEAD)
 
@@ -77,8 +77,8 @@ class PartitionHooks:
         processor: whose they are.
         place: which partition.
         token: of the grant.
-        given_up: set when the group was left, and nobody waits for threads any more.
-        complaints: where errors of the start are logged.
+        given_up: set when the group was left, and threads are not waited for any more.
+        complaints: logs the errors of the start.
     """
 
     def __init__(
@@ -168,12 +168,12 @@ async def around_worker(
     """Call the hooks of a worker around what it does.
 
     Args:
-        starts: called in their order before; the first error ends it all.
-        stops: called in the opposite order after, each of them, whatever the others raise.
-        stop: the worker is to end: a hook at the start is cancelled then.
+        starts: called in order before the worker begins; the first error ends it.
+        stops: called in reverse order after its end, each of them, even if another one raises.
+        stop: set when the worker is to end; a hook at the start is cancelled then.
 
     Yields:
-        Whether the worker is to begin; False where it was told to end meanwhile.
+            Whether the worker is to begin; False if it was told to end meanwhile.
     """
     if not await _start(starts, stop):
         yield False
@@ -210,7 +210,7 @@ async def _call_in_order(hooks: Sequence[Hook]) -> None:
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and not is_ending(this):
                 raise _cancelled(hook) from error
-            error.add_note(f"in the hook {name_of(hook)!r}: so the worker does not start")
+            error.add_note(f"raised by the hook {name_of(hook)!r}: the worker does not start")
             raise
         if is_ending(this):
             raise asyncio.CancelledError
@@ -232,7 +232,7 @@ async def _stop(hooks: Sequence[Hook]) -> list[BaseException]:
 
 
 def _cancelled(hook: Hook) -> TimeoutError:
-    """Return a cancellation that nobody of ours has asked for as an error."""
+    """Return an error for a cancellation that is not ours."""
     return TimeoutError(
         f"hook {name_of(hook)!r} was cancelled, and not by Rink: a time limit has passed"
     )

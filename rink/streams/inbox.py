@@ -56,7 +56,7 @@ class Entry:
         only: the one processor that it is for; None: each.
         skipped: it is passed without being processed, see `letter`.
         letter: why it was given up; None where it was for another processor.
-        fields: all that lies in the entry, by name; None where that is `data` alone.
+        fields: all fields of the entry, by name; None if it has `data` alone.
     """
 
     id: str
@@ -68,7 +68,7 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """Return how many bytes it holds; a dead letter's traceback, too."""
+        """Return its size in bytes, including a dead letter's traceback."""
         return len(self.data) if self.fields is None else sum(map(len, self.fields.values()))
 
     @classmethod
@@ -348,8 +348,8 @@ class Inbox:
         """Return the next commit: the same until it is settled, or None.
 
         Args:
-            most_bytes: of the records that go along as dead letters, one at least; None is no bound. What is
-                finished behind them is for the next passage.
+            most_bytes: limits the dead letters in one commit, one at least; None for no limit. Events that were
+                finished behind them go into the next commit.
         """
         if self._under_way is None and self._finished:
             passed = list(self._finished)

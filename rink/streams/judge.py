@@ -21,7 +21,7 @@ from rink.streams.transient import is_transient
 log = logging.getLogger("rink.streams")
 
 _SURROUNDINGS = (RedisError, PartitionFull, UsageError)
-"""What no event is to blame for, however long it lasts: this Redis, back-pressure, or the program."""
+"""Errors that blame no event, however long they last: of Redis, back-pressure, or the program."""
 
 
 class NoProgress(Exception):  # noqa: N818 - not an error of an event
@@ -31,7 +31,7 @@ class NoProgress(Exception):  # noqa: N818 - not an error of an event
 class Judge:
     """Judges the errors of one owner's processor.
 
-    Both clocks begin anew with each owner: an event is tried for longer then, never for less long.
+    Both clocks begin anew with each owner. So an event may be retried for longer, never for less.
 
     Args:
         processor: whose.
@@ -48,7 +48,7 @@ class Judge:
         self._complaints = complaints
         self._metrics = metrics
         self._now = asyncio.get_running_loop().time
-        self._waits_since: float | None = None  # with transient errors alone
+        self._waits_since: float | None = None  # the first of only transient errors
         self._failing = ("", 0.0)  # the event that fails alone, and since when
 
     def note_success(self) -> None:
@@ -66,8 +66,8 @@ class Judge:
             Whether an event was given up.
 
         Raises:
-            Quarantined: the partition is to wait for an operator.
-            StateError: the partition waits until what lies in Redis is put right.
+            Quarantined: the partition waits for an operator.
+            StateError: the partition waits until the data in Redis is put right.
         """
         role, policy = self._owner.place.role, self._processor.policy
         if has_come_further or self._owner.has_idled:  # it met no such error for a while
@@ -109,7 +109,7 @@ class Judge:
             event = f"event {in_hand[0].id} of " if len(in_hand) == 1 else "partition "
             raise Quarantined(
                 f"{event}{owner.place.role!r}, processor {self._processor.name!r}: "
-                f"{type(error).__name__}: {said(error)}: this error is transient, and lasted longer than "
+                f"{type(error).__name__}: {said(error)}: a transient error that lasted longer than "
                 f"transient_for={policy.transient_for:g} s"
             )
 
@@ -125,7 +125,7 @@ def to_judge(error: BaseException, owner: Owner[Any], work: asyncio.Task[None]) 
     Args:
         error: how it ended.
         owner: had the events.
-        work: the task for which it ran: if that is to end, so is the processor.
+        work: the task that called it; if that is cancelled, the processor was told to end.
     """
     if owner.giving_up.verdict is not None:
         return owner.giving_up.verdict

@@ -87,7 +87,7 @@ class Lane:
 
         Raises:
             PartitionFull: there was no room for all of them for `timeout` seconds.
-            RedisUnavailable, RedisOutOfMemory: Redis was not there for so long.
+            RedisUnavailable, RedisOutOfMemory: Redis was away, or full, for all that time.
             ClosedError: the app was closed.
         """
         if self._is_closed:
@@ -175,12 +175,11 @@ class Lane:
     async def _call(self, records: Sequence[bytes], wants_ids: bool) -> tuple[int, int, list[str]]:
         """Repeat one call until it is answered or nobody waits any more.
 
-        After one that was not answered in time it is made with fewer records, from the same first one on. That
-        is the same call all the same: whichever of them Redis carries out, the answer says how many records it
-        was, and those are the first ones.
+        After a timeout it is repeated with fewer records, from the same first record on. It stays the same call:
+        whichever try Redis carries out, the answer says how many records were added, and these are the first ones.
 
         Returns:
-            How many records were asked for last, how many were added, and their ids.
+            How many records the last try had, how many were added, and their IDs.
         """
         most_bytes = self._store.limits.reply
         pauses, until = Backoff(0.02, 1.0), asyncio.get_running_loop().time() + _REPEATED_FOR_S
@@ -214,7 +213,7 @@ class Lane:
         if size * 4 <= self._store.limits.reply:
             return error
         return RedisUnavailable(
-            f"{error}; a record has {size} bytes: if the way to Redis is slow, raise socket_timeout of the "
+            f"{error}; one record has {size} bytes: if the network is slow, raise socket_timeout of the "
             f"Redis client ({self._store.answers_within:g} s)",
             server=error.server,
         )

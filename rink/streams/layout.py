@@ -12,20 +12,20 @@ from rink.errors import ConfigError, StateError
 from rink.streams.names import PREFIX
 
 FORMAT = "1"
-"""Says how hashes and records are laid out; `FORMAT` in scripts/common.lua is the same."""
+"""The version of the layout in Redis; `FORMAT` in scripts/common.lua is the same."""
 
 _OF_A_STREAM = re.compile(re.escape(PREFIX) + r"\{[^{}/]+/[^{}/]+\}")
 
 FIELD = "format"
-"""The field of a hash; beside it, the hash of offsets has a field for each processor."""
+"""The field with the format; the hash of offsets has fields of processors beside it."""
 
 
 def check_processor_name(name: str) -> str:
     """Return a processor's name, or raise a ConfigError if it is reserved."""
     if name == FIELD:
         raise ConfigError(
-            f"a processor cannot be named {name!r}: Rink has a field of this name in Redis beside those of "
-            "processors; give it another name"
+            f"a processor cannot be named {name!r}, since Rink has a field of this name in Redis beside those of "
+            "processors: give it another name"
         )
     return name
 
@@ -34,9 +34,9 @@ def other_format(server: str, key: str, found: str) -> StateError:
     """Return the error for a hash of another layout.
 
     Args:
-        server: where Redis was looked for.
+        server: the address of Redis.
         key: the hash.
-        found: its format; "" where it has none.
+        found: its format; "" if it has none.
     """
     has = f"has {FIELD} {found}" if found else f"has no {FIELD}"
     return StateError(

@@ -26,7 +26,7 @@ class Metrics:
         self._dead = self._counter("dead", "Events that were given up.")
         self._retried = self._counter("retried", "Times that a processor was called again.")
         self._transient = self._counter(
-            "transient", "Times that a processor failed and no event was to blame."
+            "transient", "Transient errors of a processor: no event was to blame."
         )
         self._timeouts = self._counter(
             "timeouts", "Times that an event took longer than its timeout."

@@ -19,14 +19,14 @@ R = TypeVar("R")
 class MsgspecCodec(Generic[R]):
     """Encodes a record as a JSON object by msgspec.
 
-    A worker processes small records faster with it than with `JsonCodec`. What is sent is compared with what
-    comes back here, too. Types are those of msgspec, and lie in JSON as `JsonCodec` writes them: a stream may
-    change from one to the other.
+    A worker processes small records faster with it than with `JsonCodec`. A record that is sent is compared with what
+    would come back. It takes the types of msgspec, and writes the same JSON as `JsonCodec`: a stream may change from one to
+    the other.
 
     Args:
         record_class: a `msgspec.Struct`, a dataclass, an attrs class or a subclass of `Record`.
-        enc_hook: makes what msgspec knows of a value that it does not know.
-        dec_hook: makes a value of a type that msgspec does not know; called with the type and what was read.
+        enc_hook: turns a value of an unknown type into one that msgspec knows.
+        dec_hook: makes a value of an unknown type; called with the type and the decoded JSON.
 
     Raises:
         ConfigError: msgspec does not know the type of a field, or cannot tell the members of a union apart.
@@ -76,9 +76,9 @@ class MsgspecCodec(Generic[R]):
 
 
 def _difference(one: Any, other: Any, path: str) -> str:
-    """Return where two values differ that are not equal; "" where nowhere.
+    """Return where two values differ; "" if they do not.
 
-    Times in the hour that a clock passes twice are never equal across time zones, and are the same by their text.
+    Times in the hour that a clock passes twice are never equal across time zones. They are the same if their text is.
     """
     if one.__class__ is other.__class__:
         if isinstance(one, datetime | time) and one.isoformat() == other.isoformat():

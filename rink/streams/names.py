@@ -21,7 +21,7 @@ class Names:
 
     Attributes:
         root: app and stream.
-        letters_of: the processor whose dead letters are meant, which lie beside their events; "" for the events.
+        letters_of: the processor whose dead letters these are; "" for the events. Letters lie beside their events.
     """
 
     root: str

@@ -62,8 +62,7 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             coroutine.close()
             raise UsageError(
-                "a blocking call was made on the event loop that is to carry it out, and would wait for itself: "
-                "await send() or send_many() there"
+                "a blocking call on the app's own event loop would wait for itself: await send() or send_many() there"
             )
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:

@@ -60,8 +60,8 @@ class Owner(Generic[R]):
         changed: set when there is something new in the inbox, room among the uncommitted, or its end.
         is_idle: the processor waits for events; `has_idled`: it did so in the call under way.
         ended_early: it was told that there are no more, so that what came alone is judged by itself.
-        stopwatch: how long the processor takes for what it has in hand.
-        giving_up: what becomes of events that fail.
+        stopwatch: measures how long the processor takes for the events in hand.
+        giving_up: gives up events that fail.
     """
 
     def __init__(
@@ -285,8 +285,8 @@ class Owner(Generic[R]):
                 deadline = self._now() + within
             if not entries and self.commits_by_hand and self.inbox.is_held_up:
                 raise TooManyUncommitted(
-                    f"processor {self.processor.name!r} was given max_uncommitted={self.max_uncommitted} events of "
-                    f"{self.place.role!r} without a commit; commit, or give it a larger max_uncommitted"
+                    f"processor {self.processor.name!r} has max_uncommitted={self.max_uncommitted} events of "
+                    f"{self.place.role!r} without a commit: commit, or give it a larger max_uncommitted"
                 )
             await self._wait_for_change(deadline)
         if self.is_lost:

@@ -112,7 +112,7 @@ class Grant:
         except (RedisError, StateError) as error:
             log.error("%s is not processed: %s", place.role, error)
             await _until(lost, _QUARANTINE_LOOK_S)
-        except Exception as error:  # what nobody foresaw costs this partition, and not the worker
+        except Exception as error:  # an unforeseen error costs this partition, and not the worker
             then = "the partition is not processed, and is taken again soon"
             self._scene.complaints.tell(error, place.role, then=then, level=logging.ERROR)
             await _until(lost, _QUARANTINE_LOOK_S)
@@ -180,7 +180,7 @@ class Grant:
         if isinstance(error, RedisRolledBack):
             reason += "; `rink streams unquarantine` takes what is there"
         patience = Patience(place.role)
-        while not lost.done():  # nobody may take it for good before it is quarantined
+        while not lost.done():  # it must be quarantined before another worker accepts the data
             try:
                 epoch = (await store.position(place)).epoch
                 await store.quarantine(place, self._role.token, epoch, reason)
@@ -197,9 +197,9 @@ class Grant:
         await _until(lost, _QUARANTINE_LOOK_S)
 
     async def _continue(self, error: RedisRolledBack, lost: asyncio.Task[bool]) -> None:
-        """Take what Redis has for the truth, and say what that costs.
+        """Accept the data of Redis, and log what that costs.
 
-        It is what `rink streams unquarantine` does.
+        `rink streams unquarantine` does the same.
         """
         place, patience = self._place, Patience(self._place.role)
         while not lost.done():
@@ -212,8 +212,8 @@ class Grant:
             else:
                 again = bool(error.known) and ids.order(offset) < ids.order(error.known)
                 log.error(
-                    "%s of processor %r goes on behind %s, since on_data_loss='continue': %s. Whatever Redis "
-                    "has lost is not processed: %s", place.role, self._scene.processor.name, offset,
+                    "%s of processor %r goes on behind %s, since on_data_loss='continue': %s. Events that Redis "
+                    "has lost are not processed: %s", place.role, self._scene.processor.name, offset,
                     f"what it still has from there to {error.known} comes again" if again
                     else "no event comes again",
                     error,
@@ -247,7 +247,7 @@ class Tenure:
         self._hooks = PartitionHooks(
             scene.processor, place, token, scene.given_up, scene.complaints
         )
-        self._ends_at: float | None = None  # by then the role is let go of
+        self._ends_at: float | None = None  # when the role is released at the latest
 
     async def last(self, lost: asyncio.Task[bool]) -> None:
         """Work until the role is lost, or raise what ends it before."""

@@ -17,7 +17,7 @@ PartitionBy = str | Callable[[R], object]
 
 
 def key_function(partition_by: PartitionBy[Any], record: type[Any]) -> Callable[[Any], object]:
-    """Return what gives a record's key.
+    """Return a function that reads a record's key.
 
     Raises:
         ConfigError: it names no field of the record's class.

@@ -16,31 +16,32 @@ from rink.streams.inbox import Entry, Letter
 from rink.streams.transient import TRANSIENT, TransientError, check_transient, is_transient
 
 OnError = Literal["dead-letter", "quarantine", "halt"]
-"""What to do with an event that failed too often: give it up and go on, or nobody processes its
-partition until `rink streams unquarantine`, or that and this worker ends with an error."""
+"""What happens to an event that is given up.
+
+It becomes a dead letter, or its partition is quarantined; `halt` also ends this worker with an error.
+"""
 
 _LEAST_PAUSE_S = 0.001
-"""Where the user wants no pause: what no event is to blame for may fail for hours."""
+"""Shortest pause, even if the user wants none: transient errors may go on for hours."""
 
 _LONGEST_TRACE = 16_384
 
 
 @attrs.frozen
 class Policy:
-    """When an event is given up, and what then.
+    """Decides when an event is given up, and what follows.
 
     Attributes:
         on_error: see `OnError`.
-        max_attempts: how often an event is tried alone before, at least.
-        max_crashes: how many processes may end over one event, 2 or more (the first tells only that it
-            was one of those under way).
-        backoff: the bounds of the first pause between two tries, and of every pause, in seconds.
-        retry_for: seconds that an event is tried before, at least; by each owner anew.
+        max_attempts: how often an event must fail alone before it is given up.
+        max_crashes: how many crashes an event may cause, 2 or more: the first names no event.
+        backoff: the first pause between two tries, and the longest one, in seconds.
+        retry_for: seconds for which an event is retried, at least; by each owner anew.
         transient: errors that pass by themselves: no event is blamed for them.
-        transient_for: seconds until a partition is quarantined that meets nothing but such errors.
-        timeout: seconds that an event may take; None for any time.
-        breaker: so many events in a row that would be given up, or half of the last 100, quarantine
-            their partition; None: however many.
+        transient_for: seconds until a partition with nothing but such errors is quarantined.
+        timeout: seconds for an event; None for no limit.
+        breaker: how many events in a row, or half of the last 100, quarantine their partition instead
+            of being given up; None for no limit.
     """
 
     on_error: OnError = "dead-letter"

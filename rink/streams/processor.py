@@ -19,7 +19,7 @@ from rink.streams.values import Place
 R = TypeVar("R")
 
 OnDataLoss = Literal["quarantine", "continue"]
-"""Where Redis has older data than it had: stop the partition, or take what is there."""
+"""What follows where Redis lost data: stop the partition, or accept the data."""
 
 
 @attrs.frozen(kw_only=True)

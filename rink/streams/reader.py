@@ -26,7 +26,7 @@ log = logging.getLogger("rink.streams")
 
 _UNBLOCK_AGAIN_S = 0.001
 _RESTS_S = (5.0, 60.0)
-"""The bounds of how long no event is asked for that did not come, alone, in time."""
+"""Shortest and longest pause before an event that did not come in time is asked for again."""
 
 Broken = asyncio.Future[None]
 """Fails where an owner's partition cannot be read, or went back."""
@@ -50,7 +50,7 @@ class Reader:
 
     Args:
         store: where.
-        chunk: how many events to read of a partition at once, at most; so much room it must have.
+        chunk: how many events to read of a partition at once; it must have room for so many.
         held: the memory that all owners of the worker share.
     """
 
@@ -93,7 +93,7 @@ class Reader:
 
     @property
     def first_bytes(self) -> int:
-        """Return how many bytes of events may come along with a take."""
+        """Return how many bytes of events a take may bring."""
         return min(self._store.limits.reply, self._held.share)
 
     @property
@@ -123,13 +123,13 @@ class Reader:
     async def _read(
         self, client: AnyRedis, owners: Sequence[Owner[Any]], count: int, *, waits: bool = True
     ) -> bool:
-        """Read once for these owners, and let each have what is still for it.
+        """Read once for these owners, and give each its events.
 
         Args:
             client: a connection for reads.
-            owners: whose partitions.
-            count: entries of each at most.
-            waits: for something to come, if there is nothing.
+            owners: the owners of the partitions.
+            count: the most entries of each.
+            waits: wait for an event if there is none.
 
         Returns:
             Whether there was anything.
@@ -166,7 +166,7 @@ class Reader:
         self._rests[owner] = time.monotonic() + pause, pause
         log.warning(
             "%s waits: one event, the first behind %s, did not come within %g s, and is asked for again in %.0f s. If "
-            "it is large and the way to Redis is slow, raise socket_timeout of the Redis client: %s",
+            "it is large or the network is slow, raise socket_timeout of the Redis client: %s",
             owner.place.role, owner.inbox.read_to, self._store.answers_within, pause, error,
         )  # fmt: skip
 
@@ -272,7 +272,7 @@ class SharedReader(Reader):
             await self._wait_for_room(self._woken)
             return
         asked, count = self._sizes.plan(wanted, self._chunk)
-        # Not all in one answer: each in its turn, without a wait, until none of them has anything.
+        # They do not fit in one answer: each has its turn, without a wait, until none has an event.
         is_turn = len(asked) < len(wanted) and not self._found_nothing.issuperset(wanted)
         self._reading = frozenset(wanted)
         try:

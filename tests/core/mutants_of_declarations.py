@@ -136,7 +136,7 @@ DECLARATIONS = [
     python(
         "a worker begins though a hook at the start failed",
         "hooks",
-        '            error.add_note(f"in the hook {name_of(hook)!r}: so the worker does not start")\n            raise\n',
+        '            error.add_note(f"raised by the hook {name_of(hook)!r}: the worker does not start")\n            raise\n',
         "            pass\n",
         HOOKS,
     ),

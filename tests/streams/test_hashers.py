@@ -61,13 +61,13 @@ def test_fingerprint_is_of_what_the_hasher_gives(declared):
 @pytest.mark.parametrize(
     ("hasher", "told"),
     [
-        (hash, "another number in each process"),
-        (lambda key: 1.5, "1.5 for the key 'A', which is no int"),
+        (hash, "hash of a text differs in each process"),
+        (lambda key: 1.5, "must return an int, and returned 1.5 for the key 'A'"),
         (lambda key: None, "None for the key 'A'"),
         (lambda key: "3", "'3' for the key 'A'"),
         (lambda: 1, "called as"),
         ("crc32", "not callable"),
-        (zlib.crc32, "takes none: a bytes-like object is required"),
+        (zlib.crc32, "must take a text, and does not: a bytes-like object is required"),
         (lambda key: next(CALLS), "two partitions"),
     ],
 )

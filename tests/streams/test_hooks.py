@@ -69,7 +69,7 @@ def test_worker_does_not_begin_where_a_start_hook_fails():
     with pytest.raises(ValueError, match="no pool") as caught:
         asyncio.run(live(starts, [noting(called, "stop")]))
     assert called == ["a"]
-    assert caught.value.__notes__ == ["in the hook 'a': so the worker does not start"]
+    assert caught.value.__notes__ == ["raised by the hook 'a': the worker does not start"]
 
 
 def test_worker_that_fails_is_followed_by_its_stop_hooks(caplog):

@@ -21,20 +21,20 @@ class Lag:
 
     Attributes:
         declared: the app has this processor; Redis may know others, which hold trimming back as well.
-        lag: events that it has not committed; those, too, that wait for one that was never started, where it starts
-            with the earliest.
-        offset: it has committed up to this id; "" where it was never registered.
+        lag: events that it has not committed. If it was never started, these are all events, or none with
+            `start="latest"`.
+        offset: the last committed event; "" if it was never registered.
         oldest: when the first event behind the offset was sent, by Redis' clock; "" where there is none.
-        kept: events in the partition, those included that everybody has passed and that are not trimmed yet.
-        bytes: of these, at most a megabyte or a thousand events too many.
-        since: when the first of these was sent, by Redis' clock; "" where there is none.
-        keep: how long the partition keeps events that all have passed, in words; "" where they go at once.
-        held: events that count towards `size`: all that are kept; with retention only those that some processor has
-            not committed, without what it replays.
-        size: how many it may hold; 0 for no bound, as of dead letters.
-        holds_back: it is the one, or one of those, that the partition keeps events for.
+        kept: all events in the partition, including processed ones that are not trimmed yet.
+        bytes: the size of these events, at most one segment too large.
+        since: when the first of these events was sent, by Redis' clock; "" if there is none.
+        keep: how long the partition keeps processed events, in words; "" if they go at once.
+        held: events that count towards `size`. With retention, only those that some processor has not committed,
+            without its replay.
+        size: how many events the partition may hold; 0 for no limit, as for dead letters.
+        holds_back: the partition's oldest events are kept for this processor.
         owned: an owner is at work.
-        quarantined: why nobody processes this partition; "" where somebody may.
+        quarantined: why the partition is quarantined; "" if it is not.
         paused: an operator has paused the processor here.
         processed: events processed since the beginning.
         dead: events given up since the beginning.

@@ -1,4 +1,4 @@
-"""What moves offsets, or ends them: release, reset, forget.
+"""Move offsets, or end them: unquarantine, reset, forget.
 
 Each partition is one step in Redis, and each raises the place's `epoch`: an owner at work learns with its next
 commit that an operator was here, and takes the partition anew.
@@ -50,7 +50,7 @@ class Moved:
     Both are IDs. The event behind `after` comes next.
 
     Attributes:
-        gone_before: events behind `after` may be gone already: those that were sent before this time. "" where none is.
+        gone_before: events behind `after` that were sent before this time may be gone; "" where none is.
     """
 
     processor: str
@@ -281,13 +281,13 @@ async def forget_group(
         app: whose.
         processor: which; it may be one that only Redis knows.
         stream: only this one.
-        force: also while an owner is at work, whose partitions are quarantined with its next commit, and where a
-            partition is quarantined: a worker that waits for its release registers the processor again.
+        force: forget it even if it has owners or quarantined partitions. Partitions with an owner are quarantined
+            with its next commit, and a worker that waits for the end of a quarantine registers the processor again.
 
     Raises:
         ConfigError: there is no such processor or stream.
-        StateError: an owner is at work, or a partition is quarantined; nothing was forgotten, or, where that came
-            about meanwhile, what a note of the error says. Or Redis has another number of partitions than the app.
+        StateError: an owner is at work, or a partition is quarantined, and nothing was forgotten. If that happened
+            meanwhile, a note of the error says what was forgotten. Or Redis has another number of partitions.
         RedisError: Redis did not answer as it should.
     """
     store = await store_of(app)
@@ -329,6 +329,6 @@ async def _forget(store: Store, found: Found, *, force: bool) -> Forgotten:
 
 def _at_work(processor: str, roles: list[str]) -> StateError:
     return StateError(
-        f"processor {processor!r} is at work in {some(tuple(roles))}, or quarantined there with workers that may "
-        "register it again: stop its workers, then force it; what a worker owns is quarantined by that"
+        f"processor {processor!r} is at work in {some(tuple(roles))}, or quarantined there and its workers may "
+        "register it again: stop its workers, or force it (a partition with an owner is quarantined then)"
     )

@@ -31,7 +31,7 @@ class PartitionOwner:
         draining: workers that have lost it and not released it yet: until then the owner waits.
         token: the highest fencing token that Redis has seen; 0 where nobody ever took it.
         is_open: an owner has taken it in Redis and not ended in order.
-        quarantined: why nobody processes it; "" where somebody may.
+        quarantined: why the partition is quarantined; "" if it is not.
         paused: an operator has paused the processor here.
     """
 

@@ -45,9 +45,9 @@ async def pause(
 ) -> tuple[Paused, ...]:
     """Pause a processor, in all partitions or in one.
 
-    Partitions that are paused already are left alone. Workers notice within about two seconds; what
-    a processor has in hand by then it finishes and commits. The partition keeps its owner, and
-    stays paused if that ends or another one takes over.
+    Partitions that are paused already are left alone. Workers notice within about two seconds, and
+    finish and commit the events in hand. The partition keeps its owner. It stays paused if its owner
+    ends or another one takes over.
 
     Args:
         app: whose.
@@ -108,6 +108,6 @@ async def _found(
 
 
 async def _set(store: Store, found: Found, *, paused: bool) -> int | None:
-    """Return the lag; None where it was so already."""
+    """Return the lag; None if nothing was to be changed."""
     answer = await store.run("pause", [found.place.at], int(paused))
     return await store.lag(found.place) if text(answer[0]) == "ok" else None

@@ -111,10 +111,10 @@ def check_not_sparks(app: App, processor: str) -> None:
     """Refuse to move the offset of a Spark query: its checkpoint has it."""
     if processor.startswith(OF_SPARK) and processor not in app.processors:
         raise ConfigError(
-            f"{processor!r} is a query of Spark, and its offsets lie in its checkpoint: what is moved here it would move "
-            "back. Stop it, delete its checkpoint and have its group forgotten (`rink streams forget-group MODULE:ATTR "
-            f"{shlex.quote(processor)}`), or start it with another group and a new checkpoint; where it then begins, its "
-            "option startingOffsets says"
+            f"{processor!r} is a query of Spark, whose checkpoint has its offsets: it would undo a change here. Stop it, "
+            "delete its checkpoint and forget its group (`rink streams forget-group MODULE:ATTR "
+            f"{shlex.quote(processor)}`), or start it with another group and a new checkpoint. Its option startingOffsets "
+            "says where it then begins"
         )
 
 
