@@ -115,7 +115,7 @@ class PartitionHooks:
             self._complaints.tell(error, self._where, then=then)
             return False
         self._has_started = True
-        if is_ending(this):  # the hook took the cancellation for an error of its own
+        if is_ending(this):  # the hook turned our cancellation into an error
             raise asyncio.CancelledError
         return True
 

@@ -24,7 +24,7 @@ def finish(shape: Shape, fields: Sequence[Field], members: Mapping[str, Shape]) 
     Args:
         shape: what `unfinished` made of the class.
         fields: all fields of the class.
-        members: the shapes of those that are sent.
+        members: the shapes of the fields that are sent.
     """
     [kind] = shape.classes
     dump, load = _written(shape.hint, members)
@@ -53,7 +53,7 @@ def finish(shape: Shape, fields: Sequence[Field], members: Mapping[str, Shape]) 
                 return f".{name}", getattr(one, name), getattr(other, name)
         return whole(one, other)
 
-    # A subclass is found when it is compared. What is no object fails by itself where a field is required.
+    # The comparison finds a subclass. A value that is no object fails by itself if a field is required.
     shape.to_json, shape.same = dump, _comparison(kind, sames)
     shape.from_json = load if any(field.is_required for field in fields) else from_json
     shape.parts, shape.json_parts, shape.difference = parts, json_parts, difference

@@ -12,7 +12,7 @@ from rink.arguments import check_count, check_seconds
 from rink.errors import ConfigError
 
 Keep = str | float | timedelta
-"""A duration: `"7d"`, `"12h"`, `"30m"`, `"90s"`, a timedelta, or seconds; 0 for no time."""
+"""A duration: `"7d"`, `"12h"`, `"30m"`, `"90s"`, a timedelta, or seconds; 0 for none."""
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _NAMES = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
@@ -23,8 +23,8 @@ class Retention:
     """Says how long a partition keeps events that all have passed.
 
     Attributes:
-        ms: so many milliseconds by Redis' clock; 0 for no bound.
-        size: so many bytes in each partition; 0 for no bound. Without either, events go as soon as all have passed.
+        ms: milliseconds by Redis' clock; 0 for no limit.
+        size: bytes in each partition; 0 for no limit. Without both, events go as soon as all have passed.
     """
 
     ms: int = 0

@@ -24,10 +24,11 @@ class Scalar:
     """Converts a type of single values to JSON and back.
 
     Attributes:
-        to_json: makes what `json` writes; raises where the value is of another type.
-        from_json: the other way; raises where the JSON is of another form. It may be called with the type along.
+        to_json: makes JSON of a value; raises if the value is of another type.
+        from_json: makes a value of JSON; raises if the JSON is of another form. It may get the type as a second
+            argument.
         kind: the class of its JSON in Python: str, int, float or bool.
-        same: whether a value that was read is the one that was written.
+        same: compares the value that was read with the one that was written.
     """
 
     to_json: Callable[[Any], Any]
@@ -83,7 +84,7 @@ def _time_out(value: Any) -> str:
     _need(value, time)
     if value.tzinfo is not None and value.utcoffset() is None:
         raise ValueError(
-            f"{value!r} has an offset that depends on the day, and a time alone has no day"
+            f"{value!r} has a zone whose offset depends on the day, and a time has no day"
         )
     return value.isoformat()  # type: ignore[no-any-return]
 
@@ -143,7 +144,7 @@ def _duration_out(value: Any) -> str:
     """Return ISO 8601 in days and seconds: P1DT0.5S."""
     _need(value, timedelta)
     sign, rest = ("-", -value) if value < timedelta() and value != timedelta.min else ("", value)
-    if rest.days < 0:  # the least of all has no opposite
+    if rest.days < 0:  # timedelta.min has no opposite
         sign, days, seconds, microseconds = "-", -rest.days, 0, 0
     else:
         days, seconds, microseconds = rest.days, rest.seconds, rest.microseconds
@@ -164,7 +165,7 @@ def _duration_in(value: Any, _: Any = None) -> timedelta:
 
 
 SCALARS: dict[Any, Scalar] = {
-    # What JSON has goes as it is: what is read back is checked, so another type is found there.
+    # Types of JSON are written as they are. The value is checked when it is read back.
     str: Scalar(as_it_is, _exactly(str), str),
     int: Scalar(as_it_is, _exactly(int), int),
     bool: Scalar(as_it_is, _exactly(bool), bool),

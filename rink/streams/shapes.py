@@ -1,9 +1,9 @@
 """Convert values of each type to JSON, and check that they come back.
 
-A shape is made for each type when a stream is declared. A type is refused there when its values could come
-back as others: two members of a union with the same JSON, keys of a dict that are no text, or a class that
-nobody said the JSON of. So what is left for `send` is to compare values: a list where the annotation has a
-tuple, or an instance of a subclass.
+A shape is made for each type when a stream is declared. A type is refused there if its values could come back as other
+values: two members of a union with the same JSON, keys of a dict that are no text, or a class without a known form in
+JSON. So `send` only has to compare values: it finds a list where the annotation has a tuple, or an instance of a
+subclass.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Shape:
         hint: the type, as annotated.
         kinds: the classes that its JSON has in Python: str, int, float, bool, list, dict, NoneType.
         classes: the classes of its values.
-        to_json: makes the JSON; raises where a value has none.
-        from_json: the other way; raises where the JSON is of another form.
-        same: whether a value that was read is the one that was written.
-        values: all JSON that it may be, as pairs of class and value; None where there is no end of it.
-        parts: what a value consists of, for messages.
-        json_parts: what its JSON consists of, for messages.
-        difference: where a value and the one that was read differ, and what is there; for messages.
+        to_json: makes the JSON of a value; raises if there is none.
+        from_json: makes a value of JSON; raises if the JSON is of another form.
+        same: compares the value that was read with the one that was written.
+        values: all possible JSON, as pairs of class and value; None if that is unbounded.
+        parts: lists the parts of a value, for messages.
+        json_parts: lists the parts of its JSON, for messages.
+        difference: finds where the value that was read differs, for messages.
     """
 
     hint: Any

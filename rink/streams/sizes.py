@@ -2,8 +2,8 @@
 
 Counts alone do not bound them.
 
-Redis answers by count, so how large entries are is learnt from those that were seen. A first answer is asked
-for small; after one that did not come in time, half as much is asked for, down to one entry of one partition.
+Redis answers by count, so Rink learns the size of entries from earlier answers. The first answer is asked for small.
+After a timeout, half as much is asked for, down to one entry of one partition.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ IN_FLIGHT_BYTES = 32 * 2**20
 K = TypeVar("K", bound=Hashable)
 
 _FIRST_ANSWER = 16
-"""So many entries in all are asked for while no size is known."""
+"""How many entries are asked for in all while no size is known."""
 
 
 @attrs.frozen
@@ -31,8 +31,8 @@ class Limits:
     """Limits the bytes of requests and of events in memory.
 
     Attributes:
-        reply: of one answer, and of one request of a sender, about; at least one entry.
-        in_flight: of all events that a worker holds, of what a sender has under way, and of one commit's outputs.
+        reply: about the bytes of one answer, or of one request of a sender; at least one entry.
+        in_flight: the bytes of all events that a worker or a sender holds, and of one commit's outputs.
     """
 
     reply: int = REPLY_BYTES
@@ -78,8 +78,8 @@ class Sizes(Generic[K]):
     Args:
         most: bytes of one answer, about.
 
-    The size of a partition's entries jumps up to a larger mean at once and comes down by halves, so a few small
-    entries do not hide that large ones come. A partition that was never seen is taken to be as the others.
+    The size of a partition's entries jumps up to a larger mean at once and comes down by halves. So large entries behind a
+    few small ones are no surprise. A new partition is taken to be like the others.
     """
 
     def __init__(self, most: int) -> None:
@@ -89,14 +89,14 @@ class Sizes(Generic[K]):
         self._turns: deque[K] = deque()
 
     def plan(self, wanted: Sequence[K], most: int) -> tuple[list[K], int]:
-        """Return which of them to ask for now, and how many entries of each.
+        """Return which partitions to ask for now, and how many entries of each.
 
         Args:
             wanted: partitions that have room, at least one.
-            most: entries of each.
+            most: the most entries of each.
 
         Returns:
-            All of them where an entry of each fits. Else some, in turn.
+                All of them if an entry of each fits; otherwise some, in turn.
         """
         total = sum(map(self._size, wanted))
         if total <= self._most:
@@ -114,7 +114,7 @@ class Sizes(Generic[K]):
         return asked, 1
 
     def _in_turn(self, wanted: Sequence[K]) -> list[K]:
-        """Return them with those first that were not asked for the longest."""
+        """Return the partitions, the one that has waited longest first."""
         there = set(wanted)
         self._turns = deque(key for key in self._turns if key in there)
         known = set(self._turns)
@@ -124,7 +124,7 @@ class Sizes(Generic[K]):
     def note(self, key: K, count: int, size: int) -> None:
         """Learn the size of a partition's entries from an answer."""
         before = self._size(key)
-        if count == 0:  # nothing was there that is large
+        if count == 0:  # no size to learn
             self._seen[key] = max(min(before, self._usual), before / 2)
             return
         mean = max(size / count, 1.0)
@@ -132,10 +132,10 @@ class Sizes(Generic[K]):
         self._usual = max(mean, (self._usual + mean) / 2)
 
     def halve(self, asked: Sequence[K], count: int) -> bool:
-        """Ask for half as much next time: this did not come in time.
+        """Ask for half as much next time, after a timeout.
 
         Returns:
-            False where it was one entry of one partition: less cannot be asked for.
+            False if it was one entry of one partition: it cannot be less.
         """
         if len(asked) == 1 and count == 1:
             return False
@@ -144,7 +144,7 @@ class Sizes(Generic[K]):
         return True
 
     def forget(self, key: K) -> None:
-        """Drop what is known of a partition that is owned here no longer."""
+        """Forget the sizes of a partition that is no longer owned here."""
         self._seen.pop(key, None)
 
     def _size(self, key: K) -> float:

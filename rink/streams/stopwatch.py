@@ -9,14 +9,13 @@ from collections.abc import Callable
 class Stopwatch:
     """Measures the time since events were given to a processor.
 
-    It runs from when events are given until the next are asked for, and stands while a commit is
-    waited for.
+    It runs from when events are given until the next are asked for, and stops during commits.
 
     Args:
-        seconds: an event may take; None for any time.
+        seconds: the limit for each event; None for no limit.
 
     Attributes:
-        has_expired: a call of the processor was cancelled for it; it is given nothing more.
+        has_expired: a call of the processor was cancelled; it gets no more events.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -38,7 +37,7 @@ class Stopwatch:
         """Call a function when the events in hand have taken too long.
 
         Args:
-            expire: returns whether it is to be called again a moment later.
+            expire: returns whether to call it again a moment later.
         """
         if self.seconds is None:
             return

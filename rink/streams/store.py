@@ -56,7 +56,7 @@ class Store:
 
     Args:
         redis: a client of redis-py's, from now on this store's: see `clients.prepare`.
-        limits: how many bytes are asked for, and sent, at once.
+        limits: limits the bytes of requests and answers.
     """
 
     def __init__(self, redis: AnyRedis, limits: Limits = _LIMITS) -> None:
@@ -102,10 +102,10 @@ class Store:
         """Run one of our scripts; the errors are ours.
 
         Args:
-            name: the script's.
+            name: of the script.
             keys: as it takes them.
             given: its other arguments.
-            size: of these, in bytes, where it may be much: what goes in one request is bounded by it.
+            size: their bytes, if they may be many: limits what goes in one request.
         """
         with explained(self.server, *keys):
             return await self._calls.run(name, keys, given, size)
@@ -269,11 +269,11 @@ class Store:
             token: of the grant.
             first: how many entries behind the offset to get along.
             known: what it knew before a reconnect.
-            most_bytes: no more entries come along than have so many bytes.
+            most_bytes: limits the entries that the answer brings.
 
         Raises:
             StaleToken: a later owner has been here.
-            RedisRolledBack: Redis has less than what this owner, or the offset, knows of.
+            RedisRolledBack: Redis has older data than this owner, or the offset, knows.
         """
         knows = (known.epoch, known.offset, known.seen) if known else ("", "", "")
         given = (place.processor, token, place.start, first, int(place.bounds.loses))
@@ -293,7 +293,7 @@ class Store:
         Raises:
             StaleToken: a later owner has been here; nothing was written.
             OffsetMoved: an operator moved the offset; nothing was written.
-            RedisRolledBack: Redis has less than what was committed before; nothing was written.
+            RedisRolledBack: Redis has older data than was committed; nothing was written.
             PartitionFull: an output's target has no room; nothing was written.
             CrossSlot: on a cluster, outputs of other slots.
         """
@@ -371,10 +371,10 @@ class Store:
         self._check(place, token, await self.run("quarantine", [place.at], token, epoch, reason))
 
     async def accept(self, place: Place, token: int) -> str:
-        """Take what Redis has for the truth, after it lost data.
+        """Accept the data of Redis, after it lost data.
 
         Returns:
-            The offset that this owner goes on behind.
+            The offset behind which this owner goes on.
         """
         answer = await self.run("unquarantine", place.keys, place.processor, place.start, token)
         self._check(place, token, answer)
@@ -385,7 +385,7 @@ class Store:
 
         Args:
             place: where.
-            most: events that lie behind the offset are counted so far, where Redis has lost the counters.
+            most: count up to so many events behind the offset, if Redis has lost the counters.
         """
         answer = await self.run("look", place.keys, place.processor, most)
         at, offsets, lag, first, length, lost, size, oldest, ms, bytes_kept, held, removed = answer
@@ -459,7 +459,7 @@ class Store:
             client: from `reader`.
             positions: an id for each stream.
             count: entries of each stream at most.
-            waits: False returns at once where nothing is there.
+            waits: False returns at once if there is nothing.
         """
         given: Any = positions
         with explained(self.server):

@@ -36,7 +36,7 @@ MOST_PARTITIONS = 10_000
 _AT_ONCE = 4096
 """Records that `send_many` holds before it sends them; fewer where they are large."""
 _HOLDS_PART = 4
-"""It holds this part of `max_in_flight_bytes`: what is sent lies in buffers of the client, too."""
+"""The part of `max_in_flight_bytes` that it holds: buffers of the client hold sent records, too."""
 
 Trim = Literal["committed", "oldest"]
 
@@ -56,11 +56,11 @@ class Stream(Generic[R]):
     Attributes:
         name: the stream's.
         partition_count: how many partitions it has, for ever.
-        partition_size: how many events each may hold; see `App.stream` for what retention makes of it.
+        partition_size: how many events each may hold; see `App.stream` about retention.
         trim: `committed` removes only what every processor has passed; `oldest` makes room at any
             price, and counts what was lost.
         hasher: the fingerprint of its hasher; "" for the built-in one.
-        retention: how long events stay that every processor has passed; None where this program does not say.
+        retention: how long events stay that every processor has passed; None if this program does not set it.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Stream(Generic[R]):
         """Return the bytes of a record.
 
         Raises:
-            RecordError: it does not match, whatever its codec raised.
+            RecordError: it does not match; this replaces any error of its codec.
         """
         try:
             return self.codec.encode(record)
@@ -166,7 +166,7 @@ class Stream(Generic[R]):
         """Return the record of such bytes.
 
         Raises:
-            RecordError: they are none, whatever its codec raised.
+            RecordError: they are no record; this replaces any error of its codec.
         """
         try:
             return self.codec.decode(data)
@@ -191,7 +191,7 @@ class Stream(Generic[R]):
 
     @property
     def is_trimmed(self) -> bool:
-        """Return whether events go that all processors have passed."""
+        """Return whether events are trimmed that all processors have passed."""
         return True
 
     def on_error(self, wanted: OnError | None) -> OnError:
@@ -207,7 +207,7 @@ class Stream(Generic[R]):
         Reading removes none of them: `rink streams requeue` and `discard` do.
 
         Args:
-            processor: the name of one that reads this stream; it may be declared later, or in another program.
+            processor: its name; it may be declared later, or in another program.
 
         Raises:
             ConfigError: it is no name, or this stream holds dead letters itself.
@@ -240,7 +240,7 @@ class Stream(Generic[R]):
         Raises:
             RecordError: the record does not match, or has no partition key; nothing was sent.
             PartitionFull: there was no room; nothing was sent.
-            RedisUnavailable, RedisOutOfMemory: Redis did not take it for so long; it may have been sent.
+            RedisUnavailable, RedisOutOfMemory: Redis did not take it in time; it may have been sent.
             StateError: Redis has another number of partitions; nothing was sent.
             ClosedError: the app was closed meanwhile.
             ConfigError: the timeout is no number of seconds.

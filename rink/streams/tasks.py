@@ -103,7 +103,7 @@ class Task:
                 raise
             log.exception("task %r failed; it runs again %s", self.name, again)
             succeeds = False
-        if is_ending(this):  # the run took the cancellation for an error of its own
+        if is_ending(this):  # the run turned our cancellation into an error
             raise asyncio.CancelledError
         return succeeds
 

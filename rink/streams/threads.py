@@ -188,8 +188,8 @@ async def _uncancelled(serving: asyncio.Task[T], given_up: asyncio.Event, desk: 
 async def run_in_thread(function: Callable[[], T], given_up: asyncio.Event) -> T:
     """Run a function in a thread of its own, and wait for its end.
 
-    It is waited for also where this is cancelled, until `given_up`: what it does must not go on when others begin.
-    One that has returned all the same, if late, gives its answer.
+    The wait goes on after a cancellation, until `given_up`: the function must not run on when others begin. If it returns
+    late, its answer still counts.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[T] = loop.create_future()

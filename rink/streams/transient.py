@@ -25,7 +25,7 @@ _BY_NAME = {
     },
     "requests": {"ConnectionError", "Timeout", "ChunkedEncodingError"},
 }  # fmt: skip
-"""Classes of packages that are not imported for it; their subclasses count as well."""
+"""Classes by name, without importing their packages; subclasses count as well."""
 
 _NETWORK_IS_DOWN = {
     errno.ENETDOWN,
@@ -45,7 +45,7 @@ def is_disconnect(error: BaseException) -> bool:
     if isinstance(error, socket.gaierror):
         return error.errno == socket.EAI_AGAIN
     if type(error) is OSError:
-        # asyncio writes so where a name has several addresses, and none of them answers.
+        # asyncio raises this if a name has several addresses and none of them answers.
         is_several = error.errno is None and str(error).startswith("Multiple exceptions: [Errno")
         return is_several or error.errno in _NETWORK_IS_DOWN
     if isinstance(error, EtcdUnavailable):
@@ -68,7 +68,7 @@ def _is_sql_disconnect(error: Any, names: set[tuple[str, str]]) -> bool:
 
 
 TRANSIENT: tuple[TransientError, ...] = (ConnectionError, TimeoutError, is_disconnect)
-"""What is transient where a processor does not say otherwise."""
+"""The default of `transient=`."""
 
 
 def check_transient(kinds: object) -> tuple[TransientError, ...]:
@@ -108,7 +108,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     while cause is not None and id(cause) not in passed:
         yield cause
         passed.add(id(cause))
-        # The event took too long, whatever its cancellation made of the calls under way.
+        # The event took too long, even if its cancellation raised another error in a call.
         cause = None if isinstance(cause, EventTimeout) else cause.__cause__
 
 

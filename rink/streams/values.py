@@ -20,9 +20,9 @@ class Bounds:
     """Bounds what a partition may hold.
 
     Attributes:
-        limit: so many events; with retention, so many that some processor has not committed.
-        loses: the oldest give way where there is no room.
-        retention: how long events stay; None where the program does not say.
+        limit: the most events; with retention, the most that some processor has not committed.
+        loses: drop the oldest events if there is no room.
+        retention: how long events stay; None if the program does not set it.
     """
 
     limit: int
@@ -172,8 +172,8 @@ class Look:
     """All that Redis holds of a processor in one partition, as it was at one moment.
 
     Attributes:
-        lag: events behind the offset; where it was never registered, all there are. Only where Redis has lost the
-            partition's counters it is counted one by one, as far as was asked.
+        lag: events behind the offset, or all events if it was never registered. If Redis has lost the partition's
+            counters, they are counted one by one, up to the limit of the call.
         first: the id of the first of them; "" where there is none.
         length: events in the partition.
         lost: events that were dropped before it had processed them.
@@ -181,8 +181,8 @@ class Look:
         size: bytes of the events in the partition: at most a segment too many.
         oldest: the id of the first event in the partition; "" where there is none.
         retention: how long events stay.
-        held: events that count towards the partition's limit: all of them; with retention those that some processor
-            has not passed, without what it replays.
+        held: events that count towards the partition's limit. With retention, only those that some processor has
+            not passed, without its replay.
         removed: how many events have been removed since the beginning.
     """
 

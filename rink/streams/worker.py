@@ -157,7 +157,7 @@ class Worker:
                 )
 
     async def _retain(self, store: Store) -> None:
-        """Have every stream keep its events as long as this program says."""
+        """Set the retention of every stream as this program declares it."""
         for stream in self.app.streams.values():
             await self._tell_difference(store, stream)
         async with asyncio.TaskGroup() as group:
@@ -168,20 +168,20 @@ class Worker:
                         group.create_task(store.retain(names, stream.bounds))
 
     async def _tell_difference(self, store: Store, stream: Stream[Any]) -> None:
-        """Say where another program has said something else."""
+        """Warn where another program has set another retention."""
         known, says = await store.retention(stream.names.partition(0)), stream.retention
         if not known or known == says:
             return
         if says is None:
             log.warning(
-                "stream %r keeps events for %s, as another program has said, and this one says nothing: give it the "
+                "stream %r keeps events for %s, as another program has set, and this one sets nothing: give it the "
                 "same keep and keep_bytes, or keep=0 to end it",
                 stream.name,
                 known,
             )
         else:
             log.warning(
-                "stream %r has kept events for %s, as another program has said: from now on it keeps them for %s; give "
+                "stream %r has kept events for %s, as another program had set: from now on it keeps them for %s. Give "
                 "all programs the same keep and keep_bytes",
                 stream.name,
                 known,

@@ -33,10 +33,13 @@ class Script:
 
 
 _PARTITION = "partition("
-"""What calls this needs `partition.lua` in front; it is left out elsewhere: its functions are made anew on each run."""
+"""A script with this call gets `partition.lua` in front.
+
+Others do not, since each run makes its functions anew.
+"""
 
 _WITHOUT_PARTITION = {"commit"}
-"""Dead letters go to a stream that is no partition, so this never comes to that call."""
+"""This script writes dead letters to a stream that is no partition, so it never makes that call."""
 
 
 @cache
@@ -52,7 +55,7 @@ def made(own: str, flags: str) -> Script:
     """Return a step of one's own as a script, what all have in common in front.
 
     Args:
-        own: its Lua; what is local in `common.lua` is at hand, and in `partition.lua` where `partition` is called.
+        own: its Lua. It may use the functions of `common.lua`, and those of `partition.lua` if it calls `partition`.
         flags: as Redis knows them; "" is refused while Redis is out of memory.
     """
     return _joined(own, flags, _PARTITION in own)

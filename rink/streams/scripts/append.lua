@@ -1,4 +1,4 @@
--- Adds as many records as there is room for. What the sender's last call did is kept for ten minutes, also where that was
+-- Adds as many records as there is room for. The answer to a sender's last call is kept for ten minutes, even if it added
 -- nothing: a retry gets that answer, and a call that comes too late does nothing.
 -- KEYS: the partition's, sent. ARGV: number of the sender's call, whether ids are wanted, the partition's, records...
 -- Returns how many were added, and their ids, or else the last one.

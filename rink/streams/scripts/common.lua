@@ -11,17 +11,17 @@ local function before(a, b)
   return less(a_seq, b_seq)
 end
 
--- The layout of what lies in our hashes. Every one of them has it as its field `format`, from its first write on.
+-- The version of our layout. Every hash of ours has it as its field `format`, from its first write on.
 local FORMAT = '1'
 
--- Ends the step, before it has written, where a hash has another layout or none.
+-- Ends the step, before it has written, if a hash has another format or none.
 local function check_format(key)
   local found = redis.call('HGET', key, 'format')
   if found == FORMAT or not found and redis.call('EXISTS', key) == 0 then return end
   error({err = 'FORMAT ' .. (found or 'none') .. ' ' .. key})
 end
 
--- As HSET, of a hash that may not be there yet.
+-- HSET for a hash that may not exist yet.
 local function put(key, ...)
   redis.call('HSET', key, 'format', FORMAT, ...)
 end
@@ -39,7 +39,7 @@ local function has_entry(stream, id)
   return #redis.call('XRANGE', stream, id, id) > 0
 end
 
--- The entries behind an id: so many at most, and so many bytes; none where the first one alone has more.
+-- The entries behind an id, limited by count and bytes; none if the first one alone exceeds the bytes.
 local function entries(stream, id, most, bytes)
   local found, left, size = {}, bytes, 1
   while #found < most do

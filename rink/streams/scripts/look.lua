@@ -1,6 +1,6 @@
 -- What Redis holds of a processor in one partition, at one moment.
--- KEYS: at, stream, offsets, and the rest of the partition's where events are to be counted too. ARGV: processor, and how many to
--- count at most where that is one by one.
+-- KEYS: at, stream, offsets, and the rest of the partition's to count events, too. ARGV: processor, and the most to count
+-- if they must be counted one by one.
 local at, stream, offsets = KEYS[1], KEYS[2], KEYS[3]
 if #KEYS == 3 then return {redis.call('HGETALL', at), all_offsets(offsets)} end
 local part, processor, most = partition(2), ARGV[1], tonumber(ARGV[2])

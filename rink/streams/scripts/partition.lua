@@ -23,8 +23,8 @@ local function ms_of(id)
   return tonumber(string.match(id, '^%d+'))
 end
 
--- What this step knows of a partition. KEYS from `key` on: stream, offsets, lost, kept, segments. ARGV from `arg` on, if
--- given: limit (0: none), loses (1: the oldest give way at any price), keep and keep_bytes ('': nothing is said of them).
+-- The partition as this step sees it. KEYS from `key` on: stream, offsets, lost, kept, segments. ARGV from `arg` on, if
+-- given: limit (0: none), loses (1: drop the oldest to make room), keep and keep_bytes ('': leave them as they are).
 local function partition(key, arg)
   local part = {
     stream = KEYS[key], offsets = KEYS[key + 1], lost = KEYS[key + 2], kept = KEYS[key + 3], segments = KEYS[key + 4],
@@ -38,14 +38,14 @@ local function partition(key, arg)
   if arg then
     part.limit, part.loses = tonumber(ARGV[arg]), ARGV[arg + 1] == '1'
     if ARGV[arg + 2] ~= '' then part.says = {tonumber(ARGV[arg + 2]), tonumber(ARGV[arg + 3])} end
-    -- A sender's word counts where there is none yet; to change it is for workers, see retain.lua.
+    -- A sender sets the retention only if there is none yet. Workers may change it, see retain.lua.
     if part.says and not part.has_said then part.keep, part.keep_bytes = unpack(part.says) end
   end
   part.is_kept = part.keep > 0 or part.keep_bytes > 0
   return part
 end
 
--- Has events stay for as long as the program says, from the next segment on.
+-- Sets how long events stay, from the next segment on.
 local function say(part)
   put(part.kept, 'keep', whole(part.says[1]), 'keep_bytes', whole(part.says[2]))
 end
@@ -64,7 +64,7 @@ local function first_start(part)
   return read_start(redis.call('XRANGE', part.segments, '-', '+', 'COUNT', 1)[1])
 end
 
--- Writes down that a segment begins with this event, before which so much was added.
+-- Starts a segment with this event, and stores the counters before it.
 local function write_start(part, id, n, b)
   redis.call('XADD', part.segments, id, 'n', whole(n), 'b', whole(b))
 end
@@ -98,7 +98,7 @@ local function lower_of(id, other)
   return id and before(id, other) and id or other
 end
 
--- The lowest offset of all registered processors; nil without any. That of `mine` is taken to be `moved`.
+-- The lowest offset of all registered processors; nil without any. The offset of `mine` counts as `moved`.
 local function lowest(part, mine, moved)
   local found, all = nil, all_offsets(part.offsets)
   for i = 1, #all, 2 do found = lower_of(found, all[i] == mine and moved or all[i + 1]) end
@@ -118,8 +118,8 @@ local function start_at_last(part, low)
   return start_of(part, last[1])
 end
 
--- The segment with the last event that is old enough to go: it shows, to who reads a window of time that begins behind
--- it, that nothing of the window is gone.
+-- The segment with the last event that is old enough to go. It stays: it shows a reader whose window begins behind it
+-- that the window is whole.
 local function oldest_in_time(part, low)
   local time = redis.call('TIME')
   local from = math.max(time[1] * 1000 + math.floor(time[2] / 1000) - part.keep, 0)
@@ -131,8 +131,8 @@ local function oldest_in_time(part, low)
   return start_at_last(part, low)
 end
 
--- The last segment, up to the lowest offset, from which on there are bytes enough. Those before it are looked at once, and
--- removed then.
+-- The last segment, up to the lowest offset, that leaves at least `keep_bytes`. Each segment before it is read once, and
+-- then removed.
 local function oldest_in_bytes(part, low)
   local lowest_start = low and start_of(part, low)
   if lowest_start and part.bytes - lowest_start.b >= part.keep_bytes then return lowest_start end
@@ -148,7 +148,7 @@ local function oldest_in_bytes(part, low)
   return found
 end
 
--- The segment from which on events are kept; nil where all are. `low`: not behind that id; nil: whoever has passed them.
+-- The first segment that is kept; nil if all are. It does not lie behind `low`; with nil it may, processed or not.
 local function oldest_kept(part, low)
   local start = part.keep > 0 and oldest_in_time(part, low)
   if part.keep_bytes > 0 then
@@ -164,7 +164,7 @@ local function trim_segments(part, start)
   return redis.call('XTRIM', part.stream, 'MINID', start.id)
 end
 
--- Removes what all have passed and what is not kept: nothing where nobody is registered. Returns how many events.
+-- Trims events that all processors have passed and that are not kept. Returns their number, 0 without a processor.
 local function trim(part, mine, moved)
   local low = lowest(part, mine, moved)
   if not low or low == '0-0' then return 0 end
@@ -191,7 +191,7 @@ local function count_lost(part, processor, count)
   redis.call('HINCRBY', part.lost, processor, count)
 end
 
--- Removes what is not kept, whoever has passed it, and counts for each processor what it had not.
+-- Removes events that are not kept, processed or not, and counts for each processor those that it had not passed.
 local function expire(part)
   local start = oldest_kept(part, nil)
   if not start then return end
@@ -219,7 +219,7 @@ end
 
 -- ── for whom senders wait ───────────────────────────────────────────────────────────────────────────────────────────
 
--- Moves an offset anywhere. Where that is backwards, what is there now is a replay, which senders need not wait for.
+-- Moves an offset anywhere. If it moves back, the present events are a replay, for which senders do not wait.
 local function move_offset(part, processor, to)
   local was = redis.call('HGET', part.offsets, processor)
   put(part.offsets, processor, to)
@@ -264,14 +264,14 @@ local function unprocessed(part, enough, mine, moved, only_reads)
   if not only_reads then put(part.kept, 'low', from, 'passed', whole(count)) end
   local found = math.min(length, part.added - count)
   if found <= enough then return found end
-  -- Who has removed events by hand must not find senders waiting for them.
+  -- Senders must not wait for events that somebody has removed by hand.
   local last = redis.call('XREVRANGE', part.stream, '+', '-', 'COUNT', 1)[1]
   return last and before(from, last[1]) and found or 0
 end
 
 -- ── room ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
--- Makes room at any price, and counts for each processor what it had not passed.
+-- Drops the oldest events, and counts for each processor those that it had not passed.
 local function drop_oldest(part, count)
   local oldest = redis.call('XRANGE', part.stream, '-', '+', 'COUNT', count)
   local all = all_offsets(part.offsets)
@@ -303,7 +303,7 @@ local function room(part, wanted, mine, moved)
   return part.limit - redis.call('XLEN', part.stream)
 end
 
--- As `room`, and removes nothing: how many events could fit, counted as far as they are wanted.
+-- Like `room`, without removing anything: how many events could fit, counted up to the wanted number.
 local function could_have(part, wanted, mine, moved)
   if part.is_kept then return room(part, wanted, mine, moved) end
   local free = part.limit - redis.call('XLEN', part.stream)

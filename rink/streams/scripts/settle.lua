@@ -1,4 +1,4 @@
--- What all programs agree on that use a stream; the first one writes it, all of it at once.
+-- Settles what all programs of a stream must agree on. The first program writes all of it at once.
 -- KEYS: about. ARGV: number of partitions, fingerprint of the hasher ('': the built-in one).
 check_format(KEYS[1])
 if redis.call('HEXISTS', KEYS[1], 'partitions') == 1 then return end

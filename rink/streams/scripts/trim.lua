@@ -1,2 +1,2 @@
--- Removes what every processor has passed and nobody has said is to be kept. KEYS: the partition's.
+-- Trims events that every processor has passed and that are not to be kept. KEYS: the partition's.
 return trim(partition(1), '', '')

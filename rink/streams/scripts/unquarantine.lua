@@ -1,4 +1,4 @@
--- An operator, or an owner that may, takes what is there for the truth.
+-- An operator, or an owner with on_data_loss="continue", accepts the data of Redis.
 -- KEYS: at, the partition's. ARGV: processor, start; of an owner its token.
 local found = redis.call('HMGET', KEYS[1], 'quarantined', 'fence')
 local quarantined, fence, token = found[1], found[2], ARGV[3]
