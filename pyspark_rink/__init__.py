@@ -1,7 +1,7 @@
 """Let Spark find `format("rink")` by itself.
 
-Spark looks for modules named pyspark_…, and takes the DefaultSource of each. An error at their import ends in
-DATA_SOURCE_NOT_FOUND, without a reason. So where Rink cannot be imported, the source is there all the same and says why.
+Spark looks for modules named pyspark_…, and takes the DefaultSource of each. If an import fails, Spark says
+DATA_SOURCE_NOT_FOUND, without a reason. So if Rink cannot be imported, this source exists all the same and says why.
 """
 
 import sys
@@ -15,7 +15,7 @@ else:
     except ImportError as error:
         try:
             from pyspark.sql.datasource import DataSource
-        except ImportError:  # no data sources at all: nobody but an import looks here
+        except ImportError:  # this PySpark has no data sources at all
             raise error from None
         _why = str(error)
 
@@ -25,7 +25,7 @@ else:
             def __init__(self, options: Any) -> None:  # noqa: ARG002 - Spark's signature
                 raise ImportError(
                     f'format("rink") cannot be imported by {sys.executable}: {_why}. Install etcd-rink[spark] there, and '
-                    "what else is missing"
+                    "any other missing package"
                 )
 
             @classmethod

@@ -30,7 +30,7 @@ from rink.tracker import BaseRoleSet, Tracker
 log = logging.getLogger("rink")
 
 GO_ON_INTERVAL_S = 1.0
-"""Between two questions of a wait whether it is still to go on."""
+"""How often a wait asks whether to go on."""
 
 F = TypeVar("F", bound=Callable[[Role], Any])
 
@@ -206,8 +206,8 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
     ) -> Role | None:
         """Return the role if it is mine, else None, once that is known.
 
-        Wait until this member is ranked. If the role is its own then, wait until the member that
-        held it before has let go. So None always means that the role is another member's.
+        Wait until this member is ranked. If it owns the role, wait until the previous holder has
+        released it. So None always means that another member owns the role.
 
         Args:
             name: the role's.
@@ -215,7 +215,7 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
             go_on: called about once a second; ends the wait by raising.
 
         Raises:
-            RoleTimeout: the timeout is over; the message says what was waited for.
+            RoleTimeout: the timeout is over; the message says what holds it up.
             ClosedError: the group was left meanwhile.
         """
         engine = self._ready(name)
@@ -230,7 +230,7 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
                 if self._is_ending(engine):
                     raise self._closed()
                 is_ranked = wait.rank() is not None
-                # The newest version decides whose it is: the gate may be of the one before.
+                # The newest version decides who owns it; the gate may still be of the previous one.
                 if is_ranked:
                     role = self.get_role(name)
                     if role is not None or self.owner(name) != self.name:

@@ -216,6 +216,6 @@ def test_what_cannot_be_removed_after_an_error_hides_it_not(caplog):
         raise StateError("no such thing")
 
     clear_after(StateError("first"), clear)
-    assert "left in Redis stays there: no such thing" in caplog.text
+    assert "left data in Redis, which could not be removed: no such thing" in caplog.text
     clear_after(RedisUnavailable("it would be waited for as long again"), clear)
     assert called == [1]

@@ -261,7 +261,7 @@ def show_discarded(found: Sequence[Discarded]) -> RenderableType:
 def show_unquarantined(found: Sequence[Unquarantined]) -> RenderableType:
     """Show which partitions are processed again, and their reasons."""
     if not found:
-        return Text("nothing is quarantined of what was chosen")
+        return Text("no chosen partition is quarantined")
     made = Listing(
         ("processor", "partition", "goes on behind", "skipped", "was quarantined for"), titles=2
     )
@@ -279,14 +279,14 @@ def show_unquarantined(found: Sequence[Unquarantined]) -> RenderableType:
 def show_paused(found: Sequence[Paused]) -> RenderableType:
     """Show where a processor is paused."""
     if not found:
-        return Text("nothing to pause: it is paused already in what was chosen")
+        return Text("nothing to pause: all chosen partitions are paused already")
     return _lags(found, "lag when paused")
 
 
 def show_resumed(found: Sequence[Resumed]) -> RenderableType:
     """Show where a processor goes on."""
     if not found:
-        return Text("nothing to resume: it is not paused in what was chosen")
+        return Text("nothing to resume: no chosen partition is paused")
     return _lags(found, "lag when resumed")
 
 

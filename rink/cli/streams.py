@@ -193,7 +193,7 @@ def unquarantine(app: App, skip: bool, as_json: bool, **chosen: Any) -> None:
 
 
 def _of_processor(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the app, a processor, and what narrows its partitions."""
+    """Give a command the app, a processor, and options for its partitions."""
     for option in (_JSON, _PARTITION, _STREAM, click.argument("processor"), apps.with_app):
         function = option(function)
     return function
@@ -206,8 +206,8 @@ def pause(
 ) -> None:
     """Pause PROCESSOR, in all partitions or in one.
 
-    No events are given to it until `resume`. Workers notice within about two seconds, and finish
-    what they have in hand. A new worker finds it paused.
+    It gets no events until `resume`. Workers notice within about two seconds, and finish the events
+    in hand. A restart does not end the pause.
     """
     found = apps.load(app)
     from rink.streams import admin
@@ -246,7 +246,7 @@ def resume(
 @click.option(
     "--force",
     is_flag=True,
-    help="Also while workers of it run: what they own is quarantined with its next commit.",
+    help="Also while its workers run: their partitions are quarantined with the next commit.",
 )
 @_YES
 @_JSON

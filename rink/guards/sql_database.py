@@ -24,7 +24,7 @@ _MAKING_TABLES = 0x72696E6B
 """PostgreSQL's advisory lock for making our tables: two who do it at once would both find none."""
 
 FORMAT = 1
-"""Says how our tables are laid out; every row has it."""
+"""The version of our tables' layout; every row has it."""
 
 _PASSING = re.compile(r"08...|40...|53...|55P03|25P03|57...")
 """SQLSTATEs of what passes: connections, deadlocks and serialization, resources, locks, timeouts, shutdowns."""

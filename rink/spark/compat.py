@@ -2,7 +2,7 @@
 
 All code that depends on the release is here.
 
-It asks for a feature, not for a number of a release, as platforms backport features.
+It looks for features, not for release numbers, since platforms backport features.
 
 | feature | since |
 |---|---|
@@ -37,9 +37,9 @@ except ImportError:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
     class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):  # type: ignore[no-redef,misc]
-        """Write the batches of a query from Arrow batches.
+        """Writes the batches of a query from Arrow batches.
 
-        Spark 4.0 asks of any writer, of a query's too, whether it is a DataSourceArrowWriter.
+        Spark 4.0 checks that every writer, even of a query, is a DataSourceArrowWriter.
         """
 
 
@@ -51,7 +51,7 @@ except ImportError:
     HAS_READ_LIMITS = False
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stand in for a class that this release does not know."""
+        """Stands in for a class that this release does not know."""
 
 
 def check_read_limit(most: int | None) -> None:
@@ -63,8 +63,8 @@ def check_read_limit(most: int | None) -> None:
     if most is not None and not HAS_READ_LIMITS:
         raise ConfigError(
             f"the option maxOffsetsPerTrigger needs PySpark 4.2 or later, and this is {pyspark.__version__}: "
-            "leave the option out, and a batch has all events that there are when it is planned (tasks "
-            "read them in pages)"
+            "leave it out. Then a batch has all events that are there when it is planned (tasks read them in "
+            "pages)"
         )
 
 
@@ -117,14 +117,14 @@ def _in_pandas(array: Any) -> Any:
 
 _GOES_TO = "__rink_goes_to"
 _numbers: dict[int, list[int]] = {}
-"""For each number of partitions: for each of them a number that Spark's hash sends there."""
+"""For each count of partitions, a list: the number that Spark's hash sends to each partition."""
 
 
 def repartition_by_id(df: DataFrame, parts: int, column: str) -> DataFrame:
     """Return the rows in partitions whose numbers a column holds.
 
-    Without `repartitionById` each row goes by a number whose hash leads to its partition. Where a release hashes
-    otherwise, rows come to a wrong partition, and `FencedBatch` refuses them.
+    Without `repartitionById`, each row gets a number whose hash leads to its partition. If a release hashes differently,
+    rows come to a wrong partition, and `FencedBatch` refuses them.
     """
     if hasattr(df, "repartitionById"):
         return df.repartitionById(parts, column)

@@ -169,14 +169,14 @@ def connection(place: Place) -> Connection:
 def clear_after(error: Exception, clear: Callable[[], None]) -> None:
     """Remove what a failed step left in Redis; log what goes wrong here.
 
-    Nothing is tried where Redis is away: asking it would take as long again.
+    It does nothing if Redis is away, since that would take as long again.
     """
     if isinstance(error, RedisUnavailable):
         return
     try:
         clear()
     except RinkError as other:
-        log.warning("what a failure left in Redis stays there: %s", other)
+        log.warning("a failed step left data in Redis, which could not be removed: %s", other)
 
 
 def _client(text: str) -> Client:

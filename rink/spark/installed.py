@@ -17,8 +17,8 @@ OLDEST = "4.0"
 def check_pyspark() -> None:
     """Refuse a PySpark without data sources in Python.
 
-    Where there is no PySpark at all, nothing is refused here: `rink.spark.roles.hashing` needs none.
-    An import of PySpark would take half a second, so this looks for its files only.
+    It accepts that there is no PySpark: `rink.spark.roles.hashing` needs none. Importing PySpark would
+    take half a second, so this looks for its files only.
 
     Raises:
         ImportError: this PySpark is too old; the message names its version and what is needed.

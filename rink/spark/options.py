@@ -23,11 +23,11 @@ from rink.streams.values import Bounds
 _COMMON = {
     "app": "the app as its workers load it, MODULE:ATTR, importable on executors too",
     "appName": "in place of app: its name; then redis is needed, and record where columns are wanted",
-    "stream": "the stream's name; `load(NAME)` will do, too",
+    "stream": "the stream's name, as in `load(NAME)`",
     "redis": "a URL, or MODULE:FUNCTION that makes a blocking client of redis-py's",
     "record": "the record class, MODULE:CLASS, where there is no app; `raw`: bytes, also where there is one",
-    "fencingToken": "of the role under which the query runs: lower ones are refused from then on",
-    "redisTimeout": "seconds that a call is repeated while Redis is away (30)",
+    "fencingToken": "of the role under which the query runs: lower tokens are refused from then on",
+    "redisTimeout": "seconds for which a call is repeated while Redis is away (30)",
 }
 _SOURCE = {
     "name": "in place of group: as `rink.spark.fence(role)` gives it",
@@ -36,17 +36,17 @@ _SOURCE = {
     "startingTimestamp": "in place of startingOffsets: milliseconds since 1970, or a time as Spark reads it",
     "endingOffsets": "of a batch: latest (default), or JSON as above: up to these ids",
     "endingTimestamp": "in place of endingOffsets: up to before this time",
-    "timeZone": "of times that have none, such as Europe/Berlin",
-    "maxOffsetsPerTrigger": "so many rows a batch of a query has at most",
-    "failOnDataLoss": "true (default): events that are gone before they were read are an error",
+    "timeZone": "the zone of times without one, such as Europe/Berlin",
+    "maxOffsetsPerTrigger": "the most rows in a batch of a query",
+    "failOnDataLoss": "true (default): it is an error if events are gone before they were read",
     "metadata": "true (default): the columns _partition, _id and _timestamp",
 }
 _SINK = {
     "name": "of the sink: of all queries that write to the stream each has its own",
     "writeId": "of a batch: written once, however often a job with this id runs within 30 days",
-    "stagingTtl": "seconds until what was staged by a task that nobody hears of again is removed (86,400)",
-    "fullTimeout": "seconds that a full partition is waited for (10)",
-    "partitionSize": "where there is no app: how many events a partition holds (50,000)",
+    "stagingTtl": "seconds until staged records of a lost task are removed (86,400)",
+    "fullTimeout": "longest wait for room in a full partition, in seconds (10)",
+    "partitionSize": "without an app: how many events a partition holds (50,000)",
     "trim": "where there is no app: committed (default) or oldest",
 }
 ALL = {**_COMMON, **_SOURCE, **_SINK}
@@ -252,12 +252,12 @@ def _with_stream(given: Mapping[str, str]) -> dict[str, str]:
     found = {str(name).lower(): str(value) for name, value in given.items()}
     if "paths" in found:
         raise ConfigError(
-            f"one stream is read at a time, and not {found['paths']}: read each by a load() of its own, and union them"
+            f"load() reads one stream, and not {found['paths']}: read each by its own load(), and union them"
         )
     path = found.pop("path", "")
     if path and found.setdefault("stream", path) != path:
         raise ConfigError(
-            f"the option stream is {found['stream']!r}, and load, save or start was given {path!r}: name one stream"
+            f"the option stream is {found['stream']!r}, and load, save or start names {path!r}: name one stream"
         )
     return found
 

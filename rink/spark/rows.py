@@ -168,7 +168,7 @@ class Rows:
             )
             raise RecordError(
                 f"partition {self._number} of {self._what}, between {kept[0].decode()} and {kept[-1].decode()}: a "
-                f"value of {name!r} has no place in its column of type {kind}: {error}{hint}"
+                f"value of {name!r} does not fit its column of type {kind}: {error}{hint}"
             ) from error
         return columns
 

@@ -97,8 +97,8 @@ def wanted_of(asked: T.StructType, all_of_them: T.StructType, what: str) -> T.St
 def own_names(given: T.StructType, known: T.StructType) -> T.StructType:
     """Rename columns, nested ones included, to the names in the record.
 
-    Names are compared as Spark does, whatever their case. Where a record has several that differ by
-    case alone, the same name is meant, and one that is taken is not found twice.
+    Names are compared as Spark does, in any case. If a record has several names that differ by case
+    alone, an equal name comes first, and no name is used twice.
     """
     free = [field.name for field in known.fields]
     found: dict[str, str] = {}
@@ -131,7 +131,7 @@ def check_case(given: T.StructType, known: T.StructType, what: str) -> None:
         return
     if (context.getLocalProperty("spark.sql.caseSensitive") or "").lower() == "true":
         raise ConfigError(
-            f"the columns {given.simpleString()} are those of {what} in another case, and spark.sql.caseSensitive is true: "
+            f"the columns {given.simpleString()} have names of {what} in another case, and spark.sql.caseSensitive is true: "
             f"use {own.simpleString()}"
         )
 
@@ -151,7 +151,7 @@ def fits(given: T.DataType, wanted: T.DataType, *, widens: bool = False) -> bool
     """Return whether one type is another, whatever may be null in it.
 
     A struct may have fewer fields, in any order. A decimal may have any precision and scale, since each
-    value is looked at. A timestamp may be without a zone: then it is in UTC.
+    value is checked. A timestamp without a zone is in UTC.
 
     Args:
         given: of a DataFrame that is written, or that a query asks for.

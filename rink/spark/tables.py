@@ -1,7 +1,7 @@
 """Keep the options of `CREATE TABLE … USING rink` in its schema.
 
-Spark keeps a table's options, and hands a data source in Python none of them when the table is read. It does hand over
-the schema as the source made it. So the schema that is made for a table carries the options, as metadata of a column.
+Spark keeps a table's options, but gives a data source in Python none of them when the table is read. It does give it the
+schema that the source made. So the schema of a table carries its options, as metadata of a column.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from rink.spark.options import ALL, check_names, names_of
 
 _NOTE = "rink"
 _AS_WRITTEN = "option."
-"""Spark's mark of what stands in OPTIONS (…), beside table properties and keys of its own."""
+"""The prefix of keys from OPTIONS (…), beside table properties and Spark's own keys."""
 
 _INSTEAD = (
     {"app", "appname"}, {"stream", "path"}, {"group", "name"},
     {"startingoffsets", "startingtimestamp"}, {"endingoffsets", "endingtimestamp"},
 )  # fmt: skip
-"""Options of which each stands in place of the others."""
+"""Options that exclude each other."""
 
 
 def created_with(given: Mapping[str, str]) -> dict[str, str] | None:
@@ -41,7 +41,7 @@ def created_with(given: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def of_role(options: Mapping[str, str], *, of_sink: bool) -> dict[str, str]:
-    """Return those options of a table that a source, or a sink, has."""
+    """Return the options of a table that a source, or a sink, knows."""
     known = names_of(of_sink=of_sink) | {"path"}
     return {name: value for name, value in options.items() if name in known}
 
@@ -74,9 +74,9 @@ def all_options(given: Mapping[str, str], schema: StructType, *, of_sink: bool) 
 
 
 _NO_OPTIONS = (
-    'Spark has handed over no options to format("rink"). Those of a table reach it with the columns that it made itself: '
-    "create the table without a list of columns, CREATE TABLE orders USING rink OPTIONS (app 'shop:app', stream 'orders'). "
-    'To write, use df.write.format("rink").options(…).save(), since Spark hands them over to some kinds of INSERT only'
+    'Spark gave format("rink") no options. It gets those of a table only if it made the columns itself: create the table '
+    "without a list of columns, CREATE TABLE orders USING rink OPTIONS (app 'shop:app', stream 'orders'). To write, use "
+    'df.write.format("rink").options(…).save(), since Spark passes options to some kinds of INSERT only'
 )
 
 
@@ -89,7 +89,6 @@ def _refuse_password(url: str) -> None:
         raise ConfigError(f"the option redis cannot be used: {error}") from error
     if told.get("password"):
         raise ConfigError(
-            "the option redis has a password, and the options of a table can be read in the catalog and travel with its "
-            "columns, into files as well: name a function that makes the client, redis 'MODULE:FUNCTION', or leave it to "
-            "the app"
+            "the option redis has a password, which anybody could read in the catalog, and in files with the table's "
+            "columns: name a function that makes the client, redis 'MODULE:FUNCTION', or leave the option to the app"
         )

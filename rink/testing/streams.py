@@ -56,7 +56,7 @@ class Outcome:
         processed: the records that were processed and committed, in order within each partition.
         outputs: what was sent along with commits, by the name of the stream.
         dead: what was given up.
-        quarantined: by partition: why it is not processed any more (`quarantine` and `halt`).
+        quarantined: the reason of each quarantined partition (`quarantine` and `halt`).
         commits: how many commits there were.
     """
 

@@ -225,7 +225,7 @@ def test_nothing_found_is_said(lines, shop, answers):
     answers("dead_letters", DeadLetters(0, ()))
     assert lines("streams", "lag", shop)[0].startswith("no processors")
     assert lines("streams", "owners", shop)[0].startswith("no processors")
-    assert lines("streams", "unquarantine", shop) == ["nothing is quarantined of what was chosen"]
+    assert lines("streams", "unquarantine", shop) == ["no chosen partition is quarantined"]
     assert lines("streams", "requeue", shop, "--all") == ["no dead letters"]
     assert lines("streams", "dead", shop) == ["no dead letters"]
     assert lines("streams", "forget-group", shop, "old")[0].startswith("nothing to forget")

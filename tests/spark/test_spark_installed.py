@@ -86,4 +86,4 @@ def test_a_source_whose_modules_are_missing_is_there_and_says_so():
     assert said[0] == "rink"
     assert said[-1].startswith('ImportError: format("rink") cannot be imported by ')
     assert "redis" in said[-1]
-    assert said[-1].endswith("Install etcd-rink[spark] there, and what else is missing")
+    assert said[-1].endswith("Install etcd-rink[spark] there, and any other missing package")

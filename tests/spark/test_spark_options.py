@@ -120,9 +120,9 @@ def test_path_names_the_stream_as_load_does(shop):
     made = Place.of(source(app="options_shop:app", path="orders"))
     assert made.stream == "orders"
     assert source(path="orders", stream="orders").needed("stream") == "orders"
-    with pytest.raises(ConfigError, match=r"stream is 'orders', and load, .* was given 'others'"):
+    with pytest.raises(ConfigError, match=r"stream is 'orders', and load, .* names 'others'"):
         source(path="others", stream="orders")
-    with pytest.raises(ConfigError, match="one stream is read at a time"):
+    with pytest.raises(ConfigError, match="reads one stream"):
         source(paths='["orders", "others"]')
 
 

@@ -206,7 +206,7 @@ def test_rows_dataclass_with_built_in_types_columns_of_them():
 
 def test_rows_decimal_too_long_for_its_column_named():
     bill = Bill(UUID(int=7), Decimal("1E-19"), time(), timedelta())
-    with pytest.raises(RecordError, match="has no place in its column"):
+    with pytest.raises(RecordError, match="does not fit its column"):
         rows_of(Bill).batch(entries(JsonCodec(Bill).encode(bill)))
 
 
@@ -381,9 +381,9 @@ def test_decimals_have_sparks_own_type_and_any_that_is_asked_for():
 
 
 @pytest.mark.parametrize("price", ["12.345", "12345678901", "NaN", "Infinity", "1E-3"])
-def test_decimal_that_has_no_place_in_its_column_is_refused(price):
+def test_decimal_that_does_not_fit_its_column_is_refused(price):
     wanted = T.StructType([T.StructField("price", T.DecimalType(12, 2), False)])
-    with pytest.raises(RecordError, match=r"value of 'price' has no place .*decimal128\(12, 2\)"):
+    with pytest.raises(RecordError, match=r"value of 'price' does not fit .*decimal128\(12, 2\)"):
         priced({"price": "1"}, {"price": price}, wanted=wanted)
 
 

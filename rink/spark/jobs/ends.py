@@ -52,7 +52,7 @@ class DriverEnd(abc.ABC):
         Raises:
             SparkStopped: nothing can run here any more. End the process: its roles have gone to
                 another driver.
-            RinkError: no query can be run here by this group, and why.
+            RinkError: this group can run no query here; the message says why.
         """
         end = time.monotonic() + (threading.TIMEOUT_MAX if timeout is None else timeout)
         while not self._over.wait(max(0.0, min(_LOOKS_S, end - time.monotonic()))):
@@ -81,7 +81,7 @@ class DriverEnd(abc.ABC):
     def _group_has_ended(self) -> bool:
         """Return whether the group was left, or its engine failed.
 
-        Nobody else may notice that here. If so, this gives up.
+        If so, this gives up. Nothing else may notice it.
         """
         error = self._rink._ended()  # noqa: SLF001
         if error is not None:

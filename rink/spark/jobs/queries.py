@@ -66,8 +66,8 @@ class Query:
         function: returns the started query.
         guards: whose fence is raised before.
         runner: told of failures; it says whether anything can run here still.
-        every: seconds from start to start, of a query that ends by itself. Without it such a query
-            is started once under each grant.
+        every: seconds from start to start, for a query that ends by itself. Without it such a query is
+            started once under each grant.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Query:
             self._serve()
         except (
             BaseException
-        ) as error:  # no role is to be had any more: a thread would end by it without a word
+        ) as error:  # no role can be granted any more: the thread would end without a message
             if not self._runner.is_useless():
                 self._runner.give_up(error)
 
@@ -191,16 +191,16 @@ class Query:
     def _next_start(self, due: float) -> float:
         """Return when a query that has ended by itself is started again.
 
-        A query that took longer than its interval is started at once, and once: the starts that it
-        missed are not made up for.
+        A query that took longer than its interval is started once, at once. Missed starts are not made
+        up for.
         """
         return math.inf if self._every is None else max(due + self._every, time.monotonic())
 
     def _report_end(self, job: Job[Any], due: float) -> None:
         if self._every is None:
             log.warning(
-                "query %r has ended by itself under token %d, and only the next grant of its role "
-                "starts it again: if it is to end, declare it with every=SECONDS, or run it once "
+                "query %r has ended by itself under token %d, and is not started again before the "
+                "next grant of its role: if it should end, declare it with every=SECONDS, or run it "
                 "with run_query()",
                 self.name, job.token,
             )  # fmt: skip

@@ -63,14 +63,14 @@ class JobRunner(DriverEnd):
         """Start a job if its role is mine, and return without waiting for its end.
 
         A driver that has just joined owns no role yet. So the first calls wait until this driver
-        was ranked once. From then on a call looks once and returns at once: a role that is just
-        being handed over to this driver gives None, too. `run` waits for such a role.
+        was ranked once. Later calls return at once. They also return None for a role that is just being
+        handed over to this driver; `run` waits for such a role.
 
         Args:
             job_id: the role's name.
             function: called with the job in a thread of its own. Its Spark jobs carry a tag, and are cancelled when
                 the role is lost; threads that it starts should be InheritableThreads.
-            timeout: seconds that this driver's first rank is waited for; None: as long as it takes.
+            timeout: longest wait for this driver's first rank, in seconds; None for no limit.
 
         Returns:
             None where the role is another driver's, or the job runs here already.
@@ -153,21 +153,20 @@ class JobRunner(DriverEnd):
     ) -> Job[T] | None:
         """Run a job if its role is mine, and return when it has ended.
 
-        It waits until this driver is ranked. If the role is its own then, it waits until the driver
-        that had it before has let go. So None always means that the job is not for this driver.
+        It waits until this driver is ranked. If it owns the role, it waits until the previous driver
+        has released it. So None always means that the job is not for this driver.
 
         Args:
             job_id: the role's name.
             function: called with the job, as in `start`.
-            timeout: seconds that rank and role are waited for, and not the job; None: as long as it
-                takes.
+            timeout: longest wait for rank and role, without the job itself; None for no limit.
 
         Returns:
-            The job, which has ended: its `result()` returns or raises what the function did. None
-            where the role is another driver's, or the job runs here already.
+            The job, which has ended: its `result()` returns or raises what the function did. None if
+            another driver owns the role, or if the job runs here already.
 
         Raises:
-            RoleTimeout: rank or role were not there within `timeout`; the message says why.
+            RoleTimeout: no rank or role within `timeout`; the message says why.
             ClosedError, ConfigError: as `start` says.
         """
         check_plain(f"job {job_id!r}: function", function, "job")
@@ -232,15 +231,15 @@ class JobRunner(DriverEnd):
 
             @jobs.query("hourly", every=3600)
 
-        Each grant starts it at once: so it completes what the driver before left, and no hour is
-        skipped when the role moves. From then on it is started every so many seconds, counted from
-        start to start. Runs never overlap: one that takes longer is followed at once by one other.
+        Each grant starts it at once. So it completes the previous driver's work, and no hour is
+        skipped when the role moves. Then it is started every so many seconds, counted from start to
+        start. Runs never overlap: if one takes longer, the next one starts when it ends.
 
         Args:
             name: the role's.
             guards: their fence is raised before the function is called: guards of `rink.guards`, and a `FencedStream`
                 for each stream that the query writes.
-            every: seconds from start to start, more than 0. None: the query is not to end.
+            every: seconds from start to start, more than 0. None if the query should not end.
 
         Raises:
             ConfigError: there is a query, or a running job, of this name: each needs a role of its own.
@@ -282,27 +281,27 @@ class JobRunner(DriverEnd):
             jobs.run_query("nightly", start, guards=[guard])
 
         Without a function it runs the query that was declared with this name, beside its schedule.
-        A run that goes on here is waited for first. So what was sent before the call is in the
-        output when it returns. A query that does not end by itself is waited for without an end.
+        It waits for a run that goes on here first. So events that were sent before the call are in
+        the output when it returns. It waits for ever for a query that does not end by itself.
 
         Args:
             name: the role's.
             function: called with the job; it returns the started query, as in `query`.
             guards: their fence is raised before the function is called. A declared query has its
                 own.
-            timeout: seconds that rank and role are waited for, as in `run`.
+            timeout: longest wait for rank and role, as in `run`.
 
         Returns:
-            The query, which has ended by itself, or was stopped by somebody. None where the role is
-            another driver's, or a run with this name goes on here already.
+            The query, which has ended by itself or was stopped. None if another driver owns the role, or
+            if a run with this name goes on here already.
 
         Raises:
             BaseException: what the function raised, or the query failed with. It is not tried
                 again.
             RoleLost: the role was lost, or this runner closed, before the query had ended.
             RoleTimeout, ClosedError: as `run` says.
-            ConfigError: no query of this name was declared and no function is given, or both are
-                there. Or the function cannot be called with a job, or returned no query.
+            ConfigError: no query of this name was declared and no function is given, or both. Or the
+                function cannot be called with a job, or returned no query.
         """
         self._refuse_closed()
         declared = self._queries.get(name)

@@ -81,7 +81,7 @@ class Watch:
     def _serve(self) -> None:
         failures = 0
         while not self._is_cancelled:
-            self._news.clear()  # before the look: what changes meanwhile asks for another one
+            self._news.clear()  # before the look, so that a change meanwhile causes another look
             try:
                 if self._rink._is_ranked():  # noqa: SLF001 - without a rank no job is ours
                     self._look()

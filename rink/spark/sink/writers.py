@@ -64,7 +64,7 @@ class _Writing:
         place = self._place
         if place.declared() is None and connection(place).hasher(place):
             raise ConfigError(
-                f"{place} has a hasher of its own (key {place.names.about!r}), which appName does not tell: give the "
+                f"{place} has a hasher of its own (key {place.names.about!r}), which appName does not name: give the "
                 "option app=MODULE:ATTR, whose stream has it"
             )
 

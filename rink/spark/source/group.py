@@ -82,7 +82,7 @@ class Group:
     def withdrawn_on_error(self) -> Iterator[None]:
         """Undo the registration of a start that fails before its first batch.
 
-        It is no longer undone after a batch was planned: then the checkpoint knows of it, and a restart goes on.
+        After a batch was planned it stays: the checkpoint knows of it, and a restart goes on.
         """
         try:
             yield
@@ -193,23 +193,23 @@ class Group:
         tell_gone(self._place, number, start, Gone.of(answer), strict=self._strict)
 
     def _warn(self, number: int, start: str, gone: Sequence[Any], older: Any) -> None:
-        """Say what a run finds that goes on all the same."""
+        """Warn of an older checkpoint, from which the run goes on."""
         if gone:
             tell_gone(self._place, number, start, Gone.of(gone), strict=False)
         elif older:
             log.warning(
                 "the checkpoint of a query is older than its group %r in Redis: in partition %d of %s it goes on behind %s, "
-                "and %s was committed before; the events between are read again. Was it restored from an older state?",
+                "although %s is committed, and reads the events between again. Was it restored from an older state?",
                 self.name, number, self._place, start, _text(older),
             )  # fmt: skip
 
     def _older(self, number: int, start: str, offset: str) -> str:
         return (
             f"the checkpoint of this query is older than its group {self.name!r} in Redis: in partition {number} of "
-            f"{self._place} it goes on behind {start}, the group has committed up to {offset}, and events between are gone, "
-            "since what is committed may be trimmed. It was restored from an older state, or is that of another query. Use "
-            f"the newest checkpoint; or, to begin anew, remove the checkpoint and run `{self._forget()}`. To go on with "
-            'what is there: .option("failOnDataLoss", "false")'
+            f"{self._place} it goes on behind {start}, but the group has committed up to {offset}, and events between were "
+            "trimmed. The checkpoint was restored from an older state, or belongs to another query. Use the newest "
+            f"checkpoint; or, to begin anew, remove the checkpoint and run `{self._forget()}`. To go on with the events "
+            'that are there: .option("failOnDataLoss", "false")'
         )
 
     def _forget(self) -> str:
@@ -236,11 +236,11 @@ class Gone:
     """Describes the missing events of a partition, as Redis knows them.
 
     Attributes:
-        why: trimmed, or deleted: by XDEL, one by one.
+        why: `trimmed`, or `deleted` by XDEL.
         removed: how many entries were ever removed.
-        first: the id of the first one left; "" where none is.
-        deleted: the greatest id that XDEL has removed.
-        last: the last id that was given out.
+        first: the ID of the first entry left; "" if there is none.
+        deleted: the greatest ID that XDEL has removed.
+        last: the last ID that was given out.
     """
 
     why: str
@@ -251,7 +251,7 @@ class Gone:
 
     @classmethod
     def of(cls, answer: Sequence[Any]) -> Gone:
-        """Read what the Lua function `gone` gives."""
+        """Read the answer of the Lua function `gone`."""
         _, why, removed, first, deleted, last = map(_text, answer)
         return cls(why, int(removed), first, deleted, last)
 
@@ -264,8 +264,8 @@ class Gone:
         count = "1 event was" if self.removed == 1 else f"{self.removed} events were"
         left = f"the first one left is {_event(self.first)}" if self.first else "none is left"
         return (
-            f'{count} removed, and {left}. They were trimmed since all groups had passed them, by trim="oldest", or by '
-            "hand, or Redis was restored from an older state"
+            f'{count} removed, and {left}. All groups had passed them, trim="oldest" or somebody removed them, or Redis '
+            "was restored from an older state"
         )
 
 
@@ -279,14 +279,14 @@ def tell_gone(
         number: of the partition.
         start: the id behind which they were; "(id" for that id itself, too.
         gone: what Redis tells of them.
-        strict: it is an error.
+        strict: raise an error.
     """
     key = place.names.partition(number).stream
     where = f"from {_event(start[1:])} on" if start.startswith("(") else f"behind {start}"
     cause = gone.cause(start) if gone else "they were trimmed while this range was read"
     told = (
-        f"events of partition {number} of {place} {where} are gone before they were read (key {key!r}): {cause}. To read what "
-        'is there: .option("failOnDataLoss", "false"). To have events stay longer: app.stream(…, keep="7d")'
+        f"events of partition {number} of {place} {where} are gone before they were read (key {key!r}): {cause}. To read the "
+        'events that are there: .option("failOnDataLoss", "false"). To keep events longer: app.stream(…, keep="7d")'
     )
     if strict:
         raise StateError(told, key=key)

@@ -199,8 +199,8 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         begin, to = self._offsets(start), self._offsets(end)
         self._named = to
         if begin == to:
-            # No batch. A restarted query of Spark before 4.2 says so where its log of offsets ends. The batch that
-            # ended there may come again, so nothing is advanced.
+            # An empty batch: a restarted query of Spark before 4.2 asks for it at the end of its offset log. The batch
+            # that ended there may come again, so nothing is advanced.
             return []
         group = self._its_group()
         if not group.has_entered:  # a replay after a restart: Spark asks for nothing before
@@ -225,9 +225,9 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
         Later releases say so themselves.
 
-        What the last call of `initialOffset` or `partitions` named is in Spark's commit log when it asks for more:
-        first it replays a batch that is not. Only a restart with `triggerAvailableNowWrapper.enabled` asks before it
-        has named anything, and so before a replay. Then this is None, and nothing may be advanced.
+        When Spark asks for more, its commit log has the offset of the last call of `initialOffset` or `partitions`: it
+        replays a batch that is not committed first. Only a restart with `triggerAvailableNowWrapper.enabled` asks before
+        any such call, so before a replay. Then this is None, and nothing may be advanced.
         """
         group = self._its_group()
         if self._named is None and not group.is_registered(range(self._count)):
