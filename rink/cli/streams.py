@@ -206,8 +206,8 @@ def pause(
 ) -> None:
     """Pause PROCESSOR, in all partitions or in one.
 
-    It gets no events until `resume`. Workers notice within about two seconds, and finish the events
-    in hand. A restart does not end the pause.
+    It gets no events until `resume`. Workers notice within about two seconds, and finish their
+    in-flight events. A restart does not end the pause.
     """
     found = apps.load(app)
     from rink.streams import admin

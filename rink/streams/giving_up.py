@@ -122,7 +122,7 @@ class GivingUp(Generic[R]):
     def _witnesses(self) -> int:
         """Return how many events behind one show whether the program is to blame.
 
-        0 if the breaker is off or trips anyway, or if the processor has events in hand: it may
+        0 if the breaker is off or trips anyway, or if the processor has in-flight events: it may
         commit them only when it gets more.
         """
         room = self._breaker.room(self._passed)

@@ -172,7 +172,7 @@ class Inbox:
 
     @property
     def has_one_alone(self) -> bool:
-        """Return whether the event in hand was yielded alone."""
+        """Return whether the in-flight event was yielded alone."""
         return bool(self._out) and self._is_alone(self._out[-1])
 
     @property

@@ -60,7 +60,7 @@ class Owner(Generic[R]):
         changed: set when there is something new in the inbox, room among the uncommitted, or its end.
         is_idle: the processor waits for events; `has_idled`: it did so in the call under way.
         ended_early: it was told that there are no more, so that what came alone is judged by itself.
-        stopwatch: measures how long the processor takes for the events in hand.
+        stopwatch: measures how long the processor takes for its in-flight events.
         giving_up: gives up events that fail.
     """
 

@@ -1,4 +1,4 @@
-"""Measures how long a processor takes for the events in hand: `timeout=`."""
+"""Measures how long a processor takes for its in-flight events: `timeout=`."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Stopwatch:
             self._until = self._now() + self.seconds * count
 
     def stop(self) -> None:
-        """Stop: no event is in hand, or the processor waits for Redis."""
+        """Stop: no event is in flight, or the processor waits for Redis."""
         self._until = None
 
     async def watch(self, expire: Callable[[], bool]) -> None:
-        """Call a function when the events in hand have taken too long.
+        """Call a function when the in-flight events have taken too long.
 
         Args:
             expire: returns whether to call it again a moment later.

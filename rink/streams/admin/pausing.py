@@ -46,7 +46,7 @@ async def pause(
     """Pause a processor, in all partitions or in one.
 
     Partitions that are paused already are left alone. Workers notice within about two seconds, and
-    finish and commit the events in hand. The partition keeps its owner. It stays paused if its owner
+    finish and commit their in-flight events. The partition keeps its owner. It stays paused if its owner
     ends or another one takes over.
 
     Args:
