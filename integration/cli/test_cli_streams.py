@@ -262,7 +262,7 @@ def test_a_retired_processor_holds_trimming_back_until_it_is_forgotten(shop):
     assert shop.lag("bill")[mine]["offset"] == ""
 
 
-def test_who_is_forgotten_by_force_while_at_work_is_quarantined_and_can_be_released(shop):
+def test_forget_by_force_quarantines_an_owner_until_unquarantine(shop):
     shop.send((1, 3))
     with working(shop):
         (mine,) = [n for n, one in shop.until_done("bill").items() if one["processed"]]

@@ -358,7 +358,10 @@ async def test_skip_is_refused_where_it_would_hit_another_event(desk):
     ids = await desk.add(2)
     for reason, said in [
         (f"event {ids[1]} of 'orders/1', processor 'bill': E", f"the next one is {ids[0]}"),
-        ("partition 'orders/1' of processor 'bill' went back", "was not quarantined for an event"),
+        (
+            "partition 'orders/1' of processor 'bill' was rolled back",
+            "was not quarantined for an event",
+        ),
     ]:
         await desk.quarantine(reason)
         with pytest.raises(StateError, match=said):
@@ -375,7 +378,7 @@ async def test_one_partition_that_stays_quarantined_keeps_no_other_from_it(desk)
         place = desk.app.processors["bill"].place(number)
         (entry_id,) = await desk.add(place=place)
         await desk.quarantine(f"event {entry_id} of {place.role!r}, processor 'bill': E: x", place)
-    await desk.quarantine("partition 'orders/1' of processor 'bill' went back")
+    await desk.quarantine("partition 'orders/1' of processor 'bill' was rolled back")
     with pytest.raises(StateError, match="was not quarantined for an event") as caught:
         await admin.unquarantine(desk.app, skip=True)
     (note,) = caught.value.__notes__
@@ -387,7 +390,7 @@ async def test_one_partition_that_stays_quarantined_keeps_no_other_from_it(desk)
 @at_desk()
 async def test_unquarantine_of_a_rolled_back_partition_takes_what_is_there(desk):
     ids = await desk.add(2)
-    await desk.quarantine("partition 'orders/1' of processor 'bill' went back")
+    await desk.quarantine("partition 'orders/1' of processor 'bill' was rolled back")
     await desk.redis.hset(
         desk.place.names.offsets, mapping={"format": 1, "bill": "99999999999999-0"}
     )
@@ -509,7 +512,7 @@ async def test_an_id_is_written_in_the_one_way_that_scripts_can_compare(desk):
 
 
 @at_desk()
-async def test_who_is_quarantined_or_was_just_reset_under_an_owner_is_not_forgotten_but_by_force(
+async def test_quarantined_or_just_reset_processor_is_forgotten_only_by_force(
     desk,
 ):
     ids = await desk.add(2)

@@ -86,11 +86,11 @@ async def test_a_take_that_is_repeated_tells_the_same(steps, server):
 
 
 @stepping
-async def test_a_deadly_event_that_quarantines_its_partition_is_waited_for_by_nobody(steps, server):
-    [deadly] = await steps.add(1)
+async def test_crashing_event_that_quarantines_its_partition_holds_nobody_up(steps, server):
+    [crashing] = await steps.add(1)
     for token in (5, 6):
         await steps.take(token, first=1)
-    await steps.store.mark(steps.place, 6, "0", deadly)
+    await steps.store.mark(steps.place, 6, "0", crashing)
     app = App("shop")
     orders = app.stream("orders", record=Numbered, partition_by="n")
 

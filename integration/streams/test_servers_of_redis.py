@@ -177,7 +177,7 @@ def test_a_failover_to_an_older_replica_stops_the_partition_and_says_so(etcd_url
                 await until_seen(shop, 20)
                 await asyncio.to_thread(pair.failover)
                 why = await shop.quarantined("note", number)
-                assert "went back" in why
+                assert "rolled back" in why
                 assert "rink streams unquarantine" in why
 
     with redis_pair(sentinel=True) as pair:
@@ -211,7 +211,7 @@ async def test_restored_redis_quarantines_partition_until_unquarantine(
         await shop.send(*range(5, 10))
         await until_seen(shop, 11)
         await asyncio.to_thread(shop.server.restore_copy, copy)
-        assert "went back" in await shop.quarantined("note", number)
+        assert "rolled back" in await shop.quarantined("note", number)
         await shop.send(2, who=shop.of_key(other))
         await until(lambda: shop.numbers(shop.of_key(other)) == [1, 2])
         opened = await shop.app.opened()

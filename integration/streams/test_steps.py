@@ -381,7 +381,7 @@ async def test_an_event_that_was_marked_and_committed_is_not_counted(steps, serv
     assert (await steps.take(6)).ends == {}
 
 
-# ── what went back ───────────────────────────────────────────────────────────────────────────
+# ── what was rolled back ─────────────────────────────────────────────────────────────────────
 
 
 @stepping
@@ -390,7 +390,7 @@ async def test_an_offset_above_the_streams_last_id_is_refused(steps, server):
     await steps.take(5)
     await steps.commit(5, "0-0", one)
     await steps.redis.delete(steps.place.names.stream)
-    with pytest.raises(RedisRolledBack, match="went back"):
+    with pytest.raises(RedisRolledBack, match="rolled back"):
         await steps.take(6)
 
 
@@ -486,7 +486,7 @@ async def test_a_quarantined_partition_is_told_until_it_is_unquarantined(steps, 
 async def test_what_was_sent_since_redis_lost_everything_comes_after_all(steps, server):
     place = steps.place
     await steps.take(5)
-    await steps.store.quarantine(place, 5, "0", "went back, for a test")
+    await steps.store.quarantine(place, 5, "0", "rolled back, for a test")
     await steps.redis.hdel(place.names.offsets, place.processor)
     await steps.add(3)
     said, _, offset = await steps.store.run(

@@ -1,19 +1,19 @@
 """What goes wrong with streams, beside what `rink.errors` has.
 
     RinkError
-        RecordError (ValueError)         a record that does not match its class, or has no key
-        EventTimeout                     a processor took longer for an event than its `timeout`
-        WorkerHalted                     a processor with on_error="halt" met an event that it cannot process
-        PartitionFull                    a partition had no room for as long as the sender waits
-        RedisError                       a call to Redis that did not succeed
-            RedisUnavailable             no answer within the deadline
-            RedisAuth                    user, password or permission refused
-            RedisOutOfMemory                    Redis is out of memory
-        CrossSlot (UsageError)           outputs of several slots in one step, on a Redis Cluster
-        TooManyUncommitted (UsageError)          more events taken than may be uncommitted
+        RecordError (ValueError)          a record that does not match its class, or has no key
+        EventTimeout                      a processor took longer for an event than its `timeout`
+        WorkerHalted                      a processor with on_error="halt" met an event that it cannot process
+        PartitionFull                     a partition had no room for as long as the sender waits
+        RedisError                        a call to Redis that did not succeed
+            RedisUnavailable              no answer within the deadline
+            RedisAuth                     user, password or permission refused
+            RedisOutOfMemory              Redis is out of memory
+        CrossSlot (UsageError)            outputs of several slots in one step, on a Redis Cluster
+        TooManyUncommitted (UsageError)   more events taken than may be uncommitted
 
 `StaleToken` (rink.errors) is raised by a commit of whoever is not the owner any more, `StateError` where what
-lies in Redis is not ours, is of another type, or has gone back.
+lies in Redis is not ours, has another type, or was rolled back.
 """
 
 from __future__ import annotations

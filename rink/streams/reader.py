@@ -29,7 +29,7 @@ _RESTS_S = (5.0, 60.0)
 """Shortest and longest pause before an event that did not come in time is asked for again."""
 
 Broken = asyncio.Future[None]
-"""Fails where an owner's partition cannot be read, or went back."""
+"""Fails where an owner's partition cannot be read, or was rolled back."""
 
 
 def make_reader(store: Store, prefetch: int, held: Held) -> Reader:

@@ -435,7 +435,7 @@ class Store:
             case "moved":
                 raise OffsetMoved(f"the offset of {place.at!r} was moved to {text(answer[1])}")
             case _:
-                raise _went_back(place, token, answer[1:], expected)
+                raise _rolled_back(place, token, answer[1:], expected)
 
     def _now(self) -> int:
         """What a step of an owner is told at, in microseconds, more each time: the order of a process's steps."""
@@ -473,12 +473,12 @@ def _as_sent(response: Any, **kwargs: Any) -> Any:  # noqa: ARG001 - as redis-py
     return response
 
 
-def _went_back(place: Place, token: int, found: Sequence[Any], expected: str) -> RedisRolledBack:
+def _rolled_back(place: Place, token: int, found: Sequence[Any], expected: str) -> RedisRolledBack:
     fence, offset, *last = (text(part) for part in found)
     ours = f"offset {expected} under token {token}" if expected else "an offset within the stream"
     ends = f", and the stream ends at {last[0]}" if last else ""
     return RedisRolledBack(
-        f"partition {place.role!r} of processor {place.processor!r} went back: {ours} was known, and "
+        f"partition {place.role!r} of processor {place.processor!r} was rolled back: {ours} was known, and "
         f"{place.at!r} now has offset {offset} under fence {fence}{ends}. Redis was restored, "
         "failed over to older data, or has evicted keys. Events may be lost, or come again",
         key=place.at,
