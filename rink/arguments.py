@@ -1,4 +1,7 @@
-"""Checks numbers that users pass; it imports little, since each process of Spark loads it."""
+"""Check numbers that users pass.
+
+It imports little, since each process of Spark loads it.
+"""
 
 from __future__ import annotations
 

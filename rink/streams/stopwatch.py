@@ -1,4 +1,4 @@
-"""Measures how long a processor takes for its in-flight events: `timeout=`."""
+"""Measure how long in-flight events take, for `timeout=`."""
 
 from __future__ import annotations
 
