@@ -201,3 +201,89 @@ async def test_commit_outputs_go_with_all_that_is_finished(shop, monkeypatch):
     [step] = [step for step in steps if step.outputs]
     assert (len(step.outputs), len(step.letters)) == (2, 3)
     assert step.new == last[0][0].decode()
+
+
+@driven
+async def test_reader_large_events_of_all_partitions_after_idling_come(shop, rink_redis):
+    """While nothing comes one read waits for all; what they have after an outage is too much for one answer."""
+    slow = Wire(rink_redis.url, pace=2 * MEGABYTE)
+    url = slow.endpoint.replace("http://", "redis://") + "?socket_timeout=1"
+    (app, scans, seen), (sender, to, _) = shop(url), shop()
+    numbers = [
+        next(n for n in range(1000) if scans.partition_of(Scan(n=n, text="")) == partition)
+        for partition in range(8)
+    ]
+
+    async def send_again():
+        await asyncio.sleep(2)  # its partitions have been asked in turn, and have nothing
+        slow.cut()
+        await to.send_many(Scan(n=n, text="x" * (MEGABYTE // 2)) for n in numbers)
+        slow.heal()
+        await until(lambda: len(seen) == 16, 25.0, "all that has come meanwhile")
+
+    try:
+        async with app, sender:
+            await to.send_many(Scan(n=n, text="x" * (MEGABYTE // 2)) for n in numbers)
+            await processed(app, 8, seen, then=send_again)
+    finally:
+        slow.close()
+    assert sorted(seen) == sorted(numbers * 2)
+
+
+def commits_every(app, scans, count, *, at_end=True):
+    """Declare a processor that commits so many events at a time; returns the numbers that it has committed."""
+    committed = []
+
+    @app.processor(scans, name="bill", commit="manual", initial_delay=0.1)
+    async def bill(events):
+        hand = []
+        async for scan in events.records():
+            hand.append(scan.n)
+            if len(hand) == count:
+                await events.commit()
+                committed.extend(hand)
+                hand.clear()
+        if at_end:
+            await events.commit()
+            committed.extend(hand)
+
+    return committed
+
+
+@driven
+async def test_processor_that_holds_all_its_memory_is_had_commit(shop):
+    """It would wait for events that are not read before it commits: its events end, and it is called again."""
+    app, scans, seen = shop(max_reply_bytes=20_000, max_in_flight_bytes=100_000)
+    committed = commits_every(app, scans, 50)
+    async with app:
+        await scans.send_many(Scan(n=n, text="x" * 9_000) for n in range(200))
+        await processed(app, 200, committed, lambda: len(seen) == 200)
+    assert sorted(committed) == list(range(200))
+    assert sorted(seen) == list(range(200))
+
+
+@driven
+async def test_processor_that_will_not_commit_full_memory_is_told_why(shop, caplog):
+    app, scans, _ = shop(max_reply_bytes=20_000, max_in_flight_bytes=100_000)
+    committed = commits_every(app, scans, 50, at_end=False)
+    async with app:
+        await scans.send_many(Scan(n=n, text="x" * 9_000) for n in range(200))
+        await processed(app, 0, committed, lambda: "max_in_flight_bytes of the app" in caplog.text)
+    assert committed == []
+
+
+@driven
+async def test_batch_that_fills_the_memory_waits_for_no_more(shop):
+    app, scans, _ = shop(max_reply_bytes=20_000, max_in_flight_bytes=100_000)
+    seen = []
+
+    @app.processor(scans, name="bill", initial_delay=0.1)
+    async def bill(events):
+        async for batch in events.take(50, within=300).records():
+            seen.extend(scan.n for scan in batch)
+
+    of_one = [n for n in range(400) if scans.partition_of(Scan(n=n, text="")) == 0]
+    async with app:
+        await scans.send_many(Scan(n=n, text="x" * 9_000) for n in of_one[:30])
+        await processed(app, 24, seen)  # the last ones may wait
+    assert seen == of_one[: len(seen)]

@@ -169,6 +169,29 @@ async def test_outputs_and_offset_are_one_step(shop):
         assert numbers == sorted(numbers)
 
 
+@with_shop(partition_count=1)
+async def test_processor_is_given_as_many_uncommitted_as_prefetch_holds(shop):
+    """Events trickle in, so no read brings many: it still has all that it waits for before it commits."""
+    committed = []
+
+    @shop.app.processor(shop.legs, commit="manual", max_uncommitted=100, prefetch=100, **QUICK)
+    async def note(events):
+        hand = []
+        async for leg in events.records():
+            shop.seen.append(leg.n)
+            hand.append(leg.n)
+            if len(hand) == 100:
+                await events.commit()
+                committed.extend(hand)
+                hand.clear()
+
+    async with shop.workers("a"):
+        for begin in range(0, 200, 10):
+            await shop.send(*range(begin, begin + 10))
+            await until_seen(shop, begin + 10)
+    assert committed == list(range(200))
+
+
 @with_shop()
 async def test_who_commits_by_hand_and_does_not_is_told_so(shop):
     told = []

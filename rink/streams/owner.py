@@ -53,6 +53,8 @@ class Owner(Generic[R]):
         taken: what the take answered.
         is_held: whether the role is held at this moment.
         marks: of the worker: which partition may process a suspect now.
+        wants_more: called when there may be room for more.
+        may_hold: how many bytes of events it may hold now, before more is read.
 
     Attributes:
         inbox: the events in memory.
@@ -77,6 +79,7 @@ class Owner(Generic[R]):
         metrics: Metrics,
         complaints: Complaints,
         wants_more: Callable[[Owner[Any]], None],
+        may_hold: Callable[[], int],
     ) -> None:
         self.processor = processor
         self.place = place
@@ -106,6 +109,7 @@ class Owner(Generic[R]):
         self._told = taken.told if taken.careful else None
         self._has_let_others_go = False
         self._wants_more = wants_more
+        self._may_hold = may_hold
         self._given = 0
         self._is_asked = False  # somebody waits in `next`
         self.feed(taken.first)
@@ -143,6 +147,12 @@ class Owner(Generic[R]):
     def is_lost(self) -> bool:
         """The partition is not ours any more."""
         return self.inbox.stopped or not self._is_held()
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether the processor has all in hand that fits into memory: more comes only when it commits."""
+        inbox = self.inbox
+        return not inbox.ready and not inbox.has_finished and inbox.size >= self._may_hold()
 
     @property
     def known(self) -> Known:
@@ -278,20 +288,32 @@ class Owner(Generic[R]):
                 self.inbox.held_back = len(entries)
             is_over = deadline is not None and self._is_over(deadline)
             is_enough = len(entries) >= count or self.inbox.has_one_alone or within <= 0
-            if entries and (is_enough or is_over):
+            if entries and (is_enough or is_over or self.is_full):
                 await self._admit(entries)
                 break
             if entries and deadline is None:
                 deadline = self._now() + within
-            if not entries and self.commits_by_hand and self.inbox.is_held_up:
-                raise TooManyUncommitted(
-                    f"processor {self.processor.name!r} has max_uncommitted={self.max_uncommitted} events of "
-                    f"{self.place.role!r} without a commit: commit, or give it a larger max_uncommitted"
-                )
+            if not entries and self.commits_by_hand and self._must_commit():
+                break
             await self._wait_for_change(deadline)
         if self.is_lost:
             self.stop()
             self._take_back(entries)
+
+    def _must_commit(self) -> bool:
+        """Return whether its events end here for now, so that it commits what it has: memory is full of it.
+
+        Raises:
+            TooManyUncommitted: it has been given as many as it may.
+        """
+        if self.inbox.is_held_up:
+            raise TooManyUncommitted(
+                f"processor {self.processor.name!r} has max_uncommitted={self.max_uncommitted} events of "
+                f"{self.place.role!r} without a commit: commit, or give it a larger max_uncommitted"
+            )
+        is_over = self.is_full and self.inbox.has_yielded
+        self.ended_early = self.ended_early or is_over
+        return is_over
 
     def _is_over(self, deadline: float) -> bool:
         """Return whether a batch that is not full waits no longer."""

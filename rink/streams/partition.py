@@ -151,6 +151,7 @@ class Grant:
             metrics=scene.metrics,
             complaints=scene.complaints,
             wants_more=scene.reader.wake,
+            may_hold=lambda: scene.reader.share,
         )
 
     async def _take(self, lost: asyncio.Task[bool]) -> Taken | None:
@@ -399,6 +400,7 @@ class Tenure:
         """Put back the unfinished events of a processor that has returned."""
         owner, processor = self._owner, self._scene.processor
         is_open, was_alone = owner.inbox.has_yielded, owner.ended_early
+        is_full, size = owner.is_full, owner.inbox.size
         owner.inbox.put_back()
         if has_come_further:
             return
@@ -406,6 +408,8 @@ class Tenure:
             # It commits several at once, so it cannot be given them one by one.
             owner.inbox.end_alone()
         what = "without a commit of what it was given" if is_open else "and was not given an event"
+        if is_open and is_full:
+            what += f" ({size} bytes, all that it may hold here: max_in_flight_bytes of the app)"
         raise NoProgress(
             f"processor {processor.name!r} returned {what}: it should iterate over its events until "
             "they end, and commit what is left after that"

@@ -77,7 +77,7 @@ class Reader:
     def add(self, owner: Owner[Any]) -> Broken:
         """Read for an owner; returns what fails where that cannot go on."""
         broken = self._owners[owner] = asyncio.get_running_loop().create_future()
-        self._held.enter()
+        self._held.enter(owner, owner.changed.set)
         if owner.inbox.ready:  # came along with the take
             self._sizes.note(owner, owner.inbox.ready, owner.inbox.size)
         return broken
@@ -87,7 +87,7 @@ class Reader:
         broken = self._owners.pop(owner, None)
         if broken is not None:
             broken.cancel()
-            self._held.leave()
+            self._held.leave(owner)
             self._sizes.forget(owner)
             self._rests.pop(owner, None)
 
@@ -95,6 +95,11 @@ class Reader:
     def first_bytes(self) -> int:
         """Return how many bytes of events a take may bring."""
         return min(self._store.limits.reply, self._held.share)
+
+    @property
+    def share(self) -> int:
+        """Return how many bytes a partition may hold, before more is read of it."""
+        return self._held.share
 
     @property
     def owners(self) -> list[Owner[Any]]:
@@ -117,8 +122,15 @@ class Reader:
         raise NotImplementedError
 
     def _has_room(self, owner: Owner[Any]) -> bool:
-        has_room = owner.inbox.room >= self._chunk and owner.inbox.size < self._held.share
+        # One that has nothing left to give may wait for more before it commits: then a little room is enough.
+        least = self._chunk if owner.inbox.ready else 1
+        has_room = owner.inbox.room >= least and owner.inbox.size < self._held.share
         return has_room and not self._is_resting(owner)
+
+    def _plan(self, wanted: Sequence[Owner[Any]]) -> tuple[list[Owner[Any]], int]:
+        """Return whom to read for now, and how many entries of each."""
+        most = min(self._chunk, *(owner.inbox.room for owner in wanted))
+        return self._sizes.plan(wanted, most)
 
     async def _read(
         self, client: AnyRedis, owners: Sequence[Owner[Any]], count: int, *, waits: bool = True
@@ -271,7 +283,7 @@ class SharedReader(Reader):
         if not wanted:
             await self._wait_for_room(self._woken)
             return
-        asked, count = self._sizes.plan(wanted, self._chunk)
+        asked, count = self._plan(wanted)
         # They do not fit in one answer: each has its turn, without a wait, until none has an event.
         is_turn = len(asked) < len(wanted) and not self._found_nothing.issuperset(wanted)
         self._reading = frozenset(wanted)
@@ -280,6 +292,10 @@ class SharedReader(Reader):
                 self._found_nothing.clear()
             elif is_turn:
                 self._found_nothing.update(asked)
+        except RinkError:
+            # Events may have come meanwhile, of all of them: in one answer they may be too large for its time.
+            self._found_nothing.clear()
+            raise
         finally:
             self._reading = frozenset()
             self._round += 1
@@ -335,7 +351,7 @@ class ReaderPerPartition(Reader):
                     must_recheck = False
                 woken.clear()
                 if self._has_room(owner):
-                    await self._read(client, *self._sizes.plan([owner], self._chunk))
+                    await self._read(client, *self._plan([owner]))
                 else:
                     await self._wait_for_room(woken)
                 patience.reset()

@@ -9,7 +9,7 @@ After a timeout, half as much is asked for, down to one entry of one partition.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 import attrs
@@ -56,20 +56,27 @@ class Held:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._owners = 0
+        self._owners: dict[object, Callable[[], None]] = {}
 
-    def enter(self) -> None:
-        """Count one more partition."""
-        self._owners += 1
+    def enter(self, owner: object, shrunk: Callable[[], None]) -> None:
+        """Count one more partition.
 
-    def leave(self) -> None:
+        Args:
+            owner: whose it is.
+            shrunk: called when others enter: what it holds may be all of its share now.
+        """
+        for tell in self._owners.values():
+            tell()
+        self._owners[owner] = shrunk
+
+    def leave(self, owner: object) -> None:
         """Count one partition less."""
-        self._owners -= 1
+        self._owners.pop(owner, None)
 
     @property
     def share(self) -> int:
         """Return the bytes that each partition may hold before it stops reading."""
-        return self._most // max(self._owners, 1)
+        return self._most // max(len(self._owners), 1)
 
 
 class Sizes(Generic[K]):

@@ -166,7 +166,7 @@ class _Partition:
             self._processor, store, self._place, _TOKEN,
             Taken(ids.NONE, "0", "", "", {}, []),
             is_held=lambda: True, marks=scene.marks, metrics=scene.metrics, complaints=scene.complaints,
-            wants_more=self._feed,
+            wants_more=self._feed, may_hold=lambda: self.limits.in_flight,
         )  # fmt: skip
         owner.targets, owner.unread = self._targets, self._unread
         self._feed(owner)

@@ -1,5 +1,7 @@
 """How many bytes are asked for at once, learnt from what was seen."""
 
+import functools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -111,10 +113,12 @@ def test_sizes_plan_always_asks_for_something(notes, owners, most):
 def test_held_each_partition_has_an_even_share():
     held = Held(32 * MB)
     assert held.share == 32 * MB
-    for _ in range(4):
-        held.enter()
+    told = []
+    for name in "abcd":
+        held.enter(name, functools.partial(told.append, name))
     assert held.share == 8 * MB
-    held.leave()
+    assert told == list("aababc"), "those before hear that their shares shrink"
+    held.leave("a")
     assert held.share == 32 * MB // 3
 
 
