@@ -278,7 +278,9 @@ class Inbox:
         """The commit under way was refused, and nothing of it written: what it passes is not finished."""
         self._under_way = None
         while self._finished:
-            self._out.appendleft(self._finished.pop())
+            entry = self._finished.pop()
+            self.count_finished -= not entry.skipped
+            self._out.appendleft(entry)
 
     def _finish_skipped(self) -> None:
         while self._out and self._out[0].skipped:

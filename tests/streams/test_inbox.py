@@ -427,3 +427,17 @@ def test_passage_without_a_bound_takes_all_dead_letters():
     box.give(3)
     box.finish()
     assert (box.passage().new, len(box.passage().dead)) == ("3-0", 2)
+
+
+def test_events_of_a_refused_commit_count_as_finished_no_more():
+    """Who is refused again and again has come no further: its pauses grow, and the breaker counts no success."""
+    box = inbox(1, 2, 3)
+    box.condemn("2-0", BROKEN)
+    box.give(3)
+    for _ in range(3):
+        box.finish()
+        assert box.count_finished == 2
+        assert box.passage().processed == 2
+        box.unfinish()
+        assert box.count_finished == 0
+    assert numbers(box.in_hand) == [1, 3]
