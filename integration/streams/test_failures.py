@@ -13,7 +13,8 @@ from workers_support import QUICK, Leg, Shop, until, until_seen, until_true, wit
 
 from rink.core.reports import REPORT_EVERY_S
 from rink.errors import ConfigError, StaleToken
-from rink.streams import App, Record, Worker, admin
+from rink.streams import App, Record, RedisUnavailable, Worker, admin
+from rink.streams.store import Store
 
 pytestmark = pytest.mark.waits
 
@@ -278,6 +279,31 @@ async def test_skip_after_the_breaker_gives_up_the_event_it_stands_at(shop):
         assert one.skipped
         await until_seen(shop, 1)
     assert len(await shop.dead("note", 0)) == 2
+
+
+@with_shop(partition_count=1)
+async def test_partition_lost_before_its_quarantine_is_told_to_go_on(shop):
+    """Redis is away when an event fails for the last time, and then the partition is handed over."""
+    asked = []
+
+    async def is_away(store, *given):
+        asked.append(given)
+        raise RedisUnavailable("away")
+
+    @shop.app.processor(shop.legs, on_error="halt", max_attempts=1, retry_for=0, **QUICK)
+    async def note(events):
+        async for _ in events:
+            raise ValueError("no")
+
+    await shop.send(1)
+    with logged() as records, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Store, "quarantine", is_away)
+        async with shop.workers("a"):
+            await until(lambda: asked)
+    told = [record.getMessage() for record in records]
+    assert not (await shop.at("note", 0)).get("quarantined")
+    assert [one for one in told if "lost before it was quarantined" in one]
+    assert not [one for one in told if "is not processed until" in one]
 
 
 @with_shop(partition_count=1)

@@ -185,6 +185,9 @@ class Grant:
             try:
                 epoch = (await store.position(place)).epoch
                 await store.quarantine(place, self._role.token, epoch, reason)
+                self._note_quarantined(reason)
+                if isinstance(error, Quarantined) and error.halts:
+                    self._scene.halt(reason)
                 break
             except RedisError as away:
                 await _until(lost, patience.after(away))
@@ -192,9 +195,8 @@ class Grant:
                 RinkError
             ):  # the partition is another's, or was moved, or cannot be read: the next take says so
                 break
-        self._note_quarantined(reason)
-        if isinstance(error, Quarantined) and error.halts:
-            self._scene.halt(reason)
+        else:
+            log.warning("%s was lost before it was quarantined, so it goes on: %s", place.role, reason)
         await _until(lost, _QUARANTINE_LOOK_S)
 
     async def _continue(self, error: RedisRolledBack, lost: asyncio.Task[bool]) -> None:
