@@ -7,7 +7,7 @@ import attrs
 import pytest
 from retention_support import DAY_MS, add_at, redis_ms, true_size
 from streams_support import stepping
-from workers_support import QUICK, Leg, until_seen, until_true, with_shop
+from workers_support import QUICK, Leg, Shop, until, until_seen, until_true, with_shop
 
 from rink.streams import PartitionFull, admin, ids, lookout
 from rink.streams.retention import Retention, check_retention
@@ -366,3 +366,38 @@ async def test_retention_goes_on_after_the_counts_were_lost(steps, server):
         await steps.redis.hset(names.offsets, steps.place.processor, last)
         await steps.store.trim(names)
         assert (await true_size(steps.redis, names))[1] <= 1000 * 1.125 + 100
+
+
+async def _loses(shop, lose):
+    """Have Redis lose what is said of retention, while only such senders go on as say nothing of it."""
+    seen = note_all(shop, "bill", on_data_loss="continue")
+    silent = Shop(shop.server.url, shop.app.etcd, shop.app.session["prefix"], partition_count=2)
+    names = shop.names(shop.partition("a"))
+    store = (await shop.app.opened()).store
+
+    async def is_said():
+        return await store.retention(names) == Retention(7 * DAY_MS)
+
+    async with shop.workers("one"):
+        await shop.send(*range(50))
+        await until_true(lambda: shop.are_committed("bill", 50))
+        await lose(names)
+        await silent.send(*range(50, 100))
+        await until(lambda: 99 in seen)
+        await until_true(is_said)
+        await silent.send(*range(100, 150))
+        await until(lambda: 149 in seen)
+    await silent.close()
+    await store.trim(names)
+    assert sorted(set(seen)) == list(range(150))
+    return await shop.redis.xlen(names.stream)
+
+
+@with_shop(**WEEK, partition_size=160)
+async def test_worker_says_again_how_long_events_stay(shop):
+    assert await _loses(shop, lambda names: shop.redis.delete(names.kept)) == 150
+
+
+@with_shop(**WEEK, partition_size=160)
+async def test_flushed_redis_keeps_events_as_before(shop):
+    assert await _loses(shop, lambda names: shop.redis.flushall()) == 100

@@ -169,7 +169,8 @@ class Commits:
         stream = self._processor.stream
         if stream.is_trimmed and self._untrimmed * 20 >= stream.partition_size:
             self._untrimmed = 0
-            await insist(self._place.role, lambda: self._store.trim(self._place.names))
+            place = self._place
+            await insist(place.role, lambda: self._store.trim(place.names, place.bounds))
 
 
 def _refuse_too_many(place: Place, outputs: tuple[Output, ...], limits: Limits) -> None:

@@ -66,7 +66,7 @@ async def _look(store: Store, reader: Reader, owner: Owner[Any]) -> None:
 
 async def _count(store: Store, reader: Reader, owner: Owner[Any], metrics: Metrics) -> None:
     if owner.place.bounds.retention:  # no commit comes to trim an idle partition
-        await store.trim(owner.place.names)
+        await store.trim(owner.place.names, owner.place.bounds)
     behind = await store.lag(owner.place, MOST)
     # Here, and not with the grant: of 64 partitions it takes milliseconds.
     metrics.show(owner.place)

@@ -49,6 +49,7 @@ MOST = 100_000
 """A lag is counted so far: counting keeps Redis from all else."""
 
 _LIMITS = Limits()
+_SAYS_NOTHING = Bounds(0)
 
 
 class Store:
@@ -191,12 +192,17 @@ class Store:
         count, ids = await self.run("append", keys, *given, *records, size=size)
         return int(count), text(ids).split()
 
-    async def trim(self, names: PartitionNames) -> int:
-        """Trim what all processors have passed; return how many events.
+    async def trim(self, names: PartitionNames, bounds: Bounds = _SAYS_NOTHING) -> int:
+        """Trim what all processors have passed; events that are to be kept stay.
 
-        Events that are to be kept stay.
+        Args:
+            names: of the partition.
+            bounds: of its program; their retention counts where Redis has none, or has lost it.
+
+        Returns:
+            How many events.
         """
-        return int(await self.run("trim", names.keys))
+        return int(await self.run("trim", names.keys, *bounds.given))
 
     async def retain(self, names: PartitionNames, bounds: Bounds) -> None:
         """Set how long a partition keeps events, whatever was set before."""

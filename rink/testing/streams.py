@@ -38,7 +38,7 @@ from rink.streams.reader import Reader
 from rink.streams.sizes import Held
 from rink.streams.store import Store
 from rink.streams.stream import Stream
-from rink.streams.values import Output, Place, RawEntry, Step, Taken
+from rink.streams.values import Bounds, Output, Place, RawEntry, Step, Taken
 from rink.streams.worker import Worker
 from rink.testing.memory import MemoryCluster
 from rink.testing.redis_servers import local_redis
@@ -278,7 +278,7 @@ class _StoreOf(Store):
     async def close_place(self, place: Place, token: int) -> None:
         pass
 
-    async def trim(self, names: PartitionNames) -> int:
+    async def trim(self, names: PartitionNames, bounds: Bounds | None = None) -> int:
         return 0
 
 

@@ -66,8 +66,8 @@ class Scene:
     async def look(self):
         self.looks += 1
 
-    async def trim(self, names):
-        self.trimmed.add(names.stream)
+    async def trim(self, names, bounds):
+        self.trimmed.add((names.stream, bounds.retention))
 
     def fail(self, owner, error):
         self.failed[owner.number] = error
@@ -152,7 +152,7 @@ def test_the_lag_of_a_partition_that_went_meanwhile_is_not_told(look):
 def test_idle_partitions_are_trimmed_where_events_are_kept(look):
     scene = Scene([Owner(1), Owner(2, retention=Retention(1000)), Owner(3, retention=Retention())])
     look(scene)
-    assert scene.trimmed == {scene.owners[1].place.names.stream}
+    assert scene.trimmed == {(scene.owners[1].place.names.stream, Retention(1000))}
 
 
 def test_evictions_are_looked_for_at_the_start_and_now_and_then(look, monkeypatch):

@@ -315,7 +315,8 @@ async def _forget(store: Store, found: Found, *, force: bool) -> Forgotten:
     answer = await store.run("forget", place.keys, place.processor, int(force))
     if text(answer[0]) == "open":
         raise _at_work(place.processor, [place.role])
-    trimmed = await store.trim(place.names) if found.stream.trim == "committed" else 0
+    is_trimmed = found.stream.trim == "committed"
+    trimmed = await store.trim(place.names, place.bounds) if is_trimmed else 0
     return Forgotten(
         processor=place.processor,
         stream=place.stream,
