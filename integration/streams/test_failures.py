@@ -512,6 +512,26 @@ async def test_data_is_not_accepted_by_an_owner_of_before(steps, server):
 
 
 @with_shop(partition_count=1)
+async def test_evicted_place_is_noticed_before_an_event_is_processed(shop):
+    """Who owned the partition last is not known any more; how often this is told changes nothing."""
+    note_all(shop)
+    place = shop.app.processors["note"].place(0)
+    async with shop.workers("a"):
+        await shop.send(0, 1, 2)
+        await until_true(lambda: shop.are_committed("note", 3), what="committed")
+    await shop.redis.delete(place.at)
+    for _ in range(2):
+        async with shop.workers("a"):
+            await shop.send(3)
+            assert "has evicted keys" in await shop.quarantined("note", 0)
+    assert shop.numbers("a") == [0, 1, 2]
+    await admin.unquarantine(shop.app)
+    async with shop.workers("a"):
+        await until_seen(shop, 5)
+    assert shop.numbers("a") == [0, 1, 2, 3, 3]
+
+
+@with_shop(partition_count=1)
 async def test_flushed_redis_with_continue_goes_on_from_the_start(shop):
     note_all(shop, on_data_loss="continue")
     with logged() as records:

@@ -12,7 +12,7 @@ local last = last_id(stream)
 local found = redis.call('HMGET', at, 'epoch', 'anchored', 'marked')
 local late = fence == token and found[3] and less(ARGV[9], found[3])  -- this owner took it again since
 local offset = redis.call('HGET', offsets, processor)
-local is_back = offset and before(last, offset)
+local is_back = offset and (before(last, offset) or not found[1])  -- an epoch is there from the first offset on
   or offset and found[2] == '1' and not loses and not has_entry(stream, offset)
 if known_epoch ~= '' then
   is_back = is_back or fence ~= token or not offset or less(found[1] or '0', known_epoch)
