@@ -401,3 +401,19 @@ async def test_worker_says_again_how_long_events_stay(shop):
 @with_shop(**WEEK, partition_size=160)
 async def test_flushed_redis_keeps_events_as_before(shop):
     assert await _loses(shop, lambda names: shop.redis.flushall()) == 100
+
+
+@stepping
+async def test_lag_without_its_counters_is_counted_one_by_one(steps, server):
+    """Where Redis has lost them, and the segments are there that told how much came before."""
+    bounds = Bounds(1000, retention=Retention(size=1))  # each event has a segment
+    place = attrs.evolve(steps.place, bounds=bounds)
+    await steps.store.register(place)
+    added = await steps.add(20, place)
+    await steps.take(1, place)
+    await steps.commit(1, "0-0", added[4], place)
+    for lose in (place.names.kept, place.names.segments):
+        await steps.redis.delete(lose)
+        look = await steps.store.look(place)
+        assert (look.lag, look.length, look.held) == (15, look.length, look.length)
+        assert look.size == 0, "it is not known"

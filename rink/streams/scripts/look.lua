@@ -7,10 +7,10 @@ local part, processor, most = partition(2), ARGV[1], tonumber(ARGV[2])
 local from, count = redis.call('HGET', offsets, processor) or '0-0', 0
 local next_one = redis.call('XRANGE', stream, '(' .. from, '+', 'COUNT', 1)[1]
 local first, length = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1], redis.call('XLEN', stream)
-local start = first and start_of(part, first[1])
+local start = part.is_known and first and start_of(part, first[1])
 if start then
   count = math.min(part.added - passed(part, from), length)
-else  -- Redis has lost the segments, or something else has added the events
+else  -- Redis has lost the counters or the segments, or something else has added the events
   local at_id = from
   while count < most do
     local page = redis.call('XRANGE', stream, '(' .. at_id, '+', 'COUNT', math.min(1000, most - count))
@@ -22,6 +22,6 @@ end
 return {
   redis.call('HGETALL', at), all_offsets(offsets), count, next_one and next_one[1] or '', length,
   redis.call('HGET', part.lost, processor) or '0', start and whole(part.bytes - start.b) or '0', first and first[1] or '',
-  whole(part.keep), whole(part.keep_bytes), part.is_kept and unprocessed(part, -1, '', '', true) or length,
+  whole(part.keep), whole(part.keep_bytes), part.is_known and part.is_kept and unprocessed(part, -1, '', '', true) or length,
   math.max(part.added - length, 0),
 }
