@@ -287,3 +287,24 @@ async def test_batch_that_fills_the_memory_waits_for_no_more(shop):
         await scans.send_many(Scan(n=n, text="x" * 9_000) for n in of_one[:30])
         await processed(app, 24, seen)  # the last ones may wait
     assert seen == of_one[: len(seen)]
+
+
+@driven
+async def test_odd_event_that_fills_the_memory_is_judged_by_those_behind_it(shop, caplog):
+    """Else it would wait for `retry_for`: nothing more is read while it is in memory."""
+    app, scans, seen = shop(max_reply_bytes=20_000, max_in_flight_bytes=100_000)
+    of_one = [n for n in range(100) if scans.partition_of(Scan(n=n, text="")) == 0]
+    names = scans.names.partition(0)
+
+    async def send_odd():
+        store = (await app.opened()).store
+        await store.redis.xadd(names.stream, {"d": "{" * 30_000})
+        await until(lambda: "until an event behind it decodes" in caplog.text)
+        await scans.send_many(Scan(n=n, text="x" * 30_000) for n in of_one[1:5])
+        await until(lambda: len(seen) == 5, 20.0)
+        assert await store.redis.xlen(names.dead("note")) == 1
+
+    async with app:
+        await scans.send(Scan(n=of_one[0], text="x" * 30_000))
+        await processed(app, 1, seen, then=send_odd)
+    assert seen == of_one[:5]

@@ -61,6 +61,7 @@ class Owner(Generic[R]):
         commits: has Redis know what is finished.
         changed: set when there is something new in the inbox, room among the uncommitted, or its end.
         is_idle: the processor waits for events; `has_idled`: it did so in the call under way.
+        looks_ahead: it waits for events behind one that does not decode, however full its memory is.
         ended_early: it was told that there are no more, so that what came alone is judged by itself.
         stopwatch: measures how long the processor takes for its in-flight events.
         giving_up: gives up events that fail.
@@ -92,7 +93,7 @@ class Owner(Generic[R]):
             careful=taken.careful,
         )
         self.changed = asyncio.Event()
-        self.ended_early = False
+        self.ended_early = self.looks_ahead = False
         self.is_idle = self.has_idled = False
         self.stopwatch = Stopwatch(processor.policy.timeout)
         self.giving_up = GivingUp(processor, place, self.inbox)
@@ -403,7 +404,11 @@ class Owner(Generic[R]):
         then = f"it waits until an event behind it decodes, for at most {retry_for:g} s"
         self._complaints.tell(error.error, self.place.role, error.entry.id, then)
         await self.take_mark_back()
-        await self._wait_for_change(until)
+        self.looks_ahead = True
+        try:
+            await self._wait_for_change(until)
+        finally:
+            self.looks_ahead = False
 
     def raise_timeout(self) -> None:
         """Raise EventTimeout if it cancelled the processor, which may catch it."""

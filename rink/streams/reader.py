@@ -124,8 +124,8 @@ class Reader:
     def _has_room(self, owner: Owner[Any]) -> bool:
         # One that has nothing left to give may wait for more before it commits: then a little room is enough.
         least = self._chunk if owner.inbox.ready else 1
-        has_room = owner.inbox.room >= least and owner.inbox.size < self._held.share
-        return has_room and not self._is_resting(owner)
+        has_memory = owner.looks_ahead or owner.inbox.size < self._held.share
+        return has_memory and owner.inbox.room >= least and not self._is_resting(owner)
 
     def _plan(self, wanted: Sequence[Owner[Any]]) -> tuple[list[Owner[Any]], int]:
         """Return whom to read for now, and how many entries of each."""

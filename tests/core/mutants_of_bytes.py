@@ -41,8 +41,8 @@ BOUNDS = [
     python(
         "a partition holds events however large they are",
         "reader",
-        " and owner.inbox.size < self._held.share",
-        "",
+        "owner.looks_ahead or owner.inbox.size < self._held.share",
+        "True",
         LARGE,
     ),
     python(
