@@ -196,7 +196,9 @@ class Grant:
             ):  # the partition is another's, or was moved, or cannot be read: the next take says so
                 break
         else:
-            log.warning("%s was lost before it was quarantined, so it goes on: %s", place.role, reason)
+            log.warning(
+                "%s was lost before it was quarantined, so it goes on: %s", place.role, reason
+            )
         await _until(lost, _QUARANTINE_LOOK_S)
 
     async def _continue(self, error: RedisRolledBack, lost: asyncio.Task[bool]) -> None:
