@@ -155,6 +155,11 @@ class Owner(Generic[R]):
         inbox = self.inbox
         return not inbox.ready and not inbox.has_finished and inbox.size >= self._may_hold()
 
+    def note_share(self) -> None:
+        """Note that its share of the memory has shrunk."""
+        if self.is_full:
+            self.changed.set()
+
     @property
     def known(self) -> Known:
         """Return what Redis must still know after a reconnect."""

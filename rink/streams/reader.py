@@ -77,7 +77,7 @@ class Reader:
     def add(self, owner: Owner[Any]) -> Broken:
         """Read for an owner; returns what fails where that cannot go on."""
         broken = self._owners[owner] = asyncio.get_running_loop().create_future()
-        self._held.enter(owner, owner.changed.set)
+        self._held.enter(owner, owner.note_share)
         if owner.inbox.ready:  # came along with the take
             self._sizes.note(owner, owner.inbox.ready, owner.inbox.size)
         return broken

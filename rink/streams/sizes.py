@@ -65,9 +65,10 @@ class Held:
             owner: whose it is.
             shrunk: called when others enter: what it holds may be all of its share now.
         """
-        for tell in self._owners.values():
-            tell()
+        others = list(self._owners.values())
         self._owners[owner] = shrunk
+        for tell in others:
+            tell()
 
     def leave(self, owner: object) -> None:
         """Count one partition less."""
