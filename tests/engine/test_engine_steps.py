@@ -81,7 +81,9 @@ def test_whoever_waits_is_woken_when_the_group_is_left(time):
     time.settle()
     waits = Handle(owned_by(1, 2)[0], Signal(time.clock))
     assert not a._begin_wait(a._opened, waits, None)
+    engine = a._opened
     a.leave()
+    engine._thread.join(10.0)  # its last act is to wake them
     assert waits.signal.is_set()
     assert waits.hold is None
 
