@@ -507,7 +507,7 @@ def test_start_that_fails_halfway_in_its_registration_leaves_no_group(shop):
     plain = shop.connection._send
 
     def send(commands):
-        if len(commands) == COUNT and commands[0][-1] == 0:  # it does not only look
+        if len(commands) == COUNT and commands[0][-2] == 0:  # it does not only look
             plain(commands[:1])
             raise RuntimeError("on purpose")
         return plain(commands)
@@ -559,3 +559,52 @@ def test_failing_start_keeps_a_fence_and_what_a_later_driver_has(shop):
     assert registered_keys(shop)[0] == []
     with pytest.raises(StaleToken):
         shop.group(token=0).begin(edges("earliest"))
+
+
+def test_failing_start_keeps_what_another_start_begins_with(shop):
+    """Two drivers start the query for the first time at once, and one of them fails."""
+    shop.add(count=3)
+    shop.trim()
+    shop.add(count=2)
+    fails, goes_on = shop.group(), shop.group()
+    fails.begin(edges("earliest"))
+    start = goes_on.begin(edges("earliest"))
+    with pytest.raises(ZeroDivisionError), fails.withdrawn_on_error():
+        raise ZeroDivisionError
+    assert registered_keys(shop)[0] == ["0-0"] * COUNT
+    goes_on.follow(start)
+
+
+@pytest.mark.parametrize("number", range(COUNT))
+def test_start_refused_in_one_partition_alone_leaves_no_group_in_others(shop, number):
+    shop.redis.hset(shop.names.partition(number).kept, "added", "3")  # of an earlier commit
+    with pytest.raises(StateError, match="format"):
+        shop.group().begin(edges("earliest"))
+    assert registered_keys(shop) == ([], [])
+
+
+def test_failing_start_whose_withdrawal_was_not_answered_leaves_no_group(shop):
+    plain = shop.connection.run
+
+    def run(name, *given):
+        if name == "withdraw":
+            plain(name, *given)  # its answer is lost, and it is repeated
+        return plain(name, *given)
+
+    shop.connection.run = run
+    group = shop.group()
+    group.begin(edges("earliest"))
+    with pytest.raises(ZeroDivisionError), group.withdrawn_on_error():
+        raise ZeroDivisionError
+    assert registered_keys(shop) == ([], [])
+
+
+def test_second_start_that_fails_under_one_token_leaves_no_group(shop):
+    for has_entered in (True, False):
+        group = shop.group(token=1)
+        start = group.begin(edges("earliest"))
+        if has_entered:
+            group.follow(start)
+        with pytest.raises(ZeroDivisionError), group.withdrawn_on_error():
+            raise ZeroDivisionError
+        assert registered_keys(shop)[0] == []

@@ -455,10 +455,10 @@ SPARK = [
         SOURCE,
     ),
     lua(
-        "a start that fails takes away the group of a later driver",
+        "a start that fails takes away the group of another driver",
         "withdraw",
-        " or run and run ~= ARGV[2] then",
-        " then",
+        " or found[2] and found[2] ~= ARGV[2]",
+        "",
         SOURCE,
     ),
     python(

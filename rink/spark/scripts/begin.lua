@@ -1,9 +1,10 @@
 -- A new query becomes a group of the stream; asked again before it has advanced, it answers the same.
 -- KEYS: at, the partition's. ARGV: group, token, start ('earliest', 'latest', or an id: the greatest entry up to there
--- counts), strict (1: nothing is registered where events are gone), looks (1: changes nothing).
+-- counts), strict (1: nothing is registered where events are gone), looks (1: changes nothing), by (the reader's own id).
 -- An offset is the id of an entry, or 0-0: before all that there was. Answers ok, where it begins, and 1 if it was
 -- registered before; or gone: events behind `start` may be.
 local at, stream, offsets, group, start = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[3]
+local strict, looks, part = ARGV[4] == '1', ARGV[5] == '1', partition(2)
 check_format(at)
 check_format(offsets)
 local found = redis.call('HMGET', at, 'fence', 'advanced', 'from')
@@ -11,9 +12,13 @@ if found[1] and less(ARGV[2], found[1]) then return {'stale', found[1]} end
 local offset = redis.call('HGET', offsets, group)
 if offset and not found[3] then return {'worker', offset} end
 if offset and found[2] == '1' then return {'used', offset} end
+if offset and not looks then put(at, 'by', ARGV[6]) end
 if offset then return {'ok', found[3], 1} end
-local from, strict, looks = entry_at(stream, start), ARGV[4] == '1', ARGV[5] == '1'
+local from = entry_at(stream, start)
 local why = lack_of(stream, start, from, 'latest')
 if why ~= '' and (strict or looks) then return gone(why, stream) end
-if not looks then registered(at, partition(2), group, from, '0') end
+if not looks then
+  registered(at, part, group, from, '0')
+  put(at, 'by', ARGV[6])
+end
 return {'ok', from, 0}

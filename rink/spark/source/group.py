@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import logging
 import os
+import secrets
 import shlex
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,6 +47,7 @@ class Group:
         self._token = token
         self._strict = strict
         self._who = f"process {os.getpid()} of {getpass.getuser()} on {socket.gethostname()}, since {_now()}"
+        self._id = secrets.token_hex(8)
         self._run: int | None = None
         self._processed: Offsets = {}
         self._begun: list[int] = []
@@ -97,13 +99,13 @@ class Group:
     def _withdraw(self) -> None:
         begun, self._begun = self._begun, []
         for number in begun:
-            # Partition 0 comes first. Where it is another reader's by now, so are the others.
-            went = self._redis.run("withdraw", self._keys(number), self.name, self._run or "")
-            if not went:
+            # Partition 0 comes first. Where it is another reader's by now, so are the others, or will be.
+            given = (self.name, self._id, self._run or "")
+            if self._redis.run("withdraw", self._keys(number), *given)[0] == b"other":
                 return
 
     def _begin(self, edges: Mapping[int, str], *, looks: bool) -> dict[int, Any]:
-        given = (int(self._strict), int(looks))
+        given = (int(self._strict), int(looks), self._id)
         asked = [(self._keys(n), (self.name, self._token, at, *given)) for n, at in edges.items()]
         answers = dict(zip(edges, self._redis.run_each("begin", asked), strict=True))
         for number, answer in answers.items():
@@ -118,7 +120,7 @@ class Group:
             StateError: another query reads under this name, or events are gone that were not read.
         """
         if self._run is None:
-            answer = self._redis.run("enter", self._keys(0)[:1], self._token, self._who)
+            answer = self._redis.run("enter", self._keys(0)[:1], self._token, self._who, self._id)
             self._check(0, answer)
             self._run = int(answer[1])
         given = (self.name, self._token, self._run)
