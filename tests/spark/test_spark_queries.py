@@ -43,6 +43,20 @@ def test_on_loss_what_it_is_at_is_cancelled_and_it_is_stopped_and_a_new_grant_st
     assert starts.tokens[1] > starts.tokens[0]
 
 
+def test_query_function_that_asks_for_on_loss_has_both_stopped(driver, quick):
+    starts, stopped = Started(), threading.Event()
+
+    @driver.query("a")
+    def start(job):
+        job.on_loss(stopped.set)
+        return starts(job)
+
+    query = starts.wait_for(1)
+    driver.close()
+    assert stopped.wait(WAIT_S)
+    assert query.ended.wait(WAIT_S)
+
+
 def test_one_that_fails_is_started_again_under_the_same_grant(driver, quick, caplog):
     starts = Started()
     driver.query("delays")(starts)

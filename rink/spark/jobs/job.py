@@ -67,7 +67,7 @@ class Job(Generic[T]):
         self._was_started = False
         self._begins = threading.Lock()
         self._was_lost = False
-        self._stop: Callable[[], None] | None = None
+        self._stops: dict[str, Callable[[], None]] = {}
 
     # ── for the function ─────────────────────────────────────────────────────────────────────
 
@@ -76,10 +76,11 @@ class Job(Generic[T]):
         self.role.raise_if_lost()
 
     def on_loss(self, stop: Callable[[], None]) -> None:
-        """Have this called on a loss, beside the cancelling of Spark jobs; at once where it is lost. It may block."""
-        self._stop = stop
-        if self.lost.is_set():  # looked at only now: whoever ends it meanwhile has seen it
-            self._call_stop()
+        """Have this called on a loss, beside the cancelling of Spark jobs; at once where it is lost. It may block.
+
+        A later call takes the place of this one. A query is stopped by itself, whatever its function asks for.
+        """
+        self._stop_with("function", stop)
 
     # ── for who started it ───────────────────────────────────────────────────────────────────
 
@@ -157,6 +158,12 @@ class Job(Generic[T]):
         self.lost.set()
         self._news.set()
 
+    def _stop_with(self, whose: str, stop: Callable[[], None]) -> None:
+        """Have this called on a loss: one of the function's, and one of the runner's."""
+        self._stops[whose] = stop
+        if self.lost.is_set():  # looked at only now: whoever ends it meanwhile has seen it
+            self._call_stops()
+
     def _run(self) -> None:
         make_active(self.spark)
         with self._tag.on_this_thread():
@@ -184,7 +191,7 @@ class Job(Generic[T]):
         quietly(self._tag.cancel)  # where it has returned, those of threads that it left behind
         if self._returned.is_set():
             return
-        self._call_stop()
+        self._call_stops()
         waited = 0.0
         while not self._returned.wait(CANCELS_AGAIN_S):
             quietly(self._tag.cancel)
@@ -202,11 +209,12 @@ class Job(Generic[T]):
         self.lost.set()
         self.role.release()
 
-    def _call_stop(self) -> None:
-        stop, self._stop = self._stop, None
-        if stop is not None:
-            name = f"rink-job-stop-{self.id}"
-            threading.Thread(target=quietly, args=(stop,), name=name, daemon=True).start()
+    def _call_stops(self) -> None:
+        for whose in list(self._stops):
+            stop = self._stops.pop(whose, None)  # None: another thread calls it
+            if stop is not None:
+                name = f"rink-job-stop-{self.id}"
+                threading.Thread(target=quietly, args=(stop,), name=name, daemon=True).start()
 
     def __repr__(self) -> str:
         return f"<Job {self.id!r} token={self.token} {self.state.value}>"

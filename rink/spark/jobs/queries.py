@@ -241,7 +241,7 @@ class Query:
                 ".start() returns"
             )
         self.running = query
-        job.on_loss(lambda: self._stop(query))
+        job._stop_with("query", lambda: self._stop(query))  # noqa: SLF001 - a friend of the job
         try:
             query.awaitTermination()
         finally:
