@@ -279,6 +279,23 @@ def test_a_runner_that_is_closed_ends_its_jobs_and_takes_no_more(group, spark):
     assert member.can_take("a")
 
 
+@pytest.mark.parametrize("call", ["run", "start"])
+def test_runner_closed_while_a_role_is_taken_refuses_the_job(driver, monkeypatch, call):
+    """None would mean that another driver runs it."""
+    plain, ran = driver._rink.get_role, []
+
+    def get_role(name):
+        role = plain(name)
+        driver.close()
+        return role
+
+    monkeypatch.setattr(driver._rink, "get_role", get_role)
+    with pytest.raises(ClosedError):
+        getattr(driver, call)("a", ran.append)
+    assert ran == []
+    assert driver._rink.can_take("a")
+
+
 def test_a_query_whose_function_is_given_after_the_end_is_refused(group, spark):
     member, _ = group.join()
     jobs = JobRunner(spark, member)

@@ -133,6 +133,7 @@ class JobRunner(DriverEnd):
             )  # one may have been declared meanwhile
             if self._is_closed or is_query or self._runs(job_id):
                 role.release()
+                self._refuse_closed()
                 if is_query:
                     raise _is_a_query(job_id)
                 return None
