@@ -6,7 +6,7 @@ import sys
 import types
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from enum import Enum
+from enum import Enum, IntEnum, StrEnum
 from types import SimpleNamespace
 from typing import Annotated, Literal
 from uuid import UUID
@@ -458,12 +458,22 @@ def test_field_named_as_metadata_is_the_records_own_where_metadata_is_off():
 # ── rows to records ──────────────────────────────────────────────────────────────────────────────
 
 
+class Size(IntEnum):
+    SMALL = 1
+
+
+class Word(StrEnum):
+    BUY = "buy"
+
+
 class Asks(Record):
     price: Decimal
     at: datetime | None = None
     inner: Inner | None = None
     many: list[Inner] = attrs.field(factory=list)
     by_key: dict[str, Inner] = attrs.field(factory=dict)
+    size: Size | None = None
+    words: list[Word] = attrs.field(factory=list)
 
 
 @pytest.fixture
@@ -507,3 +517,23 @@ def test_rows_become_records_whatever_the_case_of_their_columns(to_asks):
 def test_decimal_field_takes_no_binary_fraction_and_no_text(to_asks, kind):
     with pytest.raises(ConfigError, match=r"price .* is no column of it"):
         to_asks(columns(price=kind), {"price": 1})
+
+
+def test_enums_of_numbers_and_texts_are_members_again(to_asks):
+    given = columns(price=T.LongType(), size=T.LongType(), words=T.ArrayType(T.StringType()))
+    made = to_asks(given, {"price": 7, "size": 1, "words": ["buy"]})
+    assert type(made.size) is Size
+    assert [type(word) for word in made.words] == [Word]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "value", "told"),
+    [
+        ("size", T.LongType(), 9, r"\$\.size"),
+        ("words", T.ArrayType(T.StringType()), ["buy", "sell"], r"\$\.words\[1\]"),
+        ("inner", T.StructType([]), {}, r"required field missing @ \$\.inner\.n"),
+    ],
+)
+def test_row_that_is_no_record_is_told_with_its_field(to_asks, name, kind, value, told):
+    with pytest.raises(RecordError, match=told):
+        to_asks(columns(price=T.LongType(), **{name: kind}), {"price": 7, name: value})

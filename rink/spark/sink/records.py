@@ -110,8 +110,9 @@ def _record(stream: Stream[Any], build: Callable[[Mapping[str, Any]], Any], row:
     try:
         made = build(row)
     except Exception as error:
+        reasons = cattrs.transform_error(error) if isinstance(error, ExceptionGroup) else [error]
         raise RecordError(
-            f"{dict(row)!r} does not match {stream.record.__name__}: {error}"
+            f"{dict(row)!r} does not match {stream.record.__name__}: {'; '.join(map(str, reasons))}"
         ) from error
     return stream.partition_of(made), stream.encode(made)
 
@@ -123,13 +124,16 @@ def _raw(row: Mapping[str, Any], partition: Callable[[str], int]) -> Made:
     return partition(key), value if isinstance(value, bytes) else value.encode()
 
 
+_AS_IT_IS = (datetime, date, timedelta, bytes, int, float, str, bool)
+
+
 def _builder(record: type[Any]) -> Callable[[Mapping[str, Any]], Any]:
     if all(schemas.is_plain(field.hint) for field in fields_of(record)):
         return lambda row: record(**row)
     converter = cattrs.Converter()
     # Arrow made them, and the codec checks them.
-    for kind in (datetime, date, timedelta, bytes, int, float, str, bool):
-        converter.register_structure_hook(kind, lambda value, _: value)
+    # By the very type: an enum of texts or of whole numbers is a subclass of one of these.
+    converter.register_structure_hook_func(lambda kind: kind in _AS_IT_IS, lambda value, _: value)
     converter.register_structure_hook(Decimal, lambda value, _: Decimal(value))  # or a whole number
     # These are text in a DataFrame.
     converter.register_structure_hook(UUID, lambda value, _: UUID(value))
