@@ -8,6 +8,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rink.errors import ConfigError
 
+_DIGITS_OF_SECONDS = 10
+"""Of a time in seconds since 2001; so many milliseconds are a time before May 1970, when there was no Redis."""
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _TIME = re.compile(
     r"(?P<year>\d{4})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})"
@@ -31,10 +33,15 @@ def milliseconds(name: str, text: str, zone: str) -> int:
         zone: the zone of a time that has none; "" refuses such a time.
 
     Raises:
-        ConfigError: it is no time, lies before 1970, or its zone is not known.
+        ConfigError: it is no time, lies before 1970, is in seconds, or its zone is not known.
     """
     text = text.strip()
     if text.isascii() and text.isdigit() and len(text) < 20:
+        if len(str(int(text))) == _DIGITS_OF_SECONDS:
+            raise ConfigError(
+                f"the option {name} is {text!r}, which is {shown(int(text))} in milliseconds. It looks like seconds: give "
+                f"{text}000"
+            )
         return int(text)
     found = _TIME.fullmatch(text)
     if found is None:

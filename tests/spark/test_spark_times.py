@@ -90,3 +90,16 @@ def test_time_before_1970_is_refused():
 def test_shown_time_is_utc_and_a_number_beyond_the_calendar():
     assert shown(NOON + 1) == "2026-01-01 12:00:00.001000+00:00"
     assert shown(10**18) == f"{10**18} ms since 1970"
+
+
+@pytest.mark.parametrize("seconds", ["1000000000", "1767225600", "01767225600", "9999999999"])
+def test_seconds_are_refused_with_the_milliseconds_they_are(seconds):
+    """`int(time.time())` would be a time in January 1970: all there is, and no window."""
+    with pytest.raises(ConfigError, match=f"looks like seconds: give {seconds}000"):
+        milliseconds("startingTimestamp", seconds, "")
+    assert milliseconds("startingTimestamp", f"{seconds}000", "") == int(seconds) * 1000
+
+
+@pytest.mark.parametrize("text", ["0", "999999999", "10000000000"])
+def test_milliseconds_of_other_lengths_are_taken(text):
+    assert milliseconds("startingTimestamp", text, "") == int(text)
