@@ -115,13 +115,14 @@ def test_batch_source_has_all_events_of_its_edges(shop, spark):
 
 
 def test_a_table_is_read_and_appended_to(shop, spark):
-    """`CREATE TABLE … USING rink`: `SELECT`, `INSERT INTO … VALUES`"""
+    """`CREATE TABLE … USING rink`: `SELECT`, `INSERT INTO … WITH (…)`"""
     shop.send([], stream="totals")
     where = shop.options("totals", metadata="false")
     options = ", ".join(f"{name} '{value}'" for name, value in where.items())
     spark.sql(f"CREATE TABLE of_features USING rink OPTIONS ({options})")
     try:
-        spark.sql("INSERT INTO of_features VALUES ('ann', 7, 1), ('bob', 8, 1)")
+        to = ", ".join(f"{name} = '{value}'" for name, value in shop.options("totals").items())
+        spark.sql(f"INSERT INTO of_features WITH ({to}) VALUES ('ann', 7, 1), ('bob', 8, 1)")
         assert spark.sql("SELECT sum(total) AS n FROM of_features").first().n == 15
         late = "SELECT * FROM of_features WITH (startingTimestamp = '2100-01-01 00:00 UTC')"
         assert spark.sql(late).count() == 0

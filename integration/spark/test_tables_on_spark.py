@@ -11,7 +11,7 @@ RECORDS = [{"order_id": n, "customer": f"c{n % 17}", "amount": n % 5} for n in r
 @pytest.fixture
 def tables(spark):
     """Names of tables; they are dropped at the end."""
-    names = ["shop_orders", "shop_totals"]
+    names = ["shop_orders", "shop_totals", "shop_small"]
     yield names
     for name in names:
         spark.sql(f"DROP TABLE IF EXISTS {name}")
@@ -75,14 +75,34 @@ def test_view_and_path_name_a_stream(shop, spark):
         spark.read.format("rink").options(**where).load(["orders", "totals"])
 
 
-def test_table_is_written_by_insert_or_says_how(shop, spark, tables):
-    shop.send([], stream="totals", hold=False)
-    create(spark, shop, "shop_totals", stream="totals", metadata="false")
-    spark.sql("INSERT INTO shop_totals VALUES ('ann', 7, 1)")
-    assert shop.every("totals") == [{"customer": "ann", "total": 7, "count": 1}]
-    assert [row.total for row in spark.table("shop_totals").collect()] == [7]
-    with pytest.raises(PySparkException, match=r"df\.write\.format"):
-        spark.sql("INSERT INTO shop_totals (customer, total, count) SELECT 'ann', 7L, 1L")
+@pytest.mark.parametrize(
+    "write",
+    [
+        "INSERT INTO shop_small SELECT * FROM shop_totals",
+        "INSERT INTO shop_small VALUES ('ann', 7, 1)",
+        "INSERT INTO shop_small (customer, total, count) SELECT 'ann', 7L, 1L",
+        lambda spark: spark.table("shop_totals").writeTo("shop_small").append(),
+        lambda spark: spark.table("shop_totals").write.format("rink").mode("append").save(),
+    ],
+)
+def test_write_without_options_of_its_own_is_refused(shop, spark, tables, write):
+    """Spark hands over the columns of what is written: with them, rows came back to where they were read."""
+    shop.send([{"customer": "ann", "total": 7}], stream="totals", hold=False)
+    shop.send([], stream="small", hold=False)
+    for name in ("totals", "small"):
+        create(spark, shop, f"shop_{name}", stream=name, metadata="false")
+    with pytest.raises(PySparkException, match=r"df\.write\.format.*Nothing was written"):
+        spark.sql(write) if isinstance(write, str) else write(spark)
+    assert (len(shop.every("totals")), shop.every("small")) == (1, [])
+
+
+def test_rows_of_a_table_are_written_where_the_options_say(shop, spark, tables):
+    shop.send([{"customer": "ann", "total": 7}], stream="totals", hold=False)
+    shop.send([], stream="small", hold=False)
+    create(spark, shop, "shop_totals", stream="totals", metadata="false", record="spark_shop:Total")
+    rows = spark.table("shop_totals").write.format("rink").mode("append")
+    rows.options(**shop.options("small")).save()
+    assert shop.every("small") == shop.every("totals")
 
 
 def test_table_that_cannot_be_says_why(shop, spark, tables):

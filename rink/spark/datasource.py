@@ -29,27 +29,29 @@ class RinkDataSource(DataSource):
     def schema(self) -> StructType:
         """Return the columns of a stream: those of its record class, or `value`."""
         created = tables.created_with(self.options)
-        given = self.options if created is None else tables.of_role(created, of_sink=False)
-        options = Options(given, of_sink=False)
+        options = Options(self.options if created is None else created, of_sink=False)
         metadata = options.flag("metadata", True)
         columns = schemas.columns_of(Place.of(options).record_class(), metadata=metadata)
         return columns if created is None else tables.with_options(columns, created)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads a stream once."""
-        return BatchReader(self._options(schema, of_sink=False), schema)
+        return BatchReader(self._options_of_read(schema), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return what reads a stream as a query does."""
-        return StreamReader(self._options(schema, of_sink=False), schema)
+        return StreamReader(self._options_of_read(schema), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return what writes a DataFrame once."""
-        return BatchWriter(self._options(schema, of_sink=True), schema, overwrite=overwrite)
+        return BatchWriter(self._options_of_write(), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         """Return what writes the batches of a query."""
-        return StreamWriter(self._options(schema, of_sink=True), schema, overwrite=overwrite)
+        return StreamWriter(self._options_of_write(), schema, overwrite=overwrite)
 
-    def _options(self, schema: StructType, *, of_sink: bool) -> Options:
-        return Options(tables.all_options(self.options, schema, of_sink=of_sink), of_sink=of_sink)
+    def _options_of_read(self, schema: StructType) -> Options:
+        return Options(tables.options_of_read(self.options, schema), of_sink=False)
+
+    def _options_of_write(self) -> Options:
+        return Options(tables.options_of_write(self.options), of_sink=True)

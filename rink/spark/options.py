@@ -49,7 +49,8 @@ _SINK = {
     "partitionSize": "without an app: how many events a partition holds (50,000)",
     "trim": "where there is no app: committed (default) or oldest",
 }
-ALL = {**_COMMON, **_SOURCE, **_SINK}
+OF_SOURCE = {**_COMMON, **_SOURCE}
+ALL = {**OF_SOURCE, **_SINK}
 """Each option with its meaning."""
 _SPARKS = {"checkpointlocation", "queryname", "outputmode"}
 
@@ -221,11 +222,6 @@ class Options:
             )
         # Scripts compare ids part by part as text: there is one way to write each.
         return {n: at if at in words else "{}-{}".format(*ids.order(at)) for n, at in edges.items()}
-
-
-def names_of(*, of_sink: bool) -> set[str]:
-    """Return the names of all options of a source or sink, in lower case."""
-    return {name.lower() for name in (*_COMMON, *(_SINK if of_sink else _SOURCE))}
 
 
 def check_names(given: Mapping[str, str], what: str, known: Mapping[str, str]) -> None:

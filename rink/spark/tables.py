@@ -2,6 +2,9 @@
 
 Spark keeps a table's options, but gives a data source in Python none of them when the table is read. It does give it the
 schema that the source made. So the schema of a table carries its options, as metadata of a column.
+
+For a write that says nothing: in INSERT INTO b SELECT * FROM a the columns are those of a. So a write has options of its
+own, or is refused.
 """
 
 from __future__ import annotations
@@ -12,14 +15,15 @@ import redis
 from pyspark.sql.types import StructField, StructType
 
 from rink.errors import ConfigError
-from rink.spark.options import ALL, check_names, names_of
+from rink.spark.options import OF_SOURCE, check_names
 
 _NOTE = "rink"
 _AS_WRITTEN = "option."
 """The prefix of keys from OPTIONS (…), beside table properties and Spark's own keys."""
 
+_PLACE = ({"app", "appname"}, {"stream", "path"})
 _INSTEAD = (
-    {"app", "appname"}, {"stream", "path"}, {"group", "name"},
+    *_PLACE, {"group", "name"},
     {"startingoffsets", "startingtimestamp"}, {"endingoffsets", "endingtimestamp"},
 )  # fmt: skip
 """Options that exclude each other."""
@@ -29,21 +33,15 @@ def created_with(given: Mapping[str, str]) -> dict[str, str] | None:
     """Return the options of a table that is being created, else None.
 
     Raises:
-        ConfigError: there is no such option, or one holds a password.
+        ConfigError: a source has no such option, or one holds a password.
     """
     found = {str(name).lower(): str(value) for name, value in given.items()}
     written = {n[len(_AS_WRITTEN) :]: at for n, at in found.items() if n.startswith(_AS_WRITTEN)}
     if not {"provider", "owner"} <= found.keys():
         return None
-    check_names(written, "a table", ALL)
+    check_names(written, "a table", OF_SOURCE)
     _refuse_password(written.get("redis", ""))
     return written | ({"path": found["location"]} if "location" in found else {})
-
-
-def of_role(options: Mapping[str, str], *, of_sink: bool) -> dict[str, str]:
-    """Return the options of a table that a source, or a sink, knows."""
-    known = names_of(of_sink=of_sink) | {"path"}
-    return {name: value for name, value in options.items() if name in known}
 
 
 def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
@@ -53,17 +51,18 @@ def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
     return StructType([StructField(first.name, first.dataType, first.nullable, noted), *others])
 
 
-def all_options(given: Mapping[str, str], schema: StructType, *, of_sink: bool) -> dict[str, str]:
-    """Return the options of a read or a write, over those of its table.
+def options_of_read(given: Mapping[str, str], schema: StructType) -> dict[str, str]:
+    """Return the options of a read, over those of its table.
 
     Raises:
         ConfigError: there are none at all, as with a table that was not created as `tables` needs it.
     """
     own = {str(name).lower(): str(value) for name, value in given.items()}
-    kept: dict[str, str] = next(
-        (field.metadata[_NOTE] for field in schema if _NOTE in (field.metadata or {})), {}
+    if all(not own.keys().isdisjoint(names) for names in _PLACE):
+        return own  # it names its stream: columns with a note are those of another read
+    found: dict[str, str] = next(
+        (dict(field.metadata[_NOTE]) for field in schema if _NOTE in (field.metadata or {})), {}
     )
-    found = of_role(kept, of_sink=of_sink)
     for names in _INSTEAD:
         if not own.keys().isdisjoint(names):
             found = {name: value for name, value in found.items() if name not in names}
@@ -73,10 +72,26 @@ def all_options(given: Mapping[str, str], schema: StructType, *, of_sink: bool) 
     return found
 
 
+def options_of_write(given: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the options of a write: its own.
+
+    Raises:
+        ConfigError: there are none, as with INSERT INTO a table.
+    """
+    if not given:
+        raise ConfigError(_NO_OPTIONS_TO_WRITE)
+    return given
+
+
 _NO_OPTIONS = (
     'Spark gave format("rink") no options. It gets those of a table only if it made the columns itself: create the table '
-    "without a list of columns, CREATE TABLE orders USING rink OPTIONS (app 'shop:app', stream 'orders'). To write, use "
-    'df.write.format("rink").options(…).save(), since Spark passes options to some kinds of INSERT only'
+    "without a list of columns, CREATE TABLE orders USING rink OPTIONS (app 'shop:app', stream 'orders')"
+)
+
+_NO_OPTIONS_TO_WRITE = (
+    'Spark gave format("rink") no options, and the columns of rows do not say to which table they go. Write with '
+    'df.write.format("rink").options(app="shop:app", stream="orders").mode("append").save(), or '
+    "INSERT INTO orders WITH (app = 'shop:app', stream = 'orders') …. Nothing was written"
 )
 
 

@@ -289,7 +289,7 @@ SPARK = [
     python(
         "what is to be stopped on a loss is not stopped where it comes late",
         "jobs/job",
-        "        if self.lost.is_set():  # looked at only now: whoever ends it meanwhile has seen it\n            self._call_stop()\n",
+        "        if self.lost.is_set():  # looked at only now: whoever ends it meanwhile has seen it\n            self._call_stops()\n",
         "",
         JOBS,
     ),
@@ -466,6 +466,13 @@ SPARK = [
         "tables",
         '    _refuse_password(written.get("redis", ""))\n',
         "",
+        TABLES,
+    ),
+    python(
+        "columns of one table bring its options to the read of another stream",
+        "tables",
+        "    if all(not own.keys().isdisjoint(names) for names in _PLACE):",
+        "    if False:",
         TABLES,
     ),
     python(

@@ -4,10 +4,13 @@ import pytest
 from pyspark.sql import types as T  # noqa: N812
 
 from rink.errors import ConfigError
-from rink.spark.tables import all_options, created_with, with_options
+from rink.spark.datasource import RinkDataSource
+from rink.spark.tables import created_with, options_of_read, options_of_write, with_options
 
 COLUMNS = T.StructType([T.StructField("a", T.LongType(), False), T.StructField("b", T.LongType())])
-WRITTEN = {"app": "shop:app", "stream": "orders", "startingoffsets": "latest", "writeid": "w"}
+WRITTEN = {
+    "app": "shop:app", "stream": "orders", "startingoffsets": "latest", "redis": "redis://one:1",
+}  # fmt: skip
 
 
 def as_spark_says(written, **more):
@@ -36,21 +39,39 @@ def test_created_table_refuses_what_is_no_option_and_a_password():
 def test_options_travel_with_the_schema_as_the_catalog_keeps_it():
     schema = T.StructType.fromJson(with_options(COLUMNS, WRITTEN).jsonValue())
     assert schema.names == COLUMNS.names
-    source = all_options({}, schema, of_sink=False)
-    assert source == {"app": "shop:app", "stream": "orders", "startingoffsets": "latest"}
-    sink = all_options({"writeId": "x"}, schema, of_sink=True)
-    assert sink == {"app": "shop:app", "stream": "orders", "writeid": "x"}
+    assert options_of_read({}, schema) == WRITTEN
 
 
 def test_option_of_a_read_takes_the_place_of_the_tables():
     schema = with_options(COLUMNS, WRITTEN)
-    found = all_options({"startingOffsets": "earliest"}, schema, of_sink=False)
+    found = options_of_read({"startingOffsets": "earliest"}, schema)
     assert found["startingoffsets"] == "earliest"
-    found = all_options({"startingTimestamp": "5"}, schema, of_sink=False)
+    found = options_of_read({"startingTimestamp": "5"}, schema)
     assert "startingoffsets" not in found
-    assert "stream" not in all_options({"path": "others"}, schema, of_sink=False)
+    assert "stream" not in options_of_read({"path": "others"}, schema)
+
+
+@pytest.mark.parametrize("where", [{"appName": "b", "path": "c"}, {"app": "b:app", "Stream": "c"}])
+def test_read_that_names_its_stream_has_nothing_of_a_table(where):
+    """`.schema(spark.table("orders").schema)` brings the options of orders along."""
+    found = options_of_read(where, with_options(COLUMNS, WRITTEN))
+    assert found == {name.lower(): value for name, value in where.items()}
 
 
 def test_table_without_options_says_how_to_create_it():
     with pytest.raises(ConfigError, match="without a list of columns"):
-        all_options({}, COLUMNS, of_sink=False)
+        options_of_read({}, COLUMNS)
+
+
+def test_table_takes_no_option_of_a_sink():
+    with pytest.raises(ConfigError, match="a table has no option writeid"):
+        created_with(as_spark_says({"app": "shop:app", "writeid": "w"}))
+
+
+def test_write_has_options_of_its_own_or_is_refused():
+    """The columns of INSERT INTO b SELECT * FROM a are those of a, options and all."""
+    assert options_of_write({"app": "b:app"}) == {"app": "b:app"}
+    source = RinkDataSource({})
+    for make in (source.writer, source.streamWriter):
+        with pytest.raises(ConfigError, match=r"df\.write\.format.*Nothing was written"):
+            make(with_options(COLUMNS, WRITTEN), overwrite=False)
