@@ -11,6 +11,7 @@ import rink
 from rink.errors import ClosedError, ConfigError, RoleLost
 from rink.guards import Fence
 from rink.spark.jobs import queries
+from rink.spark.jobs.job import Job
 from rink.spark.jobs.runner import JobRunner
 
 
@@ -258,3 +259,35 @@ def test_run_query_ends_when_its_runner_is_closed(driver, quick):
     with pytest.raises(RoleLost):
         driver.run_query("nightly", starts)
     assert starts.queries[0].ended.is_set()
+
+
+def test_run_query_that_is_interrupted_ends_its_query_before_it_raises(driver, monkeypatch):
+    """Ctrl-C in a notebook: the runner lives on, and so would the run."""
+    starts, plain = Started(), Job.wait
+
+    def wait(job, timeout=None):
+        if timeout is None and threading.current_thread() is threading.main_thread():
+            starts.wait_for(1)
+            raise KeyboardInterrupt
+        return plain(job, timeout)
+
+    monkeypatch.setattr(Job, "wait", wait)
+    with pytest.raises(KeyboardInterrupt):
+        driver.run_query("a", starts)
+    assert starts.queries[0].ended.is_set()
+    assert driver.jobs == []
+
+
+def test_run_that_is_interrupted_ends_its_job(driver, monkeypatch):
+    begun, plain = threading.Event(), Job.wait
+
+    def wait(job, timeout=None):
+        if timeout is None and threading.current_thread() is threading.main_thread():
+            assert begun.wait(WAIT_S)
+            raise KeyboardInterrupt
+        return plain(job, timeout)
+
+    monkeypatch.setattr(Job, "wait", wait)
+    with pytest.raises(KeyboardInterrupt):
+        driver.run("a", lambda job: begun.set() or job.lost.wait(WAIT_S))
+    assert driver.jobs == []

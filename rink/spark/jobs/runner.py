@@ -34,6 +34,9 @@ log = logging.getLogger("rink.spark")
 RANK_TIMEOUT_S = 300.0
 """Longer than the default `rebalance_delay` and the default TTL of a killed driver together."""
 
+_ENDS_WITHIN_S = 30.0
+"""A job that Ctrl-C ends is waited for so long, as by `close`."""
+
 
 class JobRunner(DriverEnd):
     """Runs Spark jobs and streaming queries while this driver holds their roles.
@@ -155,7 +158,7 @@ class JobRunner(DriverEnd):
         """Run a job if its role is mine, and return when it has ended.
 
         It waits until this driver is ranked. If it owns the role, it waits until the previous driver
-        has released it. So None always means that the job is not for this driver.
+        has released it. So None always means that the job is not for this driver. Ctrl-C ends it.
 
         Args:
             job_id: the role's name.
@@ -173,7 +176,7 @@ class JobRunner(DriverEnd):
         check_plain(f"job {job_id!r}: function", function, "job")
         job = self._start(job_id, function, lambda: None, self._when_known(timeout))
         if job is not None:
-            job.wait()
+            _wait_for(job)
         return job
 
     def watch(
@@ -284,6 +287,7 @@ class JobRunner(DriverEnd):
         Without a function it runs the query that was declared with this name, beside its schedule.
         It waits for a run that goes on here first. So events that were sent before the call are in
         the output when it returns. It waits for ever for a query that does not end by itself.
+        Ctrl-C stops it.
 
         Args:
             name: the role's.
@@ -321,7 +325,10 @@ class JobRunner(DriverEnd):
         with query.turn(self._refuse_closed):
             take = self._when_known(timeout)
             job = self._start(name, query.run_once, lambda: None, take, declared)
-            return None if job is None else job.result()
+            if job is None:
+                return None
+            _wait_for(job)  # in its turn: a schedule goes on only when it has ended
+            return job.result()
 
     @property
     def jobs(self) -> list[Job[Any]]:
@@ -361,6 +368,16 @@ class JobRunner(DriverEnd):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _wait_for(job: Job[Any]) -> None:
+    """Wait for the end of a job; Ctrl-C ends it, since nobody would know of it any more."""
+    try:
+        job.wait()
+    except BaseException:
+        job.cancel()
+        job.wait(_ENDS_WITHIN_S)
+        raise
 
 
 def _is_a_query(job_id: str) -> ConfigError:
