@@ -187,4 +187,19 @@ RETENTION = [
         "        if True:",
         SERVERS,
     ),
+    lua(
+        "retention that Redis has lost stays lost",
+        "trim",
+        "if part.says and not part.has_said then say(part) end",
+        "if false then say(part) end",
+        KEEP,
+    ),
+    lua(
+        "events are counted by counters that Redis has lost",
+        "look",
+        "local start = part.is_known and first and",
+        "local start = first and",
+        KEEP,
+        COUNTERS,
+    ),
 ]

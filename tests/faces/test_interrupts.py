@@ -126,7 +126,10 @@ CALLS = [
 
 
 @pytest.mark.filterwarnings("ignore:.*garbage-collected:ResourceWarning")
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    "call",
+    [*CALLS[:-1], pytest.param(follow_two, marks=pytest.mark.deep)],  # half a minute
+)
 def test_an_exception_at_any_step_leaves_no_handle_and_no_wait(blocking, call):
     member, _ = blocking.pair()
     mine, foreign = owned_by(0, 2), owned_by(1, 2)
