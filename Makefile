@@ -26,12 +26,12 @@ setup: $(READY) system ## install the project and its tools into .venv, and the 
 system: # looked for each time, unlike what is in .venv: the system's, not ours
 	@.ci/system
 
-$(ARCHIVE): $(READY) .ci/spark-archive | system # with it, JVMs of Spark start in half of the time
+$(ARCHIVE): $(READY) .ci/spark-archive | system # with it, JVMs of Spark start in half of the time: for runs that start many
 	@echo "noting down the classes that Spark loads, once: a minute"
 	-@$(PY) .ci/spark-archive $@
 
 .PHONY: test
-test: setup $(ARCHIVE) ## the tests of every change: fast and waiting ones, then computing ones; they start and stop their servers
+test: setup ## the tests of every change: fast and waiting ones, then computing ones; they start and stop their servers
 	.ci/test $(MEASURED)
 
 LISTS := $(findstring --list,$(PART))
@@ -45,7 +45,7 @@ unit: $(READY) ## the fast tests (no server, no sleep)
 	.ci/unit
 
 .PHONY: integration
-integration: setup $(ARCHIVE) ## the tests on real servers: etcd, Redis, PostgreSQL, Spark
+integration: setup ## the tests on real servers: etcd, Redis, PostgreSQL, Spark
 	.ci/integration
 
 .PHONY: faults
