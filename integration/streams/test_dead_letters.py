@@ -226,7 +226,7 @@ async def test_reader_that_begins_with_the_latest_is_given_later_ones(shop):
 @with_shop()
 async def test_letters_of_an_unknown_processor_are_refused_at_the_start(shop):
     reading(shop)
-    with pytest.raises(ConfigError, match="of stream 'legs': there are none"):
+    with pytest.raises(ConfigError, match="it has none"):
         await Worker(shop.app).run()
 
 
