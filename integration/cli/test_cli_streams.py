@@ -269,7 +269,7 @@ def test_forget_by_force_quarantines_an_owner_until_unquarantine(shop):
         shop.json("forget-group", "bill", "--force", "--yes")
         shop.send((2, 3))
         wait_for(lambda: shop.lag("bill")[mine]["quarantined"])
-        assert "went back" in shop.lag("bill")[mine]["quarantined"]
+        assert "rolled back" in shop.lag("bill")[mine]["quarantined"]
         (released,) = shop.json("unquarantine")["unquarantined"]
         assert released["partition"] == mine
         shop.send((3, 3))
