@@ -369,7 +369,7 @@ async def test_skip_is_refused_where_it_would_hit_another_event(desk):
         assert (await desk.position()).quarantined == reason
         assert await desk.dead() == ()
         await admin.unquarantine(desk.app)
-        await desk.redis.delete(desk.place.at)
+        await desk.redis.delete(desk.place.at, desk.place.names.offsets)
 
 
 @at_desk()
