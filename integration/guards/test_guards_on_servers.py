@@ -6,7 +6,11 @@ from guards_model import machine_of
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-KINDS = ["redis", "cluster", "slot", "postgres"]
+KINDS = [
+    "redis",
+    *(pytest.param(one, marks=pytest.mark.deep) for one in ("cluster", "slot")),
+    "postgres",
+]
 
 
 @pytest.fixture(params=KINDS)

@@ -217,6 +217,7 @@ class CutPart:
         pass
 
 
+@pytest.mark.deep
 def test_a_batch_is_cut_by_its_keys_alone_also_where_it_lies_by_them_already(shop, spark, tmp_path):
     """So after a groupBy() into as many partitions: Spark leaves a repartition() by the same keys out, and joins small ones."""
     shop.send(RECORDS)
@@ -258,6 +259,7 @@ def keep_order(step, rows):
     step.rpush("order", ",".join(row["name"] for row in rows))
 
 
+@pytest.mark.deep
 def test_keys_by_which_other_bytes_are_equal_are_refused(spark):
     """Spark's hash tells them apart: a replay might have another of them stand for all."""
     rows = spark.createDataFrame([("AA", 1), ("aa", 2)], "carrier string, minutes int")
@@ -410,6 +412,7 @@ def numbers(shop):
     return sorted(found)
 
 
+@pytest.mark.deep
 def test_what_a_cancelled_write_has_put_aside_is_never_published(shop, spark, tmp_path):
     shop.send(RECORDS[:40])
     shop.send([], stream="totals")

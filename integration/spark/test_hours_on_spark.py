@@ -46,6 +46,7 @@ def drivers(rink_etcd):
 # ── nights ───────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.deep
 def test_nightly_job_on_three_drivers_runs_once_each_night(drivers, spark, tmp_path):
     """Cron starts all three, each night in another order, and each joins the group anew."""
     runs, answers = Counter(), Counter()
@@ -135,6 +136,7 @@ def test_hourly_query_has_all_of_three_hours_in_its_output(drivers, spark, hourl
     assert len(hourly.tokens) >= 4
 
 
+@pytest.mark.deep
 def test_hourly_query_goes_on_where_its_role_moves_amid_an_hour(drivers, spark, hourly):
     """The next driver does not wait for the hour to end, and writes nothing twice."""
     its = next(f"query-{n}" for n in range(99) if rink.rank_of(f"query-{n}", 2) == 0)
@@ -169,6 +171,7 @@ def test_run_query_returns_when_all_is_written(drivers, spark, hourly):
         assert hourly.written() == list(range(100 * (night + 1)))
 
 
+@pytest.mark.deep
 def test_run_query_by_name_has_what_was_sent_before_in_its_output(drivers, spark, hourly):
     with JobRunner(spark, drivers("one")) as jobs:
         hourly.send(range(100))

@@ -180,6 +180,7 @@ def test_a_stale_driver_is_refused_amid_a_batch_and_the_next_one_completes_it(
     assert sums(shop) == SUMS
 
 
+@pytest.mark.deep
 def test_a_body_that_hides_an_error_does_not_lose_its_batch(shop, spark, tmp_path):
     shop.send(RECORDS)
     guard, fails = RedisGuard(shop.url), [True]
@@ -197,6 +198,7 @@ def test_a_body_that_hides_an_error_does_not_lose_its_batch(shop, spark, tmp_pat
     assert sums(shop) == SUMS
 
 
+@pytest.mark.deep
 def test_two_fenced_functions_of_a_batch_write_outputs_of_different_names(shop, spark, tmp_path):
     shop.send(RECORDS)
 
@@ -224,6 +226,7 @@ def test_two_fenced_functions_of_a_batch_write_outputs_of_different_names(shop, 
     assert counts == {f"c{k}": sum(n % 7 == k for n in range(100)) for k in range(7)}
 
 
+@pytest.mark.deep
 def test_an_empty_batch_marks_all_its_parts(shop, spark, tmp_path):
     shop.send([])
     guard = RedisGuard(shop.url)

@@ -107,6 +107,7 @@ def test_a_checkpoint_restored_from_a_backup_is_refused_since_its_numbers_are_ot
     assert streams.staged() == []
 
 
+@pytest.mark.deep
 def test_a_stale_driver_is_refused_before_it_writes(streams, spark, tmp_path):
     FencedStream(**streams.options("totals")).raise_fence(Fence("q", 9))
     with pytest.raises(StaleToken):

@@ -169,6 +169,7 @@ def test_trimming_waits_for_a_batch_that_failed(shop, spark, tmp_path):
     assert sum(len(rows) for _, rows in found) == 300
 
 
+@pytest.mark.deep
 def test_latest_means_from_the_start_of_the_query_on(shop, spark, tmp_path):
     shop.send(RECORDS[:100])
     df = spark.readStream.format("rink").options(
@@ -197,6 +198,7 @@ def test_available_now_leaves_for_the_next_run_what_comes_during_its_batches(sho
     assert sorted(n for ids in seen for n in ids) == list(range(130))
 
 
+@pytest.mark.deep
 def test_a_stream_that_is_empty_is_no_trouble(shop, spark, tmp_path):
     shop.send([])
     assert spark.read.format("rink").options(**shop.options()).load().collect() == []
@@ -215,6 +217,7 @@ def refused(shop, spark, tmp_path, told, **options):
         run(spark.readStream.format("rink").options(**shop.options(**given)).load(), tmp_path / "q")
 
 
+@pytest.mark.deep
 def test_bad_input_of_a_query_is_told(shop, spark, tmp_path):
     shop.send(RECORDS[:5])
     refused(shop, spark, tmp_path, "cannot be loaded", app="no_such_app:app")
@@ -235,6 +238,7 @@ def test_bad_input_of_a_query_is_told(shop, spark, tmp_path):
         spark.read.format("rink").schema("amount string").options(**shop.options()).load().count()
 
 
+@pytest.mark.deep
 def test_a_record_that_does_not_match_is_named_and_nothing_goes_on(shop, spark, tmp_path):
     shop.send(RECORDS[:5])
     shop.send([], stream="totals")

@@ -136,7 +136,9 @@ def test_prices_go_in_and_out_as_decimals_and_times_without_zone(shop, spark):
     asked = reader.schema("Price decimal(12, 2), AT timestamp_ntz").load()
     assert asked.schema.simpleString() == "struct<Price:decimal(12,2),AT:timestamp_ntz>"
     assert {row.Price for row in asked.collect()} == {Decimal("12.30"), Decimal("-0.01")}
-    with pytest.raises(PySparkException, match=r"value of 'price' does not fit its column .*decimal"):
+    with pytest.raises(
+        PySparkException, match=r"value of 'price' does not fit its column .*decimal"
+    ):
         reader.schema("price decimal(12, 1)").load().collect()
 
 
