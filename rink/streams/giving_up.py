@@ -74,6 +74,11 @@ class GivingUp(Generic[R]):
         Raises:
             Undecodable: the first one does not decode.
         """
+        decode = self._processor.stream.decode
+        try:
+            return [(entry, decode(entry)) for entry in entries]
+        except Exception:  # noqa: S110 - one by one it is known which
+            pass
         given: list[tuple[Entry, R]] = []
         for entry in entries:
             try:

@@ -147,7 +147,8 @@ class Inbox:
         """Take in what was read from behind `read_to`, in order."""
         read = [Entry.of(raw) for raw in entries]
         self._read.extend(read)
-        self.size += sum([entry.size for entry in read])
+        # Nearly all have no other fields, and a property costs as much as the rest of this loop.
+        self.size += sum([len(one.data) if one.fields is None else one.size for one in read])
         if read:
             self.read_to = read[-1].id
 
@@ -374,7 +375,7 @@ class Inbox:
         self.offset = passage.new
         while self._finished:
             entry = self._finished.popleft()
-            self.size -= entry.size
+            self.size -= len(entry.data) if entry.fields is None else entry.size
             self._unsettled -= not entry.skipped
             self._attempts.pop(entry.id, None)
             self._condemned.pop(entry.id, None)

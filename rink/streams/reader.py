@@ -122,8 +122,8 @@ class Reader:
         raise NotImplementedError
 
     def _has_room(self, owner: Owner[Any]) -> bool:
-        # One that has nothing left to give may wait for more before it commits: then a little room is enough.
-        least = self._chunk if owner.inbox.ready else 1
+        # One that has nothing left to give or to commit may wait for more: then a little room is enough.
+        least = self._chunk if owner.inbox.ready or owner.inbox.has_finished else 1
         has_memory = owner.looks_ahead or owner.inbox.size < self._held.share
         return has_memory and owner.inbox.room >= least and not self._is_resting(owner)
 
@@ -159,10 +159,10 @@ class Reader:
             if owner not in self._owners:
                 continue
             self._rests.pop(owner, None)
-            size = sum([len(text) for _, fields in entries for text in fields])
-            self._sizes.note(owner, len(entries), size)
             if owner.inbox.read_to == position:
+                before = owner.inbox.size
                 owner.feed(entries)
+                self._sizes.note(owner, len(entries), owner.inbox.size - before)
         return bool(found)
 
     async def _wait_for_room(self, woken: asyncio.Event) -> None:

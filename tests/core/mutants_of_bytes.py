@@ -62,7 +62,7 @@ BOUNDS = [
     python(
         "what is committed is still counted as held",
         "inbox",
-        "            self.size -= entry.size\n",
+        "            self.size -= len(entry.data) if entry.fields is None else entry.size\n",
         "",
         INBOX,
     ),
