@@ -29,7 +29,10 @@ from mutant_list import BY_HEADING, MUTANTS, Mutant
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "mutants.md"
 
-EVIDENCE = {"walks": ("core/test_walks", ""), "worlds": ("worlds/test_worlds", "not deep")}
+EVIDENCE = {
+    "walks": ("core/test_walks", ""),
+    "worlds": ("worlds/test_worlds", "not deep or medium"),
+}
 """Columns beside the named tests: a file of tests that nobody pointed at the mutant, and pytest's -m.
 
 The mutants run all walks, but only the small worlds.

@@ -17,16 +17,14 @@ MEDIUM = {
     "somebody joins",
     "there and back",
 }
-"""They take 10 to 60 s each; `make mutants` goes through them, too."""
+"""They take 10 to 60 s each; mutants (`MUTANTS=--worlds`) are tried in them, too."""
+SECONDS = [pytest.mark.deep, pytest.mark.medium]
 
 
 @pytest.mark.parametrize(
     "spec",
     [
-        *(
-            pytest.param(spec, marks=pytest.mark.deep if spec.name in MEDIUM else ())
-            for spec in BY_DEFAULT
-        ),
+        *(pytest.param(spec, marks=SECONDS if spec.name in MEDIUM else ()) for spec in BY_DEFAULT),
         *(pytest.param(spec, marks=LARGE) for spec in DEEP),
     ],
     ids=lambda spec: spec.name,
