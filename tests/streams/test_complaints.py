@@ -125,11 +125,11 @@ async def run_outage(seconds, back, ended=()):
     for role in roles:
         complaints.note_finished(role, 6)
         complaints.note_wait(role, 7)
+        complaints.note_finished(role, 7)  # a commit of what it had finished before
     await pass_time(seconds)
     for n in ended:
         complaints.note_end(roles[n])
     for n in back:
-        complaints.note_finished(roles[n], 7)  # a commit of what it had finished before
         complaints.note_finished(roles[n], 8)
 
 
