@@ -80,6 +80,7 @@ class App:
         self.session = dict(session or {})
         self.limits = Limits(max_reply_bytes, max_in_flight_bytes)
         self.times_closed = 0
+        self.server = "the app's address"  # where it looks for Redis, for messages; known once it has begun to
         self._redis = redis
         self._opened: dict[asyncio.AbstractEventLoop, asyncio.Task[Opened]] = {}
         self._lock = threading.Lock()
@@ -384,6 +385,7 @@ class App:
 
     async def _open(self) -> Opened:
         store = self.connect()
+        self.server = store.server
         try:
             await store.open()
         except BaseException:

@@ -324,7 +324,7 @@ class Stream(Generic[R]):
         end, patience = _now() + timeout, Patience(f"a send to stream {self.name!r}")
         nothing = f"nothing was sent to stream {self.name!r} in {timeout:g} s"
         error: RedisUnavailable | RedisOutOfMemory | None = None
-        times, opened = self.app.times_closed, None
+        times = self.app.times_closed
         try:
             async with asyncio.timeout(timeout) as limit:
                 while self.app.times_closed == times:
@@ -340,9 +340,8 @@ class Stream(Generic[R]):
             if not limit.expired():  # it is what makes the client that raised it
                 raise
         if error is None:
-            server = opened.store.server if opened else ""
-            where = f" at {server}" if server else ""
-            raise RedisUnavailable(f"Redis{where} did not answer: {nothing}", server=server)
+            server = self.app.server
+            raise RedisUnavailable(f"Redis at {server} did not answer: {nothing}", server=server)
         raise type(error)(f"{error}: {nothing}", server=error.server) from error
 
     async def read(self, partition: int, *, after: str = ids.NONE) -> AsyncIterator[Event[R]]:

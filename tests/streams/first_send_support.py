@@ -17,6 +17,7 @@ class Store:
         self.away, self.silent, self.error = away, silent, error
         self.opened = self.closed = 0
         self.limits = Limits()
+        self.server = "here"
 
     async def open(self):
         self.opened += 1

@@ -38,7 +38,7 @@ async def test_nothing_is_sent_where_redis_stays_away_for_so_long():
 @jumping
 async def test_a_redis_that_is_silent_is_waited_for_as_long_as_it_says():
     app, legs = app_on(Store(silent=True))
-    with pytest.raises(RedisUnavailable, match="did not answer: nothing was sent"):
+    with pytest.raises(RedisUnavailable, match="Redis at here did not answer: nothing was sent"):
         await legs.send(Leg(), timeout=0.5)
     await app.close()
 
