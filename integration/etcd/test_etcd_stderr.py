@@ -38,7 +38,8 @@ def stderr(*line):
     env = {name: value for name, value in os.environ.items() if not name.startswith("GRPC_")}
     command = [sys.executable, *line]
     ran = subprocess.run(command, check=False, env=env, capture_output=True, text=True, timeout=60)
-    return ran.stderr
+    lines = ran.stderr.splitlines(keepends=True)
+    return "".join(one for one in lines if not one.startswith("rink: no answer yet"))  # busy cores
 
 
 def test_refused_connection_says_nothing_of_grpc():

@@ -22,7 +22,10 @@ def join(prefix):
     sessions = []
 
     def join(name, endpoints, ttl=TTL, **settings):
-        session = rink.Session(endpoints, ttl=ttl, prefix=prefix, timeout=2.0)
+        timeout = (
+            2.0 if ttl == TTL else 5.0
+        )  # a busy machine may need more than 2 s to open a watch
+        session = rink.Session(endpoints, ttl=ttl, prefix=prefix, timeout=timeout)
         sessions.append(session)
         return rink.Rink(session, "g", name=name, **{**QUICK, **settings}).join()
 
