@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from rink.errors import ConfigError
 
 _DIGITS_OF_SECONDS = 10
-"""Of a time in seconds since 2001; so many milliseconds are a time before May 1970, when there was no Redis."""
+"""Digits of a time in seconds since 2001. As milliseconds it would be before May 1970, so it is refused."""
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _TIME = re.compile(
     r"(?P<year>\d{4})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})"

@@ -75,19 +75,14 @@ class GivingUp(Generic[R]):
             Undecodable: the first one does not decode.
         """
         decode = self._processor.stream.decode
-        try:
-            return [(entry, decode(entry)) for entry in entries]
-        except Exception:  # noqa: S110 - one by one it is known which
-            pass
         given: list[tuple[Entry, R]] = []
-        for entry in entries:
-            try:
-                given.append((entry, self._decoded(entry)))
-            except Undecodable:
-                if not given:
-                    raise
-                self._inbox.take_back(entry)  # after those before it
-                break
+        try:
+            for entry in entries:
+                given.append((entry, decode(entry)))
+        except Exception as error:  # whatever a codec raises, it is this event's
+            if not given:
+                raise Undecodable(entry, error) from error
+            self._inbox.take_back(entry)  # after those before it
         return given
 
     def judge_undecodable(self, error: Undecodable, now: float) -> float | None:
@@ -135,15 +130,9 @@ class GivingUp(Generic[R]):
             return 0
         return min(room, self._inbox.prefetch) - 1
 
-    def _decoded(self, entry: Entry) -> R:
-        try:
-            return self._processor.stream.decode(entry)
-        except Exception as error:  # whatever a codec raises, it is this event's
-            raise Undecodable(entry, error) from error
-
     def _does_decode(self, entry: Entry) -> bool:
         try:
-            self._decoded(entry)
-        except Undecodable:
+            self._processor.stream.decode(entry)
+        except Exception:
             return False
         return True

@@ -50,7 +50,7 @@ class Reader:
 
     Args:
         store: where.
-        chunk: how many events to read of a partition at once; it must have room for so many.
+        chunk: how many events to read of a partition at once; it must have room for so many while a commit may bring it.
         held: the memory that all owners of the worker share.
     """
 

@@ -104,7 +104,7 @@ class Sizes(Generic[K]):
             most: the most entries of each.
 
         Returns:
-                All of them if an entry of each fits; otherwise some, in turn.
+            All of them if an entry of each fits; otherwise some, in turn.
         """
         total = sum(map(self._size, wanted))
         if total <= self._most:

@@ -76,9 +76,10 @@ class Job(Generic[T]):
         self.role.raise_if_lost()
 
     def on_loss(self, stop: Callable[[], None]) -> None:
-        """Have this called on a loss, beside the cancelling of Spark jobs; at once where it is lost. It may block.
+        """Call this on a loss, beside the cancelling of Spark jobs.
 
-        A later call takes the place of this one. A query is stopped by itself, whatever its function asks for.
+        If the role is lost already, it is called at once. It may block. A later call of `on_loss` replaces this one.
+        A query is stopped in any case.
         """
         self._stop_with("function", stop)
 
@@ -159,7 +160,7 @@ class Job(Generic[T]):
         self._news.set()
 
     def _stop_with(self, whose: str, stop: Callable[[], None]) -> None:
-        """Have this called on a loss: one of the function's, and one of the runner's."""
+        """Call this on a loss: one of the function's, and one of the runner's."""
         self._stops[whose] = stop
         if self.lost.is_set():  # looked at only now: whoever ends it meanwhile has seen it
             self._call_stops()

@@ -35,7 +35,7 @@ RANK_TIMEOUT_S = 300.0
 """Longer than the default `rebalance_delay` and the default TTL of a killed driver together."""
 
 _ENDS_WITHIN_S = 30.0
-"""A job that Ctrl-C ends is waited for so long, as by `close`."""
+"""How long a job that Ctrl-C ends is waited for, in seconds."""
 
 
 class JobRunner(DriverEnd):
