@@ -157,7 +157,7 @@ def test_ten_thousand_roles_are_followed_without_a_thread_for_any(world):
     a = world.join("a")
     names = [f"job-{i}" for i in range(10_000)]
     threads = threading.active_count()
-    with within(60.0), a.roles(names) as roles:
+    with within(20.0), a.roles(names) as roles:
         until(a, lambda: len(raw(roles)._tracker.held) == 10_000)
         assert threading.active_count() <= threads + 1
         b = world.join("b")
