@@ -86,8 +86,12 @@ def test_log_of_an_end_that_takes_long_carries_its_member(world, told, monkeypat
     a = world.join("a", session=session, leave_timeout=0.6)
     role = a.await_role("x", LONG_S)
     session.close() if how == "close" else a.leave()
-    assert about(told, "still leaves group") == ["g", "a", None, None, None]
     role.release()
+    lines = [one for one in told.records if "still leaves group" in one.getMessage()]
+    # A busy machine may need long enough for a second line.
+    assert {tuple(getattr(one, key) for key in ABOUT) for one in lines} == {
+        ("g", "a", None, None, None)
+    }
 
 
 def test_log_of_a_callback_that_raises_carries_its_role(world, told):
