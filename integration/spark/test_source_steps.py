@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import re
 import shlex
+import sys
+import types
 
 import attrs
 import pytest
@@ -15,7 +17,7 @@ from rink.cli.commands import commands
 from rink.errors import StaleToken, StateError
 from rink.spark.datasource import RinkDataSource
 from rink.spark.source import readers
-from rink.streams import App, admin
+from rink.streams import App, Record, admin
 from rink.streams.retention import Retention
 from rink.streams.scripts import script
 from rink.streams.values import Bounds
@@ -88,6 +90,42 @@ def test_query_that_replays_what_is_kept_holds_no_sender_back(shop):
     assert len(shop.ids()) == 50
 
 
+class Order(Record):
+    order_id: int
+
+
+def of_an_app(shop, monkeypatch, **keep):
+    """Have the group know the app, which says how long events stay."""
+    module = types.ModuleType("steps_shop")
+    module.app = App("shop", redis=shop.url)
+    module.app.stream(
+        "orders", record=Order, partition_by="order_id", partition_count=COUNT, **keep
+    )
+    monkeypatch.setitem(sys.modules, "steps_shop", module)
+    shop.place = attrs.evolve(shop.place, app="steps_shop:app")
+
+
+@pytest.mark.parametrize("step", ["advance", "follow"])
+@pytest.mark.parametrize("has_app", [True, False])
+def test_query_trims_nothing_of_which_redis_lost_how_long_it_stays(
+    shop, monkeypatch, step, has_app
+):
+    """A Redis that evicts may lose the hash that says so. With an app the query itself knows."""
+    if has_app:
+        of_an_app(shop, monkeypatch, keep="7d")
+    Sender(shop).send(10)
+    group = shop.group()
+    start = group.begin(edges("earliest"))
+    group.follow(start)
+    shop.redis.delete(shop.names.partition(0).kept)
+    getattr(group, step)(edges("0-0") | {0: shop.ids()[-1]})
+    assert len(shop.ids()) == 10
+    if has_app:
+        shop.redis.delete(shop.names.partition(0).segments)
+        group.follow(edges("0-0") | {0: shop.ids()[-1]})
+        assert len(shop.ids()) == 10
+
+
 def test_asked_twice_it_begins_at_the_same_place(shop):
     shop.add(count=2)
     group = shop.group()
@@ -126,7 +164,7 @@ def test_the_command_that_forgets_a_group_can_be_pasted(shop, monkeypatch):
     monkeypatch.setattr(admin, "forget_group", forget_group)
     monkeypatch.setattr(apps, "load", App)
     monkeypatch.setattr(apps, "run", lambda _, work: asyncio.run(work()))
-    shop.place = attrs.evolve(shop.place, app="shop:app")
+    of_an_app(shop, monkeypatch)
     ids = shop.add(count=2)
     group = shop.group("each day")
     group.follow(group.begin(edges("earliest")))
@@ -137,7 +175,7 @@ def test_the_command_that_forgets_a_group_can_be_pasted(shop, monkeypatch):
     result = CliRunner().invoke(commands, shlex.split(line)[1:])
     assert result.exit_code == 0, result.output
     ((app, *rest),) = asked
-    assert app.name == "shop:app"
+    assert app.name == "steps_shop:app"
     assert rest == ["spark/each day", {"stream": "orders", "force": False}]
 
 

@@ -54,6 +54,12 @@ local function later_than(number)
   return now
 end
 
+-- Trims what all have passed. Not while Redis has lost how long events stay and this query does not know it: then there
+-- are segments, and no counts. The next event brings the counts back.
+local function trim_passed(part)
+  if part.says or part.is_known or redis.call('EXISTS', part.segments) == 0 then trim(part, '', '') end
+end
+
 -- Has trimming wait for a query. How many entries were ever removed tells later, of 0-0, whether more were.
 local function registered(at, part, group, from, advanced)
   move_offset(part, group, from)

@@ -1,11 +1,12 @@
 -- What a reader is told before it plans a batch. All before `start` has been processed, says its checkpoint.
--- KEYS: at, the partition's. ARGV: group, token, run, start, strict (1: nothing is advanced where events are gone).
+-- KEYS: at, the partition's. ARGV: group, token, run, start, strict (1: nothing is advanced where events are gone),
+-- the partition's.
 -- Answers ok, the last entry's id, what `gone` tells where events behind `start` are gone, and the group's offset where this
 -- run begins behind it ('' where not). Or gone alone, or old: they are gone, and the group had passed them (its offset).
 local at, stream, offsets, group, start = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[4]
 check_format(at)
 check_format(offsets)
-local part = partition(2)
+local part = partition(2, 6)
 local found = redis.call('HMGET', at, 'fence', 'run', 'from', 'removed', 'followed')
 if found[1] and less(ARGV[2], found[1]) then return {'stale', found[1]} end
 local offset = redis.call('HGET', offsets, group)
@@ -28,5 +29,5 @@ elseif is_first and offset ~= start or before(offset, start) then  -- a run's fi
   redis.call('HSET', at, 'advanced', '1')
 end
 put(at, 'fence', ARGV[2], 'run', ARGV[3], 'followed', ARGV[3])
-trim(part, '', '')
+trim_passed(part)
 return {'ok', entry_at(stream, 'latest'), lacks and gone('trimmed', stream) or {}, older}

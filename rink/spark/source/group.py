@@ -23,6 +23,7 @@ from rink.spark.source.offsets import Offsets
 from rink.spark.times import shown
 from rink.streams import ids
 from rink.streams.names import OF_SPARK, PartitionNames
+from rink.streams.values import Bounds
 
 log = logging.getLogger("rink.spark")
 
@@ -48,6 +49,8 @@ class Group:
         self._strict = strict
         self._who = f"process {os.getpid()} of {getpass.getuser()} on {socket.gethostname()}, since {_now()}"
         self._id = secrets.token_hex(8)
+        declared = place.declared()
+        self._bounds = (Bounds(0) if declared is None else declared.bounds).given
         self._run: int | None = None
         self._processed: Offsets = {}
         self._begun: list[int] = []
@@ -124,7 +127,10 @@ class Group:
             self._check(0, answer)
             self._run = int(answer[1])
         given = (self.name, self._token, self._run)
-        asked = [(self._keys(n), (*given, at, int(self._strict))) for n, at in start.items()]
+        asked = [
+            (self._keys(n), (*given, at, int(self._strict), *self._bounds))
+            for n, at in start.items()
+        ]
         answers = dict(zip(start, self._redis.run_each("follow", asked), strict=True))
         for number, answer in answers.items():
             self._check(number, answer, start[number])
@@ -136,7 +142,7 @@ class Group:
         """Tell that Spark has committed up to here; raises a StaleToken."""
         changed = {n: at for n, at in end.items() if self._processed.get(n) != at}
         asked = [
-            (self._keys(number), (self.name, self._token, self._run or 0, at))
+            (self._keys(number), (self.name, self._token, self._run or 0, at, *self._bounds))
             for number, at in changed.items()
         ]
         for number, answer in zip(changed, self._redis.run_each("advance", asked), strict=True):
