@@ -2,13 +2,14 @@
 
 import re
 import threading
+import time
 from types import SimpleNamespace
 
 import pytest
 from jobs_support import WAIT_S, FakeQuery, Guard, Spark, Started
 
 import rink
-from rink.errors import ClosedError, ConfigError, RoleLost
+from rink.errors import ClosedError, ConfigError, RoleLost, UsageError
 from rink.guards import Fence
 from rink.spark.jobs import queries
 from rink.spark.jobs.job import Job
@@ -291,3 +292,41 @@ def test_run_that_is_interrupted_ends_its_job(driver, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         driver.run("a", lambda job: begun.set() or job.lost.wait(WAIT_S))
     assert driver.jobs == []
+
+
+def test_run_query_by_name_in_its_own_function_is_refused(driver, quick):
+    """It would wait for the run whose function waits for it."""
+    raised = []
+
+    def hourly(job):
+        try:
+            driver.run_query("hourly")
+        except UsageError as error:
+            raised.append(str(error))
+        return starts(job)
+
+    starts = Started()
+    driver.query("hourly", every=3600.0)(hourly)
+    starts.wait_for(1).stop()
+    driver_thread = threading.Thread(target=driver.run_query, args=("hourly",))
+    driver_thread.start()
+    starts.wait_for(2).stop()
+    driver_thread.join(WAIT_S)
+    assert len(raised) == 2
+    assert all("is being started by this very function" in one for one in raised)
+
+
+def test_run_query_says_that_it_waits_for_a_run_that_goes_on(driver, quick, monkeypatch, caplog):
+    monkeypatch.setattr(queries, "_TELLS_AFTER_S", 0.05)
+    starts = Started()
+    driver.query("hourly", every=3600.0)(starts)
+    first = starts.wait_for(1)
+    waiting = threading.Thread(target=driver.run_query, args=("hourly",))
+    waiting.start()
+    end = time.monotonic() + WAIT_S
+    while "run_query('hourly') waits" not in caplog.text and time.monotonic() < end:
+        time.sleep(0.01)
+    first.stop()
+    starts.wait_for(2).stop()
+    waiting.join(WAIT_S)
+    assert caplog.text.count("run_query('hourly') waits for the run that goes on here") == 1

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from rink.core.backoff import backoff
 from rink.core.keys import check_name
 from rink.engine.callers import made_at
-from rink.errors import ConfigError, RoleLost, RoleTimeout
+from rink.errors import ConfigError, RoleLost, RoleTimeout, UsageError
 from rink.functions import check_plain
 from rink.guards import Fence
 from rink.roles import Role
@@ -54,6 +54,7 @@ _CAUSE = re.compile(r"(?:(?:\w+\.)+[A-Z]\w*|[A-Z]\w*(?:Error|Exception)): \S")
 LONGEST_PAUSE_S = 30.0
 """Between two starts; after a query has run for so long, pauses begin small again."""
 _LOOKS_S = 1.0
+_TELLS_AFTER_S = 10.0
 
 
 class Query:
@@ -90,6 +91,7 @@ class Query:
         self._runner = runner
         self._every = every
         self._turn = threading.Lock()
+        self._called_on: int | None = None  # the thread that its function runs on, while it does
         self._made_at = made_at()  # of its handles: where the function was decorated
         self._job: Job[Any] | None = None
         self._closing = threading.Event()
@@ -211,14 +213,27 @@ class Query:
             )  # fmt: skip
 
     @contextlib.contextmanager
-    def turn(self, go_on: Callable[[], None]) -> Iterator[None]:
+    def turn(self, go_on: Callable[[], None], *, tells: bool = False) -> Iterator[None]:
         """Wait until no run of this query goes on, and hold back new ones.
 
         Args:
             go_on: called about once a second; ends the wait by raising.
+            tells: log a warning if this waits for long.
+
+        Raises:
+            UsageError: the query's own function calls this, so the wait would never end.
         """
+        if self._called_on == threading.get_ident():
+            raise UsageError(
+                f"run_query({self.name!r}): the query is being started by this very function, so this would wait for "
+                "ever. Return the started query, and call run_query from elsewhere"
+            )
+        tells_at = time.monotonic() + _TELLS_AFTER_S if tells else math.inf
         while not self._turn.acquire(timeout=_LOOKS_S):
             go_on()
+            if time.monotonic() >= tells_at:
+                log.warning("run_query(%r) waits for the run that goes on here", self.name)
+                tells_at = math.inf
         try:
             yield
         finally:
@@ -234,7 +249,11 @@ class Query:
         fence = Fence.of(job.role)
         for guard in self._guards:
             guard.raise_fence(fence)
-        query = self._function(job)
+        self._called_on = threading.get_ident()
+        try:
+            query = self._function(job)
+        finally:
+            self._called_on = None
         if not hasattr(query, "awaitTermination"):
             raise ConfigError(
                 f"the function of query {self.name!r} returned {query!r}: it has to return the started query, what "

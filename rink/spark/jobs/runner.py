@@ -305,6 +305,7 @@ class JobRunner(DriverEnd):
                 again.
             RoleLost: the role was lost, or this runner closed, before the query had ended.
             RoleTimeout, ClosedError: as `run` says.
+            UsageError: the function of this very query calls this.
             ConfigError: no query of this name was declared and no function is given, or both. Or the
                 function cannot be called with a job, or returned no query.
         """
@@ -322,7 +323,7 @@ class JobRunner(DriverEnd):
             raise ConfigError(f"query {name!r} was declared with guards of its own: give none here")
         else:
             query = declared
-        with query.turn(self._refuse_closed):
+        with query.turn(self._refuse_closed, tells=True):
             take = self._when_known(timeout)
             job = self._start(name, query.run_once, lambda: None, take, declared)
             if job is None:
