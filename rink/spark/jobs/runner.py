@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -199,8 +200,11 @@ class JobRunner(DriverEnd):
             at_once: how many jobs run here beside each other.
 
         Raises:
-            ConfigError: the function cannot be called with a job, or a setting cannot be used.
+            ConfigError: `list_pending_jobs` is no function, the other one cannot be called with a job, or a setting
+                cannot be used.
         """
+        if not inspect.isgeneratorfunction(list_pending_jobs):
+            check_plain("watch: list_pending_jobs", list_pending_jobs)
         check_plain("watch: function", function, "job")
         watch = Watch(
             partial(self._start, take=self._rink.get_role),

@@ -98,21 +98,31 @@ class Watch:
 
     def _look(self) -> None:
         self._collect()
-        listed = [str(job_id) for job_id in self._list()]
-        for job_id in self._failures.keys() - set(listed):
+        listed = self._listed()
+        for job_id in self._failures.keys() - listed.keys():
             del self._failures[job_id]
-        for job_id in listed:
+        for job_id, given in listed.items():
             if self._is_cancelled or len(self._running) >= self._at_once:
                 return
             if job_id in self._running or time.monotonic() < self._not_before.get(job_id, 0.0):
                 continue
             try:
+                _check_id(given)
                 job = self._start_job(job_id, self._function, self._news.set)
             except ConfigError as error:  # those behind it are not to wait for it
                 self._failed(job_id, error)
                 continue
             if job is not None:
                 self._running[job_id] = job
+
+    def _listed(self) -> dict[str, Any]:
+        """Return each listed job by its name; raises a ConfigError where there is no list."""
+        listed: object = self._list()
+        if isinstance(listed, str | bytes) or not isinstance(listed, Iterable):
+            raise ConfigError(
+                f"list_pending_jobs returned {listed!r}: it has to return a list of job ids"
+            )
+        return {str(job_id): job_id for job_id in listed}
 
     def _collect(self) -> None:
         for job_id, job in list(self._running.items()):
@@ -140,3 +150,10 @@ class Watch:
 
     def __repr__(self) -> str:
         return f"<Watch of {self._list!r}, {len(self._running)} running>"
+
+
+def _check_id(given: object) -> None:
+    if given is None or isinstance(given, bytes | tuple | list | dict):
+        raise ConfigError(
+            f"job {given!r}: a listed job is named by its id as text (of rows, give one column)"
+        )
