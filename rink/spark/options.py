@@ -246,6 +246,11 @@ def _with_stream(given: Mapping[str, str]) -> dict[str, str]:
     `load("orders")` names the stream as a path.
     """
     found = {str(name).lower(): str(value) for name, value in given.items()}
+    for name, meaning in {**ALL, "path": "the stream's name"}.items():
+        if not found.get(name.lower(), "given").strip():
+            raise ConfigError(
+                f"the option {name} is empty: {meaning}. Leave it out, or give it a value"
+            )
     if "paths" in found:
         raise ConfigError(
             f"load() reads one stream, and not {found['paths']}: read each by its own load(), and union them"

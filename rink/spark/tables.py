@@ -101,8 +101,12 @@ def _refuse_password(url: str) -> None:
     try:
         told = redis.connection.parse_url(url)  # type: ignore[no-untyped-call]
     except ValueError as error:
-        raise ConfigError(f"the option redis cannot be used: {error}") from error
-    if told.get("password"):
+        # The error may quote a part of the password, and would be shown as the cause.
+        why = (
+            "it is no URL; write / ? # @ : in a password as %2F and so on" if "@" in url else error
+        )
+        raise ConfigError(f"the option redis cannot be used: {why}") from None
+    if any("password" in name.lower() and value for name, value in told.items()):
         raise ConfigError(
             "the option redis has a password, which anybody could read in the catalog, and in files with the table's "
             "columns: name a function that makes the client, redis 'MODULE:FUNCTION', or leave the option to the app"

@@ -90,7 +90,7 @@ def test_names_are_found_in_any_case(shop):
         ({"app": "options_shop", "stream": "orders"}, "MODULE:ATTR"),
         ({"app": "options_shop:made", "stream": "orders"}, "redis is missing"),
         ({"appName": "shop", "stream": "orders"}, "redis is missing"),
-        ({"appName": "shop", "stream": "", "redis": "redis://x"}, "stream is missing"),
+        ({"appName": "shop", "stream": "", "redis": "redis://x"}, "stream is empty"),
         ({"app": "options_shop:app", "stream": "orders", "record": "options_shop:app"}, "no record class"),
         ({"app": "options_shop:app", "stream": "orders", "redisTimeout": "soon"}, "redisTimeout"),
     ],
@@ -98,6 +98,20 @@ def test_names_are_found_in_any_case(shop):
 def test_what_cannot_be_used_is_told(shop, given, told):
     with pytest.raises(ConfigError, match=told):
         Place.of(source(**given))
+
+
+@pytest.mark.parametrize("value", ["", " "])
+@pytest.mark.parametrize(
+    ("name", "of_sink"),
+    [
+        *[(name, False) for name in ("startingTimestamp", "endingTimestamp", "fencingToken", "group")],
+        *[(name, True) for name in ("writeId", "fencingToken", "partitionSize", "path")],
+    ],
+)  # fmt: skip
+def test_empty_option_is_refused_and_does_not_count_as_left_out(name, of_sink, value):
+    """A variable that was not set: a read from the beginning, or a write without a fence."""
+    with pytest.raises(ConfigError, match=rf"option {name} is empty: .*Leave it out"):
+        Options({name: value}, of_sink=of_sink)
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,26 @@ def test_created_table_keeps_what_stands_in_its_options():
 def test_created_table_refuses_what_is_no_option_and_a_password():
     with pytest.raises(ConfigError, match=r"a table has no option strem .did you mean stream"):
         created_with(as_spark_says({"strem": "orders"}))
-    for url in ("redis://:secret@host", "rediss://ann:secret@host:1/0", "redis://h?password=s"):
+    for url in (
+        "redis://:secret@host",
+        "rediss://ann:secret@host:1/0",
+        "redis://h?password=secret",
+        "rediss://h?ssl_keyfile=/k&ssl_password=secret",
+        "redis://h?SSL_PASSWORD=secret",
+        "unix://:secret@/tmp/s",
+    ):
         with pytest.raises(ConfigError, match=r"has a password.*MODULE:FUNCTION") as told:
             created_with(as_spark_says({"redis": url}))
         assert "secret" not in str(told.value)
     assert created_with(as_spark_says({"redis": "redis://host:1"})) == {"redis": "redis://host:1"}
+
+
+def test_url_that_cannot_be_read_is_told_without_its_password():
+    """A slash in it ends the host, and what is before it is taken for a port."""
+    with pytest.raises(ConfigError, match="redis cannot be used") as told:
+        created_with(as_spark_says({"redis": "redis://:secret/more@host:1"}))
+    assert "secret" not in str(told.value)
+    assert told.value.__cause__ is None
 
 
 def test_options_travel_with_the_schema_as_the_catalog_keeps_it():
