@@ -5,6 +5,7 @@ import sys
 import time
 import types
 
+import attrs
 import pyarrow as pa
 import pytest
 import redis
@@ -62,7 +63,7 @@ def writer(shop, **given):
 
 def write(made, *values, number=0):
     page = pa.RecordBatch.from_pydict({"key": ["k"] * len(values), "value": list(values)})
-    message = made.write(iter([page]))
+    message = attrs.evolve(made.write(iter([page])), query="of Spark")
     made.commit([message], number)
     return message
 
@@ -151,7 +152,7 @@ def test_rows_go_where_the_hasher_of_the_stream_says(shop):
     sink = source(shop, record="", name="s", **app).streamWriter(
         T.StructType([T.StructField("order_id", T.LongType())]), overwrite=False
     )
-    sink.commit([sink.write(iter([page]))], 0)
+    sink.commit([attrs.evolve(sink.write(iter([page])), query="of Spark")], 0)
     assert shop.redis.xlen(made.names.partition(COUNT - 1).stream) == 3
 
 
@@ -233,3 +234,14 @@ def test_offsets_of_other_partitions_are_refused(shop):
         ConfigError, match=r"partitions 0 to 2, and offsets were given for \[0, 7\]"
     ):
         read(source(shop, startingOffsets='{"0": "0-0", "7": "0-0"}'))
+
+
+def test_batch_whose_query_has_no_id_is_refused(shop):
+    """Two queries without one would be the same, and batches of the second count as written."""
+    made = writer(shop, name="s")
+    page = pa.RecordBatch.from_pydict({"key": ["k"], "value": [b"1"]})
+    message = made.write(iter([page]))
+    with pytest.raises(StateError, match=r"sink 's' .*no id of its query"):
+        made.commit([attrs.evolve(message, query="")], 0)
+    assert sum(lengths(shop)) == 0
+    assert shop.redis.keys("*:staged:*") == []

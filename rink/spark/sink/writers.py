@@ -12,7 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from rink.errors import ConfigError, RinkError
+from rink.errors import ConfigError, RinkError, StateError
 from rink.spark.compat import DataSourceStreamArrowWriter
 from rink.spark.connections import clear_after, connection
 from rink.spark.options import Options, Place
@@ -20,6 +20,7 @@ from rink.spark.sink.publishing import Batch, Manifest, Sink
 from rink.spark.sink.records import check_columns, maker
 from rink.spark.sink.staging import Staging
 
+_QUERY_ID = "sql.streaming.queryId"
 ONCE = "once"
 """The query of what is written by a batch job."""
 
@@ -79,7 +80,7 @@ class _Writing:
         except Exception as error:
             clear_after(error, staging.drop)
             raise
-        return Staged(_property("sql.streaming.queryId"), staging.attempt, dict(staging.counts))
+        return Staged(_property(_QUERY_ID), staging.attempt, dict(staging.counts))
 
     def _commit(self, sink: Sink, batch: Batch, manifest: Manifest) -> None:
         connection(self._place).settle_count(self._place)
@@ -116,7 +117,14 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
         if found:
             query = found[0].query
             manifest = {one.attempt: one.counts for one in found if one.counts}
-            self._commit(self._sink(self._name), Batch(query, batchId), manifest)
+            sink = self._sink(self._name)
+            if not query:  # all such queries would be one
+                sink.drop(manifest)
+                raise StateError(
+                    f"sink {self._name!r} of {self._place}: Spark told its tasks no id of its query (the local property "
+                    f"{_QUERY_ID}), so a batch cannot be told from another query's. Nothing was written"
+                )
+            self._commit(sink, Batch(query, batchId), manifest)
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's name
         """Remove what tasks have put aside, where the batch was not committed."""
