@@ -2,7 +2,6 @@
 
 import re
 import threading
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -316,17 +315,17 @@ def test_run_query_by_name_in_its_own_function_is_refused(driver, quick):
     assert all("is being started by this very function" in one for one in raised)
 
 
-def test_run_query_says_that_it_waits_for_a_run_that_goes_on(driver, quick, monkeypatch, caplog):
+def test_run_query_says_that_it_waits_for_a_run_that_goes_on(driver, quick, monkeypatch):
     monkeypatch.setattr(queries, "_TELLS_AFTER_S", 0.05)
-    starts = Started()
+    told = threading.Event()
+    monkeypatch.setattr(queries.log, "warning", lambda *given: lines.append(given) or told.set())
+    lines, starts = [], Started()
     driver.query("hourly", every=3600.0)(starts)
     first = starts.wait_for(1)
     waiting = threading.Thread(target=driver.run_query, args=("hourly",))
     waiting.start()
-    end = time.monotonic() + WAIT_S
-    while "run_query('hourly') waits" not in caplog.text and time.monotonic() < end:
-        time.sleep(0.01)
+    assert told.wait(WAIT_S)
     first.stop()
     starts.wait_for(2).stop()
     waiting.join(WAIT_S)
-    assert caplog.text.count("run_query('hourly') waits for the run that goes on here") == 1
+    assert lines == [("run_query(%r) waits for the run that goes on here", "hourly")]

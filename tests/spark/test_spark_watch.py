@@ -113,7 +113,7 @@ def test_async_list_of_jobs_is_refused(driver):
     async def list_pending_jobs():
         return []
 
-    with pytest.raises(ConfigError, match="list_pending_jobs.*is async"):
+    with pytest.raises(ConfigError, match=r"list_pending_jobs.*is async"):
         driver.watch(list_pending_jobs, lambda job: None)
 
 
