@@ -179,7 +179,9 @@ def test_a_checkpoint_restored_from_a_backup_is_refused_since_its_numbers_are_ot
     run(shop, spark, folder, store, token=2).awaitTermination()  # two batches
     shutil.rmtree(folder)
     shutil.copytree(backup, folder)
-    with pytest.raises(PySparkException, match=r"StateError: <.*Guard.*, part \d.* has gone back"):
+    with pytest.raises(
+        PySparkException, match=r"StateError: <.*Guard.*, part \d.* was rolled back"
+    ):
         run(shop, spark, folder, store, token=3).awaitTermination()
     assert store.sums() == {name: 2 * amount for name, amount in SUMS.items()}
 

@@ -120,7 +120,7 @@ class Driver:
         except (Died, StaleToken, PartitionFull):
             pass  # a query that failed is started anew
         except StateError as error:
-            if "gone back" not in str(error):  # the other one is ahead
+            if "rolled back" not in str(error):  # the other one is ahead
                 self.error = error
         except BaseException as error:
             self.error = error

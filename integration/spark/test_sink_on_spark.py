@@ -101,7 +101,7 @@ def test_a_checkpoint_restored_from_a_backup_is_refused_since_its_numbers_are_ot
     shutil.copytree(backup, folder)
     late = [dict(record, order_id=n) for n, record in enumerate(RECORDS, start=600)]
     streams.send(late)
-    with pytest.raises(PySparkException, match=r"StateError: sink 'q' .* has gone back"):
+    with pytest.raises(PySparkException, match=r"StateError: sink 'q' .* was rolled back"):
         start(streams, spark, folder).awaitTermination()
     assert found(streams) == wanted(RECORDS + more)
     assert streams.staged() == []

@@ -43,7 +43,7 @@ def test_a_batch_behind_later_ones_is_refused_since_it_may_have_other_rows(shop)
     for number in (3, 4):
         sink(shop).commit(Batch("x", number), put_aside(shop, (0, str(number))))
     with pytest.raises(
-        StateError, match=r"batch 3 of query x .* batch 4 .* gone back.* new checkpoint"
+        StateError, match=r"batch 3 of query x .* batch 4 .* rolled back.* new checkpoint"
     ) as caught:
         sink(shop).commit(Batch("x", 3), put_aside(shop, (0, "others")))
     assert shop.redis.hget(caught.value.key, "batch:x") == b"4"
@@ -80,7 +80,7 @@ def test_an_older_batch_takes_nothing_from_one_that_is_not_published_yet(shop, m
     sink(shop).commit(Batch("x", 0), put_aside(shop, (0, "old")))
     many = [(0, f"a{n}") for n in range(5)]
     decided_and_left(shop, Batch("x", 1), put_aside(shop, *many), moved=moved)
-    with pytest.raises(StateError, match="gone back"):
+    with pytest.raises(StateError, match="rolled back"):
         sink(shop).commit(Batch("x", 0), put_aside(shop, (0, "old")))
     sink(shop).commit(Batch("x", 1), put_aside(shop, *many))
     assert published(shop) == ["old", *[f"a{n}" for n in range(5)]]
@@ -236,7 +236,7 @@ def test_a_sink_that_was_removed_loses_no_batch_that_comes_later(shop):
 
 def test_a_partition_that_knows_more_than_the_sink_is_told(shop):
     shop.redis.hset(f"{shop.key()}:sunk:q", mapping={"format": 1, "seq": str(2**62), "done": "1"})
-    with pytest.raises(StateError, match="has gone back"):
+    with pytest.raises(StateError, match="was rolled back"):
         sink(shop).commit(Batch("x", 0), put_aside(shop, (0, "a")))
 
 
@@ -344,7 +344,7 @@ def test_two_drivers_at_once_write_each_batch_once(shop):
             except StaleToken:
                 return
             except StateError as error:  # another one is ahead
-                assert "gone back" in str(error)  # noqa: PT017 - there may be none
+                assert "rolled back" in str(error)  # noqa: PT017 - there may be none
 
     threads = [threading.Thread(target=drive, args=(token,)) for token in (1, 1, 2)]
     for thread in threads:

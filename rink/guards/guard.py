@@ -155,7 +155,7 @@ def not_begun(fence: Fence, seen: int | None, place: str) -> StateError:
     known = "no token" if seen is None else f"token {seen}"
     return StateError(
         f"{place} knows {known} of {fence.name!r}, and this part has {fence.token}: begin(fence, batch) comes "
-        "first. If it did, what lies there has gone back (restored, or failed over): begin the batch anew",
+        "first. If it did, what lies there was rolled back (restored, or failed over): begin the batch anew",
         key=place,
     )
 

@@ -20,7 +20,7 @@ from rink.spark.connections import connection
 from rink.spark.jobs.tags import context_of
 from rink.spark.options import Options, Place
 from rink.spark.sink.publishing import raise_fence
-from rink.spark.sink.staging import gone_back
+from rink.spark.sink.staging import rolled_back
 
 Each = Callable[[Any, Iterator[Any]], Any]
 ForeachBatch = Callable[[DataFrame, int, "FencedBatch"], Any]
@@ -162,7 +162,7 @@ class FencedBatch:
             ConfigError: the function cannot be called this way.
             UsageError: an output of this name was written before, in this batch.
             StaleToken: (as Spark's PythonException where a part was refused) a later driver has been here.
-            StateError: (so, too) a later batch of this query was written: its checkpoint has gone back.
+            StateError: (so, too) a later batch of this query was written: its checkpoint was rolled back.
         """
         self._torn.add(name)
         if name in self._begun:
@@ -235,7 +235,7 @@ class _Part:
             if step is not None:
                 self._each(step, rows)
         if part.written is not None and part.written > self._batch.number:
-            raise gone_back(
+            raise rolled_back(
                 f"{self._guard!r}, part {number}",
                 self._batch.query,
                 self._batch.number,

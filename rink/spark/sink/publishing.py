@@ -18,7 +18,7 @@ from rink.core.keys import check_name, encode
 from rink.errors import RinkError, StaleToken, StateError
 from rink.spark.connections import Connection, clear_after
 from rink.spark.options import Place
-from rink.spark.sink.staging import gone, gone_back, remove, staged
+from rink.spark.sink.staging import gone, remove, rolled_back, staged
 from rink.streams.errors import PartitionFull
 from rink.streams.names import PREFIX
 from rink.streams.values import Bounds
@@ -154,7 +154,7 @@ class Sink:
             StaleToken: a later driver has been here. This batch is not written, but where it had been decided, the
                 answer was lost, and the later driver has published it.
             StateError: something that was put aside is gone, or another query writes under this name, or this one's
-                checkpoint has gone back.
+                checkpoint was rolled back.
             PartitionFull: a partition stayed full; the batch is decided, and its next try goes on.
         """
         try:
@@ -297,11 +297,11 @@ class Sink:
         )
 
     def _see_that_it_is_late(self, move: _Move) -> None:
-        """A later batch is in the partition: then this one was published, or Redis went back in one of two places."""
+        """A later batch is in the partition: then this one was published, or one of two places was rolled back."""
         seq, manifest = self._redis.run("state", (self._key,))
         if int(seq) == move.seq and manifest:
             raise StateError(
-                f"sink {self.name!r} of {self._place} has gone back: {move.keys[5]!r} knows of a later batch than "
+                f"sink {self.name!r} of {self._place} was rolled back: {move.keys[5]!r} knows of a later batch than "
                 f"{self._key!r}. One of them was restored from an older state, or removed by hand: restore both to one "
                 f"moment; or, to begin anew, remove both",
                 key=self._key,
@@ -339,7 +339,7 @@ class Sink:
         if answer[0] == b"stale":
             return _stale(self._place, self.name, self._token, int(answer[1]), self._key)
         if answer[0] == b"back":
-            return gone_back(
+            return rolled_back(
                 f"sink {self.name!r} of {self._place}",
                 batch.query,
                 batch.number,

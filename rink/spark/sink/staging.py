@@ -79,10 +79,10 @@ def remove(redis: Connection, key: str) -> None:
     redis.repeated(lambda: redis.client.unlink(key), key)
 
 
-def gone_back(place: str, query: str, number: int, newest: int, key: str) -> StateError:
+def rolled_back(place: str, query: str, number: int, newest: int, key: str) -> StateError:
     """Return the error about a batch that comes behind later ones of its query: other rows may have its number now."""
     return StateError(
-        f"{place}: batch {number} of query {query} comes, and batch {newest} of it was written before: its checkpoint has gone "
+        f"{place}: batch {number} of query {query} comes, and batch {newest} of it was written before: its checkpoint was rolled "
         "back (restored from an older state), or another driver is at work on it. Nothing of this batch was written: what has "
         "its number now may be other rows. Begin with a new checkpoint, and let only who holds a role run the query",
         key=key,
