@@ -10,6 +10,8 @@ from rink.errors import ConfigError
 
 _DIGITS_OF_SECONDS = 10
 """Digits of a time in seconds since 2001. As milliseconds it would be before May 1970, so it is refused."""
+_YEARS = range(2009, 2200)
+"""Numbers that are taken for years, and refused: Redis is of 2009."""
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _TIME = re.compile(
     r"(?P<year>\d{4})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})"
@@ -33,7 +35,7 @@ def milliseconds(name: str, text: str, zone: str) -> int:
         zone: the zone of a time that has none; "" refuses such a time.
 
     Raises:
-        ConfigError: it is no time, lies before 1970, is in seconds, or its zone is not known.
+        ConfigError: it is no time, lies before 1970, is in seconds or a year, or its zone is not known.
     """
     text = text.strip()
     if text.isascii() and text.isdigit() and len(text) < 20:
@@ -41,6 +43,11 @@ def milliseconds(name: str, text: str, zone: str) -> int:
             raise ConfigError(
                 f"the option {name} is {text!r}, which is {shown(int(text))} in milliseconds. It looks like seconds: give "
                 f"{text}000"
+            )
+        if len(text) == 4 and int(text) in _YEARS:
+            raise ConfigError(
+                f"the option {name} is {text!r}, which is {shown(int(text))} in milliseconds. It looks like a year: give "
+                f"{text}-01-01"
             )
         return int(text)
     found = _TIME.fullmatch(text)

@@ -100,6 +100,13 @@ def test_seconds_are_refused_with_the_milliseconds_they_are(seconds):
     assert milliseconds("startingTimestamp", f"{seconds}000", "") == int(seconds) * 1000
 
 
-@pytest.mark.parametrize("text", ["0", "999999999", "10000000000"])
+@pytest.mark.parametrize("year", ["2009", "2026", " 2199 "])
+def test_year_alone_is_refused_since_it_would_be_milliseconds(year):
+    """Spark casts it to the first day of that year. As milliseconds it is 1970: all there is."""
+    with pytest.raises(ConfigError, match=f"looks like a year: give {year.strip()}-01-01"):
+        milliseconds("startingTimestamp", year, "UTC")
+
+
+@pytest.mark.parametrize("text", ["0", "2008", "2200", "999999999", "10000000000"])
 def test_milliseconds_of_other_lengths_are_taken(text):
     assert milliseconds("startingTimestamp", text, "") == int(text)
