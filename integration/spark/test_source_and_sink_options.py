@@ -223,6 +223,13 @@ def test_what_a_query_cannot_use_is_told(shop, option, bad):
         query(shop, group="q", **{option: bad})
 
 
+@pytest.mark.parametrize("option", ["fencingToken", "startingTimestamp"])
+def test_option_without_a_value_is_not_one_that_is_left_out(shop, option):
+    options = {**source(shop).options, "group": "q", option: ""}
+    with pytest.raises(ConfigError, match=f"the option {option} is empty"):
+        RinkDataSource(options).streamReader(ROWS)
+
+
 @pytest.mark.parametrize("option", ["endingOffsets", "endingTimestamp"])
 def test_a_query_has_no_end(shop, option):
     with pytest.raises(ConfigError, match=f"the option {option} is for a batch"):

@@ -21,6 +21,7 @@ TABLES = "spark/test_spark_tables"
 TIMES = "spark/test_spark_times"
 ROWS = "spark/test_spark_rows"
 OFFSETS = "spark/test_spark_offsets"
+OPTIONS_ON_REDIS = "../integration/spark/test_source_and_sink_options"
 
 
 def lua(what: str, script: str, old: str, new: str, *tests: str) -> Mutant:
@@ -68,6 +69,55 @@ SPARK = [
         "if before(offset, ARGV[4]) then",
         "if true then",
         SOURCE,
+    ),
+    lua(
+        "a query trims although Redis lost how long events stay",
+        "common",
+        "if part.says or part.is_known or redis.call('EXISTS', part.segments) == 0 then trim(part, '', '') end",
+        "trim(part, '', '')",
+        SOURCE,
+    ),
+    python(
+        "a query does not know how long its app keeps events",
+        "source/group",
+        "(Bounds(0) if declared is None else declared.bounds)",
+        "Bounds(0)",
+        SOURCE,
+    ),
+    python(
+        "an empty option counts as left out",
+        "options",
+        'if not found.get(name.lower(), "given").strip():',
+        "if False:",
+        OPTIONS_ON_REDIS,
+    ),
+    python(
+        "a table keeps another password of its URL",
+        "tables",
+        'if any("password" in name.lower() and value for name, value in told.items()):',
+        'if told.get("password"):',
+        TABLES,
+    ),
+    python(
+        "queries without an id are one",
+        "sink/writers",
+        "if not query:  # all such queries would be one",
+        "if False:",
+        OPTIONS_ON_REDIS,
+    ),
+    python(
+        "the letters of a text are jobs",
+        "jobs/watching",
+        "if isinstance(listed, str | bytes) or not isinstance(listed, Iterable):",
+        "if not isinstance(listed, Iterable):",
+        WATCH,
+    ),
+    python(
+        "a function of a query waits for its own run",
+        "jobs/queries",
+        "if self._called_on == threading.get_ident():",
+        "if False:",
+        HOURLY,
     ),
     lua(
         "a new checkpoint takes a group that is in use",
@@ -380,7 +430,7 @@ SPARK = [
     python(
         "a run of a query is asked for beside the one that goes on",
         "jobs/runner",
-        "        with query.turn(self._refuse_closed):\n",
+        "        with query.turn(self._refuse_closed, tells=True):\n",
         "        if True:\n",
         HOURLY,
     ),
