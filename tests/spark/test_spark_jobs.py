@@ -273,9 +273,9 @@ def test_a_runner_that_is_closed_ends_its_jobs_and_takes_no_more(group, spark):
     job = jobs.start("a", lambda job: spark.sparkContext.was_cancelled.wait(WAIT_S) and 1 / 0)
     jobs.close()
     assert job.state is State.LOST
-    for call in (jobs.start, jobs.run, jobs.watch):
+    for call, what in ((jobs.start, "b"), (jobs.run, "b"), (jobs.watch, list)):
         with pytest.raises(ClosedError):
-            call("b", print)
+            call(what, print)
     assert member.can_take("a")
 
 
