@@ -58,6 +58,7 @@ class Owner(Generic[R]):
 
     Attributes:
         inbox: the events in memory.
+        left_out: bytes of the event behind those that came with the take, if there was no room for it; otherwise 0.
         commits: has Redis know what is finished.
         changed: set when there is something new in the inbox, room among the uncommitted, or its end.
         is_idle: the processor waits for events; `has_idled`: it did so in the call under way.
@@ -113,6 +114,7 @@ class Owner(Generic[R]):
         self._may_hold = may_hold
         self._given = 0
         self._is_asked = False  # somebody waits in `next`
+        self.left_out = taken.left_out
         self.feed(taken.first)
         self.commits = Commits(
             processor, store, place, token, taken.epoch, self.inbox, metrics, self._settled

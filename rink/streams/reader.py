@@ -80,6 +80,8 @@ class Reader:
         self._held.enter(owner, owner.note_share)
         if owner.inbox.ready:  # came along with the take
             self._sizes.note(owner, owner.inbox.ready, owner.inbox.size)
+        if owner.left_out:
+            self._sizes.note(owner, 1, owner.left_out)
         return broken
 
     def remove(self, owner: Owner[Any]) -> None:
@@ -127,10 +129,9 @@ class Reader:
         has_memory = owner.looks_ahead or owner.inbox.size < self._held.share
         return has_memory and owner.inbox.room >= least and not self._is_resting(owner)
 
-    def _plan(self, wanted: Sequence[Owner[Any]]) -> tuple[list[Owner[Any]], int]:
-        """Return whom to read for now, and how many entries of each."""
-        most = min(self._chunk, *(owner.inbox.room for owner in wanted))
-        return self._sizes.plan(wanted, most)
+    def _most(self, wanted: Sequence[Owner[Any]]) -> int:
+        """Return how many entries of each may be asked for."""
+        return min(self._chunk, *(owner.inbox.room for owner in wanted))
 
     async def _read(
         self, client: AnyRedis, owners: Sequence[Owner[Any]], count: int, *, waits: bool = True
@@ -283,12 +284,15 @@ class SharedReader(Reader):
         if not wanted:
             await self._wait_for_room(self._woken)
             return
-        asked, count = self._plan(wanted)
-        # They do not fit in one answer: each has its turn, without a wait, until none has an event.
+        most = self._most(wanted)
+        asked, count = self._sizes.plan(wanted, most)
+        # They do not go into one answer: each has its turn, without a wait, until none has an event.
         is_turn = len(asked) < len(wanted) and not self._found_nothing.issuperset(wanted)
+        if not is_turn:
+            asked, count = wanted, self._sizes.count(wanted, most)
         self._reading = frozenset(wanted)
         try:
-            if await self._read(client, asked if is_turn else wanted, count, waits=not is_turn):
+            if await self._read(client, asked, count, waits=not is_turn):
                 self._found_nothing.clear()
             elif is_turn:
                 self._found_nothing.update(asked)
@@ -351,7 +355,8 @@ class ReaderPerPartition(Reader):
                     must_recheck = False
                 woken.clear()
                 if self._has_room(owner):
-                    await self._read(client, *self._plan([owner]))
+                    count = self._sizes.count([owner], self._most([owner]))
+                    await self._read(client, [owner], count)
                 else:
                     await self._wait_for_room(woken)
                 patience.reset()

@@ -25,6 +25,12 @@ K = TypeVar("K", bound=Hashable)
 _FIRST_ANSWER = 16
 """How many entries are asked for in all while no size is known."""
 
+_OF_A_KIND = 8.0
+"""Sizes that differ by no more than this factor go into one answer that has no room for a full count."""
+
+_FORGETS = 8
+"""After an answer of at least half as many entries, a larger size that was seen before counts half."""
+
 
 @attrs.frozen
 class Limits:
@@ -86,8 +92,11 @@ class Sizes(Generic[K]):
     Args:
         most: bytes of one answer, about.
 
-    The size of a partition's entries jumps up to a larger mean at once and comes down by halves. So large entries behind a
-    few small ones are no surprise. A new partition is taken to be like the others.
+    The size of a partition's entries jumps up to a larger mean at once and comes down by degrees, at most by half with
+    each answer. So large entries behind a few small ones are no surprise. A new partition is taken to be like the others.
+
+    Redis takes one count for all partitions of an answer. So partitions with large entries are asked apart from those
+    with small ones, which would otherwise get as few at a time.
     """
 
     def __init__(self, most: int) -> None:
@@ -104,22 +113,26 @@ class Sizes(Generic[K]):
             most: the most entries of each.
 
         Returns:
-            All of them if an entry of each fits; otherwise some, in turn.
+            All of them if `most` entries of each fit. Otherwise the one that has waited longest, and of those with
+            entries of about its size as many as have room for one entry each.
         """
-        total = sum(map(self._size, wanted))
-        if total <= self._most:
-            return list(wanted), max(min(int(self._most / total), most), 1)
-        asked: list[K] = []
-        total = 0
-        for key in self._in_turn(wanted):
-            total += self._size(key)
-            if asked and total > self._most:
-                break
-            asked.append(key)
+        if self.count(wanted, most) == most:
+            return list(wanted), most
+        first, *others = self._in_turn(wanted)
+        asked, total = [first], self._size(first)
+        for key in others:
+            is_like_it = 1 / _OF_A_KIND <= self._size(key) / self._size(first) <= _OF_A_KIND
+            if is_like_it and total + self._size(key) <= self._most:
+                asked.append(key)
+                total += self._size(key)
         for key in asked:
             self._turns.remove(key)
             self._turns.append(key)
-        return asked, 1
+        return asked, self.count(asked, most)
+
+    def count(self, asked: Sequence[K], most: int) -> int:
+        """Return how many entries of each one answer has room for: 1 to `most`."""
+        return max(min(int(self._most / sum(map(self._size, asked))), most), 1)
 
     def _in_turn(self, wanted: Sequence[K]) -> list[K]:
         """Return the partitions, the one that has waited longest first."""
@@ -135,9 +148,9 @@ class Sizes(Generic[K]):
         if count == 0:  # no size to learn
             self._seen[key] = max(min(before, self._usual), before / 2)
             return
-        mean = max(size / count, 1.0)
-        self._seen[key] = max(mean, (before + mean) / 2)
-        self._usual = max(mean, (self._usual + mean) / 2)
+        mean, weight = max(size / count, 1.0), min(count / _FORGETS, 0.5)
+        self._seen[key] = max(mean, before + (mean - before) * weight)
+        self._usual = max(mean, self._usual + (mean - self._usual) * weight)
 
     def halve(self, asked: Sequence[K], count: int) -> bool:
         """Ask for half as much next time, after a timeout.

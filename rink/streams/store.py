@@ -288,9 +288,16 @@ class Store:
         offset, epoch, careful, quarantined = (text(part) for part in answer[1:5])
         flat = [text(part) for part in answer[5]]
         ends = dict(zip(flat[::2], map(int, flat[1::2]), strict=True))
-        is_paused = text(answer[8]) == "1"
         return Taken(
-            offset, epoch, careful, quarantined, ends, answer[6], int(answer[7]), is_paused
+            offset,
+            epoch,
+            careful,
+            quarantined,
+            ends,
+            first=answer[6],
+            told=int(answer[7]),
+            is_paused=text(answer[8]) == "1",
+            left_out=answer[9],
         )
 
     async def commit(self, place: Place, step: Step) -> None:

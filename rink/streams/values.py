@@ -82,6 +82,7 @@ class Taken:
         first: the first entries behind the offset.
         told: when the owner before told Redis last of what it begins with, in microseconds by its clock; 0 for never.
         is_paused: an operator has paused the processor in this partition.
+        left_out: bytes of the entry behind `first`, if there was no room for it; otherwise 0.
     """
 
     offset: str
@@ -92,6 +93,7 @@ class Taken:
     first: list[RawEntry]
     told: int = 0
     is_paused: bool = False
+    left_out: int = 0
 
 
 @attrs.frozen

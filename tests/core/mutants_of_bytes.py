@@ -13,9 +13,23 @@ BOUNDS = [
     lua(
         "a take brings events however large they are",
         "common",
-        "      if left < 0 then return found end\n",
+        "      if left < 0 then return found, bytes_of(entry) end\n",
         "",
         BYTES,
+    ),
+    python(
+        "an event too large for the take is taken to be small",
+        "reader",
+        "            self._sizes.note(owner, 1, owner.left_out)\n",
+        "            pass\n",
+        LARGE,
+    ),
+    python(
+        "small events come one by one where others are large",
+        "sizes",
+        "            if is_like_it and total",
+        "            if total",
+        SIZES,
     ),
     python(
         "a timeout teaches nothing of sizes",
@@ -27,8 +41,8 @@ BOUNDS = [
     python(
         "a few small entries hide that large ones come",
         "sizes",
-        "        self._seen[key] = max(mean, (before + mean) / 2)\n",
-        "        self._seen[key] = (before + mean) / 2\n",
+        "        self._seen[key] = max(mean, before + (mean - before) * weight)\n",
+        "        self._seen[key] = before + (mean - before) * weight\n",
         SIZES,
     ),
     python(

@@ -63,6 +63,28 @@ def test_sizes_too_large_for_all_each_has_its_turn():
     assert sorted(asked) == sorted(list(range(5)) * 2)
 
 
+def test_sizes_small_entries_do_not_get_as_few_as_large_ones():
+    sizes = Sizes(MB)
+    sizes.note("large", 1, MB // 2)
+    for key in "abc":
+        for _ in range(30):
+            sizes.note(key, 10, 10 * 100)
+    wanted = ["large", *"abc"]
+    assert sizes.count(wanted, 250) == 1, "in one answer"
+    turns = [sizes.plan(wanted, 250) for _ in range(4)]
+    assert turns == [(["large"], 2), (list("abc"), 250)] * 2
+
+
+def test_sizes_one_small_entry_hides_large_ones_less_than_many_do():
+    sizes = Sizes(MB)
+    sizes.note("a", 1, MB)
+    sizes.note("a", 1, 100)
+    assert sizes.plan("a", 250) == (["a"], 1)
+    sizes.note("a", 100, 100 * 100)
+    sizes.note("a", 100, 100 * 100)
+    assert sizes.plan("a", 250) == (["a"], 4)
+
+
 def test_sizes_timeouts_lead_to_one_entry_of_one_partition():
     sizes = Sizes(MB)
     for key in "abcd":

@@ -39,22 +39,29 @@ local function has_entry(stream, id)
   return #redis.call('XRANGE', stream, id, id) > 0
 end
 
+local function bytes_of(entry)
+  local size = 0
+  for _, text in ipairs(entry[2]) do size = size + #text end
+  return size
+end
+
 -- The entries behind an id, limited by count and bytes; none if the first one alone exceeds the bytes.
+-- Then the bytes of the entry behind them, if it was left out because of its size; otherwise 0.
 local function entries(stream, id, most, bytes)
   local found, left, size = {}, bytes, 1
   while #found < most do
     size = math.min(size, most - #found)
     local page = redis.call('XRANGE', stream, '(' .. id, '+', 'COUNT', size)
     for _, entry in ipairs(page) do
-      for _, text in ipairs(entry[2]) do left = left - #text end
-      if left < 0 then return found end
+      left = left - bytes_of(entry)
+      if left < 0 then return found, bytes_of(entry) end
       found[#found + 1] = entry
     end
-    if #page < size then return found end
+    if #page < size then return found, 0 end
     -- The next page is half of what is left, if its entries are as large as those before.
     id, size = page[#page][1], math.max(1, math.floor(#found * left / (bytes - left + 1) / 2))
   end
-  return found
+  return found, 0
 end
 
 local function last_id(stream)

@@ -112,9 +112,7 @@ local function start_at_last(part, low)
   if not last then return nil end
   local start = start_of(part, '+')
   if not start or not before(start.id, last[1]) or low and before(low, last[1]) then return start_of(part, last[1]) end
-  local size = 0
-  for _, text in ipairs(last[2]) do size = size + #text end
-  write_start(part, last[1], part.added - 1, part.bytes - size)
+  write_start(part, last[1], part.added - 1, part.bytes - bytes_of(last))
   return start_of(part, last[1])
 end
 

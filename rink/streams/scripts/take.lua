@@ -31,9 +31,9 @@ if open == '1' and fence ~= token then  -- whoever had it did not end in order
 end
 if careful and before(offset, careful) then redis.call('HSET', at, 'careful', careful)
 else redis.call('HDEL', at, 'careful'); careful = nil end
-local first = {}
+local first, left_out = {}, 0
 if not quarantined and tonumber(ARGV[4]) > 0 then
-  first = entries(stream, offset, tonumber(ARGV[4]), tonumber(ARGV[10]))
+  first, left_out = entries(stream, offset, tonumber(ARGV[4]), tonumber(ARGV[10]))
 end
 if known_epoch == '' and not late then
   ceiling = #first > 0 and first[#first][1] or offset
@@ -55,4 +55,4 @@ for i = 1, #all, 2 do
   end
 end
 local paused = redis.call('HGET', at, 'paused') or ''
-return {'ok', offset, epoch, careful or '', quarantined or '', ends, first, told or '0', paused}
+return {'ok', offset, epoch, careful or '', quarantined or '', ends, first, told or '0', paused, left_out}
