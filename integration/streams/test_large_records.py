@@ -136,7 +136,7 @@ async def test_reader_waits_while_a_slow_processor_has_its_share_of_bytes(
 
 @driven
 async def test_reader_partitions_take_turns_where_one_answer_is_small(shop, monkeypatch):
-    """Of eight partitions an answer has room for two entries, and memory for less than two of each."""
+    """Of eight partitions an answer has room for two entries."""
     app, scans, seen = shop(max_reply_bytes=20_000, max_in_flight_bytes=100_000)
     held = noted_sizes(monkeypatch)
     async with app:
@@ -149,7 +149,6 @@ async def test_reader_partitions_take_turns_where_one_answer_is_small(shop, monk
     assert sorted(seen) == list(range(400))
     # A small one or two are no reason to ask for many more.
     assert max(size for size, _ in held) <= 45_000
-    assert max(size for _, size in held) <= 100_000 // 8 + 45_000
 
 
 @driven

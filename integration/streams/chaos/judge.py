@@ -1,8 +1,11 @@
 """What is checked after a chaos run: pure functions of what was sent, copied and noted."""
 
+import re
 from collections import Counter, defaultdict
 
 import attrs
+
+_NOT_COMMITTED = re.compile(r"the last commit of pings/(\d+) by processor 'plain' did not succeed")
 
 
 @attrs.frozen
@@ -53,6 +56,15 @@ def read_notes(text, worker):
     return notes
 
 
+def refused_at_the_end(log):
+    """For each partition, how often an owner of `plain` ended in order and its last commit did not succeed.
+
+    Redis may stand still, or be away, while an owner ends. Then the end may arrive before the next owner's take, and
+    the commit after it.
+    """
+    return Counter(map(int, _NOT_COMMITTED.findall(log)))
+
+
 def judge_copies(sent, copies, verdict):
     """Exactly once, in order, and by rising tokens: what lies in the output stream says it all."""
     by_key, tokens = defaultdict(list), {}
@@ -74,13 +86,13 @@ def judge_copies(sent, copies, verdict):
             verdict.order.append(f"copies of {who}: {_disorder(firsts)}")
 
 
-def judge_notes(sent, notes, unclean, window, verdict):
-    """At least once, in order; again only after an unclean end, and no more than the window then.
+def judge_notes(sent, notes, cuts, window, verdict):
+    """At least once, in order; again only after a cut, and no more than the window then.
 
     Args:
         sent: how many of each key.
         notes: of all workers.
-        unclean: for each partition, how many unclean ends its owners had.
+        cuts: for each partition, how many of its owners had an unclean end, or a last commit that did not succeed.
         window: how many events an owner may have uncommitted.
         verdict: is added to.
     """
@@ -112,10 +124,9 @@ def judge_notes(sent, notes, unclean, window, verdict):
         verdict.lost += [f"{who} {n}" for n in range(next_of[who], count)]
     for partition, times in again.items():
         verdict.again += times
-        if times > window * unclean.get(partition, 0):
+        if times > window * cuts.get(partition, 0):
             verdict.doubled.append(
-                f"partition {partition}: {times} events came again after {unclean.get(partition, 0)} "
-                "unclean ends"
+                f"partition {partition}: {times} events came again after {cuts.get(partition, 0)} cuts"
             )
 
 

@@ -23,7 +23,7 @@ from collections import Counter
 from pathlib import Path
 
 import attrs
-from judge import Copied, Verdict, judge_copies, judge_notes, read_notes
+from judge import Copied, Verdict, judge_copies, judge_notes, read_notes, refused_at_the_end
 from rich.console import Console
 from worker import PARTITIONS, WINDOW, Ping, make_app
 
@@ -263,12 +263,14 @@ class Chaos:
         verdict = Verdict()
         opened = await self.app.opened()
         judge_copies(self.sent, await self._copies(opened), verdict)
-        notes, unclean = [], {}
+        notes, cuts = [], Counter()
         for path in self.folder.glob("*.notes"):
             notes += read_notes(path.read_text(), path.stem)
+        for path in self.folder.glob("*.log"):
+            cuts += refused_at_the_end(path.read_text())
         for number in range(PARTITIONS):
-            unclean[number] = (await opened.store.position(self.place(number))).unclean
-        judge_notes(self.sent, notes, unclean, WINDOW, verdict)
+            cuts[number] += (await opened.store.position(self.place(number))).unclean
+        judge_notes(self.sent, notes, cuts, WINDOW, verdict)
         await self.app.close()
         return verdict
 

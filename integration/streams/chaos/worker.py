@@ -2,7 +2,8 @@
 
 `exact` commits by hand, with a copy of each event as its output: what lies in Redis afterwards tells
 whether anything was lost, doubled, out of order, or written by who was no owner any more. `plain`
-commits by itself, and notes each event in a file: at least once, and again only after an unclean end.
+commits by itself, and notes each event in a file: at least once, and again only after an unclean end
+or a last commit that did not succeed.
 """
 
 import asyncio
