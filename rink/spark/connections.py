@@ -182,10 +182,7 @@ def clear_after(error: Exception, clear: Callable[[], None]) -> None:
 def _client(text: str) -> Client:
     if "://" not in text:
         return checked(named(text, "redis")(), f"the option redis={text!r}")
-    try:
-        return client_of(text, Retry(NoBackoff(), 0))
-    except ValueError as error:
-        raise ConfigError(f"the option redis cannot be used: {error}") from error
+    return client_of(text, Retry(NoBackoff(), 0))
 
 
 def _text(value: Any) -> str:

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructField, StructType
 
 from rink.errors import ConfigError
 from rink.spark.options import OF_SOURCE, check_names
+from rink.streams.faults import reading
 
 _NOTE = "rink"
 _AS_WRITTEN = "option."
@@ -98,14 +99,8 @@ _NO_OPTIONS_TO_WRITE = (
 def _refuse_password(url: str) -> None:
     if "://" not in url:
         return
-    try:
+    with reading("the option redis", url):
         told = redis.connection.parse_url(url)  # type: ignore[no-untyped-call]
-    except ValueError as error:
-        # The error may quote a part of the password, and would be shown as the cause.
-        why = (
-            "it is no URL; write / ? # @ : in a password as %2F and so on" if "@" in url else error
-        )
-        raise ConfigError(f"the option redis cannot be used: {why}") from None
     if any("password" in name.lower() and value for name, value in told.items()):
         raise ConfigError(
             "the option redis has a password, which anybody could read in the catalog, and in files with the table's "

@@ -20,6 +20,7 @@ from rink.streams.clients import AnyRedis, Connect
 from rink.streams.codec import Codec
 from rink.streams.endings import end, running_task
 from rink.streams.events import Middleware
+from rink.streams.faults import reading
 from rink.streams.hashers import Hasher
 from rink.streams.hooks import Hook, check_worker_hook
 from rink.streams.layout import check_processor_name
@@ -337,10 +338,8 @@ class App:
     def _client(self) -> AnyRedis:
         if callable(self._redis):
             return self._redis()
-        try:
+        with reading("redis", self._redis):
             return Redis.from_url(self._redis)
-        except ValueError as error:
-            raise ConfigError(f"redis={self._redis!r} cannot be used: {error}") from error
 
     @contextlib.contextmanager
     def pointed_to(

@@ -10,6 +10,7 @@ from redis.connection import AbstractConnection
 from redis.retry import Retry
 
 from rink.errors import ConfigError
+from rink.streams.faults import reading
 
 Client = redis.Redis | redis.RedisCluster
 """What redis-py has for one server, for Sentinel, and for a cluster."""
@@ -26,14 +27,15 @@ def client_of(url: str, retry: Retry) -> redis.Redis:
         retry: how often it asks again by itself.
 
     Raises:
-        ValueError: it is no such URL.
+        ConfigError: it is no such URL.
     """
-    return redis.Redis.from_url(
-        url,
-        socket_timeout=ANSWERS_WITHIN_S,
-        socket_connect_timeout=ANSWERS_WITHIN_S,
-        retry=retry,
-    )
+    with reading("redis", url):
+        return redis.Redis.from_url(
+            url,
+            socket_timeout=ANSWERS_WITHIN_S,
+            socket_connect_timeout=ANSWERS_WITHIN_S,
+            retry=retry,
+        )
 
 
 def checked(made: object, who: str) -> Client:

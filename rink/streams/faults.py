@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from redis import exceptions as of_redis
 
-from rink.errors import RinkError, StateError
+from rink.errors import ConfigError, RinkError, StateError
 from rink.streams import layout
 from rink.streams.errors import CrossSlot, RedisAuth, RedisError, RedisOutOfMemory, RedisUnavailable
 
@@ -36,6 +36,23 @@ def explained(server: str, *keys: str) -> Iterator[None]:
         yield
     except (of_redis.RedisError, of_redis.RedisClusterException, OSError, TimeoutError) as error:
         raise explain(error, server, *keys) from error
+
+
+@contextlib.contextmanager
+def reading(setting: str, url: str) -> Iterator[None]:
+    """Raise what redis-py raises about a URL as a ConfigError.
+
+    Neither the error nor its cause shows a part of a password.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if "@" not in url and "password" not in url.lower():
+            raise ConfigError(f"{setting}={url!r} cannot be used: {error}") from error
+        raise ConfigError(
+            f"{setting} cannot be used: redis-py cannot read this URL, which is not shown, since it may have a password. "
+            "In a name or a password write / ? # [ ] @ : % as %2F and so on (urllib.parse.quote(text, safe=''))"
+        ) from None
 
 
 def came_late(error: RedisUnavailable) -> bool:

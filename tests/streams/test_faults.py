@@ -6,6 +6,9 @@ import pytest
 import redis
 from redis import exceptions
 
+from rink.errors import ConfigError
+from rink.guards.redis_line import connected
+from rink.streams import App
 from rink.streams.errors import RedisError, RedisUnavailable
 from rink.streams.faults import explain
 
@@ -50,3 +53,14 @@ def test_what_stays_is_no_pause(said, pipeline):
 def test_a_word_in_the_midst_says_nothing():
     error = exceptions.ResponseError("ERR 'BUSY READONLY' is no number")
     assert type(explain(error, "here")) is RedisError
+
+
+@pytest.mark.parametrize("use", [lambda url: App("a", redis=url).connect(), connected])
+def test_url_that_cannot_be_read_is_told_without_its_password(use):
+    for url in ("redis://:secret/more@host:1", "redis://host/?password=secret&db=x"):
+        with pytest.raises(ConfigError, match="redis cannot be used: redis-py cannot") as told:
+            use(url)
+        assert told.value.__cause__ is None
+        assert "secret" not in str(told.value)
+    with pytest.raises(ConfigError, match="redis='host:1' cannot be used: Redis URL must"):
+        use("host:1")
