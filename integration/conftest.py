@@ -37,6 +37,10 @@ LONGEST = (
 """Start these files first, in this order, so that no core is idle at the end."""
 
 
+JOBS_ON_SPARK = ("pages_on_spark.py", "jobs_on_spark.py", "hours_on_spark.py")
+"""About half of the time of all tests on Spark."""
+
+
 @pytest.hookimpl(trylast=True)  # runs after pytest-randomly
 def pytest_collection_modifyitems(items):
     """Put the longest files first."""
@@ -51,16 +55,18 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Run all files `*_on_spark.py` in one process, to start one JVM."""
+    """Run the files `*_on_spark.py` in two processes, to start two JVMs: Spark waits much of the time."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class OneJvm(LoadScopeScheduling):
+    class TwoJvms(LoadScopeScheduling):
         def _split_scope(self, nodeid):
             path = nodeid.partition("::")[0]
-            return "spark" if path.endswith("_on_spark.py") else path
+            if path.endswith(JOBS_ON_SPARK):
+                return "jobs on spark"
+            return "data on spark" if path.endswith("_on_spark.py") else path
 
     # The mark xdist_group has no effect with pytest 9.2 and xdist 3.8.
-    return OneJvm(config, log) if config.getvalue("dist") == "loadfile" else None
+    return TwoJvms(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")
