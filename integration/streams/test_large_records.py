@@ -210,6 +210,24 @@ async def test_reader_an_event_too_large_for_the_timeout_is_told_of(shop, rink_r
 
 
 @driven
+async def test_take_that_brings_too_much_for_a_slow_link_brings_less(shop, rink_redis):
+    """Else no event comes, and the partition is taken again for ever."""
+    slow = Wire(rink_redis.url, pace=MEGABYTE // 5)
+    app, scans, _ = shop()
+    of_one = [n for n in range(1000) if scans.partition_of(Scan(n=n, text="")) == 0][:40]
+    async with app:
+        await scans.send_many(Scan(n=n, text="x" * 20_000) for n in of_one)
+    try:
+        url = slow.endpoint.replace("http://", "redis://") + "?socket_timeout=1"
+        app, scans, seen = shop(url)
+        async with app:
+            await processed(app, 40, seen)
+    finally:
+        slow.close()
+    assert seen == of_one
+
+
+@driven
 async def test_commit_outputs_beyond_the_bound_are_refused(shop):
     app, scans, seen = shop(max_reply_bytes=1000, max_in_flight_bytes=1000)
     copies = app.stream("copies", record=Scan, partition_by="n", partition_count=8)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, Generic, Protocol, TypeVar
 
+from rink.arguments import check_count, check_seconds
 from rink.errors import ConfigError, UsageError
 from rink.streams.event import Event
 from rink.streams.inbox import Entry
@@ -127,7 +128,7 @@ class Events(Generic[R_co]):
             count: at most; no more than the processor's `max_uncommitted`.
             within: how many seconds to wait for that many, from the first one on; 0 takes what is there.
         """
-        return Batches(self, self._check(count), within)
+        return Batches(self, self._check(count), check_seconds("within", within))
 
     async def commit(self, outputs: Outputs[R] = (), count: int | None = None) -> None:
         """Commit all events that were given so far, in one step with outputs to other streams.
@@ -145,9 +146,12 @@ class Events(Generic[R_co]):
             OffsetMoved, RedisRolledBack: an operator moved the offset, or Redis has older data. Do not catch it.
             CrossSlot: on a Redis Cluster, where this is not possible over several slots.
             StateError: an output's stream has another number of partitions, or something else lies there.
+            ConfigError: the count is no whole number of 0 or more; nothing was written.
             UsageError: there are outputs, and no event was given since the last commit; or there are more for one
                 partition than it holds.
         """
+        if count is not None:
+            check_count("count", count, least=0)
         await self._source.commit(outputs, count)
 
     async def fetch(self, count: int) -> list[Event[R_co]]:
@@ -170,7 +174,7 @@ class Events(Generic[R_co]):
             self._source.finish(count)
 
     def _check(self, count: int) -> int:
-        if not 1 <= count <= self._source.max_uncommitted:
+        if check_count("count", count) > self._source.max_uncommitted:
             raise ConfigError(
                 f"take({count}) must be 1 to max_uncommitted={self._source.max_uncommitted} events: to take more at once, give "
                 "the processor a larger max_uncommitted"

@@ -31,7 +31,7 @@ class NoProgress(Exception):  # noqa: N818 - not an error of an event
 class Judge:
     """Judges the errors of one owner's processor.
 
-    Both clocks begin anew with each owner. So an event may be retried for longer, never for less.
+    Both clocks begin anew with each owner, and after a pause by an operator. So an event may be retried for longer, never for less.
 
     Args:
         processor: whose.
@@ -103,7 +103,8 @@ class Judge:
         if not is_bounded:
             return
         now = self._now()
-        self._waits_since = now if self._waits_since is None else self._waits_since
+        since = now if self._waits_since is None else self._waits_since
+        self._waits_since = max(since, owner.active_since)
         if now - self._waits_since >= policy.transient_for:
             # An operator can skip one event, and nothing tells which of several it would be.
             event = f"event {in_hand[0].id} of " if len(in_hand) == 1 else "partition "
@@ -116,7 +117,8 @@ class Judge:
     def _has_failed_long(self, blamed: Entry) -> bool:
         if self._failing[0] != blamed.id:
             self._failing = (blamed.id, self._now())
-        return self._now() - self._failing[1] >= self._processor.policy.retry_for
+        since = max(self._failing[1], self._owner.active_since)
+        return self._now() - since >= self._processor.policy.retry_for
 
 
 def to_judge(error: BaseException, owner: Owner[Any], work: asyncio.Task[None]) -> BaseException:

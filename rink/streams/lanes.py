@@ -23,6 +23,8 @@ from rink.streams.store import Store
 from rink.streams.values import Bounds
 
 _IN_ONE_CALL = 512
+_GROWS_BY = 1 / 64
+"""After a timeout each answered call lets the next one be larger by this part of the limit."""
 
 _ANSWERS_WITHIN_S = 1.0
 """So much longer a sender waits for the answer to a call under way, where those before it were answered."""
@@ -74,6 +76,7 @@ class Lane:
         self._parcels: deque[_Parcel] = deque()
         self._task: asyncio.Task[None] | None = None
         self._number = 0
+        self._most_bytes = store.limits.reply  # of one call; less after a timeout
         self._trouble: RedisUnavailable | RedisOutOfMemory | None = None
         self._in_call: list[_Parcel] = []
         self._is_full = self._is_closed = False
@@ -155,7 +158,7 @@ class Lane:
 
     def _batch(self) -> tuple[list[bytes], bool]:
         records: list[bytes] = []
-        wants_ids, size, most_bytes = False, 0, self._store.limits.reply
+        wants_ids, size, most_bytes = False, 0, self._most_bytes
         self._in_call = []
         for parcel in self._parcels:
             if parcel.sent.done():
@@ -181,19 +184,18 @@ class Lane:
         Returns:
             How many records the last try had, how many were added, and their IDs.
         """
-        most_bytes = self._store.limits.reply
         pauses, until = Backoff(0.02, 1.0), asyncio.get_running_loop().time() + _REPEATED_FOR_S
         while not all(parcel.sent.done() for parcel in self._in_call):
             try:
                 self._answered.clear()
-                some = records[: _fitting(records, most_bytes)]
+                some = records[: _fitting(records, self._most_bytes)]
                 count, ids = await self._store.append(
                     self._names, self._bounds, some, self._number, wants_ids
                 )
             except (RedisUnavailable, RedisOutOfMemory) as error:
                 self._trouble = error
                 if isinstance(error, RedisUnavailable) and came_late(error):
-                    most_bytes = max(most_bytes // 2, 1)
+                    self._most_bytes = max(self._most_bytes // 2, 1)
                     self._trouble = self._slow(error, records)
                 if asyncio.get_running_loop().time() > until:
                     return self._give_up(error)
@@ -202,6 +204,8 @@ class Lane:
                 return self._give_up(error)
             else:
                 self._trouble = None
+                limit = self._store.limits.reply
+                self._most_bytes = min(self._most_bytes + max(int(limit * _GROWS_BY), 1), limit)
                 return len(some), count, ids
             finally:
                 self._answered.set()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -101,6 +102,7 @@ class Owner(Generic[R]):
         self._complaints = complaints
         self._metrics = metrics
         self._is_paused = False
+        self._resumed_at = -math.inf
         self._now = asyncio.get_running_loop().time
         self._store = store
         self._epoch = taken.epoch
@@ -182,10 +184,16 @@ class Owner(Generic[R]):
         """Give no events for now, or give them again; commits go on."""
         if is_paused != self._is_paused:
             self._is_paused = is_paused
+            self._resumed_at = self._now()
             what = "is paused" if is_paused else "is resumed"
             log.info("%s of processor %r %s", self.place.role, self.processor.name, what)
             self._metrics.paused(self.place, is_paused)
             self.changed.set()
+
+    @property
+    def active_since(self) -> float:
+        """Return the end of its last pause; the present time while it is paused."""
+        return self._now() if self._is_paused else self._resumed_at
 
     def expect_turn(self) -> None:
         """Take a place among those who are careful, until `stop`."""

@@ -20,6 +20,7 @@ from rink.streams.complaints import Complaints
 from rink.streams.endings import ENDS_PROCESS, apart, end, is_ending, running_task
 from rink.streams.errors import OffsetMoved, RedisError, RedisRolledBack, RedisUnavailable
 from rink.streams.events import Events
+from rink.streams.faults import came_late
 from rink.streams.hooks import PartitionHooks
 from rink.streams.judge import Judge, NoProgress, to_judge
 from rink.streams.marks import Marks
@@ -157,20 +158,23 @@ class Grant:
     async def _take(self, lost: asyncio.Task[bool]) -> Taken | None:
         """Take the partition, however long Redis is away; None where the role is lost meanwhile.
 
-        A take that was asked for is waited for: it must not come after this owner's close.
+        A take that was asked for is waited for: it must not come after this owner's close. After a timeout it brings
+        half as many bytes of events.
         """
         scene, processor = self._scene, self._scene.processor
-        patience = Patience(self._place.role)
+        patience, part = Patience(self._place.role), 1
         while not lost.done():
             try:
                 # The events of a take may be yielded at once, so a crash would repeat them.
                 first = min(processor.max_uncommitted, processor.prefetch // 4)
                 self._is_open = True
-                most = scene.reader.first_bytes
+                most = scene.reader.first_bytes // part
                 return await scene.store.take(self._place, self._role.token, first, most_bytes=most)
             except (StaleToken, StateError):
                 raise
             except RedisError as error:
+                if isinstance(error, RedisUnavailable) and came_late(error):
+                    part *= 2
                 await _until(lost, patience.after(error))
         return None
 

@@ -273,6 +273,7 @@ class Stream(Generic[R]):
                 sent. So it is where this is cancelled.
             StateError, ConfigError: as `send`.
         """
+        timeout = check_seconds("timeout", timeout)
         waiting: dict[int, list[bytes]] = {}
         held = size = sent = 0
         most = self.app.limits.in_flight // _HOLDS_PART

@@ -69,9 +69,23 @@ BOUNDS = [
     python(
         "a call that came late is sent again as large",
         "lanes",
-        "                    most_bytes = max(most_bytes // 2, 1)\n",
+        "                    self._most_bytes = max(self._most_bytes // 2, 1)\n",
         "",
         LANES,
+    ),
+    python(
+        "what was too much for a call is forgotten with its answer",
+        "lanes",
+        "min(self._most_bytes + max(int(limit * _GROWS_BY), 1), limit)",
+        "limit",
+        LANES,
+    ),
+    python(
+        "a take that came late brings as much the next time",
+        "partition",
+        "                    part *= 2\n",
+        "",
+        LARGE,
     ),
     python(
         "what is committed is still counted as held",

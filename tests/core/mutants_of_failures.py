@@ -33,6 +33,20 @@ FAILURES = [
         OUTAGES,
     ),
     python(
+        "a pause by an operator is a part of the outage before it",
+        "judge",
+        "max(since, owner.active_since)",
+        "since",
+        OUTAGES,
+    ),
+    python(
+        "a pause by an operator counts as retrying",
+        "judge",
+        "max(self._failing[1], self._owner.active_since)",
+        "self._failing[1]",
+        OUTAGES,
+    ),
+    python(
         "after an outage events come one by one",
         "judge",
         "        owner.inbox.put_back()\n",

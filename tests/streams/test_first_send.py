@@ -94,3 +94,5 @@ def test_a_timeout_that_is_none_is_refused(timeout):
     _, legs = app_on(Store())
     with pytest.raises(ConfigError, match="timeout"):
         asyncio.run(legs.send(Leg(), timeout=timeout))
+    with pytest.raises(ConfigError, match="timeout"):
+        asyncio.run(legs.send_many([], timeout=timeout))

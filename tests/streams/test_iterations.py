@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from processors_support import Shop, have_batches_wait, numbers, turns
 
-from rink import UsageError
+from rink import ConfigError, UsageError
 from rink.streams import RedisUnavailable
 
 
@@ -244,3 +244,50 @@ def test_what_middleware_sets_and_resets_is_so_in_the_thread_and_what_it_sets_it
 
     shop.process(3)
     assert shop.seen == [(0, "-", 50), (1, "ann", 50), (2, "-", 50)]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((0,), "count=0 must be 1 or more"),
+        ((257,), "1 to max_uncommitted=256"),
+        ((1.5,), "count must be a whole number, not 1.5"),
+        (("5",), "count must be a whole number, not '5'"),
+        ((None,), "count must be a whole number, not None"),
+        ((5, -1), "within=-1.0 must be 0 or more"),
+        ((5, "1"), "within must be a number of seconds, not '1'"),
+        ((5, None), "within must be a number of seconds, not None"),
+        ((5, float("nan")), "within=nan must be 0 or more"),
+    ],
+)
+def test_take_refuses_what_is_no_count_or_no_time(given, message):
+    shop = Shop()
+
+    @shop.processor
+    async def note(events):
+        with pytest.raises(ConfigError, match=message):
+            events.take(*given)
+        shop.seen.append(1)
+        async for _ in events:
+            pass
+
+    shop.process(1)
+    assert shop.seen == [1]
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, "1"])
+def test_commit_refuses_what_is_no_count(count):
+    shop = Shop(commit="manual")
+
+    @shop.processor
+    async def note(events):
+        async for batch in events.take(2):
+            await events.commit(count=0)
+            with pytest.raises(ConfigError, match="count"):
+                await events.commit(count=count)
+            shop.seen += [event.record.n for event in batch]
+            await events.commit(count=len(batch))
+
+    outcome = shop.process(2)
+    assert shop.seen == [0, 1]
+    assert numbers(outcome.processed) == [0, 1]

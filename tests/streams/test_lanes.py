@@ -284,6 +284,19 @@ async def test_lane_after_a_timeout_half_as_much_is_sent():
 
 
 @jumping
+async def test_lane_remembers_between_calls_what_was_too_much():
+    partition = Slow(MB // 4)
+    sending = lane(partition)
+    for _ in range(10):
+        await sending.send(sized(*[MB // 16] * 16), 60)
+    assert sum(size > partition.most for size in partition.asked) <= 8
+    partition.most, partition.asked = MB, []
+    for _ in range(40):
+        await sending.send(sized(*[MB // 16] * 16), 60)
+    assert partition.asked[-1] == MB, "it sends whole calls again some time after"
+
+
+@jumping
 async def test_lane_a_shorter_call_after_a_longer_one_was_applied_adds_nothing():
     """The longer one was carried out, and its answer was late."""
     partition = Partition()

@@ -381,6 +381,53 @@ def test_pause_amid_events_gives_none_until_it_is_resumed(count):
     assert took >= 100
 
 
+def pause_for(owner, seconds):
+    """Pause an owner once."""
+    if not hasattr(owner, "was_paused"):
+        owner.was_paused = True
+        owner.pause(True)
+        asyncio.get_running_loop().call_later(seconds, owner.pause, False)
+
+
+@pytest.mark.parametrize("where", ["before", "in"])
+def test_transient_for_does_not_count_a_pause(where):
+    """The function may fail before it asks for an event, as one that connects to a database first."""
+    shop, tries = Shop(transient_for=100, backoff=(1, 10)), []
+
+    @shop.processor
+    async def note(events):
+        if where == "in":
+            await anext(aiter(events))
+        tries.append(asyncio.get_running_loop().time() - 1000)
+        if tries[-1] > 20:
+            pause_for(events._source, 1000)
+        raise ConnectionError("the database is away")
+
+    outcome, took = run(shop)
+    assert "transient_for=100 s" in outcome.quarantined[0]
+    assert 1100 <= took < 1150
+    assert sum(at > 1015 for at in tries) >= 9
+
+
+def test_retry_for_does_not_count_a_pause():
+    shop, tries = Shop(), []
+
+    @shop.processor
+    async def note(events):
+        async for leg in events.records():
+            now = asyncio.get_running_loop().time() - 1000
+            if leg.n == 3:
+                tries.append(now)
+                if now > 20:
+                    pause_for(events._source, 1000)
+                raise ValueError("three")
+            shop.seen.append(leg.n)
+
+    outcome, _ = run(shop)
+    assert [letter.record.n for letter in outcome.dead] == [3]
+    assert tries[-1] >= 1600
+
+
 async def one_by_one(events):
     async for event in events:
         yield [event]
