@@ -25,6 +25,20 @@ BOUNDS = [
         LARGE,
     ),
     python(
+        "one small event hides large ones as much as many do",
+        "sizes",
+        "min(count / _FORGETS, 0.5)",
+        "0.5",
+        SIZES,
+    ),
+    python(
+        "the password in a URL that cannot be read is shown",
+        "faults",
+        '        if "@" not in url and',
+        "        if True or",
+        "streams/test_faults",
+    ),
+    python(
         "small events come one by one where others are large",
         "sizes",
         "            if is_like_it and total",
@@ -84,7 +98,7 @@ BOUNDS = [
         "a take that came late brings as much the next time",
         "partition",
         "                    part *= 2\n",
-        "",
+        "                    pass\n",
         LARGE,
     ),
     python(
