@@ -234,7 +234,8 @@ class Lane:
             await end([self._task])
         for parcel in self._parcels:
             left = len(parcel.records) - parcel.done
-            error = f"the app was closed while {left} records for {self._what} were on their way"
+            records = "1 record" if left == 1 else f"{left} records"
+            error = f"the app was closed while {records} for {self._what} were on the way"
             parcel.fail(ClosedError(f"{error}: they may have been sent, or not"))
 
     def _deliver(self, count: int, ids: list[str]) -> None:
