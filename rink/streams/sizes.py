@@ -8,7 +8,6 @@ After a timeout, half as much is asked for, down to one entry of one partition.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
 
@@ -103,7 +102,7 @@ class Sizes(Generic[K]):
         self._most = most
         self._usual = most / _FIRST_ANSWER
         self._seen: dict[K, float] = {}
-        self._turns: deque[K] = deque()
+        self._turns: list[K] = []  # those asked last come last
 
     def plan(self, wanted: Sequence[K], most: int) -> tuple[list[K], int]:
         """Return which partitions to ask for now, and how many entries of each.
@@ -118,17 +117,16 @@ class Sizes(Generic[K]):
         """
         if self.count(wanted, most) == most:
             return list(wanted), most
-        first, *others = self._in_turn(wanted)
-        asked, total = [first], self._size(first)
+        order = self._in_turn(wanted)
+        first, *others = order
+        asked, total = {first: None}, self._size(first)
         for key in others:
             is_like_it = 1 / _OF_A_KIND <= self._size(key) / self._size(first) <= _OF_A_KIND
             if is_like_it and total + self._size(key) <= self._most:
-                asked.append(key)
+                asked[key] = None
                 total += self._size(key)
-        for key in asked:
-            self._turns.remove(key)
-            self._turns.append(key)
-        return asked, self.count(asked, most)
+        self._turns = [*(key for key in order if key not in asked), *asked]
+        return list(asked), self.count(list(asked), most)
 
     def count(self, asked: Sequence[K], most: int) -> int:
         """Return how many entries of each one answer has room for: 1 to `most`."""
@@ -137,10 +135,8 @@ class Sizes(Generic[K]):
     def _in_turn(self, wanted: Sequence[K]) -> list[K]:
         """Return the partitions, the one that has waited longest first."""
         there = set(wanted)
-        self._turns = deque(key for key in self._turns if key in there)
-        known = set(self._turns)
-        self._turns.extend(key for key in wanted if key not in known)
-        return list(self._turns)
+        earlier = dict.fromkeys(key for key in self._turns if key in there)
+        return [*earlier, *(key for key in wanted if key not in earlier)]
 
     def note(self, key: K, count: int, size: int) -> None:
         """Learn the size of a partition's entries from an answer."""

@@ -62,8 +62,8 @@ BOUNDS = [
     python(
         "the same partitions are asked each time",
         "sizes",
-        "            self._turns.append(key)\n",
-        "            self._turns.appendleft(key)\n",
+        "[*(key for key in order if key not in asked), *asked]",
+        "[*asked, *(key for key in order if key not in asked)]",
         SIZES,
     ),
     python(
