@@ -241,7 +241,7 @@ def main(words: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         trees = [copy_tree(Path(folder, str(index))) for index in range(os.cpu_count() or 1)]
         tests = tuple(dict.fromkeys(name for mutant in chosen for name in mutant.tests))
-        if found := failures(trees[0], tests, NAMED):
+        if found := failures(trees[0], tests, NAMED, longest_s=6 * LONGEST_S):
             print("before anything is broken:", *found)
             return 1
         print(table_head(evidence))
