@@ -3,7 +3,7 @@
     RinkError
         GuardError                       a database or a directory said no; or Redis, to a command of the user's
 
-`StaleToken` is raised where the token counts no more, `StateError` where what lies in the store is not ours, went back,
+`StaleToken` is raised where the token counts no more, `StateError` where what lies in the store is not ours, was rolled back,
 or was cut otherwise, `ConfigError` and `UsageError` for calls that cannot be right. What Redis says of our own steps is
 raised as `rink.streams` does: RedisUnavailable and its like.
 """

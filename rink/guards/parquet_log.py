@@ -229,7 +229,7 @@ class Log:
         if last < known and not self._path(known).exists():
             # A copy of the directory put back, or another machine's older view of it.
             raise StateError(
-                f"{self._folder} had manifest {known}, and ends with {last or 'none'}: it went back. {_REPAIR}",
+                f"{self._folder} had manifest {known}, and ends with {last or 'none'}: it was rolled back. {_REPAIR}",
                 key=str(self._folder),
             )
         newest = _newest_fold(numbers)

@@ -366,7 +366,7 @@ def test_a_directory_that_went_back_is_named(world, tmp_path):
     fill(world, 2)
     for path in manifests(world)[1:]:
         path.unlink()
-    with pytest.raises(StateError, match="went back"):
+    with pytest.raises(StateError, match="rolled back"):
         world.guard.begin(fence(1), batch(2, parts=1))
 
 
