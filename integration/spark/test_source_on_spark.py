@@ -222,7 +222,7 @@ def test_bad_input_of_a_query_is_told(shop, spark, tmp_path):
     shop.send(RECORDS[:5])
     refused(shop, spark, tmp_path, "cannot be loaded", app="no_such_app:app")
     refused(shop, spark, tmp_path, "has no stream 'none'", stream="none")
-    refused(shop, spark, tmp_path, "the option group is missing", group="")
+    refused(shop, spark, tmp_path, "the option group is empty", group="")
     refused(shop, spark, tmp_path, "no option speed", speed=5)
     refused(
         shop, spark, tmp_path, r"127\.0\.0\.1:1.*cannot be reached",

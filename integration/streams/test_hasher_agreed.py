@@ -103,6 +103,17 @@ async def test_two_programs_that_begin_at_once_agree_on_one_hasher(program, redi
 
 
 @programs
+async def test_later_program_settles_nothing_anew(program, redis):
+    """It may have looked before the first one settled."""
+    moves = program(first_letter)
+    store = (await moves.app.opened()).store
+    for count, hasher in ((2, "first"), (3, "second"), (3, "")):
+        await store.run("settle", [moves.names.about], count, hasher)
+    found = await redis.hgetall(moves.names.about)
+    assert found == {b"format": b"1", b"partitions": b"2", b"hasher": b"first"}
+
+
+@programs
 async def test_stream_without_hasher_has_no_field_for_it(program, redis):
     moves = program()
     await moves.send(Move(key="ann"))

@@ -249,7 +249,7 @@ def _with_stream(given: Mapping[str, str]) -> dict[str, str]:
     for name, meaning in {**ALL, "path": "the stream's name"}.items():
         if not found.get(name.lower(), "given").strip():
             raise ConfigError(
-                f"the option {name} is empty: {meaning}. Leave it out, or give it a value"
+                f"the option {name} is empty: {meaning}. Give it a value; an optional one can be left out"
             )
     if "paths" in found:
         raise ConfigError(

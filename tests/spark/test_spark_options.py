@@ -110,7 +110,7 @@ def test_what_cannot_be_used_is_told(shop, given, told):
 )  # fmt: skip
 def test_empty_option_is_refused_and_does_not_count_as_left_out(name, of_sink, value):
     """A variable that was not set: a read from the beginning, or a write without a fence."""
-    with pytest.raises(ConfigError, match=rf"option {name} is empty: .*Leave it out"):
+    with pytest.raises(ConfigError, match=rf"option {name} is empty: .*Give it a value"):
         Options({name: value}, of_sink=of_sink)
 
 
