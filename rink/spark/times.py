@@ -15,7 +15,7 @@ _YEARS = range(2009, 2200)
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _TIME = re.compile(
     r"(?P<year>\d{4})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})"
-    r"(?:[T ](?P<hour>\d{1,2}):(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?:[.,](?P<fraction>\d{0,9}))?)?"
+    r"(?:[T ](?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?:[.,](?P<fraction>\d{0,9}))?)?)?"
     r"\s*(?P<zone>[A-Za-z+-].*)?)?)?)?",
     re.ASCII,
 )
@@ -31,7 +31,8 @@ def milliseconds(name: str, text: str, zone: str) -> int:
     Args:
         name: of the option, for the error.
         text: milliseconds, or a time as `CAST(… AS TIMESTAMP)` takes it: the day may lack its time, a time its
-            seconds, and a zone may be an offset or a name.
+            minutes and seconds, and a zone may be an offset or a name. Two forms of Spark's are refused: a time without
+            its day, and zones such as PST or BST, which Java reads in its own way (BST is Dhaka's).
         zone: the zone of a time that has none; "" refuses such a time.
 
     Raises:
