@@ -90,6 +90,7 @@ def test_a_newcomer_frozen_before_its_claim_is_waited_for_with_the_roles_held(
     heir.thaw()
     group.alive.remove(holder)
     group.wait_for_holders(heir)
+    until(lambda: not holder.holding)  # each member reports through its own pipe
     judgement = group.history.judge()
     assert judgement.problems == []
     assert judgement.refused == 0
