@@ -72,7 +72,7 @@ def _candidate(member: MemberStatus, age: int, scheme: str) -> Candidate:
         create_revision=age,
         first_seen=0.0,
         rebalance_delay=float("inf"),  # that others join as well is another event
-        leaving=member.phase == Phase.LEAVING.value,
+        phase=Phase.ACTIVE if member.phase == UNREADABLE else Phase(member.phase),
         can_follow=member.phase != UNREADABLE and follows(member.schemes, scheme),
     )
 

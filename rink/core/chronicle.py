@@ -1,7 +1,8 @@
 """What a member remembers of the group, because a view does not say it: times, and starts (R9).
 
 Every member keeps one, since every member watches: when it first saw each record, when it first
-missed each ranked member, and when the group last started from empty. So a new coordinator knows
+missed each ranked member, when each of them began to offer its rank, when no ranked member was
+active, and when the group last started from empty. So a new coordinator knows
 the delays, and nobody's wall clock is compared with another's.
 """
 
@@ -26,6 +27,8 @@ class Chronicle:
 
     first_seen: dict[tuple[str, int], float] = attrs.field(factory=dict)
     gone_since: dict[str, float] = attrs.field(factory=dict)
+    offering_since: dict[str, float] = attrs.field(factory=dict)
+    emptied_since: dict[str, float] = attrs.field(factory=dict)
     started_at: float | None = None
     was_empty: bool = False
     token_base: int = 0
@@ -52,6 +55,7 @@ class Chronicle:
         ranked = set(view.version.ranks) if view.version else set()
         self._note_gone(view, ranked - live, now)
         self._note_start(view, ranked.isdisjoint(live), now)
+        self._note_leaves(view, ranked, now)
         if view.version:
             self.token_base = max(self.token_base, view.version.token_base)
 
@@ -77,3 +81,22 @@ class Chronicle:
         )
         if came_back or started:
             self.started_at = now
+
+    def _note_leaves(self, view: View, ranked: set[str], now: float) -> None:
+        """Note which members offer their ranks, and whether any ranked member is active.
+
+        A group whose members are being replaced is not starting any more: its newcomers are
+        successors, and the group is not to grow for them after `initial_delay`.
+        """
+        active = {member.name for member in view.by_age if member.is_active}
+        offering = {member.name for member in view.by_age if member.is_offering} & ranked
+        since = self.offering_since
+        self.offering_since = {name: since.get(name, now) for name in offering}
+        if offering:
+            self.started_at = None
+        if ranked.isdisjoint(active):
+            self.emptied_since = dict.fromkeys(ranked, now)
+        elif self.emptied_since:
+            absent = ranked - active
+            kept = {name: at for name, at in self.emptied_since.items() if name in absent}
+            self.emptied_since = kept

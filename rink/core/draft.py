@@ -197,7 +197,7 @@ def _situation(
                 create_revision=member.create_revision,
                 first_seen=chronicle.first_seen[member.name, member.create_revision],
                 rebalance_delay=member.record.rebalance_delay if member.record else 0.0,
-                leaving=member.record is not None and member.record.phase is Phase.LEAVING,
+                phase=member.record.phase if member.record else Phase.ACTIVE,
                 can_follow=member.record is not None and follows(member.record.schemes, scheme),
             )
             for member in view.by_age
@@ -205,6 +205,8 @@ def _situation(
         ],
         was_empty=chronicle.was_empty,
         gone_since=chronicle.gone_since,
+        offering_since=chronicle.offering_since,
+        emptied_since=chronicle.emptied_since,
         started_at=chronicle.started_at,
         settled=settled,
     )
@@ -215,12 +217,13 @@ def _scheme(view: View, current: Version | None) -> str:
 
     It changes only when every ranked, active member lists the same other one first, or, where no
     active member can follow it, to the oldest active record's first: one old pod in a crash loop
-    drags nobody back, and nobody is stuck.
+    drags nobody back, and nobody is stuck. A member that offers its rank counts as active here: it
+    still serves.
     """
     active = {
         member.name: member.record
         for member in view.by_age
-        if member.record is not None and member.is_active
+        if member.record is not None and (member.is_active or member.is_offering)
     }
     firsts = [record.schemes[0] for record in active.values() if record.schemes]
     if current is None or not any(follows(one.schemes, current.scheme) for one in active.values()):

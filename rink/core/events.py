@@ -189,14 +189,15 @@ class LeaseLookedUp:
 
 @attrs.frozen
 class LeaveAsked:
-    """Begins a leave that the user asked for.
+    """Begins a leave that the user asked for, or makes one more urgent.
 
     `release_within` bounds the wait for handles, in seconds: the member's `leave_timeout` where
-    None, and infinity for no bound.
+    None, and infinity for no bound. With `now`, no successor is waited for.
     """
 
     keep_rank: bool = False
     release_within: float | None = None
+    now: bool = False
 
 
 @attrs.frozen

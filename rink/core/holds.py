@@ -84,7 +84,8 @@ class Table:
     """What this process holds, drains and waits for, and the gate for more.
 
     `unplaced` are the roles that have come since a step last placed every role
-    (`rink.core.foresight`). `overruns` counts roles that user code had not let go of in time: in
+    (`rink.core.foresight`). `is_offered` says that the member offers its rank, and serves only
+    while it `is_used`. `overruns` counts roles that user code had not let go of in time: in
     its `grace`, or when leaving.
     """
 
@@ -94,7 +95,13 @@ class Table:
     lost: dict[str, Hold] = attrs.field(factory=dict)
     waits: Waits = attrs.field(factory=Waits)
     unplaced: set[str] = attrs.field(factory=set)
+    is_offered: bool = False
     overruns: int = 0
+
+    @property
+    def is_used(self) -> bool:
+        """Return whether user code holds a role, or waits for one."""
+        return bool(self.held or self.waits)
 
     def take(self, gate: Gate, handle: Handle, now: float) -> Hold | None:
         """Give a handle its role if the role is still mine and free.
@@ -136,13 +143,14 @@ class Table:
 
         Returns:
             Whether the engine must hear of it: no handle is left, and the role was lost, or the
-            gate is closed, perhaps because a newcomer is to have it.
+            gate is closed, perhaps because a newcomer is to have it. Or the offered rank is not
+            used any more.
         """
         role, hold = handle.role, handle.hold
         if hold is None:
             self.waits.discard(handle)
             self._forget(role)
-            return False
+            return self.is_offered and not self.is_used
         hold.handles.discard(handle)
         if hold.handles:
             return False
@@ -152,7 +160,8 @@ class Table:
             del self.lost[role]
             self.waits.try_again(role)
         self._forget(role)
-        return hold.lost_at is not None or self.gate.share is None
+        is_awaited = hold.lost_at is not None or self.gate.share is None
+        return is_awaited or (self.is_offered and not self.is_used)
 
     def _forget(self, role: str) -> None:
         """Forget that a role is new, if it is not here any more.

@@ -55,7 +55,12 @@ class Knowledge:
         self.table = Table()
         self.sight = Sight()
         self.following = Following()
-        self.living = Living(settings.name, settings.join_timeout, settings.leave_timeout)
+        self.living = Living(
+            settings.name,
+            settings.join_timeout,
+            settings.leave_timeout,
+            settings.ranking.handover_wait,
+        )
         self.tenure = Tenure(settings.ttl, settings.margin)
         self.renewals = Renewals()
         self.writer = Writer()
@@ -339,7 +344,7 @@ class Knowledge:
 
     def _ask_to_leave(self, event: ev.LeaveAsked, now: float) -> None:
         ranked = self.share is not None and self.tenure.is_alive and self.writer.exists
-        if self.living.ask_to_leave(event, ranked, self.view, now):
+        if self.living.ask_to_leave(event, ranked, self.view, now, self.out):
             self._lose_all(now, "the member leaves")
 
     def _list_failed(self, error: Exception, now: float) -> None:

@@ -43,8 +43,10 @@ class Living:
     name: str
     join_timeout: float | None
     leave_timeout: float
+    handover_wait: float = 0.0
     state: Life = Life.JOINING
     began_at: float | None = None
+    offer_until: float = math.inf
     leave_until: float = math.inf
     release_within: float = math.inf
     release_until: float = math.inf
@@ -59,18 +61,20 @@ class Living:
     def phase(self) -> Phase:
         """Return the phase for the record.
 
-        A member that only waits for its handles must not be given a rank. While the lease
+        While a successor is waited for, it is `offering`: the group does not shrink. A member that only waits for its handles must not be given a rank. While the lease
         runs out, the phase is `leaving` even with `keep_rank`. The name stays taken until the lease
         ends, so nobody could return to the rank. An active phase would also make this member look
         like the coordinator.
         """
+        if self.state is Life.OFFERING:
+            return Phase.OFFERING
         leaves = self.state in (Life.LEAVING, Life.LETTING_GO) and not self.keeps_rank
         return Phase.LEAVING if leaves or self.state is Life.RUNNING_OUT else Phase.ACTIVE
 
     @property
     def serves(self) -> bool:
         """Return whether roles may be granted and held."""
-        return self.state in (Life.ACTIVE, Life.LEAVING)
+        return self.state in (Life.ACTIVE, Life.OFFERING, Life.LEAVING)
 
     @property
     def wants_record(self) -> bool:
@@ -165,11 +169,14 @@ class Living:
 
     # ── leaving ──────────────────────────────────────────────────────────────────────────────
 
-    def ask_to_leave(self, event: LeaveAsked, is_ranked: bool, view: View, now: float) -> bool:
+    def ask_to_leave(
+        self, event: LeaveAsked, is_ranked: bool, view: View, now: float, out: Outbox
+    ) -> bool:
         """Begin to leave; return whether every role is to be lost at once.
 
-        A second leave may shorten the wait for handles, and never lengthens it. If it names a bound
-        of its own, it also ends the wait for a version.
+        A second leave may shorten the wait for handles, and never lengthens it. If it is to be
+        `now`, it ends the wait for a successor. If it names a bound of its own, it also ends the
+        wait for a version.
         """
         bound = event.release_within
         self.release_within = min(
@@ -179,17 +186,45 @@ class Living:
             self.release_until = min(self.release_until, now + self.release_within)
         if LifeEvent.STOP not in LIFE[self.state]:
             return False
-        again = self.state is Life.LEAVING
-        if again and not event.keep_rank and bound in (None, math.inf):
-            return False  # no more urgent than the leave that is under way
+        again = self.state in (Life.OFFERING, Life.LEAVING)
+        is_bounded = bound not in (None, math.inf)
+        if again and not event.keep_rank and not is_bounded:
+            if event.now and self.state is Life.OFFERING:
+                self._begin_leaving(view, now)
+            return False  # else no more urgent than the leave that is under way
         self.keeps_rank = event.keep_rank and not again
         if event.keep_rank or again or not is_ranked or self.state is Life.JOINING:
             self._stop(LifeEvent.STOP, now)
             return True
+        if event.now or is_bounded or not self.handover_wait:
+            self._begin_leaving(view, now)
+            return False
+        self._on(LifeEvent.OFFER)
+        self.offer_until = now + self.handover_wait
+        out.report(Level.INFO, f"member {self.name!r} is {self.doing(now)}")
+        return False
+
+    def _begin_leaving(self, view: View, now: float) -> None:
         self._on(LifeEvent.LEAVE)
+        self.offer_until = math.inf
         self.leave_until = now + self._version_within
         self._ranks_when_leaving = view.version.ranks if view.version else ()
-        return False
+
+    def doing(self, now: float) -> str:
+        """Return what a leave waits for, and how long at most; "" for a member that stays."""
+        match self.state:
+            case Life.OFFERING:
+                what, until = "a successor", self.offer_until
+            case Life.LEAVING:
+                what, until = "a version without it", self.leave_until
+            case Life.LETTING_GO:
+                what, until = "its roles to be released", self.release_until
+            case Life.RUNNING_OUT | Life.REVOKING:
+                return "leaving; waits for etcd"
+            case _:
+                return ""
+        bound = "" if until == math.inf else f" up to {max(0.0, until - now):.0f} s"
+        return f"leaving; waits{bound} for {what}"
 
     @property
     def _version_within(self) -> float:
@@ -199,12 +234,32 @@ class Living:
         """
         return min(self.leave_timeout, self.release_within)
 
-    def leave(self, view: View, is_ranked: bool, is_alive: bool, now: float, out: Outbox) -> bool:
+    def leave(
+        self,
+        view: View,
+        is_ranked: bool,
+        is_alive: bool,
+        is_used: bool,
+        now: float,
+        out: Outbox,
+    ) -> bool:
         """Serve until a version without this member is seen, or none can be expected.
+
+        A successor is waited for while the member `is_used`: user code holds a role, or waits for
+        one. Else nobody would serve meanwhile.
 
         Return True if every role is to be lost now.
         """
-        if self.state is not Life.LEAVING:
+        serves = is_ranked and is_alive
+        if self.state is Life.OFFERING and serves:
+            if is_used and now < self.offer_until:
+                out.wake(self.offer_until)
+                return False
+            if is_used:
+                text = f"member {self.name!r} found no successor within {self.handover_wait:g} s"
+                out.report(Level.INFO, f"{text}: its roles go to the other members")
+            self._begin_leaving(view, now)
+        if self.state not in (Life.OFFERING, Life.LEAVING):
             return False
         if view.version is not None and view.version.ranks != self._ranks_when_leaving:
             # With `stagger`, the turns of other members come first, and each changes the ranks. A
@@ -212,11 +267,11 @@ class Living:
             self._ranks_when_leaving = view.version.ranks
             self.leave_until = now + self._version_within
         successor = any(member.name != self.name and member.is_active for member in view.by_age)
-        if is_ranked and is_alive and successor and now < self.leave_until:
+        if serves and successor and now < self.leave_until:
             out.wake(self.leave_until)
             return False
         is_replaced = view.version is not None and self.name not in view.version.ranks
-        if is_ranked and is_alive and successor and not is_replaced:
+        if serves and successor and not is_replaced:
             text = f"member {self.name!r} leaves without a successor: no version has given its rank"
             waited = f"to another member within {self._version_within:g} s"
             out.report(Level.WARNING, f"{text} {waited}")
@@ -225,6 +280,7 @@ class Living:
 
     def _stop(self, event: LifeEvent, now: float) -> None:
         self._on(event)
+        self.offer_until = self.leave_until = math.inf
         self.release_until = now + self.release_within  # counted from when user code hears of it
 
     def let_go(self, table: Table, tenure: Tenure, writer: Writer, now: float, out: Outbox) -> None:

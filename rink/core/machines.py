@@ -8,8 +8,8 @@ Two rules about this file:
   kept by whoever drives the machine: `rink.core.tenure` the lease, `rink.core.writer` the record,
   `rink.core.life` the life. `docs/machines.md` is drawn from these tables.
 
-How they meet: a role is granted only while the life is ACTIVE or LEAVING, the lease ALIVE and the
-record SETTLED. The life never waits on the machines below it except where it says so: JOINING waits
+How they meet: a role is granted only while the life is ACTIVE, OFFERING or LEAVING, the lease ALIVE
+and the record SETTLED. The life never waits on the machines below it except where it says so: JOINING waits
 for the record to be SETTLED, REVOKING for the lease to be NONE. RUNNING_OUT waits for the record to
 be SETTLED, for a second at most, and ends with the lease NONE here and alive in etcd.
 """
@@ -29,6 +29,7 @@ class Life(enum.Enum):
 
     JOINING = "joining"
     ACTIVE = "active"
+    OFFERING = "offering"
     LEAVING = "leaving"
     LETTING_GO = "letting go"
     RUNNING_OUT = "running out"
@@ -42,7 +43,8 @@ class LifeEvent(enum.Enum):
 
     JOINED = "joined"
     GAVE_UP = "join given up"
-    LEAVE = "leave asked"
+    OFFER = "leave asked, with a handover_wait"
+    LEAVE = "leave asked, or handover_wait over"
     STOP = "leave at once"
     UNRANKED = "no longer ranked, or nobody will take over"
     RELEASED = "every handle released or given up"
@@ -58,8 +60,18 @@ LIFE: Mapping[Life, Mapping[LifeEvent, Life]] = {
         LifeEvent.LEAVE: Life.LETTING_GO,
         LifeEvent.STOP: Life.LETTING_GO,
     },
+    Life.ACTIVE: {
+        LifeEvent.OFFER: Life.OFFERING,
+        LifeEvent.LEAVE: Life.LEAVING,
+        LifeEvent.STOP: Life.LETTING_GO,
+    },
+    # The phase `offering` goes into the record; roles go on until another member takes the rank.
+    Life.OFFERING: {
+        LifeEvent.UNRANKED: Life.LETTING_GO,
+        LifeEvent.LEAVE: Life.LEAVING,
+        LifeEvent.STOP: Life.LETTING_GO,
+    },
     # The phase `leaving` goes into the record; roles go on until a version without this member.
-    Life.ACTIVE: {LifeEvent.LEAVE: Life.LEAVING, LifeEvent.STOP: Life.LETTING_GO},
     # A second, more urgent leave is obeyed.
     Life.LEAVING: {LifeEvent.UNRANKED: Life.LETTING_GO, LifeEvent.STOP: Life.LETTING_GO},
     # Everything is lost; the claims stay until user code lets go, or its time is over.

@@ -150,9 +150,11 @@ class Node(Knowledge):
         if was_joining:
             self._report_version()  # a newcomer followed it before its record existed
         ranked = self.share is not None
-        if self.living.leave(self.view, ranked, self.tenure.is_alive, now, self.out):
+        is_alive, is_used = self.tenure.is_alive, self.table.is_used
+        if self.living.leave(self.view, ranked, is_alive, is_used, now, self.out):
             self._lose_all(now, "the member leaves")
             self._follow_version(now)  # nothing is held any more that a newcomer is to claim
+        self.table.is_offered = self.living.state is Life.OFFERING
 
     def _keep_lease(self, now: float) -> None:
         if self.living.state is Life.RUNNING_OUT:

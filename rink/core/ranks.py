@@ -3,14 +3,19 @@
 The steps, in this order (docs/concepts.md, "Who gets which rank"):
 
 1. A ranked member that is live, active and can follow the scheme keeps its rank.
-2. The rank of a missing one (gone, leaving, or unable to follow) goes at once to the member that
-   has waited longest, lowest rank first.
-3. With nobody waiting, a gone member's rank stays reserved for `leave_delay`, for the same name or
-   for any newcomer. A leaving one's is not reserved.
+2. The other ranks go at once to the members that have waited longest: first the ranks of members
+   that are gone or cannot follow, then of leaving ones, the lowest rank first in both; then those
+   of offering ones, the longest offer first. So if a rollout ends old processes one by one, the
+   k-th newcomer takes the k-th offer, and each offer lasts as long as one process takes to start.
+3. With nobody waiting, an offering member keeps its rank. A gone member's rank stays reserved for
+   `leave_delay`, for the same name or for any newcomer. A leaving one's is not reserved. But once
+   no ranked member is active, all ranks stay reserved for the larger of `leave_delay` and
+   `handover_wait`, however their members leave: a rollout may end all old processes first.
 4. After that the group shrinks: the members above the new size move into the holes. Only a usable
    member moves: a rank above the new size whose member leaves, or is gone, is given up as well.
 5. A waiting member whose delay is over is appended, with all whose delay ends within a tenth of it.
 
+Without a usable member the ranks stay as they are: the members that leave serve until the end.
 An empty group ranks everyone at once. `stagger` bounds how many ranks one version may add, and how
 many it may take from members that leave by plan. It keeps back neither ranks of dead members, nor
 those that step 4 gives up as well.
@@ -21,9 +26,12 @@ clock but the caller's is looked at: all times are readings of that one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 
 import attrs
+
+from rink.core.values import Phase
 
 
 @attrs.frozen
@@ -34,13 +42,18 @@ class Candidate:
     create_revision: int
     first_seen: float
     rebalance_delay: float = 60.0
-    leaving: bool = False
+    phase: Phase = Phase.ACTIVE
     can_follow: bool = True
 
     @property
     def is_usable(self) -> bool:
         """Return whether the member may be given a rank."""
-        return self.can_follow and not self.leaving
+        return self.can_follow and self.phase is Phase.ACTIVE
+
+    @property
+    def is_offering(self) -> bool:
+        """Return whether the member serves until another one takes its rank."""
+        return self.can_follow and self.phase is Phase.OFFERING
 
 
 @attrs.frozen
@@ -50,6 +63,7 @@ class Settings:
     rebalance_delay: float = 60.0
     initial_delay: float = 2.0
     leave_delay: float = 0.0
+    handover_wait: float = 0.0
     stagger: int | None = None
 
 
@@ -57,14 +71,17 @@ class Settings:
 class Situation:
     """What a plan starts from.
 
-    `gone_since` says when each missing member of `ranks` was first noticed gone. `started_at` is
-    when the planner first saw the group start from empty, None for never; `was_empty` says that
+    `gone_since` says when each missing member of `ranks` was first noticed gone, `offering_since`
+    when each offering member was first noticed to offer. `emptied_since` says when no ranked member
+    was active, last; it lists those that have not been active since. `started_at` is when the planner first saw the group start from empty, None for never; `was_empty` says that
     no version has been proclaimed since it was: members came back to ranks that waited for them.
     """
 
     ranks: tuple[str, ...]
     members: Sequence[Candidate]
     gone_since: Mapping[str, float] = attrs.field(factory=dict)
+    offering_since: Mapping[str, float] = attrs.field(factory=dict)
+    emptied_since: Mapping[str, float] = attrs.field(factory=dict)
     started_at: float | None = None
     was_empty: bool = False
     settled: bool = True
@@ -115,7 +132,7 @@ def plan(situation: Situation, now: float, settings: Settings) -> Plan:
         return Plan(situation.ranks)  # whoever leaves last serves until it has gone
     because: list[str] = []
     budget = _Stagger(settings.stagger, situation.settled)
-    ranks = _replace(situation.ranks, live, waiting, budget, because)
+    ranks = _replace(situation, live, waiting, budget, because)
     ranks, reserved = _shrink(ranks, situation, live, now, settings, budget, because)
     ranked = set(ranks)
     waiting = [member for member in waiting if member.name not in ranked]
@@ -123,7 +140,8 @@ def plan(situation: Situation, now: float, settings: Settings) -> Plan:
     if because and (starting or situation.was_empty):
         because.insert(0, STARTED)
     placed = {*ranks, *delayed}
-    leaving = [name for name in ranks if name in live and live[name].leaving]
+    kept_back = (Phase.LEAVING, Phase.OFFERING) if waiting else (Phase.LEAVING,)
+    leaving = [name for name in ranks if name in live and live[name].phase in kept_back]
     turns = [f"{name!r}, which leaves," for name in leaving]
     turns += [f"member {member.name!r}" for member in waiting if member.name not in placed]
     # Whoever's delay ends before the last version has settled waits for its turn then as well.
@@ -160,32 +178,57 @@ class _Stagger:
 
 
 def _replace(
-    today: tuple[str, ...],
+    situation: Situation,
     live: Mapping[str, Candidate],
     waiting: Sequence[Candidate],
     budget: _Stagger,
     because: list[str],
 ) -> list[str]:
-    """Give missing ranks to waiting members, lowest first (steps 1 and 2)."""
-    ranks = list(today)
-    queue = list(waiting)
-    for rank, name in enumerate(today):
-        member = live.get(name)
-        if not queue or (member is not None and member.is_usable):
-            continue
-        if member is not None and member.leaving:
+    """Give the ranks of others to waiting members (steps 1 and 2)."""
+    today, since = situation.ranks, situation.offering_since
+    ranks, queue = list(today), list(waiting)
+    turns = [
+        (turn, since.get(name, 0.0), rank)
+        for rank, name in enumerate(today)
+        if (turn := _turn(live.get(name)))
+    ]
+    for turn, _, rank in sorted(turns):
+        if not queue:
+            break
+        if turn > _AT_ONCE:  # the member leaves by plan
             if not budget.may_give_up:
-                continue
+                break
             budget.to_give_up -= 1
         ranks[rank] = queue.pop(0).name
-        because.append(f"replaced {name} by {ranks[rank]}: {_why_missing(member)}")
+        why = _why_missing(live.get(today[rank]))
+        because.append(f"replaced {today[rank]} by {ranks[rank]}: {why}")
     return ranks
+
+
+_AT_ONCE = 1
+
+
+def _turn(member: Candidate | None) -> int:
+    """Return in which turn a member's rank is given away; 0: it keeps its rank.
+
+    Nobody serves in the ranks of the first turn. In those of the last one, somebody serves for as
+    long as it takes.
+    """
+    if member is None:
+        return _AT_ONCE
+    if member.phase is Phase.LEAVING:
+        return _AT_ONCE + 1
+    if not member.can_follow:
+        return _AT_ONCE
+    return _AT_ONCE + 2 if member.phase is Phase.OFFERING else 0
 
 
 def _why_missing(member: Candidate | None) -> str:
     if member is None:
         return "gone"
-    return "leaving" if member.leaving else "cannot follow the scheme"
+    if member.phase is Phase.LEAVING or member.is_offering:
+        return member.phase.value
+    return "cannot follow the scheme"
 
 
 def _shrink(
@@ -201,15 +244,14 @@ def _shrink(
 
     Also return until when the others are reserved.
     """
-    leaving = [name for name in ranks if name in live and live[name].leaving]
+    leaving = [name for name in ranks if name in live and live[name].phase is Phase.LEAVING]
+    offering = [name for name in ranks if name in live and live[name].is_offering]
     gone = [name for name in ranks if name not in live]
     lost = [name for name in ranks if name in live and not live[name].can_follow]
-    reserved = {
-        name: until
-        for name in gone
-        if now < (until := situation.gone_since.get(name, now) + settings.leave_delay)
-    }
-    never_move = reserved.keys() | set(leaving)
+    kept = {name: _kept(name, name in live, situation, now, settings) for name in [*gone, *leaving]}
+    reserved = {name: one for name, one in kept.items() if one.at is not None and now < one.at}
+    never_move = reserved.keys() | {*leaving, *offering}
+    leaving = [name for name in leaving if name not in reserved]
     dropped = {*gone, *lost} - never_move
     dropped |= _turns(ranks, dropped, leaving, never_move, budget)
     because += [_why_dropped(name, live.get(name)) for name in ranks if name in dropped]
@@ -219,12 +261,21 @@ def _shrink(
         for name in ranks
         if name in closed - dropped
     ]
-    delay = f"leave_delay of {settings.leave_delay:g} s"
-    return _closed_up(ranks, closed), [
-        Upcoming(until, f"the rank of {name!r}, which is gone, is kept: {delay}")
-        for name, until in reserved.items()
-        if name not in closed
-    ]
+    return _closed_up(ranks, closed), [reserved[name] for name in reserved if name not in closed]
+
+
+def _kept(
+    name: str, is_live: bool, situation: Situation, now: float, settings: Settings
+) -> Upcoming:
+    """Return until when the rank of a gone or leaving member is reserved, and why (step 3)."""
+    setting, delay = "leave_delay", settings.leave_delay
+    until = -math.inf if is_live else situation.gone_since.get(name, now) + delay
+    if name in situation.emptied_since:
+        if settings.handover_wait > delay:
+            setting, delay = "handover_wait", settings.handover_wait
+        until = max(until, situation.emptied_since[name] + delay)
+    which = f"{name!r}, which {'leaves' if is_live else 'is gone'}"
+    return Upcoming(until, f"the rank of {which}, is kept: {setting} of {delay:g} s")
 
 
 def _turns(
@@ -288,7 +339,7 @@ def _closed_up(ranks: Sequence[str], dropped: set[str]) -> list[str]:
 def _why_dropped(name: str, member: Candidate | None) -> str:
     if member is None:
         return f"expired {name}"
-    return f"left {name}" if member.leaving else f"cannot follow {name}"
+    return f"left {name}" if member.phase is Phase.LEAVING else f"cannot follow {name}"
 
 
 def _grow(

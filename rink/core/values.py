@@ -18,9 +18,14 @@ FORMAT = 1
 
 
 class Phase(enum.Enum):
-    """What a member says of itself in its record."""
+    """What a member says of itself in its record.
+
+    A member that leaves is `OFFERING` first, for its `handover_wait`: it serves, and its rank goes
+    to whoever waits for one. Then it is `LEAVING`: the group may shrink without it.
+    """
 
     ACTIVE = "active"
+    OFFERING = "offering"
     LEAVING = "leaving"
 
 
@@ -133,6 +138,11 @@ class Member:
     def is_active(self) -> bool:
         """Return whether the record can be read and the member does not leave."""
         return self.record is not None and self.record.phase is Phase.ACTIVE
+
+    @property
+    def is_offering(self) -> bool:
+        """Return whether the member serves until another one takes its rank."""
+        return self.record is not None and self.record.phase is Phase.OFFERING
 
 
 @attrs.frozen

@@ -121,7 +121,7 @@ class History:
         before = in_order.rowsBetween(Window.unboundedPreceding, -1)
         is_settled = F.col("event") == "settled"
         number = F.coalesce(F.sum(is_settled.cast("int")).over(before), F.lit(0))
-        lost = (F.col("event") == "gone") & (F.col("phase") != "leaving")
+        lost = (F.col("event") == "gone") & ~F.col("phase").isin("offering", "leaving")
         changes = (F.col("event") == "version") | lost
         why = F.when(F.col("event") == "version", F.col("because")).otherwise(F.array("text"))
         return (

@@ -13,6 +13,7 @@ from mutants_of_guards import GUARDS
 from mutants_of_handles import HANDLES, LEAVING
 from mutants_of_history import HISTORY
 from mutants_of_liveness import ABOUT_LIVENESS
+from mutants_of_offers import OFFERS
 from mutants_of_outages import OUTAGES
 from mutants_of_overlap import ABOUT_OVERLAP, NAMED_BY_THE_DESIGN
 from mutants_of_partitions import PARTITIONS
@@ -27,6 +28,7 @@ BY_HEADING: dict[str, list[Mutant]] = {
     "About outages": OUTAGES,
     "About liveness and stickiness": ABOUT_LIVENESS,
     "About leaving": LEAVING,
+    "About offered ranks": OFFERS,
     "About what is brought along": BOOKKEEPING,
     "Of the engine": ENGINE,
     "Of handles": HANDLES,

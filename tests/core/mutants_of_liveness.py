@@ -43,8 +43,8 @@ ABOUT_LIVENESS = [
     core(
         "whoever lets go may still grant",
         "life",
-        "return self.state in (Life.ACTIVE, Life.LEAVING)\n",
-        "return self.state in (Life.ACTIVE, Life.LEAVING, Life.LETTING_GO)\n",
+        "return self.state in (Life.ACTIVE, Life.OFFERING, Life.LEAVING)\n",
+        "return self.state in (Life.ACTIVE, Life.OFFERING, Life.LEAVING, Life.LETTING_GO)\n",
         "leaving",
     ),
     core(
@@ -137,8 +137,8 @@ ABOUT_LIVENESS = [
     core(
         "a leaving member is moved where the group shrinks",
         "ranks",
-        "    never_move = reserved.keys() | set(leaving)\n",
-        "    never_move = reserved.keys()\n",
+        "    never_move = reserved.keys() | {*leaving, *offering}\n",
+        "    never_move = reserved.keys() | {*offering}\n",
         "ranks",
     ),
     core(
@@ -294,8 +294,8 @@ ABOUT_LIVENESS = [
     core(
         "who lets go of what a newcomer is to have does not step",
         "holds",
-        "return hold.lost_at is not None or self.gate.share is None",
-        "return hold.lost_at is not None",
+        "is_awaited = hold.lost_at is not None or self.gate.share is None",
+        "is_awaited = hold.lost_at is not None",
         "handover",
     ),
     core(

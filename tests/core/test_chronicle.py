@@ -5,7 +5,7 @@ from world import World
 from rink.core import events as ev
 from rink.core.chronicle import Chronicle
 from rink.core.ranks import STARTED
-from rink.core.values import Member, Proclaimed, Record, Version
+from rink.core.values import Member, Phase, Proclaimed, Record, Version
 from rink.core.view import View
 
 # ── what a coordinator remembers ──────────────────────────────────────────────────────────────
@@ -125,6 +125,45 @@ def test_a_start_is_a_version_that_says_so_or_a_return_under_the_old_ranks():
     assert chronicle.started_at == 2.0
     chronicle.note(view_of(bound("a", 1), version(3, "a", because=(STARTED,))), 4.0)
     assert chronicle.started_at == 4.0
+
+
+def phases(at, ranks, **phase_of):
+    """A view at a revision, and its time: each member's phase, and the ranks of version 1."""
+    members = [bound(name, 1, phase=Phase(phase)) for name, phase in phase_of.items()]
+    return view_of(*members, version(1, *ranks), revision=at), float(at)
+
+
+def test_emptied_ranks_are_noted_while_no_ranked_member_is_active():
+    chronicle = Chronicle()
+    chronicle.note(*phases(1, "ab", a="active", b="offering"))
+    assert chronicle.emptied_since == {}
+    chronicle.note(*phases(2, "ab", a="leaving", b="offering"))
+    assert chronicle.emptied_since == {"a": 2.0, "b": 2.0}
+    chronicle.note(*phases(3, "ab", b="offering", n="active"))
+    assert chronicle.emptied_since == {"a": 3.0, "b": 3.0}
+    chronicle.note(*phases(4, "nb", b="offering", n="active"))
+    assert chronicle.emptied_since == {"b": 3.0}
+    chronicle.note(*phases(5, "nb", b="active", n="active"))
+    assert chronicle.emptied_since == {}
+
+
+def test_offers_are_noted_from_when_they_were_seen_first():
+    chronicle = Chronicle()
+    chronicle.note(*phases(1, "abc", a="active", b="offering", c="active"))
+    chronicle.note(*phases(2, "abc", a="offering", b="offering", n="offering"))
+    assert chronicle.offering_since == {"a": 2.0, "b": 1.0}
+    chronicle.note(*phases(3, "abc", a="leaving", b="offering"))
+    assert chronicle.offering_since == {"b": 1.0}
+
+
+def test_group_whose_members_are_replaced_is_not_starting():
+    chronicle = Chronicle()
+    chronicle.note(view_of(), 0.0)
+    started = version(1, "a", because=(STARTED,))
+    chronicle.note(view_of(bound("a", 1), started), 1.0)
+    assert chronicle.started_at == 1.0
+    chronicle.note(view_of(bound("a", 1, phase=Phase.OFFERING), started), 2.0)
+    assert chronicle.started_at is None
 
 
 def test_the_token_base_is_never_forgotten():

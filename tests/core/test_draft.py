@@ -313,6 +313,22 @@ def test_the_scheme_changes_when_every_ranked_member_lists_the_same_other_one_fi
     assert world.holders(["orders/0", *ROLES]).keys() == {"orders/0", *ROLES}
 
 
+def test_scheme_stays_while_a_member_that_cannot_follow_another_offers(world):
+    """It serves until a newcomer has its rank; another scheme would end that at once."""
+    a = add(world, "a", OLD, handover_wait=20.0)
+    add(world, "b", (MINE, *OLD), handover_wait=20.0)
+    world.sleep(0.1)
+    for role in ROLES:
+        world.want("a", role)
+    world.leave("a")
+    world.sleep(10.0)
+    assert (world.version.scheme, world.ranks) == ("jump", ["a", "b"])
+    world.add("n", schemes=(MINE, *OLD), rebalance_delay=60.0)
+    world.sleep(0.1)
+    assert a.left
+    assert (world.version.scheme, world.ranks) == (MINE, ["n", "b"])
+
+
 def test_one_old_pod_that_comes_back_drags_nobody_back_and_is_not_ranked(world):
     add(world, "a", (MINE,))
     world.sleep(0.1)

@@ -1,12 +1,15 @@
 """Ranking: every small history keeps the invariants, from wherever it is taken up again."""
 
 import itertools
+import math
 
 import pytest
 from attrs import evolve
 
 from rink.core.ranks import STARTED, Candidate, Settings, Situation, plan
+from rink.core.values import Phase
 
+ACTIVE, OFFERING, LEAVING = Phase
 NAMES = "abcde"
 DELAY = 60.0
 
@@ -17,7 +20,7 @@ class Group:
     def __init__(self, settings, ranked, waiting=0):
         self.settings = settings
         self.now, self.revision = 0.0, 0
-        self.members, self.gone_since = {}, {}
+        self.members, self.gone_since, self.emptied_since, self.offering_since = {}, {}, {}, {}
         self.ranks, self.log = (), []
         self.settled = True
         for name in NAMES[:ranked]:
@@ -33,14 +36,27 @@ class Group:
         self.revision += 1
         self.members[name] = Candidate(name, self.revision, self.now, DELAY)
         self.gone_since.pop(name, None)
+        self.note_emptied()
 
     def leave(self, name):
-        self.members[name] = evolve(self.members[name], leaving=True)
+        offers = self.settings.handover_wait and name in self.ranks
+        self.members[name] = evolve(self.members[name], phase=OFFERING if offers else LEAVING)
+        if offers:
+            self.offering_since[name] = self.now
+        self.note_emptied()
 
     def crash(self, name):
         del self.members[name]
         if name in self.ranks:
             self.gone_since[name] = self.now
+        self.note_emptied()
+
+    def note_emptied(self):
+        active = {name for name, member in self.members.items() if member.phase is ACTIVE}
+        if not active & set(self.ranks):
+            self.emptied_since = dict.fromkeys(self.ranks, self.now)
+        absent = set(self.ranks) - active
+        self.emptied_since = {n: at for n, at in self.emptied_since.items() if n in absent}
 
     def happenings(self):
         """Every next thing that can happen to this group."""
@@ -50,7 +66,7 @@ class Group:
             yield "join", name
         for name, member in list(self.members.items()):
             yield "crash", name
-            if not member.leaving:
+            if member.phase is ACTIVE:
                 yield "leave", name
         for seconds in (10.0, 31.0, 61.0):
             yield "pass", seconds
@@ -58,6 +74,10 @@ class Group:
     def happen(self, what, value):
         if what == "pass":
             self.now += value
+            for name, member in self.members.items():
+                over_at = self.offering_since.get(name, 0.0) + self.settings.handover_wait
+                if member.phase is OFFERING and self.now >= over_at:
+                    self.members[name] = evolve(member, phase=LEAVING)
         else:
             getattr(self, what)(value)
 
@@ -69,6 +89,8 @@ class Group:
                 ranks=self.ranks,
                 members=list(self.members.values()),
                 gone_since=self.gone_since,
+                offering_since=self.offering_since,
+                emptied_since=self.emptied_since,
                 settled=self.settled,
             ),
             self.now,
@@ -84,8 +106,10 @@ class Group:
         self.ranks = made.ranks
         for name in self.gone_since.keys() - set(self.ranks):
             del self.gone_since[name]
-        for name in [n for n, m in self.members.items() if m.leaving and n not in self.ranks]:
-            del self.members[name]  # it has let go, and is gone
+        self.note_emptied()
+        for name, member in list(self.members.items()):
+            if member.phase is not ACTIVE and name not in self.ranks:
+                del self.members[name]  # it has let go, and is gone
         self.log.append(self.ranks)
         return changed
 
@@ -93,7 +117,7 @@ class Group:
         """Proclaim and let time pass until everybody live is ranked and nobody else."""
         for _ in range(40):
             if not self.proclaim():
-                self.now += 31.0
+                self.happen("pass", 31.0)
         alive = {name for name, member in self.members.items() if member.is_usable}
         if alive:
             assert set(self.ranks) == alive
@@ -102,6 +126,7 @@ class Group:
         twin = Group(self.settings, 0)
         twin.now, twin.revision, twin.ranks = self.now, self.revision, self.ranks
         twin.members, twin.gone_since = dict(self.members), dict(self.gone_since)
+        twin.emptied_since, twin.offering_since = self.emptied_since, dict(self.offering_since)
         return twin
 
     def taken_over(self):
@@ -109,6 +134,8 @@ class Group:
         twin = self.copy()
         twin.members = {n: evolve(m, first_seen=self.now) for n, m in self.members.items()}
         twin.gone_since = {n: self.now for n in self.ranks if n not in self.members}
+        twin.emptied_since = {}
+        twin.note_emptied()
         return twin
 
 
@@ -128,19 +155,29 @@ def check_plan(group, made):
         if name in usable:
             continue
         reserved = now < group.gone_since.get(name, now) + group.settings.leave_delay
-        served = name in live and (group.settings.stagger is not None or not usable)
-        assert (name not in live and reserved) or served or not usable, f"{name} cannot serve"
+        reserved &= name not in live
+        if name in group.emptied_since:
+            delay = max(group.settings.leave_delay, group.settings.handover_wait)
+            reserved |= now < group.emptied_since[name] + delay
+        served = name in live and (group.settings.stagger is not None or live[name].is_offering)
+        assert reserved or served or not usable, f"{name} cannot serve"
         assert before.index(name) == rank, f"{name} was moved, and cannot serve"
     stagger = group.settings.stagger
     if stagger is not None and set(before) & set(live):
         allowed = stagger if group.settled else 0
-        given_up = {n for n in set(before) - set(after) if n in live and live[n].leaving}
+        given_up = {
+            n for n in set(before) - set(after) if n in live and live[n].phase is not ACTIVE
+        }
         given_up = {n for n in given_up if before.index(n) < len(after)}  # others would move
         assert len(after) - len(before) <= allowed
         assert len(given_up) <= allowed
     for name, member in live.items():
         if member.is_usable and name not in after and stagger is None:
             assert now < member.first_seen + member.rebalance_delay, f"{name} waits too long"
+            assert not any(n in live and live[n].is_offering for n in after), f"{name} is kept out"
+    dropped = {name for name in set(before) - set(after) if name in live}
+    if any(live[name].is_offering for name in dropped) and len(after) < len(before):
+        assert len(dropped) > 1 or set(before) - set(live), "an offer made the group shrink"
     assert _again(group, made) == after, "the same plan once more changes the ranks"
 
 
@@ -152,8 +189,8 @@ def _again(group, made):
 
 
 SETTINGS = [
-    Settings(DELAY, leave_delay=leave_delay, stagger=stagger)
-    for leave_delay in (0.0, 30.0)
+    Settings(DELAY, leave_delay=leave_delay, handover_wait=handover_wait, stagger=stagger)
+    for leave_delay, handover_wait in ((0.0, 0.0), (30.0, 0.0), (0.0, 20.0), (15.0, 20.0))
     for stagger in (None, 1)
 ]
 
@@ -193,7 +230,11 @@ def test_every_history_settles_and_from_every_prefix_of_it_as_well(settings, ran
 
 @pytest.mark.parametrize("stagger", [1, 2, None])
 def test_nothing_planned_moves_while_the_last_version_is_not_settled(stagger):
-    for settings in (Settings(DELAY, stagger=stagger), Settings(DELAY, 2.0, 30.0, stagger)):
+    for settings in (
+        Settings(DELAY, stagger=stagger),
+        Settings(DELAY, 2.0, 30.0, 0.0, stagger),
+        Settings(DELAY, 2.0, 0.0, 20.0, stagger),
+    ):
         for group in histories(Group(settings, 3, 1), 2):
             group.settled = False
             check_plan(group, group.plan())
@@ -235,19 +276,99 @@ def test_an_empty_group_ranks_everyone_at_once_in_the_order_of_their_records():
     assert told(made) == planned(("c", "b", "a"), (STARTED, "joined c", "joined b", "joined a"))
 
 
+@pytest.mark.parametrize("newcomers", range(6))
+def test_ranks_go_in_turn_gone_then_leaving_then_offering(newcomers):
+    """Ranks a to f: offering, leaving, gone, active, offering, gone."""
+    members = [
+        live("a", phase=OFFERING),
+        live("b", phase=LEAVING),
+        live("d"),
+        live("e", phase=OFFERING),
+    ]
+    waiting = [live(f"n{number}", 9 + number, 999.0) for number in range(newcomers)]
+    made = make("abcdef", *members, *waiting, settings=Settings(leave_delay=30.0))
+    replaced = [one.split()[1] for one in made.because if one.startswith("replaced")]
+    assert replaced == ["c", "f", "b", "a", "e"][:newcomers]
+
+
+def test_longest_offer_is_taken_first():
+    members = [live(name, phase=OFFERING) for name in "abc"]
+    since = {"a": 990.0, "b": 970.0, "c": 980.0}
+    for newcomers, taken in enumerate(("", "b", "bc", "abc")):
+        waiting = [live(f"n{number}", 9 + number, 999.0) for number in range(newcomers)]
+        made = make("abc", *members, *waiting, offering_since=since)
+        assert set("abc") - set(made.ranks) == set(taken)
+
+
+def test_offering_member_keeps_its_rank_while_nobody_waits():
+    made = make("abc", live("a"), live("b", phase=OFFERING), live("c", phase=OFFERING))
+    assert told(made) == planned(("a", "b", "c"))
+
+
+def test_offering_member_never_moves_and_goes_with_a_rank_below_it():
+    made = make("abc", live("b"), live("c", phase=OFFERING))
+    assert told(made) == planned(
+        ("b",), ("expired a", "gave up c: the group shrinks below its rank")
+    )
+    made = make("acb", live("b"), live("c", phase=OFFERING))
+    assert told(made) == planned(("b", "c"), ("expired a",))
+
+
+def test_offering_member_that_cannot_follow_serves_nobody():
+    made = make("ab", live("a"), live("b", phase=OFFERING, can_follow=False))
+    assert told(made) == planned(("a",), ("cannot follow b",))
+    members = live("a"), live("b", phase=OFFERING, can_follow=False), live("n", 9)
+    assert make("ab", *members).because == ("replaced b by n: cannot follow the scheme",)
+
+
+def test_ranks_stay_where_every_member_offers():
+    made = make("abc", live("a", phase=OFFERING), live("b", phase=OFFERING), gone_since={"c": 0.0})
+    assert told(made) == planned(("a", "b", "c"))
+
+
+def test_offers_are_taken_one_by_one_with_stagger():
+    settings = Settings(stagger=1)
+    members = live("a", phase=OFFERING), live("b", phase=OFFERING)
+    members += live("n", 8, 999.0), live("m", 9, 999.0)
+    made = make("ab", *members, settings=settings)
+    assert told(made)[:2] == (("n", "b"), ("replaced a by n: offering",))
+    made = make("nb", *members[1:], settings=settings, settled=False)
+    assert told(made)[:2] == (("n", "b"), ())
+    assert made.upcoming.at is None
+    assert made.upcoming.because.startswith("'b', which leaves, waits until the last version")
+
+
+@pytest.mark.parametrize(
+    ("leave_delay", "handover_wait", "until"), [(0.0, 20.0, 1015.0), (30.0, 20.0, 1025.0)]
+)
+def test_emptied_ranks_stay_for_the_larger_of_both_delays(leave_delay, handover_wait, until):
+    """Its members left by plan, one after the other; the first new one is there."""
+    settings = Settings(leave_delay=leave_delay, handover_wait=handover_wait)
+    situation = {"gone_since": dict.fromkeys("bc", -math.inf), "settings": settings}
+    since = dict.fromkeys("bc", 995.0)
+    made = make("nbc", live("n", 9), emptied_since=since, **situation)
+    assert told(made) == planned(("n", "b", "c"), (), until)
+    made = make("nbc", live("n", 9), emptied_since=since, now=until, **situation)
+    assert told(made) == planned(("n",), ("expired b", "expired c"))
+    assert make("nbc", live("n", 9), **situation).ranks == ("n",)
+    leaver = live("b", phase=LEAVING)  # it lets go, or was killed while it did
+    made = make("nbc", live("n", 9), leaver, emptied_since=since, **situation)
+    assert told(made) == planned(("n", "b", "c"), (), until)
+
+
 def test_a_leavers_rank_goes_to_who_waits_longest_and_the_lowest_first():
     made = make(
         "abc",
-        live("a", leaving=True),
+        live("a", phase=LEAVING),
         live("b"),
         live("c", can_follow=False),
         live("young", 9, 999.0),
         live("old", 8, 999.0),
     )
-    assert made.ranks == ("old", "b", "young")
+    assert made.ranks == ("young", "b", "old")
     assert made.because == (
-        "replaced a by old: leaving",
-        "replaced c by young: cannot follow the scheme",
+        "replaced c by old: cannot follow the scheme",
+        "replaced a by young: leaving",
     )
 
 
@@ -271,7 +392,7 @@ def test_a_gone_members_rank_is_reserved_for_the_leave_delay_and_taken_by_any_ne
 
 def test_a_leavers_rank_is_not_reserved():
     settings = Settings(leave_delay=30.0)
-    made = make("ab", live("a"), live("b", leaving=True), settings=settings)
+    made = make("ab", live("a"), live("b", phase=LEAVING), settings=settings)
     assert told(made) == planned(("a",), ("left b",))
 
 
@@ -283,7 +404,7 @@ def test_a_shrinking_group_moves_the_members_above_into_the_holes():
 def test_leaving_leader_moves_once_while_another_leaves():
     """With `stagger`, the leader went to a member that was leaving as well, and moved twice."""
     settings = Settings(stagger=1)
-    members = live("a", leaving=True), live("b"), live("c", leaving=True)
+    members = live("a", phase=LEAVING), live("b"), live("c", phase=LEAVING)
     made = make("abc", *members, settings=settings)
     assert told(made)[:2] == (("a", "b"), ("left c",))
     made = make(made.ranks, *members[:2], settings=settings)
@@ -294,7 +415,7 @@ def test_leaving_leader_moves_once_while_another_leaves():
 def test_leaving_members_never_move_and_the_others_once_at_most(stagger):
     """For every order of three that leave and two that stay, one version after the other."""
     settings = Settings(stagger=stagger)
-    members = [live(name, leaving=name in "abc") for name in "abcde"]
+    members = [live(name, phase=LEAVING if name in "abc" else ACTIVE) for name in "abcde"]
     for order in itertools.permutations("abcde"):
         ranks, moves = order, []
         while (made := make(ranks, *members, settings=settings)).because:
@@ -302,7 +423,7 @@ def test_leaving_members_never_move_and_the_others_once_at_most(stagger):
             assert len(ranks) - len(made.ranks) <= stagger
             ranks = made.ranks
             members = [member for member in members if member.name in ranks]
-        members = [live(name, leaving=name in "abc") for name in "abcde"]
+        members = [live(name, phase=LEAVING if name in "abc" else ACTIVE) for name in "abcde"]
         assert set(ranks) == {"d", "e"}
         assert not set(moves) & set("abc")
         assert len(moves) == sum(order.index(name) > 1 for name in "de")
@@ -326,7 +447,11 @@ def test_turns_drop_the_fewest_ranks_and_move_the_fewest_members(size):
         ranks = [f"{kind}{number}" for number, kind in enumerate(kinds)]
         leaving = [name for name in ranks if name[0] == "L"]
         expired = {name for name in ranks if name[0] == "E"}
-        members = [live(name, leaving=name[0] == "L") for name in ranks if name[0] in "AL"]
+        members = [
+            live(name, phase=LEAVING if name[0] == "L" else ACTIVE)
+            for name in ranks
+            if name[0] in "AL"
+        ]
         for stagger in range(1, len(leaving) if "A" in kinds else 0):
             made = make(
                 ranks,
@@ -344,14 +469,14 @@ def test_turns_drop_the_fewest_ranks_and_move_the_fewest_members(size):
 
 def test_leaver_is_not_replaced_before_the_last_version_has_settled():
     settings = Settings(stagger=1)
-    members = live("a", leaving=True), live("b"), live("new", 9, 999.0)
+    members = live("a", phase=LEAVING), live("b"), live("new", 9, 999.0)
     made = make("ab", *members, settings=settings, settled=False)
     assert told(made)[:2] == (("a", "b"), ())
 
 
 def test_lowest_leaver_has_the_first_turn_where_somebody_waits():
     settings = Settings(stagger=1)
-    members = live("a", leaving=True), live("b"), live("c", leaving=True), live("new", 9, 999.0)
+    members = live("a", phase=LEAVING), live("b"), live("c", phase=LEAVING), live("new", 9, 999.0)
     made = make("abc", *members, settings=settings)
     assert told(made)[:2] == (("new", "b", "c"), ("replaced a by new: leaving",))
 
@@ -359,7 +484,7 @@ def test_lowest_leaver_has_the_first_turn_where_somebody_waits():
 @pytest.mark.parametrize("settled", [True, False])
 def test_leaving_member_above_a_dead_rank_gives_up_instead_of_moving(settled):
     settings = Settings(stagger=1)
-    members = live("b"), live("c", leaving=True), live("d", leaving=True)
+    members = live("b"), live("c", phase=LEAVING), live("d", phase=LEAVING)
     made = make("abcd", *members, settings=settings, settled=settled)
     because = {"expired a", "left c", "gave up d: the group shrinks below its rank"}
     if not settled:
@@ -369,7 +494,7 @@ def test_leaving_member_above_a_dead_rank_gives_up_instead_of_moving(settled):
 
 def test_leaver_below_the_new_size_waits_its_turn_at_its_rank():
     settings = Settings(stagger=1)
-    members = live("a", leaving=True), live("b"), live("c", leaving=True)
+    members = live("a", phase=LEAVING), live("b"), live("c", phase=LEAVING)
     made = make("abxc", *members, settings=settings)
     assert (made.ranks, set(made.because)) == (("a", "b"), {"expired x", "left c"})
     made = make("axb", *members[:2], settings=settings, settled=False)
@@ -379,7 +504,7 @@ def test_leaver_below_the_new_size_waits_its_turn_at_its_rank():
 def test_rank_that_is_reserved_for_a_gone_member_is_never_moved():
     """The roles of a leaver went to a member that was gone, and nobody had them meanwhile."""
     settings = Settings(leave_delay=30.0)
-    members = live("a", leaving=True), live("b")
+    members = live("a", phase=LEAVING), live("b")
     made = make("abc", *members, gone_since={"c": 990.0}, settings=settings)
     assert told(made) == planned(
         ("b",),
@@ -390,7 +515,7 @@ def test_rank_that_is_reserved_for_a_gone_member_is_never_moved():
 
 
 def test_whoever_leaves_last_serves_until_it_has_gone():
-    made = make("ab", live("a", leaving=True), live("b", leaving=True))
+    made = make("ab", live("a", phase=LEAVING), live("b", phase=LEAVING))
     assert told(made) == planned(("a", "b"))
 
 
@@ -438,7 +563,7 @@ def test_a_stagger_bounds_how_many_join_and_leave_with_one_version():
         "a",
         "b",
     )
-    leavers = live("a", leaving=True), live("b", leaving=True), live("c")
+    leavers = live("a", phase=LEAVING), live("b", phase=LEAVING), live("c")
     assert make("abc", *leavers, settings=settings).ranks == ("c", "b")
     assert told(make("abc", *leavers, settings=settings, settled=False)) == planned(("a", "b", "c"))
 

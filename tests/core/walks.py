@@ -145,6 +145,7 @@ class Walk(World):
             held=KINDS,
             rebalance_delay=[0.0, 5.0][what % 2],
             leave_delay=[0.0, 20.0][what // 2 % 2],
+            handover_wait=[0.0, 8.0, 30.0][what % 3],
             draining_limit_bytes=[65_536, 2][what // 4 % 2],
             stagger=[None, 1][what // 8 % 2],
             grace=[None, None, None, 3.0][what // 16 % 4],
@@ -206,8 +207,8 @@ class Walk(World):
             self.carry_beat(member)
 
     def _leave(self, name, member, what) -> None:
-        within = [None, 2.0, math.inf][what // 3 % 3]
-        self.leave(name, keep_rank=what % 3 == 0, release_within=within)
+        within = [None, 2.0, math.inf, math.inf][what // 3 % 4]
+        self.leave(name, keep_rank=what % 5 == 0, release_within=within, now=what % 7 == 0)
 
     def _lose(self, name, member, what) -> None:
         if member.to_etcd:

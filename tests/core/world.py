@@ -22,7 +22,6 @@ from small_etcd import KEYS, Etcd, unanswered
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.holds import Handle, Hold
-from rink.core.machines import Life
 from rink.core.node import MemberSettings, Node
 from rink.core.placement import Placement
 from rink.core.ranks import Settings
@@ -397,7 +396,7 @@ class World:
         """Who holds each role, letting every member take what it can."""
         found = {}
         for name, member in self.members.items():
-            if member.node.living.state in (Life.ACTIVE, Life.LEAVING):
+            if member.node.living.serves:
                 for role in roles:
                     if self.get(name, role):
                         found[role] = name

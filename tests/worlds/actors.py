@@ -247,6 +247,7 @@ def facts(actor: Actor) -> Facts:
 _PASSED_OVER = {
     "upcoming", "failures", "settings", "lost_because", "reported", "left_out",
     "_saw_name_taken", "pruned_below", "margin_set", "join_timeout", "leave_timeout",
+    "handover_wait",
     "_sources", "_watched", "_due",
 }  # fmt: skip
 """Derived, said only to people, constant, or how long a retry waits, which no order depends on."""
@@ -309,6 +310,9 @@ def fingerprint(actor: Actor, far_s: float) -> tuple:
         _walk(part, out)
     view, history = node.view, node.sight.history
     out += (history.grants_from, history.token_floor, history.post_at)
+    ranking = node.settings.ranking
+    kept_s = max(ranking.leave_delay, ranking.handover_wait)
+    out += [at + kept_s for _, at in sorted(node.sight.chronicle.emptied_since.items())]
     if not view.revision:  # else it is written over before anybody looks at it
         out += (history.number, history.mod_revision, history.ttl, history.token)
         out += sorted(history.records.items())

@@ -9,6 +9,12 @@ from rink.core.schemes import rank_of
 from rink.core.values import Request, Wish
 
 AT_ONCE = {"ranking": Settings(rebalance_delay=0.0, initial_delay=0.0)}
+OFFERS = {
+    "ranking": Settings(rebalance_delay=20.0, initial_delay=20.0, handover_wait=4.0),
+    "leave_timeout": 30.0,
+}
+"""A newcomer is ranked in place of a member that offers; without one, only in the calm."""
+
 LISTS_NOTHING = {"draining_limit_bytes": 0}
 
 A, B, AB, BA = ("a",), ("b",), ("a", "b"), ("b", "a")
@@ -63,6 +69,14 @@ BY_DEFAULT = [
          settings=AT_ONCE, late_joiners=B, purse={"kill": 1}, victims=A, halves=True),
     Spec("the coordinator leaves", "real coordinators; it hands over and goes", versions=4,
          settings=AT_ONCE, purse={"leave": 1}, victims=A),
+    Spec("an offer is taken", "a leaves, and is told to leave now", script=(B,), settings=OFFERS,
+         purse={"leave": 1, "leave now": 1}, victims=A),
+    Spec("an offer, and nobody joins", "real coordinators; its time passes at any moment",
+         versions=3, settings=OFFERS, purse={"leave": 1}, victims=A),
+    Spec("an offer, and b joins", "real coordinators; before, while or after a offers its rank",
+         versions=2, settings=OFFERS, late_joiners=B, purse={"leave": 1, "leave now": 1}, victims=A),
+    Spec("one of two offers, and c joins", "real coordinators", members=("a", "b", "c"),
+         late_joiners=("c",), versions=3, settings=OFFERS, purse={"leave": 1}, victims=AB),
     Spec("a leaver clings",
          "real coordinators; its user code never lets go, and leave_timeout passes",
          roles=TWO[:1], versions=4, settings=AT_ONCE | {"leave_timeout": 4.0}, purse={"leave": 1},
@@ -137,6 +151,15 @@ DEEP = [
          settings=AT_ONCE, purse={"kill": 1}, victims=A),
     Spec("leaving, and an answer is lost", "real coordinators", versions=4, settings=AT_ONCE,
          purse={"leave": 1, "lose answer": 1}),
+    Spec("an offer, and b joins, to the end", "real coordinators; until b works", versions=3,
+         settings=OFFERS, late_joiners=B, purse={"leave": 1}, victims=A),
+    Spec("an offer, and an answer is lost", "real coordinators; b joins meanwhile", versions=2,
+         settings=OFFERS, late_joiners=B, purse={"leave": 1, "lose answer": 1}, victims=A),
+    Spec("an offer, and either is killed", "real coordinators; b joins meanwhile", versions=2,
+         settings=OFFERS, late_joiners=B, purse={"leave": 1, "kill": 1}),
+    Spec("an offer is taken, and an answer is lost", "a leaves, and is told to leave now",
+         script=(B,), settings=OFFERS, purse={"leave": 1, "leave now": 1, "lose answer": 1},
+         victims=A),
     Spec("a leaver clings, and a request is late", "real coordinators; its last record, say",
          roles=TWO[:1], versions=4, settings=AT_ONCE | {"leave_timeout": 4.0},
          purse={"leave": 1, "lose request": 1}, victims=A, clings=A),

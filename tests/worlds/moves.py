@@ -7,7 +7,7 @@
   is told so
 * user code lets go of what was lost, or never does; computes with a gate, and takes by it later
 * a member is killed, and its name started again; it lists anew; its record is deleted by hand, or
-  the newest version; it leaves
+  the newest version; it leaves, and is told to leave now while it offers its rank
 * etcd loses its volume, or is restored from a copy of any time before; fresh members join after
   that
 * what comes from outside: an operator's wish; where an outsider coordinates, the next version
@@ -29,6 +29,7 @@ from rink.core.values import Request
 Moves = Iterator[tuple[str, State]]
 
 LEAVE = ev.LeaveAsked()
+LEAVE_NOW = ev.LeaveAsked(now=True)
 
 
 def moves(universe: Universe, state: State) -> Moves:
@@ -182,6 +183,9 @@ def _faults(universe: Universe, state: State, index: int) -> Moves:
         yield f"{name} lists anew", universe.list(paid, index)
     if paid := facts.life is Life.ACTIVE and not facts.is_midway and pay(state, "leave"):
         yield f"{name} is to leave", universe.act(paid, index, "step", universe.number(LEAVE))
+    if paid := facts.life is Life.OFFERING and not facts.is_midway and pay(state, "leave now"):
+        number = universe.number(LEAVE_NOW)
+        yield f"{name} is to leave now", universe.act(paid, index, "step", number)
     for role in universe.spec.roles:
         if paid := role not in facts.looked and pay(state, "look"):
             yield f"{name} looks for {role}", universe.act(paid, index, "look", role)

@@ -11,7 +11,7 @@ from rink.core.values import Request
 
 FAULTS = (
     "lose request", "lose answer", "expire", "end lease", "kill", "restart", "relist", "delete",
-    "look", "leave", "unproclaim", "wipe", "restore",
+    "look", "leave", "leave now", "unproclaim", "wipe", "restore",
 )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from rink.core import schemes
 from rink.core.keys import check_name
 from rink.core.ranks import Candidate, Settings, Situation
 from rink.core.schemes import MAX_SIZE, Scheme
-from rink.core.values import Version
+from rink.core.values import Phase, Version
 from rink.core.view import View
 from rink.errors import ConfigError, StateError
 from rink.spark.roles import hashing
@@ -183,7 +183,13 @@ def after(
     present = (*version.ranks, *waiting)
     _check(present, leave, join)
     candidates = [
-        Candidate(name, number, first_seen=0.0, rebalance_delay=0.0, leaving=name in leave)
+        Candidate(
+            name,
+            number,
+            first_seen=0.0,
+            rebalance_delay=0.0,
+            phase=Phase.LEAVING if name in leave else Phase.ACTIVE,
+        )
         for number, name in enumerate((*present, *join))
     ]
     if not any(one.is_usable for one in candidates):
