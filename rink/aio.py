@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -68,7 +67,6 @@ __all__ = [
     "UnknownScheme", "UsageError", "Version", "WrongThreadError", "rank_of", "register_scheme",
 ]  # fmt: skip
 
-log = logging.getLogger("rink")
 
 F = TypeVar("F", bound=Callable[["Role"], Awaitable[Any]])
 
@@ -97,7 +95,7 @@ class Session(AsyncWith, BaseSession):  # noqa: D101 - documented by its base
             async with asyncio.timeout(timeout):
                 for engine in engines:
                     while not await wait_in_loop(engine.left, REPORT_EVERY_S):
-                        log.warning("%s", engine.still_leaving(), extra=engine.journal.about)
+                        engine.report_leaving()
         await asyncio.to_thread(self._end_close)
 
     async def __aenter__(self) -> Self:
@@ -144,10 +142,13 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
             raise
         return self
 
-    async def leave(self, keep_rank: bool = False, *, wait: bool = False) -> None:
+    async def leave(
+        self, keep_rank: bool = False, *, wait: bool = False, now: bool = False
+    ) -> None:
         """Hand every role over, and leave the group.
 
-        Waits until another member takes over, at most `leave_timeout`. Then `lost` is set, and it
+        Waits until a waiting member has this one's rank, at most `handover_wait`; then until the
+        group goes on without it, at most `leave_timeout`. Then `lost` is set, and it
         waits until user code has released what it held, again at most `leave_timeout`. A role that
         is not released by then stays claimed until the lease ends by itself, within the TTL. After
         that only the fencing token guards it. An ERROR line names the handle. A leave that is
@@ -157,14 +158,15 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
             keep_rank: be simply gone, for a planned restart under the same name within
                 `leave_delay`: the rank stays, and nothing moves.
             wait: wait for handles as long as it takes, or as `grace` says.
+            now: skip `handover_wait`; if a leave is under way, end that wait.
         """
-        await self._end_leave(self._begin_leave(keep_rank=keep_rank, wait=wait))
+        await self._end_leave(self._begin_leave(keep_rank=keep_rank, wait=wait, now=now))
 
     async def _end_leave(self, engine: Engine | None) -> None:
         if engine is None:
             return
         while not await wait_in_loop(engine.left, REPORT_EVERY_S):
-            log.warning("%s", engine.still_leaving(), extra=engine.journal.about)
+            engine.report_leaving()
         for supervisor in self._supervisors:
             await supervisor.end()
 

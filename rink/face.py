@@ -51,6 +51,10 @@ class BaseRink(Generic[R, S]):
             takes. Where etcd has not answered yet, the first request that fails ends the join.
         leave_timeout: seconds that leaving waits for another member to take over, as many for
             handles to be released once `lost` is set, and as many for etcd to end the lease.
+        handover_wait: seconds that leaving first waits for a successor. This member goes on
+            serving, and the ranks of the others stay. So a rolling deploy moves each role once,
+            even if old processes are stopped before new ones have started. While no member is left,
+            their ranks stay reserved for as long, if `leave_delay` is not longer.
         labels: free text for people, in the record.
         on_coordinator_change: called with True when this member begins to coordinate the group,
             with False when it ceases to.
@@ -87,6 +91,7 @@ class BaseRink(Generic[R, S]):
         stagger: int | None = None,
         join_timeout: float | None = None,
         leave_timeout: float = 10.0,
+        handover_wait: float = 0.0,
         labels: Mapping[str, str] | None = None,
         on_coordinator_change: Callable[[bool], Any] | None = None,
         on_rank_change: Callable[[int | None], Any] | None = None,
@@ -111,6 +116,7 @@ class BaseRink(Generic[R, S]):
             stagger=stagger,
             join_timeout=join_timeout,
             leave_timeout=leave_timeout,
+            handover_wait=handover_wait,
             labels=labels,
             joined=session.clock.wall(),
         )
@@ -374,7 +380,9 @@ class BaseRink(Generic[R, S]):
             member=self.name,
         )
 
-    def _begin_leave(self, *, keep_rank: bool = False, wait: bool = False) -> Engine | None:
+    def _begin_leave(
+        self, *, keep_rank: bool = False, wait: bool = False, now: bool = False
+    ) -> Engine | None:
         """Begin to leave the group, and return the engine to wait for.
 
         None where there is nothing to wait for.
@@ -383,7 +391,7 @@ class BaseRink(Generic[R, S]):
         if engine is None or engine.forked or engine.left.is_set():
             return None
         engine.refuse_own_thread("leave()")
-        engine.post(ev.LeaveAsked(keep_rank, math.inf if wait else None))
+        engine.post(ev.LeaveAsked(keep_rank, math.inf if wait else None, now))
         return engine
 
     def _supervised(self, name: str) -> Callable[[F], F]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -26,8 +25,6 @@ from rink.ranked import RankWait
 from rink.roles import Change, Role
 from rink.session import Session
 from rink.tracker import BaseRoleSet, Tracker
-
-log = logging.getLogger("rink")
 
 GO_ON_INTERVAL_S = 1.0
 """How often a wait asks whether to go on."""
@@ -66,10 +63,11 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
             raise
         return self
 
-    def leave(self, keep_rank: bool = False, *, wait: bool = False) -> None:
+    def leave(self, keep_rank: bool = False, *, wait: bool = False, now: bool = False) -> None:
         """Hand every role over, and leave the group.
 
-        Blocks until another member takes over, at most `leave_timeout`. Then `lost` is set, and it
+        Blocks until a waiting member has this one's rank, at most `handover_wait`; then until the
+        group goes on without it, at most `leave_timeout`. Then `lost` is set, and it
         blocks until user code has released what it held, again at most `leave_timeout`. A role that
         is not released by then stays claimed until the lease ends by itself, within the TTL. After
         that only the fencing token guards it. An ERROR line names the handle. Leaving twice does
@@ -79,15 +77,16 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
             keep_rank: be simply gone, for a planned restart under the same name within
                 `leave_delay`: the rank stays, and nothing moves.
             wait: wait for handles as long as it takes, or as `grace` says.
+            now: skip `handover_wait`; if a leave is under way, end that wait.
         """
         warn_in_event_loop("Rink.leave()")
-        self._end_leave(self._begin_leave(keep_rank=keep_rank, wait=wait))
+        self._end_leave(self._begin_leave(keep_rank=keep_rank, wait=wait, now=now))
 
     def _end_leave(self, engine: Engine | None) -> None:
         if engine is None:
             return
         while not engine.left.wait(REPORT_EVERY_S):
-            log.warning("%s", engine.still_leaving(), extra=engine.journal.about)
+            engine.report_leaving()
         if not any(supervisor.is_here() for supervisor in self._supervisors):
             for supervisor in self._supervisors:
                 supervisor.join()

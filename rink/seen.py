@@ -16,7 +16,7 @@ from rink.core.draft import unrankable
 from rink.core.placement import Placement
 from rink.core.record import some
 from rink.core.unsettled import unsettled_in
-from rink.core.values import Member, Request, Share, Version, Wish
+from rink.core.values import Member, Phase, Record, Request, Share, Version, Wish
 from rink.core.view import View, shares_of
 
 UNREADABLE = "unreadable"
@@ -28,7 +28,8 @@ class MemberStatus:
     """One member, as its record says; `phase` is "unreadable" where it cannot be read.
 
     `no_rank_because` says why an active member waits for a rank in vain. It is empty for one that
-    has a rank, or only waits for its turn.
+    has a rank, or only waits for its turn. `leaving` says what a leave waits for, as far as the
+    record tells; it is empty for a member that stays.
     """
 
     name: str
@@ -46,6 +47,7 @@ class MemberStatus:
     incarnation: str = ""
     coordinates_by: Mapping[str, float | None] = attrs.field(factory=dict)
     no_rank_because: str = ""
+    leaving: str = ""
 
 
 @attrs.frozen
@@ -187,7 +189,17 @@ def _member(member: Member, rank: int | None, no_rank_because: str) -> MemberSta
         incarnation=record.incarnation,
         coordinates_by=record.leads_by,
         no_rank_because=no_rank_because,
+        leaving=leaving_text(record),
     )
+
+
+def leaving_text(record: Record) -> str:
+    """Return what a member's leave waits for, by its record; "" for a member that stays."""
+    if record.phase is not Phase.OFFERING:
+        return "leaving" if record.phase is Phase.LEAVING else ""
+    wait_s = record.leads_by.get("handover_wait")
+    bound = "" if wait_s is None else f" up to {wait_s:g} s"
+    return f"leaving; waits{bound} for a successor"
 
 
 def settled(view: View, owned: dict[str, Share]) -> bool | None:

@@ -236,7 +236,7 @@ class Session(PlainWith, BaseSession):  # noqa: D101 - documented by its base
         elif not self._is_over:
             for engine in self._begin_close():
                 while not engine.left.wait(REPORT_EVERY_S):
-                    log.warning("%s", engine.still_leaving(), extra=engine.journal.about)
+                    engine.report_leaving()
             self._end_close()
 
     def __enter__(self) -> Self:

@@ -100,6 +100,7 @@ def member_settings(
     stagger: int | None,
     join_timeout: float | None,
     leave_timeout: float,
+    handover_wait: float,
     labels: Mapping[str, str] | None,
     joined: str,
 ) -> MemberSettings:
@@ -116,6 +117,7 @@ def member_settings(
             rebalance_delay=check_seconds("rebalance_delay", rebalance_delay),
             initial_delay=check_seconds("initial_delay", initial_delay),
             leave_delay=check_seconds("leave_delay", leave_delay),
+            handover_wait=check_seconds("handover_wait", handover_wait),
             stagger=stagger,
         ),
         grace=None if grace is None else check_seconds("grace", grace),

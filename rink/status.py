@@ -26,7 +26,8 @@ class Status(GroupStatus):
     """A group as one member sees it, and what that member alone knows.
 
     `not_ranked` says why this member has no rank, and when the group grows for it; it is empty if
-    it has one, or does not wait for one. `held` maps role to fencing token; `waiting_for` maps a role that somebody here waits for to who
+    it has one, or does not wait for one. `leaving` says what this member's leave waits for and how
+    long at most; it is empty if the member stays. `held` maps role to fencing token; `waiting_for` maps a role that somebody here waits for to who
     is in the way and why; `draining` lists roles lost here whose handles are not released;
     `overruns` counts roles that were not released in their `grace`, or before the member was gone;
     `next_change_at` is the wall-clock time at which the coordinator changes the ranks if nothing
@@ -40,6 +41,7 @@ class Status(GroupStatus):
     me: str
     rank: int | None
     not_ranked: str
+    leaving: str
     held: Mapping[str, int]
     waiting_for: Mapping[str, str]
     draining: tuple[str, ...]
@@ -79,6 +81,7 @@ def status_of(
             "grants_resume_in": max(0.0, node.sight.history.grants_from - now),
             "last_error": node.out.last_error,
             "life": node.living.state.value,
+            "leaving": node.living.doing(now),
             "not_ranked": standpoint.not_ranked,
         }
     change_at = upcoming.at if upcoming else None

@@ -14,7 +14,7 @@ from rink import changes
 from rink.core.record import some
 from rink.core.values import Member, Phase
 from rink.core.view import View
-from rink.seen import problems_of, wish_text
+from rink.seen import leaving_text, problems_of, wish_text
 
 
 @attrs.frozen
@@ -69,11 +69,12 @@ def _came(before: View, after: View) -> Iterator[Happening]:
         elif old.create_revision != member.create_revision:
             yield Happening("rejoined", f"{name} is here again, with a new session", facts)
         if _is_leaving(member) and not (old and _is_leaving(old)):
-            yield Happening("leaving", f"{name} is leaving", {"member": name})
+            words = leaving_text(member.record) if member.record else "leaving"
+            yield Happening("leaving", f"{name} is {words}", {"member": name})
 
 
 def _is_leaving(member: Member) -> bool:
-    return member.record is not None and member.record.phase is Phase.LEAVING
+    return member.record is not None and member.record.phase is not Phase.ACTIVE
 
 
 def _went(before: View, after: View) -> Iterator[Happening]:

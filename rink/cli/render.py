@@ -259,7 +259,7 @@ def _state(status: GroupStatus, member: MemberStatus) -> Text:
     if is_waiting(member):
         delay = f" ({member.rebalance_delay:g} s)" if member.rebalance_delay is not None else ""
         return Text(f"waiting{delay}{coordinates}", "cyan")
-    style = {"active": "", "leaving": "yellow"}.get(member.phase, "bold red")
+    style = {"active": "", "offering": "yellow", "leaving": "yellow"}.get(member.phase, "bold red")
     return Text(member.phase + coordinates, style)
 
 
@@ -271,6 +271,11 @@ def _foot(
         for one in status.in_the_way
     ]
     lines += lease_lines(leases)
+    lines += [
+        ("offering", f"{member.name}: {member.leaving}", "yellow")
+        for member in status.members
+        if member.phase == "offering"
+    ]
     lines += [
         ("no rank", f"{member.name}: {member.no_rank_because}", "red")
         for member in status.members

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import signal
+from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
-from rink.cli import apps
+from rink.cli import apps, kubernetes
 from rink.cli.ends import Failed
 
 if TYPE_CHECKING:
@@ -45,6 +47,25 @@ def _names(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> lis
     "--name", help="Its name in the groups.  [default: host name, process id, four digits]"
 )
 @click.option(
+    "--handover-wait",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    envvar="RINK_HANDOVER_WAIT",
+    show_envvar=True,
+    help=(
+        "How long leaving waits for a worker that takes over; this one processes meanwhile.  "
+        f"[default: {kubernetes.HANDOVER_WAIT_S:g} in Kubernetes, else 0]"
+    ),
+)
+@click.option(
+    "--termination-grace",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    envvar="RINK_TERMINATION_GRACE",
+    show_envvar=True,
+    help="The pod's terminationGracePeriodSeconds. Leaving must be over before.",
+)
+@click.option(
     "--metrics-port",
     metavar="PORT",
     type=click.IntRange(0, 65535),
@@ -72,6 +93,8 @@ def worker(
     app: str,
     processors: list[str] | None,
     name: str | None,
+    handover_wait: float | None,
+    termination_grace: float | None,
     metrics_port: int | None,
     metrics_host: str,
     log_level: str,
@@ -79,7 +102,7 @@ def worker(
     """Run the processors of the app that MODULE:ATTR names, such as shop:app, until SIGTERM or Ctrl-C.
 
     Then it leaves in order: each partition passes to another worker once its in-flight events are committed.
-    A second signal ends the process at once.
+    While it waits for a worker that takes over, a second signal ends that wait. The next one ends the process at once.
     """
     found = apps.load(app)
     from rink.streams import Worker
@@ -87,7 +110,10 @@ def worker(
     logging.basicConfig(
         level=log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
     )
-    made = Worker(found, processors, name=name)
+    if handover_wait is None:
+        handover_wait = kubernetes.default_handover_wait()
+    made = Worker(found, processors, name=name, handover_wait=handover_wait)
+    kubernetes.check_grace(made.leaves_within_s, termination_grace)
     if metrics_port is not None:
         _serve_metrics(made, metrics_host, metrics_port)
     gc.collect()
@@ -96,17 +122,27 @@ def worker(
 
 
 async def _until_told(worker: Worker) -> None:
-    """Run a worker: it leaves at the first signal, and a second kills the process.
+    """Run a worker, and leave as signals say.
+
+    The first signal begins to leave. If the worker then waits for a successor, the second one ends
+    that wait. The last one ends the process.
 
     The handlers are Python's own. Those of the event loop wait for the loop, and a processor may keep
-    the loop busy: a second signal must end the process then as well.
+    the loop busy: the last signal must end the process then as well.
     """
     loop = asyncio.get_running_loop()
 
-    def leave(number: int, _: FrameType | None) -> None:
+    def set_handlers(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
         for one in _ENDS:
-            signal.signal(one, signal.SIG_DFL)
+            signal.signal(one, handler)
+
+    def leave(number: int, _: FrameType | None) -> None:
+        set_handlers(hurry if worker.handover_wait else _LAST)
         loop.call_soon_threadsafe(_leave, worker, signal.Signals(number).name)
+
+    def hurry(number: int, _: FrameType | None) -> None:
+        set_handlers(_LAST)
+        loop.call_soon_threadsafe(_hurry, worker, signal.Signals(number).name)
 
     before = {one: signal.signal(one, leave) for one in _ENDS}
     try:
@@ -118,9 +154,32 @@ async def _until_told(worker: Worker) -> None:
             signal.signal(one, handler)
 
 
+def _exit(number: int, _: FrameType | None) -> None:
+    os._exit(128 + number)
+
+
+_LAST = _exit if os.getpid() == 1 else signal.SIG_DFL
+"""The handler of the last signal. For process 1 of a container, the system's default does nothing."""
+
+
 def _leave(worker: Worker, name: str) -> None:
-    log.info("%s: worker %s leaves; a second signal ends it at once", name, worker.name)
+    if worker.handover_wait:
+        log.info(
+            "%s: worker %s is leaving; waits up to %g s for a successor; a second signal ends the wait",
+            name,
+            worker.name,
+            worker.handover_wait,
+        )
+    else:
+        log.info("%s: worker %s is leaving; a second signal ends it at once", name, worker.name)
     worker.stop()
+
+
+def _hurry(worker: Worker, name: str) -> None:
+    log.info(
+        "%s: worker %s waits for no successor; another signal ends it at once", name, worker.name
+    )
+    worker.stop(now=True)
 
 
 def _serve_metrics(worker: Worker, host: str, port: int) -> None:

@@ -27,7 +27,9 @@ from rink.core.effects import Effect
 from rink.core.events import Event
 from rink.core.holds import Handle, Hold
 from rink.core.keys import Keys
+from rink.core.machines import Life
 from rink.core.node import MemberSettings, Node
+from rink.core.record import some
 from rink.engine.callbacks import Callbacks, Listeners
 from rink.engine.callers import owns
 from rink.engine.calls import Calls
@@ -175,15 +177,15 @@ class Engine:
             self._give_everything_up(STOPPED)
         self._mailbox.put(_Stop())
 
-    def still_leaving(self) -> str:
-        """Return what a leave that takes long is waiting for."""
+    def report_leaving(self) -> None:
+        """Log what a leave that takes long is waiting for."""
         with self.lock:
             drains = sorted(hold.role for hold in self.table.draining)
-            state = self.node.living.state.value
-        what = f"etcd ({state})"
-        if drains:
-            what = f"{len(drains)} role{'s' * (len(drains) != 1)} to be released: {drains[:5]}"
-        return f"{self.node.name!r} still leaves group {self.group!r}; it waits for {what}"
+            doing, state = self.node.living.doing(self.clock.now()), self.node.living.state
+        roles = f": {some([repr(role) for role in drains])}" if drains else ""
+        level = logging.INFO if state is Life.OFFERING else logging.WARNING
+        text = f"member {self.node.name!r} is still {doing or state.value}{roles}"
+        log.log(level, "%s", text, extra=self.journal.about)
 
     def nudge(self) -> None:
         """Wake the engine, so that it looks again at what lies under the lock."""

@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from rink import aio
 from rink.errors import ClosedError
 from rink.streams.complaints import Complaints
-from rink.streams.endings import ENDS_PROCESS, end, outlast
+from rink.streams.endings import ENDS_PROCESS, end
 from rink.streams.marks import Marks
+from rink.streams.membership import Orders, join, leave
 from rink.streams.metrics import Metrics
 from rink.streams.partition import Grant, Scene
 from rink.streams.processor import Processor
@@ -21,6 +23,9 @@ from rink.streams.sizes import Held
 from rink.streams.store import Store
 
 log = logging.getLogger("rink.streams")
+
+LEAVE_TIMEOUT_S = 10.0
+"""Seconds for a version without this worker, and as many for etcd to end its lease."""
 
 _ENDS_WITHIN_S = 2.0
 """After the group was left: what still runs then is a thread that does not return."""
@@ -37,6 +42,7 @@ class Executor:
         marks: shared by all executors of the worker, see `Owner`.
         held: the memory that all of them share.
         halt: called with the reason when the policy ends the worker.
+        handover_wait: seconds that leaving waits for a successor.
     """
 
     def __init__(
@@ -50,6 +56,7 @@ class Executor:
         marks: Marks,
         held: Held,
         halt: Callable[[str], None],
+        handover_wait: float = 0.0,
     ) -> None:
         self.rink = aio.Rink(
             session,
@@ -60,6 +67,8 @@ class Executor:
             initial_delay=processor.initial_delay,
             leave_delay=processor.leave_delay,
             grace=processor.grace,
+            leave_timeout=LEAVE_TIMEOUT_S,
+            handover_wait=handover_wait,
         )
         self._processor = processor
         self._scene = Scene(
@@ -78,14 +87,14 @@ class Executor:
         """Return the reader of the partitions that are owned now."""
         return self._scene.reader
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Join, process, and leave in order when `stop` is set."""
-        if not await joined(self.rink, stop):
+    async def run(self, orders: Orders) -> None:
+        """Join, process, and leave in order when told to."""
+        if not await join(self.rink, orders):
             return
         numbers = range(self._processor.stream.partition_count)
-        holds = [asyncio.create_task(self._hold(number, stop)) for number in numbers]
+        holds = [asyncio.create_task(self._hold(number, orders)) for number in numbers]
         reading = asyncio.create_task(self._scene.reader.run())
-        stopped = asyncio.create_task(stop.wait())
+        stopped = asyncio.create_task(orders.leave.wait())
         async with contextlib.AsyncExitStack() as leaving:
             # The last one pushed runs first, so the partitions end before the reader that they use.
             # Each runs, also after an error in another.
@@ -93,28 +102,22 @@ class Executor:
             leaving.push_async_callback(self._scene.reader.close)
             leaving.push_async_callback(end, [reading, stopped])
             leaving.push_async_callback(self._end, holds)
-            leaving.callback(self._scene.given_up.set)
-            leaving.push_async_callback(self._leave)
-            done, _ = await asyncio.wait(
-                [stopped, reading, *holds], return_when=asyncio.FIRST_COMPLETED
-            )
-            for ended in done - {stopped}:
-                # By nobody of ours; a task group would take it for an order.
-                if ended.cancelled():
-                    raise RuntimeError(f"a task of {self._processor.name!r} was cancelled")
-                ended.result()
+            leaving.callback(self._scene.given_up.set)  # threads, only once the group is left
+            leaving.push_async_callback(leave, self.rink, orders)
+            for working in (reading, *holds):
+                working.add_done_callback(partial(_hurry_after_failure, orders))
+            await self._until_over(stopped, [reading, *holds])
 
-    async def _leave(self) -> None:
-        """Leave the group, also if this is cancelled meanwhile.
-
-        Threads may be given up only after that.
-        """
-        left = asyncio.create_task(self.rink.leave(wait=True))  # which `grace` bounds
-        try:
-            await asyncio.shield(left)
-        except asyncio.CancelledError:
-            await outlast([left])
-            raise
+    async def _until_over(
+        self, stopped: asyncio.Task[Any], working: list[asyncio.Task[None]]
+    ) -> None:
+        """Wait until the worker is to leave; raise the error of a task that fails before."""
+        done, _ = await asyncio.wait([stopped, *working], return_when=asyncio.FIRST_COMPLETED)
+        for ended in done - {stopped}:
+            # By nobody of ours; a task group would take it for an order.
+            if ended.cancelled():
+                raise RuntimeError(f"a task of {self._processor.name!r} was cancelled")
+            ended.result()
 
     async def _end(self, holds: list[asyncio.Task[None]]) -> None:
         done, late = await asyncio.wait(holds, timeout=_ENDS_WITHIN_S)
@@ -132,11 +135,11 @@ class Executor:
             if not hold.cancelled() and not isinstance(hold.exception(), ENDS_PROCESS):
                 hold.result()
 
-    async def _hold(self, number: int, stop: asyncio.Event) -> None:
+    async def _hold(self, number: int, orders: Orders) -> None:
         """Own a partition whenever its role is here, until the group is left."""
         place = self._processor.place(number)
         with contextlib.suppress(ClosedError):
-            while not stop.is_set():
+            while not orders.now.is_set():
                 role = await self.rink.await_role(place.role)
                 try:
                     await Grant(self._scene, place, role).run()
@@ -144,18 +147,7 @@ class Executor:
                     role.release()
 
 
-async def joined(rink: aio.Rink, stop: asyncio.Event) -> bool:
-    """Join a group, unless `stop` is set before: that may take long while the name is taken.
-
-    Returns:
-        Whether it was joined, and is to be left.
-    """
-    joining, stopped = asyncio.create_task(rink.join()), asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait([joining, stopped], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        await end([joining, stopped])
-    if joining.cancelled():
-        return False
-    joining.result()
-    return True
+def _hurry_after_failure(orders: Orders, ended: asyncio.Task[None]) -> None:
+    """Wait for no successor: what has failed would serve nobody until it comes."""
+    if ended.cancelled() or ended.exception() is not None:
+        orders.hurry()

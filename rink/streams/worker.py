@@ -8,17 +8,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from rink import aio
+from rink.arguments import check_seconds
 from rink.errors import ConfigError
 from rink.settings import default_name
 from rink.streams.app import App
 from rink.streams.endings import end
 from rink.streams.errors import WorkerHalted
 from rink.streams.evictions import Evictions
-from rink.streams.executor import Executor, joined
+from rink.streams.executor import LEAVE_TIMEOUT_S, Executor
 from rink.streams.faults import first_error
 from rink.streams.hooks import around_worker
 from rink.streams.lookout import look_out
 from rink.streams.marks import Marks
+from rink.streams.membership import Orders, join, leave
 from rink.streams.metrics import Metrics
 from rink.streams.names import OF_SPARK
 from rink.streams.sizes import Held
@@ -36,13 +38,20 @@ class Worker:
         app: which.
         processors: their names; all of the app's where None.
         name: of this worker in all its groups: host name, process id and four digits where None.
+        handover_wait: seconds that leaving waits for a successor; the worker processes meanwhile.
 
     Raises:
-        ConfigError: the app has no processor of such a name, or none at all and no task.
+        ConfigError: the app has no processor of such a name, or none at all and no task; or a
+            setting cannot be used.
     """
 
     def __init__(
-        self, app: App, processors: Sequence[str] | None = None, *, name: str | None = None
+        self,
+        app: App,
+        processors: Sequence[str] | None = None,
+        *,
+        name: str | None = None,
+        handover_wait: float = 0.0,
     ) -> None:
         app.check_processors(processors or ())
         chosen = app.processors if processors is None else processors
@@ -50,15 +59,31 @@ class Worker:
             raise ConfigError(f"app {app.name!r} has neither processors nor tasks to run")
         self.app = app
         self.name = name or default_name()
+        self.handover_wait = check_seconds("handover_wait", handover_wait)
         self.metrics = Metrics(app.name)
         self.executors: dict[str, Executor] = {}
         self._processors = [app.processors[one] for one in chosen]
-        self._stop = asyncio.Event()
+        self._orders = Orders()
         self._halted = ""
 
-    def stop(self) -> None:
-        """Make it leave in order; call this on its event loop."""
-        self._stop.set()
+    @property
+    def leaves_within_s(self) -> float:
+        """Return the sum of all waits of a leave, in seconds.
+
+        Tasks of the app are not counted: one that runs in a thread is waited for.
+        """
+        graces = [processor.grace for processor in self._processors]
+        return self.handover_wait + 2 * LEAVE_TIMEOUT_S + max(graces, default=0.0)
+
+    def stop(self, *, now: bool = False) -> None:
+        """Make it leave in order; call this on its event loop.
+
+        Args:
+            now: wait for no successor; if it is leaving, end that wait.
+        """
+        if now:
+            self._orders.hurry()
+        self._orders.leave.set()
 
     async def run(self) -> None:
         """Process until `stop`.
@@ -81,7 +106,7 @@ class Worker:
             await stream.settle(store)
         await self._register(store)
         async with around_worker(
-            self.app.worker_starts, self.app.worker_stops, self._stop
+            self.app.worker_starts, self.app.worker_stops, self._orders.leave
         ) as begins:
             if begins:
                 await self._join(store)
@@ -104,33 +129,41 @@ class Worker:
                 marks=marks,
                 held=held,
                 halt=self._halt,
+                handover_wait=self.handover_wait,
             )
         readers = [executor.reader for executor in self.executors.values()]
         looking = asyncio.create_task(look_out(store, readers, self.metrics, Evictions(store)))
         try:
             async with asyncio.TaskGroup() as group:
                 for executor in self.executors.values():
-                    group.create_task(executor.run(self._stop))
+                    group.create_task(executor.run(self._orders))
                 if self.app.tasks:
                     group.create_task(self._run_tasks(session))
         finally:
             await end([looking])
 
     async def _run_tasks(self, session: aio.Session) -> None:
-        rink = aio.Rink(session, self.app.name, name=self.name, rebalance_delay=10.0)
-        if not await joined(rink, self._stop):
+        rink = aio.Rink(
+            session,
+            self.app.name,
+            name=self.name,
+            rebalance_delay=10.0,
+            handover_wait=self.handover_wait,
+        )
+        if not await join(rink, self._orders):
             return
         running = asyncio.create_task(run_tasks(list(self.app.tasks.values()), rink))
-        stopped = asyncio.create_task(self._stop.wait())
+        stopped = asyncio.create_task(self._orders.leave.wait())
         try:
             await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)
             if running.done():
                 running.result()
+            await leave(rink, self._orders)  # the leader's tasks run until a successor has the role
         finally:
             try:
                 await end([running, stopped], again_s=1.0)
             finally:  # `end` raises if this was cancelled
-                await rink.leave()
+                await rink.leave(now=True)
 
     async def _register(self, store: Store) -> None:
         """Register every processor of the app before any of them begins.
@@ -190,4 +223,4 @@ class Worker:
 
     def _halt(self, reason: str) -> None:
         self._halted = reason
-        self._stop.set()
+        self._orders.hurry()

@@ -10,7 +10,7 @@ from cli_support import JOINED, LEAVING
 import rink
 from rink.core import codec
 from rink.core.keys import Keys
-from rink.core.values import Request, Share, Wish
+from rink.core.values import Phase, Request, Share, Wish
 from rink.engine.follower import read_group
 from rink.errors import EtcdAuth, EtcdUnavailable
 from rink.seen import GroupStatus, seen
@@ -80,7 +80,23 @@ def test_json_has_every_key_and_plain_values(town, run_json):
         "incarnation": "incarnation-of-a",
         "coordinates_by": {},
         "no_rank_because": "",
+        "leaving": "",
     }
+
+
+def test_status_of_an_offered_rank_says_what_it_waits_for(town, run, run_json):
+    shares = {name: (Share(rank, 2, "jump"),) for rank, name in enumerate("ab")}
+    by = {"leads_by": {"handover_wait": 8.0}}
+    town.record("a", shares=shares["a"], phase=Phase.OFFERING, **by)
+    town.record("b", shares=shares["b"], phase=Phase.OFFERING)
+    town.version(1, "a", "b")
+    text = run("status", "orders").stdout
+    assert re.search("offering +a: leaving; waits up to 8 s for a successor", text)
+    assert [one["phase"] for one in run_json("status", "orders")["members"]] == ["offering"] * 2
+    assert [one["leaving"] for one in run_json("status", "orders")["members"]] == [
+        "leaving; waits up to 8 s for a successor",
+        "leaving; waits for a successor",
+    ]
 
 
 def test_a_member_and_the_command_see_the_same(rink_etcd):

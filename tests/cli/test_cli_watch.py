@@ -12,7 +12,7 @@ from rink.cli.happenings import Happening, between
 from rink.cli.watching import LiveLog, line
 from rink.core import codec
 from rink.core.keys import Keys
-from rink.core.values import Request, Share, Wish
+from rink.core.values import Phase, Request, Share, Wish
 from rink.engine.follower import read_group
 from rink.errors import EtcdAuth, EtcdUnavailable
 
@@ -111,6 +111,21 @@ def test_a_planned_leave_and_a_crash_are_told_apart(town, watch):
     assert events[4]["draining"] == ["x"]
     assert events[-1]["member"] is None
     assert events[-1]["settled"] is False
+
+
+def test_watch_tells_of_an_offer_once(town, watch):
+    town.settled("a", "b")
+    share, by = Share(0, 2, "jump"), {"handover_wait": 8.0}
+    events = watch(
+        lambda: town.record("a", shares=(share,), phase=Phase.OFFERING, leads_by=by),
+        lambda: town.record("a", shares=(share,), phase=LEAVING, leads_by=by),
+        lambda: town.crash("a"),
+    )
+    assert texts(events)[:3] == [
+        "a is leaving; waits up to 8 s for a successor",
+        "b coordinates",
+        "a has left",
+    ]
 
 
 def test_a_member_that_came_back_under_its_name_is_told(town):

@@ -28,8 +28,8 @@ def made(monkeypatch):
     made = Made()
 
     class Worker(rink.streams.Worker):
-        def __init__(self, app, processors=None, *, name=None):
-            super().__init__(app, processors, name=name)
+        def __init__(self, app, processors=None, *, name=None, handover_wait):
+            super().__init__(app, processors, name=name, handover_wait=handover_wait)
             self.given = (app.name, processors, name)
             made.append(self)
 
@@ -38,7 +38,11 @@ def made(monkeypatch):
 
         @property
         def is_told(self):
-            return self._stop
+            return self._orders.leave
+
+        @property
+        def is_hurried(self):
+            return self._orders.now
 
     monkeypatch.setattr(rink.streams, "Worker", Worker)
     return made
@@ -92,6 +96,79 @@ def test_the_first_signal_has_it_leave_and_a_second_is_the_systems(run, shop, ma
     result = run("worker", shop)
     assert result.exit_code == 0, result.output
     assert seen == [signal.SIG_DFL, signal.SIG_DFL]
+
+
+def test_second_signal_ends_the_wait_and_a_third_the_process(run, shop, made, caplog):
+    seen = []
+
+    async def live(worker):
+        for told in (worker.is_told, worker.is_hurried):
+            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+            seen.append((worker.is_told.is_set(), worker.is_hurried.is_set()))
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.wait_for(told.wait(), 10)
+        seen.append(signal.getsignal(signal.SIGINT))
+
+    made.run = live
+    caplog.set_level("INFO")
+    result = run("worker", shop, "--handover-wait", "8", "--name", "w1")
+    assert result.exit_code == 0, result.output
+    assert seen == [(False, False), (True, False), signal.SIG_DFL]
+    assert [one for one in caplog.messages if one.startswith("SIGTERM")] == [
+        "SIGTERM: worker w1 is leaving; waits up to 8 s for a successor; a second signal ends the wait",
+        "SIGTERM: worker w1 waits for no successor; another signal ends it at once",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("environment", "line", "wait_s"),
+    [
+        ({}, (), 0.0),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, (), 20.0),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1", "RINK_HANDOVER_WAIT": "7"}, (), 7.0),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, ("--handover-wait", "0"), 0.0),
+    ],
+)
+def test_wait_for_a_successor_is_longer_in_kubernetes(
+    run, shop, made, monkeypatch, environment, line, wait_s
+):
+    for name, text in environment.items():
+        monkeypatch.setenv(name, text)
+    result = run("worker", shop, *line)
+    assert result.exit_code == 0, result.output
+    assert [one.handover_wait for one in made] == [wait_s]
+
+
+@pytest.mark.parametrize(
+    ("grace", "warning"),
+    [
+        ("53", ""),
+        (
+            "52",
+            (
+                "leaving takes up to 48 s, but the pod is killed after 52 s: set "
+                "terminationGracePeriodSeconds to 53 or more, or make --handover-wait shorter"
+            ),
+        ),
+        (
+            None,
+            (
+                "leaving takes up to 48 s: set terminationGracePeriodSeconds to 53 or more "
+                "(Kubernetes' default is 30), and --termination-grace to the same"
+            ),
+        ),
+    ],
+)
+def test_sum_of_all_waits_is_compared_with_the_grace(
+    run, shop, made, monkeypatch, caplog, grace, warning
+):
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    if grace:
+        monkeypatch.setenv("RINK_TERMINATION_GRACE", grace)
+    assert run("worker", shop).exit_code == 0
+    assert [one for one in caplog.messages if one.startswith("leaving takes")] == [warning][
+        : bool(warning)
+    ]
 
 
 def test_a_signal_is_heard_though_a_processor_keeps_the_loop_busy(run, shop, made):

@@ -12,6 +12,7 @@ from processors_support import Leg
 from rink import aio
 from rink.streams import App, executor, partition
 from rink.streams.executor import Executor
+from rink.streams.membership import Orders
 from rink.streams.reader import Reader
 from rink.streams.sizes import Held, Limits
 from rink.testing.memory import MemoryCluster
@@ -85,7 +86,7 @@ def test_a_processor_that_ends_its_process_leaves_no_task_behind(reader, monkeyp
 
     async def main(cluster):
         async with an_executor(cluster) as running:
-            await running.run(asyncio.Event())
+            await running.run(Orders())
 
     with MemoryCluster() as cluster, pytest.raises(SystemExit):
         asyncio.run(main(cluster))
@@ -102,14 +103,14 @@ def test_who_is_cancelled_twice_gives_no_thread_up_before_the_group_was_left(rea
         async with an_executor(cluster) as executed:
             leaves, may_leave, leave = asyncio.Event(), asyncio.Event(), executed.rink.leave
 
-            async def leave_late(*, wait):
+            async def leave_late(*, wait, now):
                 assert wait, "grace bounds it, which may be longer than leave_timeout"
                 leaves.set()
                 await may_leave.wait()
-                await leave(wait=wait)
+                await leave(wait=wait, now=now)
 
             monkeypatch.setattr(executed.rink, "leave", leave_late)
-            running = asyncio.create_task(executed.run(asyncio.Event()))
+            running = asyncio.create_task(executed.run(Orders()))
             await reader.reads.wait()
             running.cancel()
             await leaves.wait()
