@@ -184,7 +184,8 @@ class Engine:
             doing, state = self.node.living.doing(self.clock.now()), self.node.living.state
         roles = f": {some([repr(role) for role in drains])}" if drains else ""
         level = logging.INFO if state is Life.OFFERING else logging.WARNING
-        text = f"member {self.node.name!r} is still {doing or state.value}{roles}"
+        who = f"group {self.group!r}: member {self.node.name!r}"
+        text = f"{who} is still {doing or state.value}{roles}"
         log.log(level, "%s", text, extra=self.journal.about)
 
     def nudge(self) -> None:

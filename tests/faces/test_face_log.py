@@ -87,7 +87,7 @@ def test_log_of_an_end_that_takes_long_carries_its_member(world, told, monkeypat
     role = a.await_role("x", LONG_S)
     session.close() if how == "close" else a.leave()
     role.release()
-    lines = [one for one in told.records if "still leaves group" in one.getMessage()]
+    lines = [one for one in told.records if "is still leaving" in one.getMessage()]
     # A busy machine may need long enough for a second line.
     assert {tuple(getattr(one, key) for key in ABOUT) for one in lines} == {
         ("g", "a", None, None, None)

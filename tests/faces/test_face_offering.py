@@ -102,7 +102,7 @@ def test_log_says_what_a_leave_waits_for(world, apart, caplog):
     engine_of(a).report_leaving()
     (line,) = [one for one in caplog.records if "is still" in one.getMessage()]
     assert line.levelno == logging.INFO
-    assert line.getMessage().startswith("member 'a' is still leaving; waits up to")
+    assert line.getMessage().startswith("group 'g': member 'a' is still leaving; waits up to")
     raw(a)._begin_leave(now=True)
     assert role.lost.wait(LONG_S)
     engine_of(a).report_leaving()
