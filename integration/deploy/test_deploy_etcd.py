@@ -1,0 +1,141 @@
+"""The etcd of deploy/etcd as its manifests have it: TLS, users, the loss of a member, backups."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from etcd_pods import EtcdPods
+from network import Network, refusal
+
+pytestmark = pytest.mark.waits
+
+JOIN = """
+import json, sys, rink
+endpoints, group, settings = json.loads(sys.argv[1])
+try:
+    with rink.Session(endpoints, ttl=5, **settings) as s, rink.Rink(s, group, rebalance_delay=0) as r:
+        with r.await_role("leader", 20) as role:
+            print(json.dumps({"token": role.token}))
+except rink.RinkError as error:
+    print(json.dumps({"error": type(error).__name__, "text": str(error)}))
+"""
+
+
+@pytest.fixture(scope="module")
+def pods(tmp_path_factory):
+    missing = refusal()
+    if missing:
+        pytest.skip(missing)
+    network = Network()
+    try:
+        made = EtcdPods(tmp_path_factory.mktemp("cluster"), network)
+        try:
+            made.setup("certificates", str(made.folder / "authorities"))
+            made.start()
+            made.setup("user", str(made.folder / "authorities"), "pollers", "polls", "shop/bill")
+            yield made
+        finally:
+            made.close()
+    finally:
+        network.close()
+
+
+def join(pods, group, **settings):
+    """Have a process join a group and take a role; return what it says."""
+    told = json.dumps([pods.endpoints, group, settings])
+    done = pods.in_cluster([sys.executable, "-c", JOIN, told])
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def files_of(pods, user):
+    folder = pods.folder / "secrets" / f"etcd-{user}"
+    return {
+        "ca": str(folder / "ca.crt"),
+        "cert": str(folder / "tls.crt"),
+        "key": str(folder / "tls.key"),
+    }
+
+
+def texts_of(pods, user):
+    return {name: Path(file).read_text() for name, file in files_of(pods, user).items()}
+
+
+def test_user_holds_roles_in_its_own_groups(pods):
+    for group in ("polls", "shop/bill"):
+        assert join(pods, group, **files_of(pods, "pollers"))["token"] > 0
+
+
+@pytest.mark.parametrize("group", ["poll", "polls2", "shop", "other"])
+def test_user_is_refused_in_another_group(pods, group):
+    said = join(pods, group, **files_of(pods, "pollers"))
+    assert said["error"] == "EtcdAuth", said
+
+
+def test_client_without_a_certificate_is_refused(pods):
+    said = join(pods, "polls", ca=files_of(pods, "pollers")["ca"])
+    assert said["error"] == "EtcdTls", said
+
+
+def test_certificate_of_the_peers_is_refused_for_clients(pods):
+    peer = files_of(pods, "peer")
+    said = join(pods, "polls", **{**peer, "ca": files_of(pods, "pollers")["ca"]})
+    assert said["error"] == "EtcdTls", said
+
+
+def test_certificate_without_a_user_is_refused(pods):
+    """A user that is deleted may do nothing, whatever certificate it still has."""
+    folder = str(pods.folder / "authorities")
+    pods.setup("user", folder, "former", "former")
+    files = files_of(pods, "former")
+    assert join(pods, "former", **files)["token"] > 0
+    done = pods.kubectl(
+        "exec", "etcd-0", "--container=etcd", "--", "etcdctl", "user", "delete", "former"
+    )
+    assert done.returncode == 0, done.stderr
+    assert join(pods, "former", **files)["error"] == "EtcdAuth"
+
+
+def test_setup_may_be_repeated_and_renews_certificates(pods):
+    before = texts_of(pods, "pollers")
+    pods.setup("certificates", str(pods.folder / "authorities"))
+    pods.setup("user", str(pods.folder / "authorities"), "pollers", "polls", "shop/bill")
+    after = texts_of(pods, "pollers")
+    assert {name for name in before if before[name] != after[name]} == {"cert", "key"}
+    assert join(pods, "polls", **files_of(pods, "pollers"))["token"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("Pollers", "polls"), "only lower-case letters"),
+        (("root", "polls"), "this name is taken"),
+        (("pollers", "gr*up"), "only letters, digits"),
+        (("pollers", ".."), "only letters, digits"),
+        (("pollers",), "usage"),
+    ],
+)
+def test_setup_refuses_names_that_it_cannot_use(pods, arguments, words):
+    done = pods.setup("user", str(pods.folder / "authorities"), *arguments, check=False)
+    assert done.returncode == 1
+    assert words in done.stderr
+
+
+def test_backup_is_checked_and_the_oldest_is_deleted(pods):
+    kept = pods.volume("backup", "backups")
+    for day in range(1, 15):
+        (kept / f"etcd-2020-01-{day:02}T021700Z.db").write_bytes(b"an older backup")
+    names = pods.back_up()
+    assert len(names) == 14
+    assert "etcd-2020-01-01T021700Z.db" not in names
+    assert (kept / names[-1]).stat().st_size > 10_000
+    assert not names[-1].startswith("etcd-2020")
+
+
+def test_one_member_lost_leaves_roles_to_be_had(pods):
+    pods.kill("etcd-0")
+    try:
+        assert join(pods, "polls", **files_of(pods, "pollers"))["token"] > 0
+    finally:
+        pods.start()
