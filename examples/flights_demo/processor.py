@@ -82,6 +82,17 @@ class Processor:
         finally:
             self.events.write("released", role=role.name, token=role.token)
 
+    def serve(self, jobs: dict[str, Job]) -> None:
+        """Do jobs and keep the carriers' lines, until told to stop; for the body of the `with`."""
+        threading.Thread(target=self.follow_versions, daemon=True).start()
+        for carrier in sorted({job.carrier for job in jobs.values()}):
+            self.rink.on_role(carrier_role(carrier))(
+                lambda role, carrier=carrier: self.keep_board(carrier, role)
+            )
+        self.events.write("joined")
+        self.run(jobs)
+        self.events.write("leaving")
+
     def follow_versions(self) -> None:
         for version in self.rink.versions():
             self.events.write(
@@ -131,14 +142,7 @@ def main() -> None:
         processor = Processor(r, store, events, told.pace)
         signal.signal(signal.SIGTERM, lambda *_: processor.stopping.set())
         stop_when_orphaned(processor.stopping)
-        threading.Thread(target=processor.follow_versions, daemon=True).start()
-        for carrier in sorted({job.carrier for job in jobs.values()}):
-            r.on_role(carrier_role(carrier))(
-                lambda role, carrier=carrier: processor.keep_board(carrier, role)
-            )
-        events.write("joined")
-        processor.run(jobs)
-        events.write("leaving")
+        processor.serve(jobs)
         # The end of the `with` leaves: the carriers' roles go on until a successor waits for them.
     events.write("left")
     store.close()

@@ -24,11 +24,11 @@ def build(
     accepted, refused = store.accepted(), store.refused()
     totals = store.totals()
     frozen = checks.frozen_overlaps(held)
-    faults = _faults_of_rink(history, held, accepted, ttl)
+    faults = faults_of_rink(history, held, accepted, ttl)
     if unfinished:
         faults["the demo could not be finished"] = [unfinished]
     else:
-        faults |= _faults_of_the_work(store, accepted, totals, expected)
+        faults |= faults_of_the_work(store, accepted, totals, expected)
         if not refused:
             faults["the fence was never put to the test"] = ["no stale write was refused"]
     return {
@@ -56,7 +56,7 @@ def build(
     }
 
 
-def _faults_of_rink(
+def faults_of_rink(
     history: list[Event], held: list[checks.Holding], accepted: list, ttl: float
 ) -> dict[str, list[str]]:
     """What must be empty at any time, even where the demo was not finished."""
@@ -71,7 +71,7 @@ def _faults_of_rink(
     }
 
 
-def _faults_of_the_work(
+def faults_of_the_work(
     store: Store, accepted: list, totals: Totals, expected: Totals
 ) -> dict[str, list[str]]:
     """What must be empty once all the work is done."""

@@ -70,7 +70,7 @@ class Pods:
         return [*self.spec.get("initContainers", []), *self.spec["containers"]]
 
     def programs(self, container: Manifest) -> dict[str, str]:
-        """Return the files that a container mounts from ConfigMaps."""
+        """Return the files that a container mounts from ConfigMaps, and the module that it runs."""
         maps = {one["metadata"]["name"]: one for one in self.beside if one["kind"] == "ConfigMap"}
         volumes = {volume["name"]: volume for volume in self.spec.get("volumes", [])}
         files = {}
@@ -78,6 +78,9 @@ class Pods:
             source = volumes.get(mount["name"], {}).get("configMap")
             if source is not None:
                 files |= maps[source["name"]]["data"]
+        if container["command"][:2] == ["python", "-m"]:
+            name = f"{container['command'][2]}.py"
+            files[name] = (ROOT / "examples" / "kubernetes" / name).read_text(encoding="utf-8")
         return files
 
 
