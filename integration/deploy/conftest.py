@@ -1,11 +1,11 @@
-"""Make the network of namespaces and the reader of manifests importable."""
+"""Make the network of namespaces, the reader of lines and that of manifests importable."""
 
 import sys
 from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT / "integration" / "faults"), str(ROOT / "tests" / "deploy")]
+ROOT = Path(__file__).parents[2]
+SHARED = ("integration/deploy", "integration/faults", "integration/cli", "tests/deploy")
+sys.path[:0] = [str(ROOT / folder) for folder in SHARED]
 pytest.register_assert_rewrite("etcd_pods")
