@@ -16,7 +16,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -132,7 +131,7 @@ def missing_roll(history: list[Event], accepted: list) -> list[str]:
     worked = {known[member] for _, _, member, first, _ in accepted if first is not None}
     if len(set(known.values())) == 2 and len(worked) == 2:
         return []
-    return [f"{len(set(known.values()))} revisions have run, and {len(worked)} have worked"]
+    return [f"revisions that ran: {len(set(known.values()))}, that worked: {len(worked)}"]
 
 
 def jobs_by_revision(history: list[Event]) -> dict[str, int]:
@@ -146,23 +145,20 @@ def jobs_by_revision(history: list[Event]) -> dict[str, int]:
 
 
 def moves_in_roll(history: list[Event], held: list[checks.Holding]) -> dict[str, int]:
-    """Return how often each carrier's role moved from the first new pod to the last old one."""
-    return checks.moves_in_deploy(
-        (one for one in held if one.role.startswith("carrier/")), list(phases(history))
+    """Return how often each carrier's role has moved since the roll began.
+
+    The roll begins when the first pod of the second revision joins, or the first pod leaves.
+    """
+    known = revisions(history)
+    oldest = next(iter(known.values()), "")
+    begins = (
+        event["at"]
+        for event in history
+        if event["what"] == "leaving"
+        or (event["what"] == "revision" and event["revision"] != oldest)
     )
-
-
-def phases(history: list[Event]) -> Iterator[tuple[float, str]]:
-    """Yield when the roll began and ended: the first pod of the second revision, the last leave."""
-    joined = [one for one in history if one["what"] == "revision"]
-    old = {one["member"] for one in joined if one["revision"] == joined[0]["revision"]}
-    first_new = [one["at"] for one in joined if one["member"] not in old]
-    leavings = [one["at"] for one in history if one["what"] == "leaving" and one["member"] in old]
-    if not first_new or not leavings:
-        return
-    yield min(*first_new, *leavings), "deploy"
-    left = [one["at"] for one in history if one["what"] == "left" and one["member"] in old]
-    yield max(left, default=float("inf")), "after the deploy"
+    carriers = (one for one in held if one.role.startswith("carrier/"))
+    return checks.moves_in_deploy(carriers, [(min(begins, default=float("inf")), "deploy")])
 
 
 COMMANDS = {"prepare": prepare, "process": process, "check": check}

@@ -1,6 +1,8 @@
 """The etcd of deploy/etcd as its manifests have it: TLS, users, the loss of a member, backups."""
 
 import json
+import socket
+import ssl
 import sys
 from pathlib import Path
 
@@ -62,6 +64,19 @@ def texts_of(pods, user):
     return {name: Path(file).read_text() for name, file in files_of(pods, user).items()}
 
 
+def served(pods):
+    """Return the certificate that the first member shows to a client."""
+    files = files_of(pods, "pollers")
+    context = ssl.create_default_context(cafile=files["ca"])
+    context.load_cert_chain(files["cert"], files["key"])
+    address = (pods.parties["etcd-0"].address, 2379)
+    with (
+        socket.create_connection(address, timeout=10) as plain,
+        context.wrap_socket(plain, server_hostname="etcd-0.etcd") as wrapped,
+    ):
+        return ssl.DER_cert_to_PEM_cert(wrapped.getpeercert(binary_form=True))
+
+
 def test_user_holds_roles_in_its_own_groups(pods):
     for group in ("polls", "shop/bill"):
         assert join(pods, group, **files_of(pods, "pollers"))["token"] > 0
@@ -104,6 +119,7 @@ def test_setup_may_be_repeated_and_renews_certificates(pods):
     after = texts_of(pods, "pollers")
     assert {name for name in before if before[name] != after[name]} == {"cert", "key"}
     assert join(pods, "polls", **files_of(pods, "pollers"))["token"] > 0
+    assert served(pods) == texts_of(pods, "server")["cert"]  # without a restart
 
 
 @pytest.mark.parametrize(

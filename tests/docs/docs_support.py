@@ -27,6 +27,7 @@ ALL_PAGES = [
     README,
     ROOT / "CHANGELOG.md",
     CONTRIBUTING,
+    ROOT / "deploy" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 
