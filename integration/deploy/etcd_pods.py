@@ -102,6 +102,22 @@ class EtcdPods:
             check=False,
         )
 
+    def version(self) -> str:
+        """Return what etcd says of its version."""
+        command = [self._programs["etcd"], "--version"]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    def probes(self) -> list[tuple[str, str]]:
+        """Return the address and the path of every probe of every pod."""
+        (container,) = self._etcd.containers
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        gets = [value["httpGet"] for key, value in container.items() if key.endswith("Probe")]
+        return [
+            (f"{party.address}:{ports[get['port']]}", get["path"])
+            for party in self.parties.values()
+            for get in gets
+        ]
+
     def back_up(self) -> list[str]:
         """Run the containers of the backup one after the other; return what is kept then."""
         for container in self._backup.containers:

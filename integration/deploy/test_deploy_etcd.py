@@ -1,9 +1,11 @@
 """The etcd of deploy/etcd as its manifests have it: TLS, users, the loss of a member, backups."""
 
 import json
+import re
 import socket
 import ssl
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -147,6 +149,15 @@ def test_backup_is_checked_and_the_oldest_is_deleted(pods):
     assert "etcd-2020-01-01T021700Z.db" not in names
     assert (kept / names[-1]).stat().st_size > 10_000
     assert not names[-1].startswith("etcd-2020")
+
+
+def test_probes_of_the_manifest_succeed_with_users_on(pods):
+    version = tuple(map(int, re.findall(r"\d+", pods.version())[:3]))
+    if version < (3, 5, 11):
+        pytest.skip(f"etcd {version} has no /livez yet")
+    for address, path in pods.probes():
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
+            assert answer.status == 200, (path, answer.read())
 
 
 def test_one_member_lost_leaves_roles_to_be_had(pods):
