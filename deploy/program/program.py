@@ -10,6 +10,7 @@ import signal
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import rink
 
@@ -52,7 +53,7 @@ def main() -> None:
         r.leave(keep_rank=os.environ["RINK_KEEP_RANK"] == "true")
 
 
-def certificates() -> dict[str, str]:
+def certificates() -> dict[str, Any]:
     """Return the certificate settings of the session, or none if the Secret is absent."""
     folder = Path(os.environ["CERTIFICATES"])
     if not (folder / "ca.crt").exists():

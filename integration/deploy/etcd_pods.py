@@ -129,7 +129,7 @@ class EtcdPods:
     def in_cluster(self, command: list[str]) -> subprocess.CompletedProcess:
         """Run a command that knows the names of the pods."""
         return subprocess.run(
-            [*self._with_names(), *command],
+            [*self.with_names(), *command],
             text=True,
             capture_output=True,
             timeout=COMMAND_TIMEOUT_S,
@@ -146,7 +146,7 @@ class EtcdPods:
         """Return a container's command, as it is run here."""
         pods = self._etcd if party else self._backup
         command = [self._replaced(word, pods, container, pod) for word in container["command"]]
-        return [*(party.command if party else ()), *self._with_names(), *command]
+        return [*(party.command if party else ()), *self.with_names(), *command]
 
     def _env(self, pods, container: dict, pod: str) -> dict[str, str]:
         return {
@@ -170,7 +170,7 @@ class EtcdPods:
             return DEPLOY / "etcd"
         return self.volume(pod, name)
 
-    def _with_names(self) -> list[str]:
+    def with_names(self) -> list[str]:
         """Return what runs a command with the hosts file of this cluster."""
         script = f'mount --bind "{self.folder}/hosts" /etc/hosts && exec "$@"'
         return ["unshare", "--mount", "sh", "-c", script, "sh"]

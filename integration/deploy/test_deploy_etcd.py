@@ -26,6 +26,20 @@ except rink.RinkError as error:
 """
 
 
+ASK = """
+import ssl, sys, urllib.error, urllib.request
+ca, cert, key = sys.argv[1:]
+context = ssl.create_default_context(cafile=ca)
+context.load_cert_chain(cert, key)
+try:
+    with urllib.request.urlopen("https://etcd-0.etcd:2380/version", timeout=10, context=context) as answer:
+        print(answer.status)
+except OSError as error:
+    reason = getattr(error, "reason", error)
+    print("refused" if isinstance(reason, (ssl.SSLError, ConnectionError)) else repr(reason))
+"""
+
+
 @pytest.fixture(scope="module")
 def pods(tmp_path_factory):
     missing = refusal()
@@ -99,6 +113,23 @@ def test_certificate_of_the_peers_is_refused_for_clients(pods):
     peer = files_of(pods, "peer")
     said = join(pods, "polls", **{**peer, "ca": files_of(pods, "pollers")["ca"]})
     assert said["error"] == "EtcdTls", said
+
+
+def test_certificate_of_a_client_is_refused_among_peers(pods):
+    """Whoever could join as a peer would have all data. It is tried from the pod of a peer."""
+    assert ask_peer(pods, files_of(pods, "peer")) == "200"
+    files = {**files_of(pods, "pollers"), "ca": files_of(pods, "peer")["ca"]}
+    assert ask_peer(pods, files) == "refused"
+
+
+def ask_peer(pods, files):
+    """Ask the first member's port for peers from the second pod; return the status or the error."""
+    command = pods.parties["etcd-1"].command
+    done = pods.in_cluster(
+        [*command, *pods.with_names(), sys.executable, "-c", ASK, *files.values()]
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 def test_certificate_without_a_user_is_refused(pods):
