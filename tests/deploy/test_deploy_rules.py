@@ -20,7 +20,6 @@ from manifests import (
 )
 
 import rink
-from rink.cli.workers import worker
 
 PODS = all_pods()
 EACH = pytest.mark.parametrize("pods", PODS, ids=lambda pods: pods.where)
@@ -43,9 +42,6 @@ LAST_SECONDS = 5.0
 
 ETCDCTL = {f"ETCDCTL_{name}" for name in ("ENDPOINTS", "CACERT", "CERT", "KEY")}
 """What etcdctl reads from the environment: its flags, by their names."""
-
-COMES_WITH_HANDOVER_WAIT = {"RINK_HANDOVER_WAIT", "RINK_TERMINATION_GRACE"}
-"""Read by `rink worker` as soon as it has the option --handover-wait; until then they do nothing."""
 
 SECRET_NAME = re.compile(r"PASSWORD|SECRET|TOKEN|PRIVATE")
 SECRET_TEXT = re.compile(r"PRIVATE KEY-----|BEGIN CERTIFICATE|://[^/\s:@]+:[^/\s@]+@")
@@ -321,8 +317,6 @@ def names_read(pods: Pods, container: Manifest) -> set[str]:
     read = set(names_of_rink()) if is_rink(container) else set()
     if container["command"][0] == "rink":
         read |= names_of_rink("cli")
-        if "handover_wait" not in {option.name for option in worker.params}:
-            read |= COMES_WITH_HANDOVER_WAIT
     for name, source in pods.programs(container).items():
         if name.endswith(".py"):
             read |= names_in(source)
