@@ -12,6 +12,8 @@ MEDIUM = {
     "a lease ends early",
     "a record is deleted",
     "a version is deleted",
+    "an offer is taken",
+    "an offer, and b joins",
     "an operator pins a role",
     "several shares stay behind",
     "somebody joins",
