@@ -156,7 +156,7 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
 
         Args:
             keep_rank: be simply gone, for a planned restart under the same name within
-                `leave_delay`: the rank stays, and nothing moves.
+                `leave_delay`: the rank stays, and nothing moves. Without effect in a second leave.
             wait: wait for handles as long as it takes, or as `grace` says.
             now: skip `handover_wait`; if a leave is under way, end that wait.
         """

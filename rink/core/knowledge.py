@@ -344,7 +344,7 @@ class Knowledge:
 
     def _ask_to_leave(self, event: ev.LeaveAsked, now: float) -> None:
         ranked = self.share is not None and self.tenure.is_alive and self.writer.exists
-        if self.living.ask_to_leave(event, ranked, self.view, now, self.out):
+        if self.living.ask_to_leave(event, ranked, self.table.is_used, self.view, now, self.out):
             self._lose_all(now, "the member leaves")
 
     def _list_failed(self, error: Exception, now: float) -> None:

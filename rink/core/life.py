@@ -170,7 +170,13 @@ class Living:
     # ── leaving ──────────────────────────────────────────────────────────────────────────────
 
     def ask_to_leave(
-        self, event: LeaveAsked, is_ranked: bool, view: View, now: float, out: Outbox
+        self,
+        event: LeaveAsked,
+        is_ranked: bool,
+        is_used: bool,
+        view: View,
+        now: float,
+        out: Outbox,
     ) -> bool:
         """Begin to leave; return whether every role is to be lost at once.
 
@@ -196,7 +202,7 @@ class Living:
         if event.keep_rank or again or not is_ranked or self.state is Life.JOINING:
             self._stop(LifeEvent.STOP, now)
             return True
-        if event.now or is_bounded or not self.handover_wait:
+        if event.now or is_bounded or not is_used or not self.handover_wait:
             self._begin_leaving(view, now)
             return False
         self._on(LifeEvent.OFFER)
@@ -256,8 +262,9 @@ class Living:
                 out.wake(self.offer_until)
                 return False
             if is_used:
-                text = f"member {self.name!r} found no successor within {self.handover_wait:g} s"
-                out.report(Level.INFO, f"{text}: its roles go to the other members")
+                waited = f"within {self.handover_wait:g} s"
+                text = f"member {self.name!r} leaves, and found no successor {waited}"
+                out.report(Level.INFO, text)
             self._begin_leaving(view, now)
         if self.state not in (Life.OFFERING, Life.LEAVING):
             return False

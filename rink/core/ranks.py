@@ -26,6 +26,7 @@ clock but the caller's is looked at: all times are readings of that one.
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Collection, Mapping, Sequence
 
@@ -190,12 +191,12 @@ def _replace(
     turns = [
         (turn, since.get(name, 0.0), rank)
         for rank, name in enumerate(today)
-        if (turn := _turn(live.get(name)))
+        if (turn := _turn(live.get(name))) is not None
     ]
     for turn, _, rank in sorted(turns):
         if not queue:
             break
-        if turn > _AT_ONCE:  # the member leaves by plan
+        if turn is not _Turn.UNSERVED:  # the member leaves by plan
             if not budget.may_give_up:
                 break
             budget.to_give_up -= 1
@@ -205,22 +206,21 @@ def _replace(
     return ranks
 
 
-_AT_ONCE = 1
+class _Turn(enum.IntEnum):
+    """Order the ranks that are given away, by who serves in them."""
+
+    UNSERVED = 1
+    LEAVING = 2
+    OFFERED = 3
 
 
-def _turn(member: Candidate | None) -> int:
-    """Return in which turn a member's rank is given away; 0: it keeps its rank.
-
-    Nobody serves in the ranks of the first turn. In those of the last one, somebody serves for as
-    long as it takes.
-    """
-    if member is None:
-        return _AT_ONCE
-    if member.phase is Phase.LEAVING:
-        return _AT_ONCE + 1
-    if not member.can_follow:
-        return _AT_ONCE
-    return _AT_ONCE + 2 if member.phase is Phase.OFFERING else 0
+def _turn(member: Candidate | None) -> _Turn | None:
+    """Return in which turn a member's rank is given away; None: it keeps its rank."""
+    if member is not None and member.phase is Phase.LEAVING:
+        return _Turn.LEAVING
+    if member is None or not member.can_follow:
+        return _Turn.UNSERVED
+    return _Turn.OFFERED if member.phase is Phase.OFFERING else None
 
 
 def _why_missing(member: Candidate | None) -> str:
@@ -249,7 +249,7 @@ def _shrink(
     gone = [name for name in ranks if name not in live]
     lost = [name for name in ranks if name in live and not live[name].can_follow]
     kept = {name: _kept(name, name in live, situation, now, settings) for name in [*gone, *leaving]}
-    reserved = {name: one for name, one in kept.items() if one.at is not None and now < one.at}
+    reserved = {name: Upcoming(*one) for name, one in kept.items() if now < one[0]}
     never_move = reserved.keys() | {*leaving, *offering}
     leaving = [name for name in leaving if name not in reserved]
     dropped = {*gone, *lost} - never_move
@@ -266,7 +266,7 @@ def _shrink(
 
 def _kept(
     name: str, is_live: bool, situation: Situation, now: float, settings: Settings
-) -> Upcoming:
+) -> tuple[float, str]:
     """Return until when the rank of a gone or leaving member is reserved, and why (step 3)."""
     setting, delay = "leave_delay", settings.leave_delay
     until = -math.inf if is_live else situation.gone_since.get(name, now) + delay
@@ -275,7 +275,7 @@ def _kept(
             setting, delay = "handover_wait", settings.handover_wait
         until = max(until, situation.emptied_since[name] + delay)
     which = f"{name!r}, which {'leaves' if is_live else 'is gone'}"
-    return Upcoming(until, f"the rank of {which}, is kept: {setting} of {delay:g} s")
+    return until, f"the rank of {which}, is kept: {setting} of {delay:g} s"
 
 
 def _turns(

@@ -106,7 +106,13 @@ class Executor:
             leaving.push_async_callback(leave, self.rink, orders)
             for working in (reading, *holds):
                 working.add_done_callback(partial(_hurry_after_failure, orders))
-            await self._until_over(stopped, [reading, *holds])
+            try:
+                await self._until_over(stopped, [reading, *holds])
+            except BaseException:  # cancelled, too: another part of the worker has failed
+                orders.hurry()
+                raise
+        if not reading.cancelled() and (error := reading.exception()) is not None:
+            raise error  # it failed while the worker waited for a successor
 
     async def _until_over(
         self, stopped: asyncio.Task[Any], working: list[asyncio.Task[None]]
@@ -148,6 +154,6 @@ class Executor:
 
 
 def _hurry_after_failure(orders: Orders, ended: asyncio.Task[None]) -> None:
-    """Wait for no successor: what has failed would serve nobody until it comes."""
-    if ended.cancelled() or ended.exception() is not None:
+    """Wait for no successor after a failure: nothing is processed until it comes."""
+    if not ended.cancelled() and ended.exception() is not None:
         orders.hurry()

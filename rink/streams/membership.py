@@ -9,10 +9,10 @@ from rink.streams.endings import end, outlast
 
 
 class Orders:
-    """What a worker has been told.
+    """Hold the orders that a worker was given.
 
     `leave` is set when it is to leave its groups in order, and `now` when it is to wait for no
-    successor meanwhile. `now` alone means nothing.
+    successor meanwhile.
     """
 
     def __init__(self) -> None:
@@ -33,11 +33,11 @@ async def join(rink: aio.Rink, orders: Orders) -> bool:
     Returns:
         Whether it was joined, and is to be left.
     """
-    joining, told = asyncio.create_task(rink.join()), asyncio.create_task(orders.leave.wait())
+    joining, stopped = asyncio.create_task(rink.join()), asyncio.create_task(orders.leave.wait())
     try:
-        await asyncio.wait([joining, told], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([joining, stopped], return_when=asyncio.FIRST_COMPLETED)
     finally:
-        await end([joining, told])
+        await end([joining, stopped])
     if joining.cancelled():
         return False
     joining.result()
@@ -51,15 +51,15 @@ async def leave(rink: aio.Rink, orders: Orders) -> None:
     release, as long as `grace` allows. If this is cancelled, no successor is waited for.
     """
     left = asyncio.create_task(rink.leave(wait=True, now=orders.now.is_set()))
-    told = asyncio.create_task(orders.now.wait())
+    hurried = asyncio.create_task(orders.now.wait())
     try:
-        await asyncio.wait([left, told], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([left, hurried], return_when=asyncio.FIRST_COMPLETED)
         if not left.done():
             await asyncio.shield(asyncio.create_task(rink.leave(wait=True, now=True)))
-        left.result()
+        await asyncio.shield(left)
     except asyncio.CancelledError:
         orders.hurry()
         await outlast([asyncio.create_task(rink.leave(wait=True, now=True))])
         raise
     finally:
-        await end([told])
+        await end([hurried])

@@ -83,7 +83,8 @@ class Worker:
         """
         if now:
             self._orders.hurry()
-        self._orders.leave.set()
+        else:
+            self._orders.leave.set()
 
     async def run(self) -> None:
         """Process until `stop`.
@@ -148,6 +149,7 @@ class Worker:
             self.app.name,
             name=self.name,
             rebalance_delay=10.0,
+            leave_timeout=LEAVE_TIMEOUT_S,
             handover_wait=self.handover_wait,
         )
         if not await join(rink, self._orders):

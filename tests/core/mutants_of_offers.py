@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from mutant import core
+from mutant import Mutant, core
+
+
+def worker(what: str, module: str, old: str, new: str) -> Mutant:
+    """One in how a worker leaves."""
+    return Mutant(what, f"rink/streams/{module}.py", old, new, ("streams/test_leaving_workers",))
+
 
 OFFERS = [
     core(
@@ -27,10 +33,17 @@ OFFERS = [
         "offering",
     ),
     core(
-        "a member that serves nobody offers",
+        "an offer goes on though nobody is served",
         "life",
         "            if is_used and now < self.offer_until:\n",
         "            if now < self.offer_until:\n",
+        "offering",
+    ),
+    core(
+        "a member that serves nobody begins to offer",
+        "life",
+        "        if event.now or is_bounded or not is_used or not self.handover_wait:\n",
+        "        if event.now or is_bounded or not self.handover_wait:\n",
         "offering",
     ),
     core(
@@ -71,22 +84,22 @@ OFFERS = [
     core(
         "a first leave in a hurry offers",
         "life",
-        "        if event.now or is_bounded or not self.handover_wait:\n",
-        "        if is_bounded or not self.handover_wait:\n",
+        "        if event.now or is_bounded or not is_used or not self.handover_wait:\n",
+        "        if is_bounded or not is_used or not self.handover_wait:\n",
         "offering",
     ),
     core(
         "a leave with a bound of its own offers",
         "life",
-        "        if event.now or is_bounded or not self.handover_wait:\n",
-        "        if event.now or not self.handover_wait:\n",
+        "        if event.now or is_bounded or not is_used or not self.handover_wait:\n",
+        "        if event.now or not is_used or not self.handover_wait:\n",
         "offering",
     ),
     core(
         "nobody takes an offered rank",
         "ranks",
-        "    return _AT_ONCE + 2 if member.phase is Phase.OFFERING else 0\n",
-        "    return 0\n",
+        "    return _Turn.OFFERED if member.phase is Phase.OFFERING else None\n",
+        "    return None\n",
         "ranks",
         "offering",
     ),
@@ -162,5 +175,41 @@ OFFERS = [
         "if member.record is not None and (member.is_active or member.is_offering)\n",
         "if member.record is not None and member.is_active\n",
         "draft",
+    ),
+    worker(
+        "the first group that a worker leaves ends the waits of the others",
+        "executor",
+        "    if not ended.cancelled() and ended.exception() is not None:\n",
+        "    if ended.cancelled() or ended.exception() is not None:\n",
+    ),
+    worker(
+        "a worker whose reader has failed waits for a successor",
+        "executor",
+        "    if not ended.cancelled() and ended.exception() is not None:\n",
+        "    if False:\n",
+    ),
+    worker(
+        "a reader that fails while its worker leaves is passed over",
+        "executor",
+        "            raise error  # it failed while the worker waited for a successor\n",
+        "            pass\n",
+    ),
+    worker(
+        "a worker that fails before it leaves waits for a successor",
+        "executor",
+        "                orders.hurry()\n                raise\n",
+        "                raise\n",
+    ),
+    worker(
+        "a leave that is cancelled waits for a successor",
+        "membership",
+        "        await outlast([asyncio.create_task(rink.leave(wait=True, now=True))])\n",
+        "        await outlast([left])\n",
+    ),
+    worker(
+        "a leave hears no order to hurry",
+        "membership",
+        "        if not left.done():\n",
+        "        if False:\n",
     ),
 ]

@@ -360,7 +360,7 @@ SPARK = [
     python(
         "a driver whose JVM is gone keeps its roles",
         "jobs/ends",
-        "        self._rink.leave()\n",
+        "        self._rink.leave(now=True)  # this driver serves nobody any more\n",
         "        pass\n",
         ENDS,
     ),

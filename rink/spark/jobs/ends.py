@@ -100,7 +100,7 @@ class DriverEnd(abc.ABC):
 
     def _leave(self) -> None:
         self.close()
-        self._rink.leave()
+        self._rink.leave(now=True)  # this driver serves nobody any more
 
     def _refuse_closed(self) -> None:
         if self._is_closed:
