@@ -1,0 +1,196 @@
+"""A network of namespaces, in which packets are dropped: no refusal, no reset, only silence.
+
+Every party (an etcd node, a member) has a network namespace of its own, with one link to a router, which is
+a namespace too; the process of the tests is a party as well, by one more link. To part two of them the router gets
+a policy rule that swallows what it would forward: no firewall is needed, only `ip` and the right to use it.
+
+A `Branch` is a further subnet at the same router. Another process can add parties to it, such as a
+node of Kubernetes its pods.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import subprocess
+from pathlib import Path
+
+import attrs
+
+NET = "198.18"  # set aside for tests of networks (RFC 2544), so that nobody's real network is meant
+PREFIX = "rinkt"  # of namespaces and links
+
+
+@attrs.frozen
+class Party:
+    """One end of the network.
+
+    Attributes:
+        address: where others reach it.
+        command: what runs a process in it.
+    """
+
+    address: str
+    command: tuple[str, ...]
+
+
+@attrs.frozen
+class Branch:
+    """Name a subnet of a network, for a process that adds parties to it.
+
+    Attributes:
+        router: the router's namespace.
+        subnet: the third number of its addresses.
+    """
+
+    router: str
+    subnet: int
+
+    def add(self, number: int) -> Party:
+        """Return a party in a namespace of its own.
+
+        Args:
+            number: below 63; no two parties that exist at once have the same one.
+        """
+        name = self._name(number)
+        ip("netns", "add", name)
+        ip("-n", name, "link", "set", "lo", "up")
+        address = lay_link(self.router, self.subnet, number, name)
+        return Party(address, ("ip", "netns", "exec", name))
+
+    def remove(self, number: int) -> None:
+        """Remove a party. All processes in it have ended."""
+        ip("netns", "del", self._name(number), check=False)
+        # The other end of its link goes a moment after it, and its name is needed again.
+        ip("-n", self.router, "link", "del", f"{PREFIX}{self.subnet}r{number}", check=False)
+
+    def clear(self) -> None:
+        """Remove the parties that an earlier process has left here."""
+        for path in Path("/run/netns").glob(f"{self.router}{self.subnet}-*"):
+            self.remove(int(path.name.rpartition("-")[2]))
+
+    def _name(self, number: int) -> str:
+        return f"{self.router}{self.subnet}-{number}"
+
+
+class Network:
+    """The router and all parties, until `close`."""
+
+    def __init__(self) -> None:
+        _sweep()
+        self._name = f"{PREFIX}{os.getpid()}"
+        self._router = f"{self._name}-r"
+        self._subnet = _free_subnet()
+        self._parties: list[str] = []
+        self._links = 0
+        ip("netns", "add", self._router)
+        try:
+            ip("netns", "exec", self._router, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+            self.here = self._link(None)
+        except BaseException:
+            self.close()
+            raise
+
+    def add(self) -> Party:
+        """A party in a namespace of its own."""
+        name = f"{self._name}-{len(self._parties)}"
+        ip("netns", "add", name)
+        self._parties.append(name)
+        ip("-n", name, "link", "set", "lo", "up")
+        return Party(self._link(name), ("ip", "netns", "exec", name))
+
+    def branch(self) -> Branch:
+        """Return a further subnet, which the parties and this process reach."""
+        subnet = _free_subnet()
+        ip("route", "add", f"{NET}.{subnet}.0/24", "via", f"{NET}.{self._subnet}.1")
+        return Branch(self._router, subnet)
+
+    def drop(self, source: Party, target: Party) -> None:
+        """Deliver nothing from one to the other; the way back is another matter."""
+        self._rule("add", "from", source.address, "to", target.address)
+
+    def cut_off(self, party: Party, *, hears: bool = False, is_heard: bool = False) -> None:
+        """Deliver nothing from a party, nor to it.
+
+        Args:
+            party: who is cut off.
+            hears: it is still delivered to.
+            is_heard: what it sends is still delivered.
+        """
+        if not is_heard:
+            self._rule("add", "from", party.address)
+        if not hears:
+            self._rule("add", "to", party.address)
+
+    def heal(self) -> None:
+        """Deliver everything again."""
+        while self._rule("del", check=False):
+            pass
+
+    def close(self) -> None:
+        """Remove all of it; what runs there has ended."""
+        # The link to here first: those of a namespace go a moment after it.
+        ip("link", "del", f"{PREFIX}{self._subnet}p0", check=False)
+        branches = [path.name for path in Path("/run/netns").glob(f"{self._router}?*")]
+        for name in (*branches, *self._parties, self._router):
+            ip("netns", "del", name, check=False)
+
+    def _link(self, namespace: str | None) -> str:
+        """Lay a link from the router to a namespace, None is ours; the address of that end."""
+        number, self._links = self._links, self._links + 1
+        return lay_link(self._router, self._subnet, number, namespace)
+
+    def _rule(self, do: str, *which: str, check: bool = True) -> bool:
+        kind = ("blackhole",) if do == "add" else ()
+        return ip("-n", self._router, "rule", do, "priority", "100", *which, *kind, check=check)
+
+
+def lay_link(router: str, subnet: int, number: int, namespace: str | None) -> str:
+    """Lay a link from a router to a namespace; None is ours. Return the address of that end."""
+    near, far = (f"{PREFIX}{subnet}{side}{number}" for side in "rp")
+    gateway, address = (f"{NET}.{subnet}.{4 * number + host}" for host in (1, 2))
+    at = ("-n", namespace) if namespace else ()
+    # Parties of other subnets are reached by the same router; from here each needs a route.
+    reached = f"{NET}.0.0/16" if namespace else f"{NET}.{subnet}.0/24"
+    ip("-n", router, "link", "add", near, "type", "veth", "peer", "name", far)
+    ip("-n", router, "link", "set", far, "netns", namespace or str(os.getpid()))
+    ip("-n", router, "addr", "add", f"{gateway}/30", "dev", near)
+    ip("-n", router, "link", "set", near, "up")
+    ip(*at, "addr", "add", f"{address}/30", "dev", far)
+    ip(*at, "link", "set", far, "up")
+    ip(*at, "route", "add", reached, "via", gateway)
+    return address
+
+
+def refusal() -> str | None:
+    """Why there can be no such network here; None where there can."""
+    try:
+        with contextlib.closing(Network()) as network:
+            network.cut_off(network.add())
+    except (OSError, RuntimeError) as error:
+        return f"no network namespaces here ({error})"
+    return None
+
+
+def _free_subnet() -> int:
+    """Return a subnet to which no route leads: neither we nor another run of the tests use it."""
+    done = subprocess.run(["ip", "-o", "route"], check=True, capture_output=True, text=True)
+    routes = [line for line in done.stdout.splitlines() if line.startswith(f"{NET}.")]
+    return random.choice(sorted(set(range(1, 250)) - {int(line.split(".")[2]) for line in routes}))
+
+
+def _sweep() -> None:
+    """Remove what a killed run has left."""
+    for path in Path("/run/netns").glob(f"{PREFIX}*-*"):
+        owner = path.name.removeprefix(PREFIX).partition("-")[0]
+        if not Path(f"/proc/{owner}").exists():
+            ip("netns", "del", path.name, check=False)
+
+
+def ip(*arguments: str, check: bool = True) -> bool:
+    """Run the command `ip`; return whether it succeeded. With `check`, raise where it did not."""
+    done = subprocess.run(["ip", *arguments], check=False, capture_output=True, text=True)
+    if check and done.returncode:
+        raise RuntimeError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.returncode == 0
