@@ -52,6 +52,10 @@ integration: setup ## the tests on real servers: etcd, Redis, PostgreSQL, Spark
 faults: setup ## faults on real servers and processes, and the table of what they did
 	$(PY) -m pytest -m "" integration/faults
 
+.PHONY: k8s
+k8s: setup ## rollouts on Kubernetes' own controllers, and what each role's move cost (needs Go; make k8s ROLLOUTS="--only surge-3")
+	$(PY) integration/kubernetes/run.py $(ROLLOUTS)
+
 .PHONY: coverage
 coverage: $(READY) ## the fast tests, with their branch coverage: 100 % of the core, the rest shown
 	.ci/unit --whole

@@ -1,0 +1,196 @@
+"""What happens to a workload in each scenario. Each function returns when the moves count from."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from kube_api import ApiError, at
+from rollout_records import APP, now
+from rollouts import Rollout
+from scenarios import REBALANCE_DELAY_S
+
+FROZEN_S = 10.0
+LATE_MOVES = 1.5
+"""So many times the rebalance_delay is waited after a rollout: a group that grows late is seen."""
+
+
+def first_start(rollout: Rollout) -> None:
+    """Wait for the first rollout, until each pod has its rank, and until the group is no longer new.
+
+    A group counts as starting for one rebalance_delay: until then a newcomer gets a rank of its
+    own after the initial_delay, and a rollout would find another group than most do.
+    """
+    rollout.wait_rolled()
+    rollout.wait_settled()
+    first = min(event.at for event in rollout.records.events())
+    time.sleep(max(0.0, first + rollout.scenario.rebalance_delay + 1.0 - now()))
+
+
+def settle(rollout: Rollout) -> None:
+    """Wait for a rollout, then long enough for late moves, then for a settled group."""
+    rollout.wait_rolled()
+    time.sleep(LATE_MOVES * rollout.scenario.rebalance_delay)
+    rollout.wait_settled()
+
+
+def roll(rollout: Rollout) -> float:
+    """Roll out a new revision, once."""
+    first_start(rollout)
+    began = now()
+    rollout.roll()
+    settle(rollout)
+    return began
+
+
+def early_roll(rollout: Rollout) -> float:
+    """Roll out a new revision 1 s after the first pods have shared the roles for the first time.
+
+    The group still counts as starting, so a newcomer waits only for the initial_delay. Earlier, the
+    moves of the start itself would count, since the first pod has all roles until the others join.
+    """
+    rollout.wait_rolled()
+    rollout.wait_settled()  # which is a second after the last change
+    began = now()
+    rollout.roll()
+    settle(rollout)
+    return began
+
+
+def two_rolls(rollout: Rollout) -> float:
+    """Roll out a second revision when the first pod of the first one is ready."""
+    first_start(rollout)
+    began = now()
+    rollout.roll()
+    rollout.wait_new_pod()
+    rollout.roll()
+    settle(rollout)
+    return began
+
+
+def crash_loop(rollout: Rollout, when: str = "before-join") -> float:
+    """Roll out a revision that crashes, for three times the rebalance_delay; then roll back."""
+    first_start(rollout)
+    began = now()
+    before = rollout.template()
+    rollout.roll(f"--crash={when}")
+    time.sleep(3 * rollout.scenario.rebalance_delay)
+    rollout.roll_back(before)
+    settle(rollout)
+    return began
+
+
+def crash_loop_once_joined(rollout: Rollout) -> float:
+    """Do the same with a revision that crashes when it has joined."""
+    return crash_loop(rollout, "after-join")
+
+
+def eviction(rollout: Rollout) -> float:
+    """Add a pod, which waits without a rank, and evict it under a disruption budget."""
+    first_start(rollout)
+    budget = {
+        "metadata": {"name": APP},
+        "spec": {"minAvailable": rollout.replicas, "selector": {"matchLabels": {"app": APP}}},
+    }
+    rollout.api.create(at("poddisruptionbudgets", rollout.namespace), budget)
+    began = now()
+    rollout.scale(rollout.replicas + 1)
+    rollout.wait_rolled()
+    (standby,) = {
+        pod["metadata"]["name"] for pod in rollout.pods()
+    } - rollout.records.ranks().keys()
+    pods = at("pods", rollout.namespace)
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": standby}}
+
+    def is_evicted() -> bool:
+        try:
+            rollout.api.create(f"{pods}/{standby}/eviction", body)
+        except ApiError as error:
+            if error.code != 429:  # the controller of budgets has not counted the new pod yet
+                raise
+            return False
+        return True
+
+    rollout.wait(is_evicted, "an eviction")
+    rollout.wait_rolled()
+    time.sleep(LATE_MOVES * REBALANCE_DELAY_S)
+    assert standby not in {pod["metadata"]["name"] for pod in rollout.pods()}
+    return began
+
+
+def scaling(rollout: Rollout) -> float:
+    """Scale to twice as many pods, and back."""
+    first_start(rollout)
+    began, few = now(), rollout.replicas
+    for replicas in (2 * few, few):
+        rollout.scale(replicas)
+        settle(rollout)
+    return began
+
+
+def killed_program(rollout: Rollout) -> float:
+    """Amid a rollout, kill the program of a pod that is not replaced yet."""
+    first_start(rollout)
+    began = now()
+    rollout.roll()
+    rollout.wait_new_pod()
+    os.kill(rollout.records.pid(rollout.old_pods()[-1]["metadata"]["name"]), signal.SIGKILL)
+    rollout.struck = now()
+    settle(rollout)
+    return began
+
+
+def killed_holder(rollout: Rollout) -> float:
+    """Kill the program that holds the first role, with no rollout under way."""
+    first_start(rollout)
+    began = now()
+    holder = rollout.records.judge().holders[rollout.scenario.roles[0]]
+    os.kill(rollout.records.pid(holder), signal.SIGKILL)
+    rollout.struck = now()
+    time.sleep(1.0)  # the node has noted its end
+    rollout.wait(rollout.are_all_held, "a holder of each role")
+    return began
+
+
+def killed_node(rollout: Rollout) -> float:
+    """Amid a rollout, kill a node with all its processes; start it when its roles are held again."""
+    first_start(rollout)
+    began = now()
+    rollout.roll()
+    rollout.wait_new_pod()
+    rollout.kill_node(rollout.nodes[-1])
+    rollout.wait(rollout.are_all_held, "a holder of each role")
+    rollout.nodes[-1].start()
+    settle(rollout)
+    return began
+
+
+def frozen_etcd(rollout: Rollout) -> float:
+    """Amid a rollout, freeze etcd."""
+    first_start(rollout)
+    began = now()
+    rollout.roll()
+    rollout.wait_new_pod()
+    rollout.struck = now()
+    rollout.etcd.freeze()
+    time.sleep(FROZEN_S)
+    rollout.etcd.thaw()
+    settle(rollout)
+    return began
+
+
+HAPPENINGS: dict[str, Callable[[Rollout], float]] = {
+    "roll": roll,
+    "early roll": early_roll,
+    "two rolls": two_rolls,
+    "crash loop": crash_loop,
+    "crash loop once joined": crash_loop_once_joined,
+    "eviction": eviction,
+    "scaling": scaling,
+    "killed program": killed_program,
+    "killed holder": killed_holder,
+    "killed node": killed_node,
+    "frozen etcd": frozen_etcd,
+}

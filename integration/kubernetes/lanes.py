@@ -1,0 +1,62 @@
+"""Carry out several rows at a time on one cluster.
+
+A row mostly waits. What the rows share is the machine and the control plane. Each has nodes, a
+namespace and a group of its own; all but those that break etcd share one etcd.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Self
+
+from kube_cluster import Cluster
+from rollouts import carry_out
+from scenarios import Scenario
+from verdicts import Verdict, judged
+
+from rink.testing import EtcdNode
+
+
+class Lanes:
+    """Run rows until the `with` ends.
+
+    Args:
+        cluster: where.
+        count: so many rows at a time.
+    """
+
+    def __init__(self, cluster: Cluster, count: int) -> None:
+        self._cluster = cluster
+        self._pool = ThreadPoolExecutor(count, thread_name_prefix="row")
+        self._lock = threading.Lock()
+        self._shared: EtcdNode | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # Rows that are under way, as after Ctrl-C, fail when the cluster goes.
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def submit(self, rows: list[Scenario]) -> dict[str, Future[Verdict]]:
+        """Begin rows when there is room, the longest ones first. Return their verdicts to come."""
+        longest_first = sorted(rows, key=lambda row: row.weight, reverse=True)
+        return {row.name: self._pool.submit(self._one, row) for row in longest_first}
+
+    def _one(self, scenario: Scenario) -> Verdict:
+        return judged(scenario, carry_out(self._cluster, scenario, self._etcd(scenario)))
+
+    def _etcd(self, scenario: Scenario) -> EtcdNode:
+        if scenario.has_own_etcd:
+            return self._cluster.etcd()
+        with self._lock:
+            if self._shared is None:
+                self._shared = self._cluster.etcd()
+            return self._shared

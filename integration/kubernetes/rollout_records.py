@@ -1,0 +1,135 @@
+"""Read what members and nodes wrote during a rollout."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from rink.testing.history import Event, Judgement, What, judge
+
+APP = "member"
+"""The name of the workload, and of its container."""
+_REPORTS = {"gained", "let go"}
+
+
+def now() -> float:
+    """Return the time of the clock that all events have."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@attrs.frozen
+class Line:
+    """One line beside the events of a history: `joined`, `rank`, `redistributed`, `left`, `ended`.
+
+    Attributes:
+        value: the rank, or the members at a redistribution.
+    """
+
+    what: str
+    who: str
+    at: float
+    value: Any = None
+
+
+class Records:
+    """Hold where the records of a row are, and read them anew on each call.
+
+    Args:
+        folder: of the members' files of events, one for each pod.
+        journals: returns the files of the nodes.
+    """
+
+    def __init__(self, folder: Path, journals: Callable[[], list[Path]]) -> None:
+        self._folder = folder
+        self._journals = journals
+        self._observed: list[Event] = []
+
+    def observe(self, event: Event) -> None:
+        """Add an event that the test itself has seen, such as the end of a killed node's pods."""
+        self._observed.append(event)
+
+    def events(self) -> list[Event]:
+        """Return the history: what members wrote, and which processes nodes saw end."""
+        written = [
+            Event(line["what"], line["who"], line["at"], line["role"], line["token"])
+            for line in self._written()
+            if line["what"] in _REPORTS
+        ]
+        ends = [
+            Event(What.ENDED, line["pod"], line["at"])
+            for line in self.journal()
+            if line["what"] == "ended" and line["container"] == APP
+        ]
+        return [*written, *ends, *self._observed]
+
+    def judge(self) -> Judgement:
+        """Return the judgement of all events so far."""
+        return judge(self.events())
+
+    def lines(self) -> list[Line]:
+        """Return the lines beside the events, with the ends of processes, by time."""
+        lines = [
+            Line(line["what"], line["who"], line["at"], line.get("rank", line.get("members")))
+            for line in self._written()
+            if line["what"] not in _REPORTS
+        ]
+        ends = [Line("ended", one.who, one.at) for one in self.events() if one.what is What.ENDED]
+        return sorted(lines + ends, key=lambda line: line.at)
+
+    def journal(self) -> list[dict[str, Any]]:
+        """Return what the nodes did."""
+        return [line for path in self._journals() for line in read_lines(path)]
+
+    def ranks(self) -> dict[str, int]:
+        """Return the rank of each pod that has one and has not left."""
+        ranks: dict[str, int] = {}
+        for line in self.lines():
+            if line.what == "rank" and line.value is not None:
+                ranks[line.who] = line.value
+            elif line.what in {"rank", "left", "ended"}:
+                ranks.pop(line.who, None)
+        return ranks
+
+    def starts(self, since: float) -> list[float]:
+        """Return how long each pod took from its creation until its program had joined."""
+        joined: dict[str, list[float]] = {}
+        for line in self.lines():
+            if line.what == "joined":
+                joined.setdefault(line.who, []).append(line.at)
+        starts = []
+        for line in self.journal():
+            if line["what"] == "taken" and line["at"] >= since:
+                later = (at for at in joined.get(line["pod"], []) if at > line["at"])
+                starts.extend(at - line["at"] for at in [next(later, None)] if at is not None)
+        return starts
+
+    def changes(self, since: float) -> int:
+        """Return how often the group distributed its roles anew.
+
+        In Rink that is a member that got a rank. Of redistributions, each list of members counts.
+        """
+        later = [line for line in self.lines() if line.at > since]
+        ranked = [line for line in later if line.what == "rank" and line.value is not None]
+        anew = {tuple(line.value) for line in later if line.what == "redistributed"}
+        return len(ranked) + len(anew)
+
+    def pid(self, pod: str) -> int:
+        """Return the process id of a pod's program."""
+        started = [one for one in self.journal() if one["what"] == "started" and one["pod"] == pod]
+        return int(started[-1]["pid"])
+
+    def _written(self) -> list[dict[str, Any]]:
+        return [line for path in self._folder.glob("*.jsonl") for line in read_lines(path)]
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the whole lines of a file of JSON lines; the last one may be half written."""
+    if not path.exists():
+        return []
+    text = path.read_text(encoding="utf-8")
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]

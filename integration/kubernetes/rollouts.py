@@ -1,0 +1,259 @@
+"""Carry out a scenario on a cluster: deploy, let it happen, wait until all has settled."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import attrs
+from kube_api import at
+from kube_cluster import Cluster, NodeProcess, wait_for
+from programs import command
+from rollout_records import APP, Records, now
+from scenarios import GRACE_S, Scenario
+
+from rink.testing import EtcdNode
+from rink.testing.history import Event, Judgement, What
+
+QUIET_S = 1.0
+PROBE = {"exec": {"command": ["test", "-e", "ready"]}, "periodSeconds": 1}
+
+
+@attrs.frozen
+class Happened:
+    """Hold what came of a row.
+
+    Attributes:
+        began: when the rollout began; moves count from here.
+        struck: when a fault struck; None if none did.
+        judgement: of all events.
+        starts: how many seconds each pod took from its creation until its program had joined.
+        changes: how often roles were distributed anew, see `Records.changes`.
+        seconds: how long the row took.
+    """
+
+    began: float
+    struck: float | None
+    judgement: Judgement
+    starts: list[float]
+    changes: int
+    seconds: float
+
+
+class Rollout:
+    """One scenario in a namespace of its own, with nodes of its own.
+
+    `TIMEOUT_S` bounds each wait for something to happen.
+
+    Attributes:
+        replicas: how many pods there are to be.
+        struck: when a fault struck.
+        records: what members and nodes wrote.
+
+    Args:
+        cluster: where.
+        scenario: what.
+        etcd: of the members.
+    """
+
+    TIMEOUT_S = 240.0
+
+    def __init__(self, cluster: Cluster, scenario: Scenario, etcd: EtcdNode) -> None:
+        self.scenario = scenario
+        self.etcd = etcd
+        self.api = cluster.api
+        self.namespace = scenario.name
+        self.replicas = scenario.replicas
+        self.nodes: list[NodeProcess] = []
+        self.struck: float | None = None
+        self.kind = "statefulsets" if scenario.strategy is None else "deployments"
+        self.path = at(self.kind, self.namespace, APP)
+        self._cluster = cluster
+        self._folder = cluster.folder / "events" / scenario.name
+        self._folder.mkdir(parents=True)
+        self._revision = 1
+        self.records = Records(self._folder, lambda: [node.journal for node in self.nodes])
+
+    # ── what is deployed ─────────────────────────────────────────────────────────────────────
+
+    def start(self) -> None:
+        """Start the nodes and the workload."""
+        for number in range(self.scenario.nodes):
+            node = self._cluster.node(
+                f"{self.namespace}-{number}",
+                start_delay=self.scenario.pod_start,
+                seed=number,
+                backoff_factor=0.1,
+            )
+            self.nodes.append(node)
+        self.api.create(at("namespaces"), {"metadata": {"name": self.namespace}})
+        self._cluster.bind_pods(self.namespace, [node.settings.name for node in self.nodes])
+        self.api.create(at(self.kind, self.namespace), self._workload())
+
+    def _workload(self) -> dict[str, Any]:
+        spec: dict[str, Any] = {
+            "replicas": self.replicas,
+            "selector": {"matchLabels": {"app": APP}},
+            "template": self.template(),
+        }
+        if self.scenario.strategy is None:
+            spec |= {"serviceName": APP, "podManagementPolicy": "Parallel"}
+        else:
+            spec |= {"strategy": self.scenario.strategy}
+        return {"metadata": {"name": APP}, "spec": spec}
+
+    def template(self, *more: str) -> dict[str, Any]:
+        """Return the pods' template, with more options of the program."""
+        name = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+        container = {
+            "name": APP,
+            "image": "none",
+            "command": [*command(self.scenario, self._cluster, self.etcd, self._folder), *more],
+            "env": [name],
+            "readinessProbe": PROBE,
+        }
+        spec = {
+            "terminationGracePeriodSeconds": GRACE_S,
+            "hostNetwork": self.scenario.needs_apiserver,  # which listens on loopback only
+            "containers": [container],
+        }
+        return {"metadata": {"labels": {"app": APP, "revision": str(self._revision)}}, "spec": spec}
+
+    # ── what is done to it ───────────────────────────────────────────────────────────────────
+
+    def roll(self, *more: str) -> None:
+        """Begin a rollout of a new revision."""
+        self._revision += 1
+        self.roll_back(self.template(*more))
+
+    def roll_back(self, template: dict[str, Any]) -> None:
+        """Roll out an earlier template, as `kubectl rollout undo` does."""
+        self.api.patch(self.path, {"spec": {"template": template}})
+
+    def scale(self, replicas: int) -> None:
+        """Change the number of pods."""
+        self.replicas = replicas
+        self.api.patch(self.path, {"spec": {"replicas": replicas}})
+
+    def kill_node(self, node: NodeProcess) -> None:
+        """Kill a node with all its processes, and note that its pods' programs are dead."""
+        self.struck = now()
+        died = node.kill()
+        for pod in self.pods():
+            if pod["spec"].get("nodeName") == node.settings.name:
+                self.records.observe(Event(What.ENDED, pod["metadata"]["name"], died))
+
+    def stop(self) -> None:
+        """Delete the workload, and wait until its pods are gone."""
+        self.api.delete(at("namespaces", name=self.namespace))
+        self.wait(lambda: not self.pods(), "the end of all pods")
+        for node in self.nodes:
+            node.stop()
+            self.api.delete(at("nodes", name=node.settings.name))
+
+    # ── what is seen ─────────────────────────────────────────────────────────────────────────
+
+    def wait(self, is_so: Any, what: str) -> None:
+        """Wait until something is so.
+
+        Raises:
+            TimeoutError: it was not in time; shows what the programs printed last.
+        """
+        try:
+            wait_for(is_so, self.TIMEOUT_S, f"{self.namespace}: {what}")
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}; the programs said:\n{self.last_words()}") from None
+
+    def last_words(self) -> str:
+        """Return the last line that each pod's program printed."""
+        logs = [
+            path
+            for node in self.nodes
+            for path in node.settings.folder.glob(f"pods/{self.namespace}_*/{APP}.log")
+        ]
+        lines = [path.read_text(errors="replace").strip().rpartition("\n")[2] for path in logs]
+        return "\n".join(sorted(set(lines)))
+
+    def pods(self) -> list[dict[str, Any]]:
+        """Return the pods, those that end too."""
+        return self.api.get(at("pods", self.namespace))["items"]
+
+    def new_pods(self) -> list[dict[str, Any]]:
+        """Return the pods of the newest revision."""
+        return [pod for pod in self.pods() if self._is_new(pod)]
+
+    def old_pods(self) -> list[dict[str, Any]]:
+        """Return the pods of earlier revisions that are not ending."""
+        return [
+            pod
+            for pod in self.pods()
+            if not self._is_new(pod) and "deletionTimestamp" not in pod["metadata"]
+        ]
+
+    def _is_new(self, pod: dict[str, Any]) -> bool:
+        return pod["metadata"]["labels"]["revision"] == str(self._revision)
+
+    def wait_new_pod(self) -> None:
+        """Wait until a pod of the newest revision is ready."""
+        self.wait(lambda: any(map(is_ready, self.new_pods())), "a new pod that is ready")
+
+    def wait_rolled(self) -> None:
+        """Wait until each pod is of the newest revision and ready, and no other one is left."""
+        self.wait(self._is_rolled, "the end of the rollout")
+
+    def _is_rolled(self) -> bool:
+        workload = self.api.get(self.path)
+        status, wanted = workload.get("status", {}), workload["spec"]["replicas"]
+        counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+        return (
+            status.get("observedGeneration") == workload["metadata"]["generation"]
+            and all(status.get(count, 0) == wanted for count in counts)
+            and len(self.pods()) == wanted
+        )
+
+    def wait_settled(self, ranked: int | None = None) -> None:
+        """Wait until each pod has a rank, each role is held, and nothing has changed for a second.
+
+        Args:
+            ranked: so many pods have a rank, if not all.
+        """
+        self.wait(lambda: self._is_settled(ranked), "a settled group")
+
+    def _is_settled(self, ranked: int | None) -> bool:
+        last = max((event.at for event in self.records.events()), default=now())
+        if now() - last < QUIET_S or not self.are_all_held():
+            return False
+        # A peer of Rink has no ranks.
+        wanted = self.replicas if ranked is None else ranked
+        return self.scenario.is_peer or len(self.records.ranks()) == wanted
+
+    def are_all_held(self) -> bool:
+        """Return whether each role is held by somebody."""
+        return not self.records.judge().not_held(self.scenario.roles)
+
+
+def is_ready(pod: dict[str, Any]) -> bool:
+    """Return whether a pod's condition Ready is true."""
+    conditions = pod.get("status", {}).get("conditions", [])
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def carry_out(cluster: Cluster, scenario: Scenario, etcd: EtcdNode) -> Happened:
+    """Carry out one scenario, and return what came of it."""
+    from happenings import HAPPENINGS  # it imports this module
+
+    began_at = time.monotonic()
+    rollout = Rollout(cluster, scenario, etcd)
+    rollout.start()
+    try:
+        began = HAPPENINGS[scenario.happens](rollout)
+        return Happened(
+            began=began,
+            struck=rollout.struck,
+            judgement=rollout.records.judge(),
+            starts=rollout.records.starts(began),
+            changes=rollout.records.changes(began),
+            seconds=time.monotonic() - began_at,
+        )
+    finally:
+        rollout.stop()

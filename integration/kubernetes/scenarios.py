@@ -1,0 +1,319 @@
+"""The rows of the table: what is deployed, what happens to it, and what that may cost.
+
+Each row is one group of 30 roles in a namespace of its own. `rollouts` carries a row out, and
+`verdicts` judges its history.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+ROLES = 30
+TTL_S = 20.0
+GRACE_S = 60
+REBALANCE_DELAY_S = 10.0
+"""Longer than one pod takes to replace another one."""
+HANDOVER_WAIT_S = 20.0
+
+
+def rolling(surge: int | str, unavailable: int | str) -> dict[str, Any]:
+    """Return the strategy RollingUpdate."""
+    how = {"maxSurge": surge, "maxUnavailable": unavailable}
+    return {"type": "RollingUpdate", "rollingUpdate": how}
+
+
+SURGE = rolling(1, 0)
+SURGE_ALL = rolling("100%", 0)
+DEFAULT = rolling("25%", "25%")
+NO_SURGE = rolling(0, 1)
+RECREATE = {"type": "Recreate"}
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """Hold what a row may cost. None is no limit. Overlaps are never allowed.
+
+    Attributes:
+        mean: the exact mean of moves per role, or None.
+        mean_at_most: the greatest mean.
+        most: the greatest number of moves of one role.
+        gap_p99: seconds that 99 of 100 gaps may last at most.
+        gap: seconds that any gap may last.
+        gap_beyond_start: seconds that any gap may last longer than the slowest pod's start.
+        settled: seconds after a fault until each role is held.
+        are_overlaps_shown: a peer's overlaps are counted, and break no limit.
+    """
+
+    mean: float | None = None
+    mean_at_most: float | None = None
+    most: int | None = None
+    gap_p99: float | None = None
+    gap: float | None = None
+    gap_beyond_start: float | None = None
+    settled: float | None = None
+    are_overlaps_shown: bool = False
+
+
+ONE_MOVE = Limits(mean=1.0, most=1, gap_p99=0.5)
+HONEST = Limits()
+FAULT = Limits(settled=TTL_S + 3.0)
+PEER = Limits(are_overlaps_shown=True)
+
+
+@attrs.frozen(kw_only=True)
+class Scenario:
+    """Describe one row.
+
+    Attributes:
+        name: short, without spaces.
+        says: what happens, for people.
+        replicas: how many pods.
+        strategy: the Deployment's; None is a StatefulSet.
+        happens: the name of what happens, see `happenings`.
+        limits: what it may cost.
+        pod_start: the least and the most seconds before a pod's program starts.
+        handover_wait: the member's setting; 0 is the leave of before.
+        rebalance_delay: the member's setting.
+        leave_delay: the member's setting.
+        drain: seconds that work takes to end.
+        program: further options of the program in the pods.
+        nodes: how many nodes share the pods.
+        has_own_etcd: the row breaks its etcd, so no other row uses it.
+        runs: the program in the pods: "rink", or a peer: "client-go", "redistribution".
+        role_count: how many roles there are.
+        ttl: of the member's lease, in seconds. client-go has 15 of its own.
+    """
+
+    name: str
+    says: str
+    replicas: int = 3
+    strategy: dict[str, Any] | None = attrs.field(factory=lambda: SURGE)
+    happens: str = "roll"
+    limits: Limits = ONE_MOVE
+    pod_start: tuple[float, float] = (0.5, 1.5)
+    handover_wait: float = HANDOVER_WAIT_S
+    rebalance_delay: float = REBALANCE_DELAY_S
+    leave_delay: float = 0.0
+    drain: float = 0.0
+    program: tuple[str, ...] = ()
+    nodes: int = 1
+    has_own_etcd: bool = False
+    runs: str = "rink"
+    role_count: int = ROLES
+    ttl: float = TTL_S
+
+    @property
+    def roles(self) -> list[str]:
+        """Return the names of the roles."""
+        if self.runs == "client-go":
+            return ["leader"]
+        return [f"role-{number}" for number in range(self.role_count)]
+
+    @property
+    def weight(self) -> float:
+        """Return a rough measure of how long the row takes; the longest ones begin first."""
+        return 4 * self.rebalance_delay + 3 * self.pod_start[1]
+
+    @property
+    def is_peer(self) -> bool:
+        """Return whether something else than Rink runs in the pods."""
+        return self.runs != "rink"
+
+    @property
+    def needs_apiserver(self) -> bool:
+        """Return whether the program speaks with the apiserver."""
+        return self.runs == "client-go"
+
+
+SCENARIOS = [
+    # Each role moves once.
+    Scenario(name="surge-3", says="surge 1, unavailable 0"),
+    Scenario(name="surge-5", says="surge 1, unavailable 0", replicas=5),
+    Scenario(name="surge-all", says="surge 100 %, unavailable 0", strategy=SURGE_ALL),
+    Scenario(name="slow-start", says="surge 1, slow start", pod_start=(5.0, 7.0)),
+    Scenario(
+        name="slow-drain",
+        says="surge 1, work takes 5 s to end",
+        drain=5.0,
+        rebalance_delay=15.0,
+    ),
+    Scenario(
+        name="early",
+        says="surge 1, begun 1 s after the first start",
+        happens="early roll",
+    ),
+    Scenario(name="default-4", says="Kubernetes' default", replicas=4, strategy=DEFAULT),
+    Scenario(name="default-8", says="Kubernetes' default", replicas=8, strategy=DEFAULT),
+    Scenario(name="no-surge-3", says="surge 0, unavailable 1", strategy=NO_SURGE),
+    # What it costs where it cannot be helped.
+    Scenario(
+        name="start-2",
+        says="Kubernetes' default, start of 2 s",
+        replicas=4,
+        strategy=DEFAULT,
+        pod_start=(2.0, 2.0),
+        limits=HONEST,
+    ),
+    Scenario(
+        name="start-9",
+        says="Kubernetes' default, start of 9 s",
+        replicas=4,
+        strategy=DEFAULT,
+        pod_start=(9.0, 9.0),
+        limits=HONEST,
+    ),
+    Scenario(
+        name="start-20",
+        says="Kubernetes' default, start of 20 s",
+        replicas=4,
+        strategy=DEFAULT,
+        pod_start=(20.0, 20.0),
+        limits=HONEST,
+    ),
+    Scenario(
+        name="exit-at-once",
+        says="surge 1, the program exits at once",
+        limits=HONEST,
+        program=("--exit-at-once",),
+    ),
+    Scenario(
+        name="two-rolls",
+        says="surge 1, a second roll amid the first",
+        limits=HONEST,
+        happens="two rolls",
+    ),
+    Scenario(
+        name="old-leave",
+        says="Kubernetes' default, the leave of before",
+        replicas=4,
+        strategy=DEFAULT,
+        handover_wait=0.0,
+        limits=HONEST,
+    ),
+    # Nobody is left to take over: all pods end before the first new one starts.
+    Scenario(
+        name="recreate",
+        says="Recreate",
+        strategy=RECREATE,
+        limits=Limits(mean=1.0, most=1, gap_beyond_start=1.0),
+    ),
+    # A new version that never comes up.
+    Scenario(
+        name="crash-surge",
+        says="surge 1: crash loop, rollback",
+        happens="crash loop",
+        limits=Limits(most=0, gap=0.0),
+    ),
+    Scenario(
+        name="crash-default",
+        says="Kubernetes' default: crash loop, rollback",
+        replicas=4,
+        strategy=DEFAULT,
+        happens="crash loop",
+        limits=Limits(gap=0.5),
+    ),
+    Scenario(
+        name="crash-no-surge",
+        says="surge 0: crash loop, rollback",
+        strategy=NO_SURGE,
+        happens="crash loop",
+        limits=Limits(gap=0.5),
+    ),
+    Scenario(
+        name="crash-recreate",
+        says="Recreate: crash loop, rollback",
+        strategy=RECREATE,
+        happens="crash loop",
+        limits=HONEST,
+    ),
+    Scenario(
+        name="crash-joined",
+        says="surge 1: crashes once joined, rollback",
+        happens="crash loop once joined",
+        rebalance_delay=25.0,
+        limits=Limits(most=0, gap=0.0),
+    ),
+    # Other workloads and changes.
+    Scenario(
+        name="evict",
+        says="a standby is evicted under a PDB",
+        happens="eviction",
+        rebalance_delay=60.0,
+        limits=Limits(most=0, gap=0.0),
+    ),
+    Scenario(
+        name="statefulset",
+        says="StatefulSet, keep_rank",
+        strategy=None,
+        leave_delay=60.0,
+        program=("--keep-rank",),
+        limits=Limits(most=0, gap_beyond_start=1.0),
+    ),
+    Scenario(
+        name="scale",
+        says="3 pods, 6, and 3 again",
+        happens="scaling",
+        limits=Limits(mean_at_most=1.0, most=4, gap_p99=0.5),
+    ),
+    # Faults amid a roll.
+    Scenario(
+        name="kill-program",
+        says="surge 1: kill -9 of a program",
+        happens="killed program",
+        limits=FAULT,
+    ),
+    Scenario(
+        name="kill-node",
+        says="surge 1: kill -9 of one of 2 nodes",
+        happens="killed node",
+        nodes=2,
+        limits=FAULT,
+    ),
+    Scenario(
+        name="freeze-etcd",
+        says="surge 1: etcd frozen for 10 s",
+        happens="frozen etcd",
+        has_own_etcd=True,
+        limits=FAULT,
+    ),
+]
+
+PEERS = [
+    # One role: Rink beside the leader election of client-go, with its own settings.
+    Scenario(name="leader-rink", says="Rink, one role: surge 1", role_count=1, ttl=15.0),
+    Scenario(
+        name="leader-client-go",
+        says="client-go: surge 1",
+        role_count=1,
+        runs="client-go",
+        limits=PEER,
+    ),
+    Scenario(
+        name="leader-rink-kill",
+        says="Rink, one role: kill -9 of its holder",
+        role_count=1,
+        ttl=15.0,
+        happens="killed holder",
+        limits=Limits(settled=18.0),
+    ),
+    Scenario(
+        name="leader-client-go-kill",
+        says="client-go: kill -9 of the leader",
+        role_count=1,
+        runs="client-go",
+        happens="killed holder",
+        limits=PEER,
+    ),
+    # Five pods are replaced: a scheduler that redistributes on each join and leave does so 10 times.
+    Scenario(name="five-rink", says="Rink: surge 1", replicas=5),
+    Scenario(
+        name="five-redistributed",
+        says="redistribution on each join and leave: surge 1",
+        replicas=5,
+        runs="redistribution",
+        limits=PEER,
+    ),
+]
+BY_NAME = {scenario.name: scenario for scenario in (*SCENARIOS, *PEERS)}
