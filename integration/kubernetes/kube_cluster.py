@@ -34,6 +34,7 @@ from kubenode.agent import Settings
 from network import Network, Party, refusal
 from processes import is_alive
 
+from rink.errors import RinkError
 from rink.testing import EtcdNode, Place, etcd_cluster
 from rink.testing.servers_ports import free_ports
 from rink.testing.servers_process import Guard, GuardedProcess
@@ -224,7 +225,7 @@ def running_cluster(show: Callable[[str], None] = print) -> Iterator[Cluster]:
         why_not = refusal()
         network = None if why_not else opened.enter_context(contextlib.closing(Network()))
         own_etcd = opened.enter_context(etcd_cluster(1, fsync=False)).nodes[0]
-        guard = Guard(binaries.controlplane, [folder], error=RuntimeError)  # type: ignore[arg-type]
+        guard = Guard(binaries.controlplane, [folder], error=RinkError)
         opened.callback(guard.close)
         access = start_apiserver(guard, folder, own_etcd.endpoint)
         api = Api(access)
