@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -176,8 +177,24 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
     return attrs.asdict(verdict)
 
 
+LEFT_OUT_OF_DOCS = {"anew", "limit", "seconds"}
+
+
 def markdown(verdicts: Sequence[Verdict]) -> str:
-    """Return the table as docs have it."""
+    """Return the table as docs have it, without what only its readers in a terminal want."""
+    kept = [index for index, (head, _) in enumerate(HEADS) if head not in LEFT_OUT_OF_DOCS]
     marks = [":--" if side == "left" else "--:" for _, side in HEADS]
     lines = [[head for head, _ in HEADS], marks, *map(cells, verdicts)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+    return "\n".join(f"| {' | '.join(line[index] for index in kept)} |" for line in lines) + "\n"
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "rollouts.md"
+BEGIN = '<!-- rollouts: written by `make k8s ROLLOUTS="--docs"` -->\n'
+END = "<!-- /rollouts -->"
+
+
+def write_page(verdicts: Sequence[Verdict]) -> None:
+    """Write the table into the page of the docs."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text(f"{before}{BEGIN}{markdown(verdicts)}{END}{after}", encoding="utf-8")
