@@ -84,7 +84,7 @@ def test_a_signal_has_a_worker_leave_in_order(shop, number):
         wait_for(lambda: shop.at("ship", busy).get("open", "0") != "0")
         assert worker.end(number) == 0
         log = "".join(worker.read)
-    assert f"{number.name}: worker w1 leaves" in log
+    assert f"{number.name}: worker w1 is leaving; a second signal ends it at once" in log
     assert log.endswith("worker w1 has left\n")
     for processor in ("bill", "ship"):
         at = [shop.at(processor, n) for n in range(PARTITIONS)]
@@ -92,6 +92,33 @@ def test_a_signal_has_a_worker_leave_in_order(shop, number):
     found = shop.lag("ship")[busy]
     assert found["processed"] + found["lag"] == 3
     assert found["unclean"] == 0
+
+
+def test_worker_that_leaves_processes_until_another_one_joins(shop):
+    shop.send(*((n, 1000) for n in range(3)))
+    with Running(shop, "--name", "w1", "--handover-wait", "60") as old:
+        shop.until_done("bill")
+        old.process.send_signal(signal.SIGTERM)
+        old.until_said("worker w1 is leaving; waits up to 60 s for a successor")
+        shop.send(*((n, 1000) for n in range(3, 9)))
+        done = shop.until_done("bill")
+        assert sum(one["processed"] for one in done.values()) == 9
+        with Running(shop, "--name", "w2") as new:
+            assert old.process.wait(DEADLINE_S) == 0
+            shop.send(*((n, 1000) for n in range(9, 12)))
+            done = shop.until_done("bill")
+            assert sum(one["processed"] for one in done.values()) == 12
+            assert all(one["unclean"] == 0 for one in done.values())
+            assert new.end(signal.SIGTERM) == 0
+
+
+def test_second_signal_ends_the_wait_for_a_successor(shop):
+    with Running(shop, "--name", "w1", "--handover-wait", "60") as worker:
+        shop.send((1, 1000))
+        shop.until_done("bill")
+        worker.process.send_signal(signal.SIGTERM)
+        worker.until_said("waits up to 60 s for a successor")
+        assert worker.end(signal.SIGTERM) == 0
 
 
 def test_a_second_signal_ends_a_worker_at_once(shop):
@@ -102,7 +129,7 @@ def test_a_second_signal_ends_a_worker_at_once(shop):
     with Running(shop, "--processors", "ship") as worker:
         wait_for(lambda: any(shop.at("ship", n).get("open", "0") != "0" for n in range(PARTITIONS)))
         worker.process.send_signal(signal.SIGTERM)
-        worker.until_said("leaves")
+        worker.until_said("worker .* is leaving")
         assert worker.end(signal.SIGTERM) == -signal.SIGTERM
 
 
