@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 from kube_build import NoControlPlaneError
 from kube_cluster import running_cluster
+
+ROOT = Path(__file__).parents[2]
+# Behind everything else: the renderer of kustomizations, and the example of the flights.
+sys.path += [str(ROOT / name) for name in ("tests/deploy", "examples", "examples/kubernetes")]
 
 
 @pytest.fixture(scope="session")

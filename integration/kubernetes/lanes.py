@@ -7,11 +7,13 @@ namespace and a group of its own; all but those that break etcd share one etcd.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
 from kube_cluster import Cluster
+from kube_parts import PartVerdict
 from rollouts import carry_out
 from scenarios import Scenario
 from verdicts import Verdict, judged
@@ -49,6 +51,10 @@ class Lanes:
         """Begin rows when there is room, the longest ones first. Return their verdicts to come."""
         longest_first = sorted(rows, key=lambda row: row.weight, reverse=True)
         return {row.name: self._pool.submit(self._one, row) for row in longest_first}
+
+    def submit_part(self, part: Callable[[Cluster], PartVerdict]) -> Future[PartVerdict]:
+        """Begin a part that is no row when there is room. Return its verdict to come."""
+        return self._pool.submit(part, self._cluster)
 
     def _one(self, scenario: Scenario) -> Verdict:
         return judged(scenario, carry_out(self._cluster, scenario, self._etcd(scenario)))
