@@ -120,6 +120,7 @@ class Cluster:
         start_delay: tuple[float, float] = (0.0, 0.0),
         seed: int = 0,
         backoff_factor: float = 1.0,
+        image_env: dict[str, str] | None = None,
     ) -> NodeProcess:
         """Start a node, and return it when it is registered. The arguments are those of `Settings`."""
         settings = Settings(
@@ -131,6 +132,7 @@ class Cluster:
             start_delay=start_delay,
             seed=seed,
             backoff_factor=backoff_factor,
+            image_env=image_env or {},
         )
         settings.folder.mkdir(parents=True)
         command = [sys.executable, str(NODE_SCRIPT), settings.as_json()]

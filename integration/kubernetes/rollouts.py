@@ -202,14 +202,7 @@ class Rollout:
         self.wait(self._is_rolled, "the end of the rollout")
 
     def _is_rolled(self) -> bool:
-        workload = self.api.get(self.path)
-        status, wanted = workload.get("status", {}), workload["spec"]["replicas"]
-        counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
-        return (
-            status.get("observedGeneration") == workload["metadata"]["generation"]
-            and all(status.get(count, 0) == wanted for count in counts)
-            and len(self.pods()) == wanted
-        )
+        return is_rolled(self.api.get(self.path), self.pods())
 
     def wait_settled(self, ranked: int | None = None) -> None:
         """Wait until each pod has a rank, each role is held, and nothing has changed for a second.
@@ -230,6 +223,17 @@ class Rollout:
     def are_all_held(self) -> bool:
         """Return whether each role is held by somebody."""
         return not self.records.judge().not_held(self.scenario.roles)
+
+
+def is_rolled(workload: dict[str, Any], pods: list[dict[str, Any]]) -> bool:
+    """Return whether a workload has all its pods, all new and ready, and no other one is left."""
+    status, wanted = workload.get("status", {}), workload["spec"]["replicas"]
+    counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+    return (
+        status.get("observedGeneration") == workload["metadata"]["generation"]
+        and all(status.get(count, 0) == wanted for count in counts)
+        and len(pods) == wanted
+    )
 
 
 def is_ready(pod: dict[str, Any]) -> bool:

@@ -8,6 +8,7 @@ The first run builds the control plane with Go; see `kube_build`. Exit status 1:
 limit, or a part is not as it should be. 2: there is no control plane.
 
 The parts: `dry-run` asks the apiserver for each manifest of deploy/ and examples/kubernetes/.
+`flights` rolls the example of the flights once, amid its work, and judges totals and moves.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ sys.path += [str(ROOT / name) for name in ("tests/deploy", "examples", "examples
 
 import attrs  # noqa: E402 - what is ours needs the path above
 import dry_run  # noqa: E402
+import flights_roll  # noqa: E402
 from kube_build import NoControlPlaneError  # noqa: E402
 from kube_cluster import running_cluster  # noqa: E402
 from kube_parts import PartVerdict  # noqa: E402
@@ -44,7 +46,7 @@ from rich.table import Table  # noqa: E402
 from scenarios import BY_NAME, Scenario  # noqa: E402
 from verdicts import HEADS, Verdict, as_json, cells, markdown  # noqa: E402
 
-PARTS = {dry_run.NAME: dry_run.carry_out}
+PARTS = {dry_run.NAME: dry_run.carry_out, flights_roll.NAME: flights_roll.carry_out}
 """What is no row. Each runs alone, after the rows, so that it disturbs none of them."""
 
 

@@ -162,6 +162,16 @@ def test_the_downward_api_and_references_fill_the_environment(bench):
     assert both == "known/node-runs $(NAME) $(NONE)"
 
 
+def test_a_container_has_the_variables_of_its_image(kube):
+    bench = Bench(kube, "node-image", image_env={"ONE": "image", "TWO": "image"})
+    try:
+        env = [{"name": "TWO", "value": "spec"}]
+        bench.put("built", shell("main", 'echo "$ONE $TWO"; sleep 1000', env=env))
+        bench.wait(lambda: bench.log("built", "main") == "image spec\n", "its environment")
+    finally:
+        bench.close()
+
+
 def test_what_the_node_lacks_is_said_in_the_status(bench):
     env = [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]
     bench.put("lacking", shell("main", FOREVER, env=env))

@@ -36,6 +36,7 @@ class Settings:
         start_delay: the least and the most seconds until a pod's first container starts.
         seed: of the random choice between them.
         backoff_factor: 1 is the kubelet's time between restarts, less is faster.
+        image_env: the variables that an image would set.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Settings:
     start_delay: tuple[float, float] = (0.0, 0.0)
     seed: int = 0
     backoff_factor: float = 1.0
+    image_env: dict[str, str] = attrs.field(factory=dict)
 
     def as_json(self) -> str:
         """Return them as the node's process takes them."""
@@ -154,6 +156,7 @@ class Node:
             host_ip=settings.host_ip,
             journal=self._journal,
             backoff_factor=settings.backoff_factor,
+            image_env=settings.image_env,
             start_delay=self._random.uniform(*settings.start_delay),
         )
         pod = Pod(obj, place)

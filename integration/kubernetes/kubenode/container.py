@@ -44,6 +44,7 @@ class Surroundings:
         host_ip: the node's address.
         journal: where the node notes what it does.
         backoff_factor: 1 is the kubelet's time between restarts, less is faster.
+        image_env: the variables that an image would set; the container's own come after them.
         changed: called when the pod's status may differ.
     """
 
@@ -54,6 +55,7 @@ class Surroundings:
     host_ip: str
     journal: Journal
     backoff_factor: float
+    image_env: dict[str, str]
     changed: Callable[[], None]
 
     @property
@@ -243,7 +245,7 @@ class Container:
     async def spawn(self, words: list[str], *, quiet: bool) -> asyncio.subprocess.Process:
         """Start a process in the container; one that is quiet has no output."""
         around = self._around
-        env = os.environ | {"HOSTNAME": around.name} | self._variables()
+        env = os.environ | around.image_env | {"HOSTNAME": around.name} | self._variables()
         with (around.folder / f"{self.name}.log").open("ab") as log:
             output = asyncio.subprocess.DEVNULL if quiet else log
             return await asyncio.create_subprocess_exec(

@@ -27,6 +27,7 @@ class Place:
         host_ip: the node's.
         journal: the node's.
         backoff_factor: 1 is the kubelet's time between restarts, less is faster.
+        image_env: the variables that an image would set.
         start_delay: seconds until the first container starts: a pull of images, or a slow program.
     """
 
@@ -37,6 +38,7 @@ class Place:
     host_ip: str
     journal: Journal
     backoff_factor: float
+    image_env: dict[str, str]
     start_delay: float
 
 
@@ -61,6 +63,7 @@ class Pod:
             host_ip=place.host_ip,
             journal=place.journal,
             backoff_factor=place.backoff_factor,
+            image_env=place.image_env,
             changed=self._changed.set,
         )
         self._inits = [

@@ -1,0 +1,241 @@
+"""Roll the example of the flights on Kubernetes' controllers, and judge its totals and moves.
+
+Everything is as in `examples/kubernetes/`: the Deployment of four pods with its commands, probes
+and default strategy, its budget and its claim, and later the Job that judges. Two values are
+others: where etcd is, and how long the work takes. The node has no images and no volumes, so it
+gives each container what the Dockerfile would: the paths of the modules, and the shared folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import attrs
+from flights_demo.events import Tail
+from flights_demo.store import Store
+from kube_api import ApiError, at
+from kube_cluster import Cluster, wait_for
+from kube_parts import PartVerdict
+from kustomized import Manifest, render
+from rollouts import is_rolled
+
+NAME = "flights"
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "kubernetes"
+FLIGHTS = 336_776
+JOBS_BEFORE_ROLL = 300
+PACE_S = 0.03
+"""Seconds of work for 40 flights. All the work then lasts more than `LATE_S`, and a roll 10 s."""
+LATE_S = 65.0
+"""Late moves come within this after the roll: `rebalance_delay`, 60 s, and what follows it."""
+TIMEOUT_S = 240.0
+RESTARTED = "kubectl.kubernetes.io/restartedAt"
+
+Report = dict[str, Any]
+
+
+@attrs.frozen(kw_only=True)
+class Rolled:
+    """Hold what came of the roll.
+
+    Attributes:
+        jobs_before: how many jobs were done when it began.
+        jobs_after: how many were done when it had ended.
+        roll_seconds: how long it took.
+        job_succeeded: the check's Job succeeded.
+        report: what its pod printed.
+    """
+
+    jobs_before: int
+    jobs_after: int
+    roll_seconds: float
+    job_succeeded: bool
+    report: Report
+
+
+def with_values(manifest: Manifest, values: dict[str, str]) -> Manifest:
+    """Return a copy of a workload with other values of its only container's environment.
+
+    Raises:
+        KeyError: the container has no such variable.
+    """
+    manifest = copy.deepcopy(manifest)
+    (container,) = manifest["spec"]["template"]["spec"]["containers"]
+    env = {one["name"]: one for one in container["env"]}
+    for name, value in values.items():
+        env[name]["value"] = value
+    return manifest
+
+
+class FlightsRoll:
+    """The example in a namespace of its own, on a node of its own.
+
+    Args:
+        cluster: where.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._api = cluster.api
+        self._folder = cluster.folder / "flights"
+        self._folder.mkdir()
+        paths = (ROOT, ROOT / "examples", EXAMPLE)
+        self._node = cluster.node(
+            NAME,
+            image_env={
+                "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+                "PYTHONPATH": os.pathsep.join(map(str, paths)),
+                "FLIGHTS_DIRECTORY": str(self._folder),
+            },
+        )
+        values = {"RINK_ETCD": cluster.etcd().endpoint, "FLIGHTS_PACE": f"{PACE_S}"}
+        self._api.create(at("namespaces"), {"metadata": {"name": NAME}})
+        cluster.bind_pods(NAME, [NAME])
+        for manifest in render(EXAMPLE):
+            is_workload = manifest["kind"] == "Deployment"
+            self._create(with_values(manifest, values) if is_workload else manifest)
+        self._path = at("deployments", NAME, "flights")
+
+    def _create(self, manifest: Manifest) -> None:
+        path = at(f"{manifest['kind'].lower()}s", NAME)
+        self._api.create(path, manifest, fieldValidation="Strict")
+
+    def run(self) -> Rolled:
+        """Let the pods work, roll them once, wait for late moves, and run the check's Job."""
+        self._wait(self._is_rolled, "the first pods")
+        self._wait(self._are_all_ranked, "a rank of each pod")
+        self._wait(lambda: self._jobs_done() >= JOBS_BEFORE_ROLL, "some work")
+        began, jobs_before = time.monotonic(), self._jobs_done()
+        self._restart()
+        self._wait(self._is_rolled, "the end of the roll")
+        ended, jobs_after = time.monotonic(), self._jobs_done()
+        time.sleep(LATE_S)
+        succeeded, report = self._checked()
+        return Rolled(
+            jobs_before=jobs_before,
+            jobs_after=jobs_after,
+            roll_seconds=ended - began,
+            job_succeeded=succeeded,
+            report=report,
+        )
+
+    def _restart(self) -> None:
+        """Roll the pods, as `kubectl rollout restart` does."""
+        annotations = {RESTARTED: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        template = {"metadata": {"annotations": annotations}}
+        self._api.patch(self._path, {"spec": {"template": template}})
+
+    def _checked(self) -> tuple[bool, Report]:
+        """Run the Job of the example; return whether it succeeded, and what its pod printed."""
+        (job,) = render(EXAMPLE / "check")
+        self._create(job)
+        path = at("jobs", NAME, job["metadata"]["name"])
+
+        def ended() -> dict[str, Any]:
+            status = self._api.get(path).get("status", {})
+            return {key: status[key] for key in ("succeeded", "failed") if status.get(key)}
+
+        self._wait(lambda: bool(ended()), "the end of the check")
+        succeeded = ended() == {"succeeded": 1}
+        (log,) = self._node.settings.folder.glob("pods/*flights-check*/check.log")
+        text = log.read_text(encoding="utf-8")
+        try:
+            return succeeded, json.loads(text)
+        except ValueError:
+            raise RuntimeError(f"the check printed no report:\n{text[-2000:]}") from None
+
+    def stop(self) -> None:
+        """Delete everything, by force: what the pods have written is read by now."""
+        self._api.delete(at("namespaces", name=NAME))  # from here on it takes no new pods
+        self._node.kill()
+        for pod in self._pods():
+            with contextlib.suppress(ApiError):  # gone meanwhile
+                self._api.delete(at("pods", NAME, pod["metadata"]["name"]), grace=0)
+        self._api.delete(at("nodes", name=NAME))
+
+    # ── what is seen ─────────────────────────────────────────────────────────────────────────
+
+    def _wait(self, is_so: Any, what: str) -> None:
+        try:
+            wait_for(is_so, TIMEOUT_S, f"the flights: {what}")
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}; the pods said:\n{self._last_words()}") from None
+
+    def _last_words(self) -> str:
+        """Return the last line that each container printed."""
+        paths = sorted(self._node.settings.folder.glob("pods/*/*.log"))
+        lines = (path.read_text(errors="replace").strip().rpartition("\n")[2] for path in paths)
+        return "\n".join(line for line in lines if line)
+
+    def _pods(self) -> list[dict[str, Any]]:
+        return self._api.get(at("pods", NAME))["items"]
+
+    def _is_rolled(self) -> bool:
+        return is_rolled(self._api.get(self._path), self._pods())
+
+    def _are_all_ranked(self) -> bool:
+        """Return whether the newest version has each pod in its ranks."""
+        events = Tail(self._folder / "events").new()
+        versions = [event for event in events if event["what"] == "version"]
+        newest = max(versions, key=lambda event: event["number"], default={"ranks": []})
+        return {pod["metadata"]["name"] for pod in self._pods()} == set(newest["ranks"])
+
+    def _jobs_done(self) -> int:
+        with contextlib.closing(Store(self._folder / "store.db")) as store:
+            return store.done()
+
+
+def carry_out(cluster: Cluster) -> PartVerdict:
+    """Roll the flights once; return what came of it."""
+    began = time.monotonic()
+    roll = FlightsRoll(cluster)
+    try:
+        rolled = roll.run()
+    finally:
+        roll.stop()
+    return verdict(rolled, time.monotonic() - began)
+
+
+def verdict(rolled: Rolled, seconds: float) -> PartVerdict:
+    """Return the verdict on a roll that took so many seconds with all around it."""
+    report = rolled.report
+    moves, counted = report["moves_per_carrier"], report["flights"]["flights"]
+    says = (
+        f"{counted:,} flights counted by four pods, which were rolled once in "
+        f"{rolled.roll_seconds:.0f} s, when {rolled.jobs_before:,} to {rolled.jobs_after:,} of "
+        f"{report['jobs']:,} jobs were done: {moves['mean']:.2f} moves per role, "
+        f"at most {moves['most']}; the check {'succeeded' if rolled.job_succeeded else 'failed'}"
+    )
+    return PartVerdict(
+        name=NAME,
+        says=says,
+        figures=attrs.asdict(rolled),
+        misses=tuple(missed(rolled)),
+        seconds=seconds,
+    )
+
+
+def missed(rolled: Rolled) -> list[str]:
+    """Return what is not as it should be, in words."""
+    report = rolled.report
+    misses = [f"{name}: {found}" for name, found in report["faults"].items() if found]
+    if not rolled.job_succeeded:
+        misses.append("the check's Job failed")
+    if report["flights"] != report["expected"]:
+        misses.append(f"totals are {report['flights']}, not {report['expected']}")
+    if (counted := report["flights"]["flights"]) != FLIGHTS:
+        misses.append(f"{counted:,} flights are counted, not {FLIGHTS:,}")
+    if (moves := report["moves_per_carrier"]) != {"mean": 1.0, "most": 1}:
+        misses.append(f"{moves['mean']:.2f} moves per role, at most {moves['most']}, not one each")
+    if not 0 < rolled.jobs_before < rolled.jobs_after < report["jobs"]:
+        misses.append(
+            f"the roll was not amid the work: {rolled.jobs_before:,} jobs were done before, and "
+            f"{rolled.jobs_after:,} of {report['jobs']:,} after it"
+        )
+    return misses

@@ -1,0 +1,11 @@
+"""The example of the flights, rolled once under Kubernetes' default, counts each flight once."""
+
+import pytest
+from flights_roll import carry_out
+
+# The first one may have to build the control plane.
+pytestmark = [pytest.mark.deep, pytest.mark.timeout(1800)]
+
+
+def test_flights_rolled_once_have_right_totals_and_one_move_each(kube):
+    assert carry_out(kube).misses == ()
