@@ -2,7 +2,8 @@
 
     make k8s                                  every row, and the parts below the table
     make k8s ROLLOUTS="--only surge-3,default-4,dry-run"
-    make k8s ROLLOUTS="--json build/k8s.json --markdown build/k8s.md"
+    make k8s ROLLOUTS="--json build/k8s.json"
+    make k8s ROLLOUTS="--docs"                every row, into docs/rollouts.md
 
 The first run builds the control plane with Go; see `kube_build`. Exit status 1: a row misses a
 limit, or a part is not as it should be. 2: there is no control plane.
@@ -44,7 +45,7 @@ from rich.progress import (  # noqa: E402
 )
 from rich.table import Table  # noqa: E402
 from scenarios import BY_NAME, Scenario  # noqa: E402
-from verdicts import HEADS, Verdict, as_json, cells, markdown  # noqa: E402
+from verdicts import HEADS, Verdict, as_json, cells, write_page  # noqa: E402
 
 PARTS = {dry_run.NAME: dry_run.carry_out, flights_roll.NAME: flights_roll.carry_out}
 """What is no row. Each runs alone, after the rows, so that it disturbs none of them."""
@@ -58,9 +59,7 @@ def options() -> tuple[argparse.Namespace, list[Scenario], list[str]]:
     )
     parser.add_argument("--only", metavar="ROW,…", help=f"of {', '.join(known)}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures")
-    parser.add_argument(
-        "--markdown", type=Path, metavar="FILE", help="write the table as docs have it"
-    )
+    parser.add_argument("--docs", action="store_true", help="write the table into its page")
     parser.add_argument("--lanes", type=int, default=4, help="so many rows run at a time")
     parser.add_argument(
         "--handover-wait", type=float, metavar="S", help="of every row, to see what they come to"
@@ -187,8 +186,8 @@ def main() -> int:
             "errors": outcome.errors,
         }
         chosen.json.write_text(json.dumps(whole, indent=1))
-    if chosen.markdown:
-        chosen.markdown.write_text(markdown(ended))
+    if chosen.docs:
+        write_page(ended, minutes)
     return 0 if outcome.is_good else 1
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import statistics
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -193,8 +195,11 @@ BEGIN = '<!-- rollouts: written by `make k8s ROLLOUTS="--docs"` -->\n'
 END = "<!-- /rollouts -->"
 
 
-def write_page(verdicts: Sequence[Verdict]) -> None:
-    """Write the table into the page of the docs."""
+def write_page(verdicts: Sequence[Verdict], minutes: float) -> None:
+    """Write the table of a run of so many minutes into the page of the docs."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}{markdown(verdicts)}{END}{after}", encoding="utf-8")
+    day = datetime.now(UTC).date()
+    told = f"One run of {minutes:.0f} minutes on {os.cpu_count()} cores, {day}."
+    text = f"{before}{BEGIN}{told}\n\n{markdown(verdicts)}{END}{after}"
+    PAGE.write_text(text, encoding="utf-8")
