@@ -27,15 +27,15 @@ class Status(GroupStatus):
 
     `not_ranked` says why this member has no rank, and when the group grows for it; it is empty if
     it has one, or does not wait for one. `leaving` says what this member's leave waits for and how
-    long at most; it is empty if the member stays. `held` maps role to fencing token; `waiting_for` maps a role that somebody here waits for to who
-    is in the way and why; `draining` lists roles lost here whose handles are not released;
-    `overruns` counts roles that were not released in their `grace`, or before the member was gone;
-    `next_change_at` is the wall-clock time at which the coordinator changes the ranks if nothing
-    happens before, None where there is none (`stagger` waits for the group to settle) and on all
-    others;
-    `next_change_because` says who waits for which delay; `session_remaining` seconds until the
-    deadline, negative once it has passed. `grants_resume_in` is above 0 where this member has found
-    another history of etcd than before: for so many seconds it grants nothing.
+    long at most; it is empty if the member stays. `held` maps role to fencing token. `waiting_for`
+    maps a role that somebody here waits for to who is in the way and why. `draining` lists roles
+    lost here whose handles are not released. `overruns` counts roles that were not released in
+    their `grace`, or before the member was gone. `next_change_at` is the wall-clock time at which
+    the coordinator changes the ranks if nothing happens before, None where there is none (`stagger`
+    waits for the group to settle) and on all others. `next_change_because` says who waits for which
+    delay. `session_remaining` is the seconds until the deadline, negative once it has passed.
+    `grants_resume_in` is above 0 where this member has found another history of etcd than before:
+    for so many seconds it grants nothing.
     """
 
     me: str

@@ -44,7 +44,7 @@ async def say_revision() -> None:
     log.info("revision %s", os.environ.get("POD_REVISION", "unknown"))
 
 
-@app.processor(orders)
+@app.processor(orders, rebalance_delay=60)  # longer than one pod takes to replace another
 async def bill(events: Events[Order]) -> None:
     """Process the orders of each customer in order."""
     async for order in events.records():

@@ -1,4 +1,4 @@
-"""What a member remembers of the group, because a view does not say it: times, and starts (R9).
+"""Remember times and starts of the group that no view contains (R9).
 
 Every member keeps one, since every member watches: when it first saw each record, when it first
 missed each ranked member, when each of them began to offer its rank, when no ranked member was
@@ -19,7 +19,9 @@ from rink.core.view import View
 
 @attrs.define
 class Chronicle:
-    """When this member first saw what it sees; readings of its own monotonic clock.
+    """Keep the times at which this member first saw each record and change.
+
+    All times are readings of its own monotonic clock.
 
     `was_empty` says that no ranked member was live at some time since the newest version.
     `token_base` is the highest one seen: it is never lowered, even where the log was deleted.

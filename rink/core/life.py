@@ -38,7 +38,7 @@ LAST_WRITE_TIMEOUT_S = 1.0
 
 @attrs.define
 class Living:
-    """Where the member stands; times are readings of its clock, in seconds."""
+    """Keep the state of a member's life. Times are readings of its clock, in seconds."""
 
     name: str
     join_timeout: float | None
@@ -61,7 +61,8 @@ class Living:
     def phase(self) -> Phase:
         """Return the phase for the record.
 
-        While a successor is waited for, it is `offering`: the group does not shrink. A member that only waits for its handles must not be given a rank. While the lease
+        While this member waits for a successor, the phase is `offering`, so the group does not
+        shrink. A member that only waits for its handles must not be given a rank. While the lease
         runs out, the phase is `leaving` even with `keep_rank`. The name stays taken until the lease
         ends, so nobody could return to the rank. An active phase would also make this member look
         like the coordinator.

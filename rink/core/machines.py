@@ -9,9 +9,9 @@ Two rules about this file:
   `rink.core.life` the life. `docs/machines.md` is drawn from these tables.
 
 How they meet: a role is granted only while the life is ACTIVE, OFFERING or LEAVING, the lease ALIVE
-and the record SETTLED. The life never waits on the machines below it except where it says so: JOINING waits
-for the record to be SETTLED, REVOKING for the lease to be NONE. RUNNING_OUT waits for the record to
-be SETTLED, for a second at most, and ends with the lease NONE here and alive in etcd.
+and the record SETTLED. The life never waits on the machines below it except where it says so:
+JOINING waits for the record to be SETTLED, REVOKING for the lease to be NONE. RUNNING_OUT waits for
+the record to be SETTLED, for a second at most, and ends with the lease NONE here and alive in etcd.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ranking: from today's ranks and the live records to the next ranks. A pure function.
+"""Plan the next ranks from today's ranks and the live records. A pure function.
 
 The steps, in this order (docs/concepts.md, "Who gets which rank"):
 
@@ -70,12 +70,14 @@ class Settings:
 
 @attrs.frozen
 class Situation:
-    """What a plan starts from.
+    """Hold the input of a plan.
 
     `gone_since` says when each missing member of `ranks` was first noticed gone, `offering_since`
-    when each offering member was first noticed to offer. `emptied_since` says when no ranked member
-    was active, last; it lists those that have not been active since. `started_at` is when the planner first saw the group start from empty, None for never; `was_empty` says that
-    no version has been proclaimed since it was: members came back to ranks that waited for them.
+    when each offering member was first noticed to offer. `emptied_since` says when it was last
+    noted that no ranked member was active. It lists only ranked members that have not been active
+    since. `started_at` is when the planner first saw the group start from empty, None for never.
+    `was_empty` says that no version has been proclaimed since it was: members came back to ranks
+    that waited for them.
     """
 
     ranks: tuple[str, ...]
@@ -163,7 +165,7 @@ def _first(delays: Sequence[Upcoming], turns: Sequence[str], settings: Settings)
 
 
 class _Stagger:
-    """How many planned moves this version still allows, of either kind."""
+    """Count the planned moves that this version still allows, of either kind."""
 
     def __init__(self, limit: int | None, settled: bool) -> None:
         allowed = float("inf") if limit is None else limit if settled else 0

@@ -47,8 +47,8 @@ async def join(rink: aio.Rink, orders: Orders) -> bool:
 async def leave(rink: aio.Rink, orders: Orders) -> None:
     """Leave a group, also if this is cancelled meanwhile.
 
-    The roles go on until a successor has them, or none came in time. Then it waits for their
-    release, as long as `grace` allows. If this is cancelled, no successor is waited for.
+    The member serves until a successor takes over, or the wait ends. Then it waits for the release
+    of the roles, as long as `grace` allows. If this is cancelled, no successor is waited for.
     """
     left = asyncio.create_task(rink.leave(wait=True, now=orders.now.is_set()))
     hurried = asyncio.create_task(orders.now.wait())
