@@ -74,7 +74,7 @@ class Scenario:
         happens: the name of what happens, see `happenings`.
         limits: what it may cost.
         pod_start: the least and the most seconds before a pod's program starts.
-        handover_wait: the member's setting; 0 is the leave of before.
+        handover_wait: the member's setting; 0 is no wait.
         rebalance_delay: the member's setting.
         leave_delay: the member's setting.
         drain: seconds that work takes to end.
@@ -186,7 +186,7 @@ SCENARIOS = [
     ),
     Scenario(
         name="old-leave",
-        says="Kubernetes' default, the leave of before",
+        says="Kubernetes' default, no wait",
         replicas=4,
         strategy=DEFAULT,
         handover_wait=0.0,
