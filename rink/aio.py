@@ -67,7 +67,6 @@ __all__ = [
     "UnknownScheme", "UsageError", "Version", "WrongThreadError", "rank_of", "register_scheme",
 ]  # fmt: skip
 
-
 F = TypeVar("F", bound=Callable[["Role"], Awaitable[Any]])
 
 
@@ -148,11 +147,11 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
         """Hand every role over, and leave the group.
 
         Waits until a waiting member has this one's rank, at most `handover_wait`; then until the
-        group goes on without it, at most `leave_timeout`. Then `lost` is set, and it
-        waits until user code has released what it held, again at most `leave_timeout`. A role that
-        is not released by then stays claimed until the lease ends by itself, within the TTL. After
-        that only the fencing token guards it. An ERROR line names the handle. A leave that is
-        cancelled goes on. Leaving twice does nothing, and so does leaving in a forked child.
+        group goes on without it, at most `leave_timeout`. Then `lost` is set, and it waits until
+        user code has released what it held, again at most `leave_timeout`. A role that is not
+        released by then stays claimed until the lease ends by itself, within the TTL. After that
+        only the fencing token guards it. An ERROR line names the handle. A leave that is cancelled
+        goes on. Leaving twice does nothing, and so does leaving in a forked child.
 
         Args:
             keep_rank: be simply gone, for a planned restart under the same name within

@@ -67,10 +67,10 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
         """Hand every role over, and leave the group.
 
         Blocks until a waiting member has this one's rank, at most `handover_wait`; then until the
-        group goes on without it, at most `leave_timeout`. Then `lost` is set, and it
-        blocks until user code has released what it held, again at most `leave_timeout`. A role that
-        is not released by then stays claimed until the lease ends by itself, within the TTL. After
-        that only the fencing token guards it. An ERROR line names the handle. Leaving twice does
+        group goes on without it, at most `leave_timeout`. Then `lost` is set, and it blocks until
+        user code has released what it held, again at most `leave_timeout`. A role that is not
+        released by then stays claimed until the lease ends by itself, within the TTL. After that
+        only the fencing token guards it. An ERROR line names the handle. Leaving twice does
         nothing, and so does leaving in a forked child.
 
         Args:

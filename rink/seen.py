@@ -194,7 +194,7 @@ def _member(member: Member, rank: int | None, no_rank_because: str) -> MemberSta
 
 
 def leaving_text(record: Record) -> str:
-    """Return what a member's leave waits for, by its record; "" for a member that stays."""
+    """Return what a leave waits for, by the member's record, or ""."""
     if record.phase is not Phase.OFFERING:
         return "leaving" if record.phase is Phase.LEAVING else ""
     wait_s = record.leads_by.get("handover_wait")

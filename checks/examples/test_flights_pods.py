@@ -19,7 +19,7 @@ def jobs():
 
 @pytest.fixture
 def judged(tmp_path, jobs, monkeypatch):
-    """Count every flight but those of some jobs, under the pods `old` and `new`; return the report."""
+    """Return the report of a count that lacks the flights of some jobs."""
     day = [one for one in read_flights(1) if one.day == 1]
     monkeypatch.setattr(flights_pods, "read_flights", lambda: day)
 

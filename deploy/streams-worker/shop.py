@@ -29,7 +29,7 @@ app = App(
 
 
 class Order(Record):
-    """An order as it lies in the stream."""
+    """Hold an order as it lies in the stream."""
 
     customer: str
     amount: int

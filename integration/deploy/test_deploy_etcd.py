@@ -60,7 +60,7 @@ def pods(tmp_path_factory):
 
 
 def join(pods, group, **settings):
-    """Have a process join a group and take a role; return what it says."""
+    """Join a group and take a role in a process; return what it says."""
     told = json.dumps([pods.endpoints, group, settings])
     done = pods.in_cluster([sys.executable, "-c", JOIN, told])
     assert done.returncode == 0, done.stderr

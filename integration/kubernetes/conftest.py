@@ -1,4 +1,7 @@
-"""One control plane for all tests here. Where none can be built, they are skipped with a sentence."""
+"""Share one control plane among all tests here.
+
+Where none can be built, they are skipped with a sentence.
+"""
 
 from __future__ import annotations
 

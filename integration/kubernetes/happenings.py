@@ -1,4 +1,7 @@
-"""What happens to a workload in each scenario. Each function returns when the moves count from."""
+"""Do to a workload what its scenario says.
+
+Each function returns the time from which moves count.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ LATE_MOVES = 1.5
 
 
 def first_start(rollout: Rollout) -> None:
-    """Wait for the first rollout, until each pod has its rank, and until the group is no longer new.
+    """Wait for the first rollout, for ranks, and until the group is not new.
 
     A group counts as starting for one rebalance_delay: until then a newcomer gets a rank of its
     own after the initial_delay, and a rollout would find another group than most do.
@@ -155,7 +158,10 @@ def killed_holder(rollout: Rollout) -> float:
 
 
 def killed_node(rollout: Rollout) -> float:
-    """Amid a rollout, kill a node with all its processes; start it when its roles are held again."""
+    """Kill a node with all its processes, amid a rollout.
+
+    Start it when its roles are held again.
+    """
     first_start(rollout)
     began = now()
     rollout.roll()

@@ -122,7 +122,10 @@ class Cluster:
         backoff_factor: float = 1.0,
         image_env: dict[str, str] | None = None,
     ) -> NodeProcess:
-        """Start a node, and return it when it is registered. The arguments are those of `Settings`."""
+        """Start a node, and return it when it is registered.
+
+        The arguments are those of `Settings`.
+        """
         settings = Settings(
             name=name,
             access=self.access,

@@ -1,4 +1,7 @@
-"""What is built, and the sentence where nothing can be. Neither Go nor a network is needed."""
+"""Test what is built, and the sentence where nothing can be.
+
+Neither Go nor a network is needed.
+"""
 
 import re
 from concurrent.futures import ThreadPoolExecutor

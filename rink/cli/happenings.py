@@ -12,7 +12,7 @@ import attrs
 
 from rink import changes
 from rink.core.record import some
-from rink.core.values import Member, Phase
+from rink.core.values import Member
 from rink.core.view import View
 from rink.seen import leaving_text, problems_of, wish_text
 
@@ -68,13 +68,12 @@ def _came(before: View, after: View) -> Iterator[Happening]:
             yield Happening("joined", f"{name} joined", facts)
         elif old.create_revision != member.create_revision:
             yield Happening("rejoined", f"{name} is here again, with a new session", facts)
-        if _is_leaving(member) and not (old and _is_leaving(old)):
-            words = leaving_text(member.record) if member.record else "leaving"
-            yield Happening("leaving", f"{name} is {words}", {"member": name})
+        if (leaving := _leaving(member)) and not (old and _leaving(old)):
+            yield Happening("leaving", f"{name} is {leaving}", {"member": name})
 
 
-def _is_leaving(member: Member) -> bool:
-    return member.record is not None and member.record.phase is not Phase.ACTIVE
+def _leaving(member: Member) -> str:
+    return leaving_text(member.record) if member.record else ""
 
 
 def _went(before: View, after: View) -> Iterator[Happening]:
@@ -83,7 +82,7 @@ def _went(before: View, after: View) -> Iterator[Happening]:
         if name in here:
             continue
         # A crash, and a leave that keeps the rank or has nobody to hand over to, look alike.
-        how = "has left" if _is_leaving(member) else "is gone, without leaving first"
+        how = "has left" if _leaving(member) else "is gone, without leaving first"
         drains = _draining(member)
         claims = f"; with it went its claim on {some(drains)}" if drains else ""
         facts = {

@@ -102,7 +102,8 @@ def worker(
     """Run the processors of the app that MODULE:ATTR names, such as shop:app, until SIGTERM or Ctrl-C.
 
     Then it leaves in order: each partition passes to another worker once its in-flight events are committed.
-    While it waits for a worker that takes over, a second signal ends that wait. The next one ends the process at once.
+    While it waits for a worker that takes over, a second signal ends that wait.
+    The next one ends the process at once.
     """
     found = apps.load(app)
     from rink.streams import Worker
@@ -159,13 +160,14 @@ def _exit(number: int, _: FrameType | None) -> None:
 
 
 _LAST = _exit if os.getpid() == 1 else signal.SIG_DFL
-"""The handler of the last signal. For process 1 of a container, the system's default does nothing."""
+"""Handle the last signal. For process 1 of a container, the system's default does nothing."""
 
 
 def _leave(worker: Worker, name: str) -> None:
     if worker.handover_wait:
         log.info(
-            "%s: worker %s is leaving; waits up to %g s for a successor; a second signal ends the wait",
+            "%s: worker %s is leaving; waits up to %g s for a successor; "
+            "a second signal ends the wait",
             name,
             worker.name,
             worker.handover_wait,

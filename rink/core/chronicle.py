@@ -2,8 +2,8 @@
 
 Every member keeps one, since every member watches: when it first saw each record, when it first
 missed each ranked member, when each of them began to offer its rank, when no ranked member was
-active, and when the group last started from empty. So a new coordinator knows
-the delays, and nobody's wall clock is compared with another's.
+active, and when the group last started from empty. So a new coordinator knows the delays, and
+nobody's wall clock is compared with another's.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Chronicle:
             self.started_at = now
 
     def _note_leaves(self, view: View, ranked: set[str], now: float) -> None:
-        """Note which members offer their ranks, and whether any ranked member is active.
+        """Note who offers a rank, and whether any ranked member is active.
 
         A group whose members are being replaced is not starting any more: its newcomers are
         successors, and the group is not to grow for them after `initial_delay`.

@@ -81,7 +81,7 @@ def made_by(handle: Handle) -> str:
 
 @attrs.define(eq=False)
 class Table:
-    """Keep the roles that this process holds, drains and waits for, and the gate for more.
+    """Keep the roles that are held, drained and waited for, and the gate.
 
     `unplaced` are the roles that have come since a step last placed every role
     (`rink.core.foresight`). `is_offered` says that the member offers its rank, and serves only

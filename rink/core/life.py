@@ -38,7 +38,10 @@ LAST_WRITE_TIMEOUT_S = 1.0
 
 @attrs.define
 class Living:
-    """Keep the state of a member's life. Times are readings of its clock, in seconds."""
+    """Keep the state of a member's life.
+
+    Times are readings of its clock, in seconds.
+    """
 
     name: str
     join_timeout: float | None
@@ -218,7 +221,7 @@ class Living:
         self._ranks_when_leaving = view.version.ranks if view.version else ()
 
     def doing(self, now: float) -> str:
-        """Return what a leave waits for, and how long at most; "" for a member that stays."""
+        """Return what a leave waits for, and how long at most, or ""."""
         match self.state:
             case Life.OFFERING:
                 what, until = "a successor", self.offer_until

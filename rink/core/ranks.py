@@ -1,4 +1,6 @@
-"""Plan the next ranks from today's ranks and the live records. A pure function.
+"""Plan the next ranks from today's ranks and the live records.
+
+This is a pure function.
 
 The steps, in this order (docs/concepts.md, "Who gets which rank"):
 
@@ -203,7 +205,7 @@ def _replace(
                 break
             budget.to_give_up -= 1
         ranks[rank] = queue.pop(0).name
-        why = _why_missing(live.get(today[rank]))
+        why = _why_given(turn, live.get(today[rank]))
         because.append(f"replaced {today[rank]} by {ranks[rank]}: {why}")
     return ranks
 
@@ -217,7 +219,10 @@ class _Turn(enum.IntEnum):
 
 
 def _turn(member: Candidate | None) -> _Turn | None:
-    """Return in which turn a member's rank is given away; None: it keeps its rank."""
+    """Return in which turn a rank is given away.
+
+    None means that its member keeps it.
+    """
     if member is not None and member.phase is Phase.LEAVING:
         return _Turn.LEAVING
     if member is None or not member.can_follow:
@@ -225,12 +230,10 @@ def _turn(member: Candidate | None) -> _Turn | None:
     return _Turn.OFFERED if member.phase is Phase.OFFERING else None
 
 
-def _why_missing(member: Candidate | None) -> str:
+def _why_given(turn: _Turn, member: Candidate | None) -> str:
     if member is None:
         return "gone"
-    if member.phase is Phase.LEAVING or member.is_offering:
-        return member.phase.value
-    return "cannot follow the scheme"
+    return "cannot follow the scheme" if turn is _Turn.UNSERVED else member.phase.value
 
 
 def _shrink(
@@ -269,7 +272,7 @@ def _shrink(
 def _kept(
     name: str, is_live: bool, situation: Situation, now: float, settings: Settings
 ) -> tuple[float, str]:
-    """Return until when the rank of a gone or leaving member is reserved, and why (step 3)."""
+    """Return until when a rank is reserved, and why (step 3)."""
     setting, delay = "leave_delay", settings.leave_delay
     until = -math.inf if is_live else situation.gone_since.get(name, now) + delay
     if name in situation.emptied_since:

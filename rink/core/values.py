@@ -18,7 +18,7 @@ FORMAT = 1
 
 
 class Phase(enum.Enum):
-    """What a member says of itself in its record.
+    """Name what a member says of itself in its record.
 
     A member that leaves is `OFFERING` first, for its `handover_wait`: it serves, and its rank goes
     to whoever waits for one. Then it is `LEAVING`: the group may shrink without it.

@@ -117,7 +117,7 @@ class Executor:
     async def _until_over(
         self, stopped: asyncio.Task[Any], working: list[asyncio.Task[None]]
     ) -> None:
-        """Wait until the worker is to leave; raise the error of a task that fails before."""
+        """Wait until the worker is to leave, or raise a task's error."""
         done, _ = await asyncio.wait([stopped, *working], return_when=asyncio.FIRST_COMPLETED)
         for ended in done - {stopped}:
             # By nobody of ours; a task group would take it for an order.
@@ -154,6 +154,6 @@ class Executor:
 
 
 def _hurry_after_failure(orders: Orders, ended: asyncio.Task[None]) -> None:
-    """Wait for no successor after a failure: nothing is processed until it comes."""
+    """Wait for no successor after a failure, since nothing is processed."""
     if not ended.cancelled() and ended.exception() is not None:
         orders.hurry()

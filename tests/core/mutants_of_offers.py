@@ -1,4 +1,4 @@
-"""Mutants of `handover_wait`: whose rank is offered, who takes it, and when the wait is over."""
+"""Break `handover_wait`: who offers, who takes, when the wait is over."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from mutant import Mutant, core
 
 
 def worker(what: str, module: str, old: str, new: str) -> Mutant:
-    """One in how a worker leaves."""
+    """Return one in how a worker leaves."""
     return Mutant(what, f"rink/streams/{module}.py", old, new, ("streams/test_leaving_workers",))
 
 

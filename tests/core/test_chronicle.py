@@ -128,7 +128,7 @@ def test_a_start_is_a_version_that_says_so_or_a_return_under_the_old_ranks():
 
 
 def phases(at, ranks, **phase_of):
-    """A view at a revision, and its time: each member's phase, and the ranks of version 1."""
+    """Return a view and its time, from phases and the ranks of version 1."""
     members = [bound(name, 1, phase=Phase(phase)) for name, phase in phase_of.items()]
     return view_of(*members, version(1, *ranks), revision=at), float(at)
 

@@ -1,4 +1,4 @@
-"""Leaving with `handover_wait`: first a member offers its rank, and serves meanwhile."""
+"""Leave with `handover_wait`: offer the rank first, and serve."""
 
 import math
 

@@ -43,7 +43,7 @@ def rendered(folder: Path) -> tuple[Manifest, ...]:
 
 @attrs.frozen
 class Pods:
-    """The Pod template of one manifest.
+    """Hold the Pod template of one manifest.
 
     Attributes:
         where: the kustomization, the kind and the name, for messages.

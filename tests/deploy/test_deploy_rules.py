@@ -1,4 +1,4 @@
-"""What every manifest of ours keeps to: security, resources, bounds, names of the environment."""
+"""Check every manifest: security, resources, bounds, environment."""
 
 import importlib.util
 import inspect

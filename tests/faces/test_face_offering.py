@@ -1,4 +1,4 @@
-"""Leaving with `handover_wait`: the roles go on until a successor has them."""
+"""Leave with `handover_wait`: serve until a successor has the roles."""
 
 import logging
 

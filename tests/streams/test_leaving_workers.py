@@ -1,4 +1,4 @@
-"""A worker that leaves with `handover_wait`, on etcd in memory and without Redis."""
+"""Leave as a worker, with `handover_wait`, on etcd in memory."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ NOTHING = cast("Any", None)
 
 
 class Reader:
-    """A reader that reads nothing until it is told to fail."""
+    """Read nothing, and fail when told to."""
 
     def __init__(self):
         self.fails = asyncio.Event()
@@ -35,7 +35,10 @@ class Reader:
 
 @pytest.fixture
 def readers(monkeypatch):
-    """The readers in the order in which executors were made; each partition works until it is lost."""
+    """Return the readers, in the order of their executors.
+
+    Each partition works until it is lost.
+    """
     made = []
 
     def make(store, prefetch, held):
@@ -83,7 +86,7 @@ def life(running):
 
 @contextlib.asynccontextmanager
 async def a_worker(cluster, *stream_names, wait_s=1000.0):
-    """Two executors at most that work and then offer: them, their orders and their tasks."""
+    """Yield executors that work and offer, with their orders and tasks."""
     async with aio.Session(cluster.client(), ttl=5) as session:
         executors = [executor_of(session, name, wait_s) for name in stream_names]
         orders = Orders()

@@ -1,4 +1,4 @@
-"""The node itself: registers, follows its pods, and starts and ends them."""
+"""Register a node, follow its pods, and start and end them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import httpx
 from kube_api import Access, ApiError, AsyncApi, at
 from network import Branch, Party
 
+from kubenode.container import Place
 from kubenode.node_journal import Journal
-from kubenode.pod import Place, Pod
+from kubenode.pod import Pod
 from kubenode.pod_status import moment
 
 NETWORKS = 63
@@ -149,7 +150,6 @@ class Node:
             number = self._numbers.pop()
             party = settings.branch.add(number)
         place = Place(
-            api=self._api,
             folder=folder,
             prefix=party.command,
             ip=party.address,
@@ -157,9 +157,9 @@ class Node:
             journal=self._journal,
             backoff_factor=settings.backoff_factor,
             image_env=settings.image_env,
-            start_delay=self._random.uniform(*settings.start_delay),
         )
-        pod = Pod(obj, place)
+        start_delay = self._random.uniform(*settings.start_delay)
+        pod = Pod(obj, self._api, place, start_delay)
         task = asyncio.create_task(self._until_removed(pod, number))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

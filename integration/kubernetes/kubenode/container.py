@@ -1,4 +1,4 @@
-"""One container: a process that is started, probed, restarted and ended."""
+"""Start, probe, restart and end the process of one container."""
 
 from __future__ import annotations
 
@@ -28,16 +28,15 @@ _libc = ctypes.CDLL(None)
 
 
 def die_with_node() -> None:
-    """Have the kernel kill this process when the node's only thread ends."""
+    """Ask the kernel to kill this process when the node's thread ends."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-@attrs.define
-class Surroundings:
-    """Hold what all containers of a pod share.
+@attrs.frozen(kw_only=True)
+class Place:
+    """Hold what the node gives to a pod, and so to all of its containers.
 
     Attributes:
-        pod: the pod as the apiserver has it.
         folder: their working folder.
         prefix: what enters the pod's network namespace; empty on the host's network.
         ip: the pod's address.
@@ -45,10 +44,8 @@ class Surroundings:
         journal: where the node notes what it does.
         backoff_factor: 1 is the kubelet's time between restarts, less is faster.
         image_env: the variables that an image would set; the container's own come after them.
-        changed: called when the pod's status may differ.
     """
 
-    pod: dict[str, Any]
     folder: Path
     prefix: tuple[str, ...]
     ip: str
@@ -56,6 +53,20 @@ class Surroundings:
     journal: Journal
     backoff_factor: float
     image_env: dict[str, str]
+
+
+@attrs.frozen
+class Surroundings:
+    """Hold what all containers of a pod share.
+
+    Attributes:
+        pod: the pod as the apiserver has it.
+        place: where it runs.
+        changed: called when the pod's status may differ.
+    """
+
+    pod: dict[str, Any]
+    place: Place
     changed: Callable[[], None]
 
     @property
@@ -99,7 +110,7 @@ class Container:
     @property
     def ip(self) -> str:
         """Return the address at which probes reach it."""
-        return self._around.ip
+        return self._around.place.ip
 
     @property
     def is_running(self) -> bool:
@@ -126,7 +137,9 @@ class Container:
                 await self._run_once()
             except (UnsupportedError, OSError) as error:
                 self.exit_code, self.message = 128, str(error)
-                self._around.journal.note("refused", self._around.name, self.name, why=str(error))
+                self._around.place.journal.note(
+                    "refused", self._around.name, self.name, why=str(error)
+                )
             if policy == "Never" or (policy == "OnFailure" and self.exit_code == 0):
                 self.waits = ""
                 self._around.changed()
@@ -151,7 +164,7 @@ class Container:
         self.waits = "CrashLoopBackOff"
         self._around.changed()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pause * self._around.backoff_factor):
+            async with asyncio.timeout(pause * self._around.place.backoff_factor):
                 await self._stopping.wait()
         return not self._stopping.is_set()
 
@@ -163,7 +176,7 @@ class Container:
         if self._stopping.is_set():  # the pod's end began while it was being started
             os.killpg(self._process.pid, signal.SIGKILL)
         self.started_at, self.waits, self.message = time.time(), "", ""
-        around.journal.note("started", around.name, self.name, pid=self._process.pid)
+        around.place.journal.note("started", around.name, self.name, pid=self._process.pid)
         around.changed()
         tasks = [asyncio.create_task(self._probes.run())]
         if hook := self.spec.get("lifecycle", {}).get("postStart"):
@@ -184,7 +197,7 @@ class Container:
         self.exit_code = code if code >= 0 else 128 - code
         self.ended_at = time.time()
         self.is_started = self.is_ready = False
-        self._around.journal.note("ended", self._around.name, self.name, code=self.exit_code)
+        self._around.place.journal.note("ended", self._around.name, self.name, code=self.exit_code)
 
     async def _post_start(self, hook: dict[str, Any]) -> None:
         if not await handle(self, hook, float("inf")):
@@ -208,7 +221,7 @@ class Container:
         if not hook or grace <= 0:
             return 0
         began = time.monotonic()
-        journal, pod = self._around.journal, self._around.name
+        journal, pod = self._around.place.journal, self._around.name
         journal.note("hook", pod, self.name)
         succeeded = await handle(self, hook, grace)
         journal.note("hook ended", pod, self.name, succeeded=succeeded)
@@ -231,7 +244,7 @@ class Container:
         process = self._process
         if process is None or process.returncode is not None:
             return
-        self._around.journal.note(number.name, self._around.name, self.name)
+        self._around.place.journal.note(number.name, self._around.name, self.name)
         with contextlib.suppress(ProcessLookupError):
             if number == signal.SIGKILL:
                 os.killpg(process.pid, number)
@@ -240,18 +253,20 @@ class Container:
 
     def _variables(self) -> dict[str, str]:
         around = self._around
-        return variables(self.spec, around.pod, {"podIP": around.ip, "hostIP": around.host_ip})
+        return variables(
+            self.spec, around.pod, {"podIP": around.place.ip, "hostIP": around.place.host_ip}
+        )
 
     async def spawn(self, words: list[str], *, quiet: bool) -> asyncio.subprocess.Process:
         """Start a process in the container; one that is quiet has no output."""
         around = self._around
-        env = os.environ | around.image_env | {"HOSTNAME": around.name} | self._variables()
-        with (around.folder / f"{self.name}.log").open("ab") as log:
+        env = os.environ | around.place.image_env | {"HOSTNAME": around.name} | self._variables()
+        with (around.place.folder / f"{self.name}.log").open("ab") as log:
             output = asyncio.subprocess.DEVNULL if quiet else log
             return await asyncio.create_subprocess_exec(
-                *around.prefix,
+                *around.place.prefix,
                 *words,
-                cwd=around.folder,
+                cwd=around.place.folder,
                 env=env,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,

@@ -12,7 +12,7 @@ import httpx
 
 
 class Target(Protocol):
-    """What a handler needs of a container."""
+    """Name what a handler needs of a container."""
 
     spec: dict[str, Any]
     ip: str

@@ -1,71 +1,40 @@
-"""One pod on the node, from its start to its end."""
+"""Run one pod on the node, from its start to its end."""
 
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
-import attrs
 from kube_api import ApiError, AsyncApi, at
 
-from kubenode.container import Container, Surroundings
+from kubenode.container import Container, Place, Surroundings
 from kubenode.ending import end_all
-from kubenode.node_journal import Journal
 from kubenode.pod_status import Conditions, moment, phase, status_of
 
 
-@attrs.frozen(kw_only=True)
-class Place:
-    """Hold what the node gives to a pod.
+class Pod:
+    """Run a pod until `end`.
 
-    Attributes:
+    Args:
+        obj: the pod as the apiserver has it.
         api: the apiserver.
-        folder: the pod's own.
-        prefix: what enters its network namespace.
-        ip: its address.
-        host_ip: the node's.
-        journal: the node's.
-        backoff_factor: 1 is the kubelet's time between restarts, less is faster.
-        image_env: the variables that an image would set.
+        place: what the node gives to it.
         start_delay: seconds until the first container starts: a pull of images, or a slow program.
     """
 
-    api: AsyncApi
-    folder: Path
-    prefix: tuple[str, ...]
-    ip: str
-    host_ip: str
-    journal: Journal
-    backoff_factor: float
-    image_env: dict[str, str]
-    start_delay: float
-
-
-class Pod:
-    """A pod that runs until `end`."""
-
-    def __init__(self, obj: dict[str, Any], place: Place) -> None:
+    def __init__(
+        self, obj: dict[str, Any], api: AsyncApi, place: Place, start_delay: float
+    ) -> None:
         meta, self._spec = obj["metadata"], obj["spec"]
         self.uid: str = meta["uid"]
         self.name: str = meta["name"]
         self.namespace: str = meta["namespace"]
         self._path = at("pods", self.namespace, self.name)
-        self._place = place
+        self._api, self._place, self._start_delay = api, place, start_delay
         self._policy: str = self._spec.get("restartPolicy", "Always")
         place.folder.mkdir(parents=True, exist_ok=True)
         self._changed = asyncio.Event()
-        around = Surroundings(
-            pod=obj,
-            folder=place.folder,
-            prefix=place.prefix,
-            ip=place.ip,
-            host_ip=place.host_ip,
-            journal=place.journal,
-            backoff_factor=place.backoff_factor,
-            image_env=place.image_env,
-            changed=self._changed.set,
-        )
+        around = Surroundings(obj, place, self._changed.set)
         self._inits = [
             Container(spec, around, is_sidecar=spec.get("restartPolicy") == "Always")
             for spec in self._spec.get("initContainers", [])
@@ -90,7 +59,7 @@ class Pod:
     # ── its life ─────────────────────────────────────────────────────────────────────────────
 
     async def _run(self) -> None:
-        await asyncio.sleep(self._place.start_delay)
+        await asyncio.sleep(self._start_delay)
         for init in self._inits:
             once = "Never" if self._policy == "Never" else "OnFailure"
             life = asyncio.create_task(init.run("Always" if init.is_sidecar else once))
@@ -151,7 +120,7 @@ class Pod:
     async def _delete(self) -> None:
         """Delete the object. Another pod of the same name, as of a StatefulSet, is left alone."""
         try:
-            await self._place.api.delete(self._path, grace=0, uid=self.uid)
+            await self._api.delete(self._path, grace=0, uid=self.uid)
         except ApiError as error:
             if error.code not in {404, 409}:
                 raise
@@ -202,13 +171,13 @@ class Pod:
         }
 
     async def report(self) -> None:
-        """Tell the apiserver the status, if it differs from the one it has."""
+        """Send the status to the apiserver, if it differs from the last one."""
         status = self.status()
         if status == self._reported:
             return
         self._reported = status
         try:
-            await self._place.api.patch(f"{self._path}/status", {"status": status})
+            await self._api.patch(f"{self._path}/status", {"status": status})
         except ApiError as error:
             if error.code not in {404, 409}:
                 raise
