@@ -179,15 +179,11 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
     return attrs.asdict(verdict)
 
 
-LEFT_OUT_OF_DOCS = {"anew", "limit", "seconds"}
-
-
 def markdown(verdicts: Sequence[Verdict]) -> str:
-    """Return the table as docs have it, without what only its readers in a terminal want."""
-    kept = [index for index, (head, _) in enumerate(HEADS) if head not in LEFT_OUT_OF_DOCS]
+    """Return the table as docs have it."""
     marks = [":--" if side == "left" else "--:" for _, side in HEADS]
     lines = [[head for head, _ in HEADS], marks, *map(cells, verdicts)]
-    return "\n".join(f"| {' | '.join(line[index] for index in kept)} |" for line in lines) + "\n"
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "rollouts.md"
