@@ -7,7 +7,7 @@ import gc
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,8 @@ from rink.cli import apps, kubernetes
 from rink.cli.ends import Failed
 
 if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
     from rink.streams import Worker
 
 log = logging.getLogger("rink.streams")
@@ -69,7 +71,7 @@ def _names(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> lis
     "--metrics-port",
     metavar="PORT",
     type=click.IntRange(0, 65535),
-    help="Serve metrics for Prometheus at this port; 0 is any free one.",
+    help="Serve metrics for Prometheus at this port, and /readyz; 0 is any free one.",
 )
 @click.option(
     "--metrics-host",
@@ -186,7 +188,12 @@ def _hurry(worker: Worker, name: str) -> None:
 
 def _serve_metrics(worker: Worker, host: str, port: int) -> None:
     """Serve the worker's metrics, beside those of the process and the app's own."""
-    from prometheus_client import REGISTRY, CollectorRegistry, start_http_server
+    from prometheus_client import (
+        REGISTRY,
+        CollectorRegistry,
+        make_wsgi_app,
+        start_http_server,
+    )
 
     both = CollectorRegistry()
     both.register(REGISTRY)
@@ -195,4 +202,19 @@ def _serve_metrics(worker: Worker, host: str, port: int) -> None:
         server, _ = start_http_server(port, addr=host, registry=both)
     except OSError as error:
         raise Failed(f"metrics cannot be served at {host}:{port}: {error.strerror}") from error
+    server.set_app(_with_readiness(make_wsgi_app(both), worker))
     log.info("metrics are at http://%s:%d/metrics", host, server.server_port)
+
+
+def _with_readiness(metrics: WSGIApplication, worker: Worker) -> WSGIApplication:
+    """Return the WSGI application of the metrics, with an answer for readiness probes at /readyz."""
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if environ["PATH_INFO"] != "/readyz":
+            return metrics(environ, start_response)
+        is_ready = worker.is_ready
+        status = "200 OK" if is_ready else "503 Service Unavailable"
+        start_response(status, [("Content-Type", "text/plain")])
+        return [b"ready\n" if is_ready else b"not joined, or without a live session\n"]
+
+    return answer

@@ -43,6 +43,9 @@ class Executor:
         held: the memory that all of them share.
         halt: called with the reason when the policy ends the worker.
         handover_wait: seconds that leaving waits for a successor.
+
+    Attributes:
+        is_joined: whether it has joined its group.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class Executor:
             leave_timeout=LEAVE_TIMEOUT_S,
             handover_wait=handover_wait,
         )
+        self.is_joined = False
         self._processor = processor
         self._scene = Scene(
             processor=processor,
@@ -91,6 +95,7 @@ class Executor:
         """Join, process, and leave in order when told to."""
         if not await join(self.rink, orders):
             return
+        self.is_joined = True
         numbers = range(self._processor.stream.partition_count)
         holds = [asyncio.create_task(self._hold(number, orders)) for number in numbers]
         reading = asyncio.create_task(self._scene.reader.run())

@@ -65,6 +65,8 @@ class Worker:
         self._processors = [app.processors[one] for one in chosen]
         self._orders = Orders()
         self._halted = ""
+        self._session: aio.Session | None = None
+        self._has_joined_for_tasks = False
 
     @property
     def leaves_within_s(self) -> float:
@@ -74,6 +76,21 @@ class Worker:
         """
         graces = [processor.grace for processor in self._processors]
         return self.handover_wait + 2 * LEAVE_TIMEOUT_S + max(graces, default=0.0)
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether it has joined all its groups, and its session is live. Safe from any thread.
+
+        It does not say whether the worker has a partition.
+        """
+        session, executors = self._session, list(self.executors.values())
+        return (
+            session is not None
+            and session.is_live
+            and len(executors) == len(self._processors)
+            and all(executor.is_joined for executor in executors)
+            and (self._has_joined_for_tasks or not self.app.tasks)
+        )
 
     def stop(self, *, now: bool = False) -> None:
         """Make it leave in order; call this on its event loop.
@@ -119,6 +136,7 @@ class Worker:
             await self._run(store, session)
 
     async def _run(self, store: Store, session: aio.Session) -> None:
+        self._session = session
         marks, held = Marks(), Held(self.app.limits.in_flight)
         for processor in self._processors:
             self.executors[processor.name] = Executor(
@@ -154,6 +172,7 @@ class Worker:
         )
         if not await join(rink, self._orders):
             return
+        self._has_joined_for_tasks = True
         running = asyncio.create_task(run_tasks(list(self.app.tasks.values()), rink))
         stopped = asyncio.create_task(self._orders.leave.wait())
         try:

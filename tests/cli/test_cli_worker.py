@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import socket
+import urllib.error
 import urllib.request
 
 import pytest
@@ -220,6 +221,30 @@ def test_metrics_are_served_with_those_of_the_process(run, shop, made, monkeypat
     assert result.exit_code == 0, result.output
     assert "rink_streams_lag" in pages[0]
     assert "python_info" in pages[0]
+
+
+def test_readyz_says_whether_the_worker_is_ready(run, shop, made, monkeypatch):
+    served, statuses = [], []
+    monkeypatch.setattr(workers.log, "info", lambda *told: served.append(told))
+
+    def ask(port):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+
+    async def live(worker):
+        port = next(told[2] for told in served if "metrics" in told[0])
+        for is_ready in (False, True):
+            monkeypatch.setattr(type(worker), "is_ready", is_ready, raising=False)
+            statuses.append(await asyncio.to_thread(ask, port))
+
+    made.run = live
+    result = run("worker", shop, "--metrics-port", "0")
+    assert result.exit_code == 0, result.output
+    assert statuses == [503, 200]
 
 
 def test_a_port_that_is_taken(run, shop, made):

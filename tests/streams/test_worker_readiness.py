@@ -1,0 +1,114 @@
+"""A worker is ready once it has joined its groups, on etcd in memory."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+from jumping import pass_time
+from processors_support import Leg
+
+from rink import aio
+from rink.streams import App, Worker, executor, partition, worker
+from rink.testing.memory import MemoryCluster
+
+LONG_S = 20.0
+NOTHING = cast("Any", None)
+
+
+class Reader:
+    """Read nothing."""
+
+    async def run(self):
+        await asyncio.Event().wait()
+
+    async def close(self):
+        pass
+
+
+@pytest.fixture(autouse=True)
+def without_redis(monkeypatch):
+    async def wait(*_):
+        await asyncio.Event().wait()
+
+    async def work(self):
+        await self._role.lost.wait()
+
+    monkeypatch.setattr(executor, "make_reader", lambda *_: Reader())
+    monkeypatch.setattr(partition.Grant, "run", work)
+    monkeypatch.setattr(worker, "look_out", wait)
+    monkeypatch.setattr(worker, "Evictions", lambda _: NOTHING)
+
+
+def shop(*processors):
+    app = App("shop")
+    stream = app.stream("legs", record=Leg, partition_by="who", partition_count=1)
+
+    async def note(events):
+        raise AssertionError("nothing is read")
+
+    for name in processors:
+        app.processor(stream, name=name)(note)
+    return app
+
+
+async def until(condition):
+    async with asyncio.timeout(LONG_S):
+        while not condition():
+            await pass_time(0.005)
+
+
+def run(scenario):
+    with MemoryCluster() as cluster:
+        asyncio.run(asyncio.wait_for(scenario(cluster), 3 * LONG_S))
+
+
+def test_worker_is_ready_once_every_group_is_joined():
+    """The second group has another member of the worker's name at first."""
+
+    async def scenario(cluster):
+        made = Worker(shop("bill", "ship"), name="w")
+        assert not made.is_ready
+        async with aio.Session(cluster.client(), ttl=5) as session:
+            async with aio.Rink(session, "shop/ship", name="w"):
+                running = asyncio.create_task(made._run(NOTHING, session))
+                await until(lambda: made.executors and made.executors["bill"].is_joined)
+                assert not made.is_ready
+            await until(lambda: made.is_ready)
+            made.stop(now=True)
+            await running
+
+    run(scenario)
+
+
+def test_worker_with_tasks_alone_is_ready_once_it_has_joined():
+    async def scenario(cluster):
+        app = App("shop")
+
+        @app.task(at_start=True)
+        async def sweep():
+            await asyncio.Event().wait()
+
+        made = Worker(app, name="w")
+        async with aio.Session(cluster.client(), ttl=5) as session:
+            async with aio.Rink(session, "shop", name="w") as namesake:
+                running = asyncio.create_task(made._run(NOTHING, session))
+                await until(lambda: namesake.status().members)
+                assert not made.is_ready
+            await until(lambda: made.is_ready)
+            made.stop(now=True)
+            await running
+
+    run(scenario)
+
+
+def test_worker_whose_session_is_closed_is_not_ready():
+    async def scenario(cluster):
+        made = Worker(shop("bill"), name="w")
+        async with aio.Session(cluster.client(), ttl=5) as session:
+            running = asyncio.create_task(made._run(NOTHING, session))
+            await until(lambda: made.is_ready)
+            made.stop(now=True)
+            await running
+        assert not made.is_ready
+
+    run(scenario)
