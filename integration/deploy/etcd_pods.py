@@ -6,27 +6,32 @@ are replaced by folders and programs of this machine, and names of pods stand in
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from manifests import ROOT, pods_of
+from manifests import ROOT, Pods, pods_of
 from network import Network, Party
 
 from rink.testing.servers_start import find_etcd
 
 DEPLOY = ROOT / "deploy"
 NAMESPACE = "rink"
+CLUSTER_STATE = "--initial-cluster-state="
+BUMPS = ("--bump-revision=", "--mark-compacted")
 DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 HEALTHY_TIMEOUT_S = 60.0
 COMMAND_TIMEOUT_S = 60.0
 
 
 class EtcdPods:
-    """The three pods of the StatefulSet, and the Job of the backup.
+    """The three pods of the StatefulSet, the Job of the backup, and the restore in their place.
 
     Attributes:
+        cluster_state: `new` as in the manifest, or `existing` as a user sets it after the start.
         folder: with `secrets/`, `volumes/` and logs.
         endpoints: as a client in the cluster would give them.
     """
@@ -35,6 +40,8 @@ class EtcdPods:
         self.folder = folder
         pods = {one.manifest["kind"]: one for one in pods_of(DEPLOY / "etcd")}
         self._etcd, self._backup = pods["StatefulSet"], pods["CronJob"]
+        (self._restore,) = pods_of(DEPLOY / "etcd-restore")
+        self.cluster_state = "new"
         self.parties = {f"etcd-{number}": network.add() for number in range(3)}
         self.endpoints = ",".join(f"https://{name}.etcd:2379" for name in self.parties)
         self._programs = programs()
@@ -62,7 +69,7 @@ class EtcdPods:
             if name in self._running and self._running[name].poll() is None:
                 continue
             with (self.folder / f"{name}.log").open("ab") as log:
-                words = [*DIES_WITH_US, *self._words(container, name, party)]
+                words = [*DIES_WITH_US, *self._words(self._etcd, container, name, party)]
                 self._running[name] = subprocess.Popen(words, stdout=log, stderr=log)
         (self.folder / "pods.json").write_text(
             json.dumps(
@@ -84,6 +91,34 @@ class EtcdPods:
         """Kill a pod's process."""
         self._running[name].kill()
         self._running[name].wait()
+
+    def lose_volume(self, name: str) -> None:
+        """Kill a pod's process, and delete what its volume holds."""
+        self.kill(name)
+        shutil.rmtree(self.volume(name, "data"))
+
+    def end_of(self, name: str) -> tuple[int, str]:
+        """Start one pod that cannot run; return its exit status and its log."""
+        (container,) = self._etcd.containers
+        words = [*DIES_WITH_US, *self._words(self._etcd, container, name, self.parties[name])]
+        done = subprocess.run(
+            words, capture_output=True, text=True, check=False, timeout=COMMAND_TIMEOUT_S
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def restore(self, backup: Path) -> None:
+        """Restore the data of every member, by the manifests of deploy/etcd-restore."""
+        receive, restore, _ = self._restore.containers
+        take = {**receive, "command": [*receive["command"][:-1], "take"]}
+        for name in self.parties:
+            waiting = self._popen(self._restore, receive, name)
+            try:
+                self._take(take, name, backup)
+                assert waiting.wait(COMMAND_TIMEOUT_S) == 0
+            finally:
+                waiting.kill()
+                waiting.wait()
+            self._run(self._restore, restore, name)
 
     def close(self) -> None:
         """Stop every pod."""
@@ -120,10 +155,9 @@ class EtcdPods:
 
     def back_up(self) -> list[str]:
         """Run the containers of the backup one after the other; return what is kept then."""
+        shutil.rmtree(self.volume("backup", "check"))  # an emptyDir is new in each pod
         for container in self._backup.containers:
-            words = self._words(container, "backup", None)
-            env = {**os.environ, **self._env(self._backup, container, "backup")}
-            subprocess.run(words, env=env, check=True, timeout=COMMAND_TIMEOUT_S)
+            self._run(self._backup, container, "backup")
         return sorted(path.name for path in self.volume("backup", "backups").iterdir())
 
     def in_cluster(self, command: list[str]) -> subprocess.CompletedProcess:
@@ -142,11 +176,46 @@ class EtcdPods:
         made.mkdir(parents=True, exist_ok=True)
         return made
 
-    def _words(self, container: dict, pod: str, party: Party | None) -> list[str]:
+    def _run(self, pods: Pods, container: dict, pod: str, stdin=None) -> None:
+        """Run a container of a pod until it ends."""
+        words, env = self._words(pods, container, pod), self._env(pods, container, pod)
+        subprocess.run(
+            words, env={**os.environ, **env}, stdin=stdin, check=True, timeout=COMMAND_TIMEOUT_S
+        )
+
+    def _take(self, container: dict, pod: str, backup: Path) -> None:
+        """Repeat the command until the pod waits for the snapshot, as the how-to does."""
+        deadline = time.monotonic() + COMMAND_TIMEOUT_S
+        while True:
+            try:
+                with backup.open("rb") as file:
+                    self._run(self._restore, container, pod, stdin=file)
+                return
+            except subprocess.CalledProcessError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+
+    def _popen(self, pods: Pods, container: dict, pod: str) -> subprocess.Popen:
+        words, env = self._words(pods, container, pod), self._env(pods, container, pod)
+        return subprocess.Popen([*DIES_WITH_US, *words], env={**os.environ, **env})
+
+    def _words(
+        self, pods: Pods, container: dict, pod: str, party: Party | None = None
+    ) -> list[str]:
         """Return a container's command, as it is run here."""
-        pods = self._etcd if party else self._backup
-        command = [self._replaced(word, pods, container, pod) for word in container["command"]]
+        given = [
+            f"{CLUSTER_STATE}{self.cluster_state}" if word.startswith(CLUSTER_STATE) else word
+            for word in container["command"]
+            if self.can_bump or not word.startswith(BUMPS)
+        ]
+        command = [self._replaced(word, pods, container, pod) for word in given]
         return [*(party.command if party else ()), *self.with_names(), *command]
+
+    @property
+    def can_bump(self) -> bool:
+        """Return whether this machine's etcdutl can raise the revision, as that of the image can."""
+        return tuple(map(int, re.findall(r"\d+", self.version())[:2])) >= (3, 6)
 
     def _env(self, pods, container: dict, pod: str) -> dict[str, str]:
         return {
@@ -167,7 +236,8 @@ class EtcdPods:
         if "secret" in volume:
             return self.folder / "secrets" / volume["secret"]["secretName"]
         if "configMap" in volume:
-            return DEPLOY / "etcd"
+            program = volume["configMap"]["name"]
+            return DEPLOY / ("etcd-restore" if program.startswith("etcd-restore-") else "etcd")
         return self.volume(pod, name)
 
     def with_names(self) -> list[str]:

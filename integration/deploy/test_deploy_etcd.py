@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import socket
 import ssl
 import sys
@@ -9,7 +10,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from etcd_pods import EtcdPods
+from etcd_pods import NAMESPACE, EtcdPods
 from network import Network, refusal
 
 pytestmark = pytest.mark.waits
@@ -189,6 +190,43 @@ def test_probes_of_the_manifest_succeed_with_users_on(pods):
     for address, path in pods.probes():
         with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
             assert answer.status == 200, (path, answer.read())
+
+
+def etcdctl(pods, *arguments):
+    done = pods.kubectl("exec", "etcd-0", "--container=etcd", "--", "etcdctl", *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_member_that_lost_its_volume_is_replaced(pods):
+    """`new`, as at the first start, would refuse it: the how-to sets `existing` for this."""
+    pods.lose_volume("etcd-1")
+    status, log = pods.end_of("etcd-1")
+    assert status != 0
+    assert "has already been bootstrapped" in log
+    (line,) = [one for one in etcdctl(pods, "member", "list").splitlines() if "etcd-1" in one]
+    etcdctl(pods, "member", "remove", line.partition(",")[0])
+    url = f"--peer-urls=https://etcd-1.etcd.{NAMESPACE}.svc:2380"
+    etcdctl(pods, "member", "add", "etcd-1", url)
+    shutil.rmtree(pods.volume("etcd-1", "data"))
+    pods.cluster_state = "existing"
+    pods.start()
+    assert join(pods, "polls", **files_of(pods, "pollers"))["token"] > 0
+
+
+def test_backup_is_restored_with_its_users_and_higher_tokens(pods):
+    etcdctl(pods, "put", "kept", "before the backup")
+    name = pods.back_up()[-1]
+    etcdctl(pods, "put", "kept", "after the backup")
+    token = join(pods, "polls", **files_of(pods, "pollers"))["token"]
+    for member in pods.parties:
+        pods.kill(member)
+    pods.restore(pods.volume("backup", "backups") / name)
+    pods.start()
+    assert "before the backup" in etcdctl(pods, "get", "kept")
+    restored = join(pods, "polls", **files_of(pods, "pollers"))["token"]
+    assert not pods.can_bump or restored > token
+    assert join(pods, "other", **files_of(pods, "pollers"))["error"] == "EtcdAuth"
 
 
 def test_one_member_lost_leaves_roles_to_be_had(pods):

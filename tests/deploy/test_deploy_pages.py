@@ -6,8 +6,9 @@ import pytest
 from manifests import KUSTOMIZATIONS, ROOT, all_pods, env_of, name_of
 
 HOW_TO = ROOT / "docs" / "kubernetes.md"
+HOW_TOS = sorted((ROOT / "docs").glob("kubernetes*.md"))
 EXAMPLE = ROOT / "examples" / "kubernetes" / "kustomization.yaml"
-PAGES = [HOW_TO, ROOT / "deploy" / "README.md", EXAMPLE]
+PAGES = [*HOW_TOS, ROOT / "deploy" / "README.md", EXAMPLE]
 PODS = all_pods()
 MAX_WORDS = 400
 
@@ -18,21 +19,26 @@ def text_of(path):
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_page_applies_kustomizations_that_exist(path):
-    applied = set(re.findall(r"kubectl apply -k (\S+)", text_of(path))) - {"deploy/NAME`,"}
+    applied = set(re.findall(r"kubectl (?:apply|delete) -k ([\w/-]+)", text_of(path))) - {
+        "deploy/NAME"
+    }
     assert applied - {name_of(folder) for folder in KUSTOMIZATIONS} == set()
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_page_names_workloads_that_exist(path):
+    text = re.sub(r"deploy/\S+", "", text_of(path))
     known = {f"{one.manifest['kind'].lower()}/{one.manifest['metadata']['name']}" for one in PODS}
-    named = re.findall(
-        r"\b((?:deployment|statefulset|job)/[\w-]+)", re.sub(r"deploy/\S+", "", text_of(path))
-    )
+    made = re.findall(r"kubectl create job --from=(\S+) (\S+)", text)
+    assert {source for source, _ in made} <= known
+    known |= {f"job/{name}" for _, name in made}
+    named = re.findall(r"\b((?:deployment|statefulset|job)/[\w-]+)", text)
     assert set(named) - known == set()
 
 
-def test_how_to_has_at_most_400_words():
-    assert len(text_of(HOW_TO).split()) <= MAX_WORDS
+@pytest.mark.parametrize("path", HOW_TOS, ids=lambda path: path.name)
+def test_how_to_has_at_most_400_words(path):
+    assert len(text_of(path).split()) <= MAX_WORDS
 
 
 def test_how_to_has_the_values_of_the_deployment():

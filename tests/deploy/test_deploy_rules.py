@@ -210,6 +210,37 @@ def test_service_selects_pods_and_their_ports(folder):
         assert {port["port"] for port in service["spec"]["ports"]} <= numbers
 
 
+def etcd_of(folder: str) -> Manifest:
+    """Return the StatefulSet of etcd's members in a folder of deploy/."""
+    (manifest,) = [
+        one for one in rendered(ROOT / "deploy" / folder) if one["kind"] == "StatefulSet"
+    ]
+    return manifest
+
+
+def etcd_container(folder: str) -> Manifest:
+    spec = etcd_of(folder)["spec"]["template"]["spec"]
+    (container,) = [
+        one
+        for one in [*spec.get("initContainers", []), *spec["containers"]]
+        if one["image"].startswith("gcr.io/etcd-development/etcd:")
+    ]
+    return container
+
+
+def test_restored_members_are_those_of_etcd():
+    """Else etcd would not start on the data, or the restore would be of other volumes."""
+    running, restored = etcd_of("etcd"), etcd_of("etcd-restore")
+    assert restored["metadata"]["name"] == running["metadata"]["name"]
+    for field in ("replicas", "serviceName", "volumeClaimTemplates"):
+        assert restored["spec"][field] == running["spec"][field]
+    server, tool = etcd_container("etcd"), etcd_container("etcd-restore")
+    assert tool["image"] == server["image"]
+    shared = ("--name=", "--data-dir=", "--initial-advertise-peer-urls=", "--initial-cluster")
+    words = [{word for word in one["command"] if word.startswith(shared)} for one in (server, tool)]
+    assert words[0] - {"--initial-cluster-state=new"} == words[1]
+
+
 # ── rollouts and evictions ───────────────────────────────────────────────────────────────────
 
 
