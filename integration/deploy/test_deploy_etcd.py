@@ -6,6 +6,7 @@ import shutil
 import socket
 import ssl
 import sys
+import time
 import urllib.request
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from etcd_pods import NAMESPACE, EtcdPods
 from network import Network, refusal
 
 pytestmark = pytest.mark.waits
+
+REPEAT_TIMEOUT_S = 30.0
 
 JOIN = """
 import json, sys, rink
@@ -26,6 +29,15 @@ except rink.RinkError as error:
     print(json.dumps({"error": type(error).__name__, "text": str(error)}))
 """
 
+LOOK = """
+import json, subprocess, sys, rink
+endpoints, settings = json.loads(sys.argv[1])
+options = [f"--{name}={value}" for name, value in {"endpoints": endpoints, **settings}.items()]
+with rink.Session(endpoints, ttl=5, **settings) as s, rink.Rink(s, "polls", name="one") as r:
+    r.wait_ranked(20)
+    for command in (["status", "polls"], ["owner", "polls", "bank-1"], ["history", "polls"]):
+        subprocess.run([sys.executable, "-m", "rink.cli", *command, *options], check=True)
+"""
 
 ASK = """
 import ssl, sys, urllib.error, urllib.request
@@ -97,6 +109,15 @@ def served(pods):
 def test_user_holds_roles_in_its_own_groups(pods):
     for group in ("polls", "shop/bill"):
         assert join(pods, group, **files_of(pods, "pollers"))["token"] > 0
+
+
+def test_user_looks_at_its_own_group(pods):
+    """With the commands of the how-to: leases, too, are asked of etcd."""
+    told = json.dumps([pods.endpoints, files_of(pods, "pollers")])
+    done = pods.in_cluster([sys.executable, "-c", LOOK, told])
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"one +active, coordinates .* ≤ \d s", done.stdout), done.stdout
+    assert re.search(r"bank-1 +one +one .*held", done.stdout), done.stdout
 
 
 @pytest.mark.parametrize("group", ["poll", "polls2", "shop", "other"])
@@ -192,10 +213,20 @@ def test_probes_of_the_manifest_succeed_with_users_on(pods):
             assert answer.status == 200, (path, answer.read())
 
 
-def etcdctl(pods, *arguments):
-    done = pods.kubectl("exec", "etcd-0", "--container=etcd", "--", "etcdctl", *arguments)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def etcdctl(pods, *arguments, repeats_at=None):
+    """Run etcdctl in the first pod; return what it says.
+
+    It is repeated while its error has the words `repeats_at`.
+    """
+    deadline = time.monotonic() + REPEAT_TIMEOUT_S
+    while True:
+        done = pods.kubectl("exec", "etcd-0", "--container=etcd", "--", "etcdctl", *arguments)
+        if done.returncode == 0:
+            return done.stdout
+        assert repeats_at is not None, done.stderr
+        assert repeats_at in done.stderr, done.stderr
+        assert time.monotonic() < deadline, done.stderr
+        time.sleep(0.5)
 
 
 def test_member_that_lost_its_volume_is_replaced(pods):
@@ -207,7 +238,8 @@ def test_member_that_lost_its_volume_is_replaced(pods):
     (line,) = [one for one in etcdctl(pods, "member", "list").splitlines() if "etcd-1" in one]
     etcdctl(pods, "member", "remove", line.partition(",")[0])
     url = f"--peer-urls=https://etcd-1.etcd.{NAMESPACE}.svc:2380"
-    etcdctl(pods, "member", "add", "etcd-1", url)
+    # etcd refuses while its members have been connected for less than 5 s.
+    etcdctl(pods, "member", "add", "etcd-1", url, repeats_at="unhealthy cluster")
     shutil.rmtree(pods.volume("etcd-1", "data"))
     pods.cluster_state = "existing"
     pods.start()
