@@ -90,6 +90,9 @@ _MEANINGS = [
 # Limits on a transaction, on a request, and on a gRPC message (etcd sets that a little higher).
 _TOO_LARGE = ("too many operations in txn", "request is too large", "message larger than max")
 
+# gRPC names a status of its TLS, such as TSI_DATA_CORRUPTED, if TLS breaks after the handshake.
+_ABOUT_TLS = ("handshake", "ssl_error", "certificate", "speak tls", "tsi_")
+
 _AUTH = ("authentication failed", "permission denied", "authentication is not enabled")
 
 
@@ -133,9 +136,9 @@ def _meaning(words: str) -> str:
 
 
 def is_about_tls(words: str) -> bool:
-    """Return whether the words describe a failed TLS handshake."""
+    """Return whether the words describe TLS that failed, in the handshake or right after it."""
     lower = words.lower()
-    return any(text in lower for text in ("handshake", "ssl_error", "certificate", "speak tls"))
+    return any(text in lower for text in _ABOUT_TLS)
 
 
 def refusal(code: grpc.StatusCode, words: str, doing: str, where: str) -> EtcdError:

@@ -133,6 +133,11 @@ def test_a_failed_handshake_is_known_by_its_words():
     assert not is_about_tls("failed to connect to all addresses; last error: Connection refused")
 
 
+def test_tls_that_breaks_after_the_handshake_is_known_by_its_words():
+    """With TLS 1.3 a server refuses a client certificate only then, as etcd 3.6 does."""
+    assert is_about_tls("last error: UNAVAILABLE: Unwrap failed (TSI_DATA_CORRUPTED)")
+
+
 @pytest.mark.parametrize(
     ("code", "words", "expected", "says"),
     [
