@@ -46,7 +46,7 @@ def _names(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> lis
     help="Only these; may be given more than once.  [default: all of the app's]",
 )
 @click.option(
-    "--name", help="Its name in the groups.  [default: host name, process id, four digits]"
+    "--name", help="Its name in the groups.  [default: host name, process id, four hex digits]"
 )
 @click.option(
     "--handover-wait",

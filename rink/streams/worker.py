@@ -37,7 +37,7 @@ class Worker:
     Args:
         app: which.
         processors: their names; all of the app's where None.
-        name: of this worker in all its groups: host name, process id and four digits where None.
+        name: of this worker in all its groups: host name, process id, four hex digits where None.
         handover_wait: seconds that leaving waits for a successor; the worker processes meanwhile.
 
     Raises:
