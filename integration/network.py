@@ -11,8 +11,10 @@ node of Kubernetes its pods.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import random
+import socket
 import subprocess
 from pathlib import Path
 
@@ -74,6 +76,36 @@ class Branch:
         return f"{self.router}{self.subnet}-{number}"
 
 
+class Subnet:
+    """A subnet that no other network of this machine has, until `close`.
+
+    It is not enough that no route leads there: two processes that look at once may choose the same
+    subnet. So its owner holds an abstract socket with its number. The socket ends with the process,
+    and is seen in the same network namespace as the routes.
+
+    Attributes:
+        number: the third number of its addresses.
+    """
+
+    def __init__(self) -> None:
+        for number in _subnets_without_route():
+            self._mark = socket.socket(socket.AF_UNIX)
+            try:
+                self._mark.bind(f"\0rink-test-subnet-{number}")
+            except OSError as error:
+                self._mark.close()
+                if error.errno != errno.EADDRINUSE:
+                    raise
+            else:
+                self.number = number
+                return
+        raise RuntimeError(f"all subnets of {NET}.0.0/16 are taken")
+
+    def close(self) -> None:
+        """Give it back. No route leads there any more."""
+        self._mark.close()
+
+
 class Network:
     """The router and all parties, until `close`."""
 
@@ -81,11 +113,12 @@ class Network:
         _sweep()
         self._name = f"{PREFIX}{os.getpid()}"
         self._router = f"{self._name}-r"
-        self._subnet = _free_subnet()
         self._parties: list[str] = []
+        self._subnets: list[Subnet] = []
         self._links = 0
         ip("netns", "add", self._router)
         try:
+            self._subnet = self._take_subnet()
             ip("netns", "exec", self._router, "sysctl", "-qw", "net.ipv4.ip_forward=1")
             self.here = self._link(None)
         except BaseException:
@@ -102,7 +135,7 @@ class Network:
 
     def branch(self) -> Branch:
         """Return a further subnet, which the parties and this process reach."""
-        subnet = _free_subnet()
+        subnet = self._take_subnet()
         ip("route", "add", f"{NET}.{subnet}.0/24", "via", f"{NET}.{self._subnet}.1")
         return Branch(self._router, subnet)
 
@@ -131,10 +164,17 @@ class Network:
     def close(self) -> None:
         """Remove all of it; what runs there has ended."""
         # The link to here first: those of a namespace go a moment after it.
-        ip("link", "del", f"{PREFIX}{self._subnet}p0", check=False)
+        for subnet in self._subnets[:1]:
+            ip("link", "del", f"{PREFIX}{subnet.number}p0", check=False)
         branches = [path.name for path in Path("/run/netns").glob(f"{self._router}?*")]
         for name in (*branches, *self._parties, self._router):
             ip("netns", "del", name, check=False)
+        for subnet in self._subnets:
+            subnet.close()
+
+    def _take_subnet(self) -> int:
+        self._subnets.append(Subnet())
+        return self._subnets[-1].number
 
     def _link(self, namespace: str | None) -> str:
         """Lay a link from the router to a namespace, None is ours; the address of that end."""
@@ -173,11 +213,16 @@ def refusal() -> str | None:
     return None
 
 
-def _free_subnet() -> int:
-    """Return a subnet to which no route leads: neither we nor another run of the tests use it."""
+def _subnets_without_route() -> list[int]:
+    """Return the subnets to which no route leads, in any order.
+
+    A killed run of the tests leaves routes, and no mark.
+    """
     done = subprocess.run(["ip", "-o", "route"], check=True, capture_output=True, text=True)
     routes = [line for line in done.stdout.splitlines() if line.startswith(f"{NET}.")]
-    return random.choice(sorted(set(range(1, 250)) - {int(line.split(".")[2]) for line in routes}))
+    taken = {int(line.split(".")[2]) for line in routes}
+    free = sorted(set(range(1, 250)) - taken)
+    return random.sample(free, len(free))
 
 
 def _sweep() -> None:
