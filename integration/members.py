@@ -190,14 +190,18 @@ def settle(history: History, workers: list[Worker], roles: list[str]) -> None:
     """Wait until these members have every rank and hold the roles of it: nothing moves now.
 
     That all roles are held, by all of them, is not enough: what a newcomer has gained may be
-    read here before what is still to move to it has been let go of.
+    read here before what is still to move to it has been let go of. Nor is it enough that each
+    role is held by its owner: each member reports through its own pipe, so a gain may be read
+    before the loss that came first.
     """
 
     def is_settled() -> bool:
         ranks = {worker.ask("rank")["rank"]: worker.name for worker in workers}
-        return set(ranks) == set(range(len(workers))) and history.holders == {
-            role: ranks[rank_of(role, len(workers))] for role in roles
-        }
+        if set(ranks) != set(range(len(workers))):
+            return False
+        owners = {role: ranks[rank_of(role, len(workers))] for role in roles}
+        overlaps = history.judge().overlaps
+        return history.holders == owners and all(one.end is not None for one in overlaps)
 
     history.wait(lambda h: set(h.holders.values()) == {one.name for one in workers})
     end = SYSTEM.now() + LONG_S

@@ -1,0 +1,36 @@
+"""Members are settled when all that they have said is read, too."""
+
+import threading
+
+import pytest
+from members import settle
+
+from rink.core.schemes import rank_of
+from rink.testing.history import Event, History
+
+pytestmark = pytest.mark.waits
+
+ROLES = [next(f"r{n}" for n in range(99) if rank_of(f"r{n}", 2) == rank) for rank in (0, 1)]
+
+
+class Member:
+    """Say a rank, as a process would."""
+
+    def __init__(self, name, rank):
+        self.name, self.rank = name, rank
+
+    def ask(self, command):
+        return {"rank": self.rank}
+
+
+def test_loss_that_is_read_after_the_gain_it_came_before_is_waited_for():
+    """The members report through pipes of their own."""
+    stays, moves = ROLES
+    history = History([Event("gained", "a", 1.0, role, 1) for role in ROLES])
+    history.add(Event("gained", "b", 2.1, moves, 2))
+    late = threading.Timer(0.3, history.add, [Event("let go", "a", 2.0, moves, 1)])
+    late.start()
+    settle(history, [Member("a", 0), Member("b", 1)], ROLES)
+    assert history.judge().problems == []
+    assert history.holders == {stays: "a", moves: "b"}
+    late.join()
