@@ -83,7 +83,7 @@ def test_a_signal_has_a_worker_leave_in_order(shop, number):
         (busy,) = [n for n in range(PARTITIONS) if shop.redis.xlen(shop.names(n).stream)]
         wait_for(lambda: shop.at("ship", busy).get("open", "0") != "0")
         assert worker.end(number) == 0
-        log = "".join(worker.read)
+    log = "".join(worker.read)  # all of it: the reader has ended
     assert f"{number.name}: worker w1 is leaving; a second signal ends it at once" in log
     assert log.endswith("worker w1 has left\n")
     for processor in ("bill", "ship"):
@@ -157,11 +157,10 @@ def test_metrics_of_a_worker(shop):
             found = re.findall(rf"^rink_streams_{name}{{.*}} (\S+)$", metrics(), re.MULTILINE)
             return sum(float(one) for one in found) if found else None
 
-        assert total("processed_total") == 1
-        assert total("dead_total") == 1
+        # Redis has a take or a commit a moment before its worker counts it.
+        names = ("processed_total", "dead_total", "owned", "handover_seconds_count")
+        wait_for(lambda: [total(one) for one in names] == [1, 1, PARTITIONS, PARTITIONS])
         assert total("retried_total") >= 3
-        assert total("owned") == PARTITIONS
-        assert total("handover_seconds_count") == PARTITIONS
         assert total("commit_seconds_count") >= 1
         wait_for(lambda: total("lag") == 0)
         assert "process_cpu_seconds_total" in metrics()
