@@ -23,6 +23,9 @@ NAMESPACE = "rink"
 CLUSTER_STATE = "--initial-cluster-state="
 BUMPS = ("--bump-revision=", "--mark-compacted")
 DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")
+PATIENT = ("--command-timeout=30s", "--dial-timeout=30s")
+"""On busy cores a command may take longer than etcdctl's own 5 s."""
+
 HEALTHY_TIMEOUT_S = 60.0
 COMMAND_TIMEOUT_S = 60.0
 
@@ -78,7 +81,7 @@ class EtcdPods:
                         container["name"]: {
                             "before": party.command,
                             "env": self._env(self._etcd, container, name),
-                            "programs": {"etcdctl": self._programs["etcdctl"]},
+                            "programs": {"etcdctl": [self._programs["etcdctl"], *PATIENT]},
                         }
                     }
                     for name, party in self.parties.items()
@@ -261,11 +264,10 @@ class EtcdPods:
     def _wait_healthy(self) -> None:
         """Wait until all three members serve with a leader."""
         deadline = time.monotonic() + HEALTHY_TIMEOUT_S
+        health = ("etcdctl", "--command-timeout=5s", "endpoint", "health")  # it is asked again
         for name in self.parties:
             while True:
-                done = self.kubectl(
-                    "exec", name, "--container=etcd", "--", "etcdctl", "endpoint", "health"
-                )
+                done = self.kubectl("exec", name, "--container=etcd", "--", *health)
                 if done.returncode == 0:
                     break
                 if time.monotonic() > deadline:

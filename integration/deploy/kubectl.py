@@ -45,8 +45,8 @@ def apply(secret: dict) -> int:
 def execute(pod: str, container: str, command: list[str]) -> int:
     known = json.loads((CLUSTER / "pods.json").read_text())[pod][container]
     before, env = known["before"], {**os.environ, **known["env"]}
-    command[0] = known["programs"][command[0]]
-    os.execvpe(before[0], [*before, *command], env)
+    program = known["programs"][command[0]]
+    os.execvpe(before[0], [*before, *program, *command[1:]], env)
     return 1
 
 

@@ -22,7 +22,7 @@ JOIN = """
 import json, sys, rink
 endpoints, group, settings = json.loads(sys.argv[1])
 try:
-    with rink.Session(endpoints, ttl=5, **settings) as s, rink.Rink(s, group, rebalance_delay=0) as r:
+    with rink.Session(endpoints, ttl=5, timeout=20, **settings) as s, rink.Rink(s, group, rebalance_delay=0) as r:
         with r.await_role("leader", 20) as role:
             print(json.dumps({"token": role.token}))
 except rink.RinkError as error:
