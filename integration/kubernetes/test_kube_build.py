@@ -75,12 +75,13 @@ case "$1 $2" in
   "mod download") echo '{"GoMod": "'$HOME'/go.mod"}' ;;
   "env GOVERSION") echo go1.99.0 ;;
   "list -deps") echo one; echo two ;;
-  build*) sleep 0.3; echo $$ >> $HOME/builds; while [ "$1" != -o ]; do shift; done; echo built > "$2" ;;
+  build*) for turn in $(seq 1000); do [ -e $HOME/go-on ] && break; sleep 0.01; done; echo $$ >> $HOME/builds; while [ "$1" != -o ]; do shift; done; echo built > "$2" ;;
 esac
 """
 
 
 def test_two_builds_at_once_are_one(tmp_path, monkeypatch):
+    """The first one is not done before the second one waits for it."""
     (tmp_path / "go.mod").write_text(GO_MOD)
     go = tmp_path / "go"
     go.write_text(FAKE_GO)
@@ -90,8 +91,14 @@ def test_two_builds_at_once_are_one(tmp_path, monkeypatch):
     monkeypatch.setattr(kube_build, "go_command", lambda: str(go))
     monkeypatch.setattr(kube_build, "NEEDS_BYTES", 0)
     lines = []
+
+    def show(line):
+        lines.append(line)
+        if "another process" in line:
+            (tmp_path / "go-on").touch()
+
     with ThreadPoolExecutor(2) as pool:
-        one, other = pool.map(lambda _: built("1.37.2", lines.append), range(2))
+        one, other = pool.map(lambda _: built("1.37.2", show), range(2))
     assert one == other
     assert one.controlplane.read_text() == "built\n"
     assert len((tmp_path / "builds").read_text().split()) == 2, "two binaries, each built once"
@@ -104,7 +111,7 @@ def test_two_builds_at_once_are_one(tmp_path, monkeypatch):
 def test_a_build_that_fails_leaves_no_binary_and_says_why(tmp_path, monkeypatch):
     (tmp_path / "go.mod").write_text(GO_MOD)
     go = tmp_path / "go"
-    go.write_text(FAKE_GO.replace("build*) sleep 0.3;", "build*) echo no space >&2; exit 1;"))
+    go.write_text(FAKE_GO.replace("build*)", "build*) echo no space >&2; exit 1;"))
     go.chmod(0o755)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
