@@ -13,6 +13,7 @@ import pytest
 
 import rink
 import rink.aio
+from rink.testing.servers_ports import free_ports
 from rink.testing.servers_start import find_etcd
 
 pytestmark = pytest.mark.waits
@@ -24,18 +25,18 @@ def start_proxy(etcd_url):
     with contextlib.ExitStack() as stack:
 
         def start(*arguments):
-            with socket.create_server(("127.0.0.1", 0)) as taken:
-                address = f"127.0.0.1:{taken.getsockname()[1]}"
+            address = f"127.0.0.1:{free_ports(1)[0]}"
             command = [find_etcd(), "grpc-proxy", "start", "--endpoints", etcd_url]
             command += ["--listen-addr", address, *arguments]
             quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
             process = stack.enter_context(subprocess.Popen(command, **quiet))
             stack.callback(process.kill)
             end = time.monotonic() + 20
-            while time.monotonic() < end:
+            while True:
                 with contextlib.suppress(OSError):
                     socket.create_connection(address.split(":"), 1.0).close()
                     break
+                assert time.monotonic() < end, f"no proxy listens at {address}"
                 time.sleep(0.05)
             return f"http://{address}"
 

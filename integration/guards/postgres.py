@@ -13,13 +13,14 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 
 import attrs
+
+from rink.testing.servers_ports import free_ports
 
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -131,9 +132,7 @@ def _make(initdb, folder, account):
 
 
 def _start(postgres, folder, account):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     settings = {
         "listen_addresses": "127.0.0.1", "unix_socket_directories": folder, "fsync": "off",
         "max_connections": "60", "shared_buffers": "16MB",
