@@ -366,17 +366,17 @@ async def test_event_that_takes_too_long_is_cancelled_and_given_up(shop):
 async def test_thread_that_takes_too_long_is_counted_and_goes_on(shop):
     """Events that a thread is given come together from the loop, and each has its own time."""
 
-    @shop.app.processor(shop.legs, timeout=0.2, **QUICK)
+    @shop.app.processor(shop.legs, timeout=0.6, **QUICK)
     def note(events):
         for leg in events.records():
-            time.sleep({10: 0.5, 20: 0.5}.get(leg.n, 0.01))
+            time.sleep({10: 1.0, 20: 1.0}.get(leg.n, 0.015))
             shop.seen.append((leg.who, leg.n))
 
     await shop.send(*range(60))
     async with shop.workers() as (start, _):
         worker = await start("a")
         await until_seen(shop, 60)
-        await asyncio.sleep(0.5)  # nothing is in hand
+        await asyncio.sleep(1.0)  # nothing is in hand
         assert counted(worker, "timeouts_total") == 2
     assert shop.numbers("a") == list(range(60))
     assert await shop.dead("note", 0) == []
