@@ -24,7 +24,7 @@ from rink.core.values import Member, Share, Version
 from rink.core.view import View, shares_of
 
 CLAIMS_WITHIN_S = 1.0
-"""Longest wait for a newcomer: half of the shortest TTL."""
+"""Longest wait for a newcomer: half of the shortest TTL. A member that offers its rank waits longer."""
 
 GATHER_S = 0.001
 """Longest wait for holders that let go at once, before the record is written (R3)."""
@@ -52,12 +52,14 @@ class Following:
         name: str,
         held: Iterable[str],
         placement: Placement,
+        offer_until: float,
         now: float,
         out: Outbox,
     ) -> bool:
         """Follow the newest version, once newcomers have claimed their roles.
 
-        Return True where this is a new version.
+        A member that offers its rank waits for them until `offer_until`: the newcomer may be dead,
+        and this member would leave for nobody. Return True where this is a new version.
         """
         newest, version = view.newest, view.version
         if newest is not None and newest.version is None:
@@ -67,14 +69,14 @@ class Following:
             self.owned = shares_of(version, placement.rank) if version else {}
         if version is not self.version:
             newcomer = _awaited(view, self.version, self.owned, held, placement)
-            if newcomer and self._waits(newcomer, now, out):
+            if newcomer and self._waits(newcomer, offer_until, now, out):
                 return False
         self.awaits, self.until = "", math.inf
         is_new, self.version = version is not self.version, version
         self.share = self.owned.get(name)
         return is_new
 
-    def _waits(self, newcomer: str, now: float, out: Outbox) -> bool:
+    def _waits(self, newcomer: str, offer_until: float, now: float, out: Outbox) -> bool:
         """Return whether to wait for a newcomer now.
 
         `until` is noted as a time to look again.
@@ -82,7 +84,7 @@ class Following:
         if now >= self.until:
             return False
         self.awaits = f"{newcomer}, which is new to the ranks, has not claimed its share yet"
-        self.until = min(self.until, now + CLAIMS_WITHIN_S)
+        self.until = min(self.until, max(now + CLAIMS_WITHIN_S, offer_until))
         out.wake(self.until)
         return True
 

@@ -256,7 +256,8 @@ class Living:
         """Serve until a version without this member is seen, or none can be expected.
 
         A successor is waited for while the member `is_used`: user code holds a role, or waits for
-        one. Else nobody would serve meanwhile.
+        one. Else nobody would serve meanwhile. It has taken over once it has claimed its share:
+        until then `is_ranked` is true (`rink.core.handover`).
 
         Return True if every role is to be lost now.
         """

@@ -117,8 +117,9 @@ class Node(Knowledge):
         Newcomers must have claimed it first.
         """
         before, rank = self.share, self.rank
+        offer_until = self.living.offer_until if self.living.state is Life.OFFERING else now
         follows = self.following.follow(
-            self.view, self.name, self.table.held, self.placement, now, self.out
+            self.view, self.name, self.table.held, self.placement, offer_until, now, self.out
         )
         if self.rank != rank:
             self.out.do(do.RankChanged(self.rank))

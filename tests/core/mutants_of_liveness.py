@@ -238,8 +238,8 @@ ABOUT_LIVENESS = [
     core(
         "each version begins the wait for a newcomer anew",
         "handover",
-        "self.until = min(self.until, now + CLAIMS_WITHIN_S)",
-        "self.until = now + CLAIMS_WITHIN_S",
+        "self.until = min(self.until, max(now + CLAIMS_WITHIN_S, offer_until))",
+        "self.until = max(now + CLAIMS_WITHIN_S, offer_until)",
         "handover",
     ),
     core(

@@ -96,6 +96,21 @@ OFFERS = [
         "offering",
     ),
     core(
+        "a member that offers leaves for a successor that has claimed nothing",
+        "handover",
+        "max(now + CLAIMS_WITHIN_S, offer_until)",
+        "now + CLAIMS_WITHIN_S",
+        "offering",
+    ),
+    core(
+        "a successor that claims nothing is waited for after the offer",
+        "node",
+        "        offer_until = self.living.offer_until if self.living.state is Life.OFFERING else now\n",
+        "        offer_until = self.living.offer_until\n",
+        "handover",
+        "offering",
+    ),
+    core(
         "nobody takes an offered rank",
         "ranks",
         "    return _Turn.OFFERED if member.phase is Phase.OFFERING else None\n",

@@ -249,6 +249,36 @@ def test_offer_ends_with_the_last_wait(world):
     assert b.left
 
 
+def test_offering_member_serves_until_a_dead_successor_is_replaced(rollout):
+    """The dead newcomer's record outlives it, so it gets the rank."""
+    before = rollout.holders(ROLES)
+    member(rollout, "n")
+    killed = rollout.kill("n")
+    rollout.leave("b")
+    rollout.sleep(WAIT_S - 1.0)
+    assert rollout.ranks == ["a", "n", "c"]
+    assert rollout.holders(ROLES) == before
+    member(rollout, "m")
+    rollout.expire(killed)
+    assert rollout.ranks == ["a", "m", "c"]
+    assert rollout.holders(ROLES) == {role: "m" if at == "b" else at for role, at in before.items()}
+
+
+@pytest.mark.parametrize(("second", "within_s"), [(None, WAIT_S), ({"now": True}, 6.0)])
+def test_offer_ends_though_its_successor_never_claims(rollout, second, within_s):
+    b = rollout.members["b"]
+    member(rollout, "n")
+    rollout.kill("n")
+    rollout.leave("b")
+    rollout.sleep(5.0)
+    if second:
+        rollout.leave("b", **second)
+    rollout.sleep(within_s - 5.0 - 0.1)
+    assert not b.left
+    rollout.sleep(0.2)
+    assert b.left
+
+
 @pytest.mark.parametrize("steps", range(14))
 def test_offer_is_taken_wherever_its_traffic_pauses(steps):
     world = World()
