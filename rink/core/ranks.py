@@ -141,12 +141,14 @@ def plan(situation: Situation, now: float, settings: Settings) -> Plan:
     ranks, reserved = _shrink(ranks, situation, live, now, settings, budget, because)
     ranked = set(ranks)
     waiting = [member for member in waiting if member.name not in ranked]
-    delayed = _grow(ranks, waiting, situation, starting, now, settings, budget, because)
+    kept_back = (Phase.LEAVING, Phase.OFFERING) if waiting else (Phase.LEAVING,)
+    leaving = [name for name in ranks if name in live and live[name].phase in kept_back]
+    # With `stagger`, the first of those that wait get these ranks next: the group grows for others.
+    growing = waiting[len(leaving) :]
+    delayed = _grow(ranks, growing, situation, starting, now, settings, budget, because)
     if because and (starting or situation.was_empty):
         because.insert(0, STARTED)
     placed = {*ranks, *delayed}
-    kept_back = (Phase.LEAVING, Phase.OFFERING) if waiting else (Phase.LEAVING,)
-    leaving = [name for name in ranks if name in live and live[name].phase in kept_back]
     turns = [f"{name!r}, which leaves," for name in leaving]
     turns += [f"member {member.name!r}" for member in waiting if member.name not in placed]
     # Whoever's delay ends before the last version has settled waits for its turn then as well.

@@ -111,6 +111,13 @@ OFFERS = [
         "offering",
     ),
     core(
+        "the group grows for a newcomer whose turn is next",
+        "ranks",
+        "    growing = waiting[len(leaving) :]\n",
+        "    growing = waiting\n",
+        "ranks",
+    ),
+    core(
         "nobody takes an offered rank",
         "ranks",
         "    return _Turn.OFFERED if member.phase is Phase.OFFERING else None\n",

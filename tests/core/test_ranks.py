@@ -338,6 +338,17 @@ def test_offers_are_taken_one_by_one_with_stagger():
     assert made.upcoming.because.startswith("'b', which leaves, waits until the last version")
 
 
+@pytest.mark.parametrize("phase", [OFFERING, LEAVING])
+def test_newcomer_whose_turn_is_next_does_not_make_the_group_grow(phase):
+    """The rank of b goes to the second newcomer with the next version."""
+    members = live("a", phase=phase), live("b", phase=phase)
+    members += live("n", 8, 0.0), live("m", 9, 0.0)
+    made = make("ab", *members, settings=Settings(stagger=1))
+    assert told(made)[:2] == (("n", "b"), (f"replaced a by n: {phase.value}",))
+    made = make("ab", *members, live("o", 10, 0.0), settings=Settings(stagger=1))
+    assert made.ranks == ("n", "b", "o")
+
+
 @pytest.mark.parametrize(
     ("leave_delay", "handover_wait", "until"), [(0.0, 20.0, 1015.0), (30.0, 20.0, 1025.0)]
 )
