@@ -145,6 +145,15 @@ class Clock(Protocol):
         ...
 
 
+def shown(moment: datetime, ahead: float) -> str:
+    """Return a moment some seconds ahead, ISO 8601 in UTC, or the last one that there is."""
+    try:
+        moment += timedelta(seconds=ahead)
+    except OverflowError:  # a delay of 1e12 s is as good as for ever
+        moment = datetime.max.replace(tzinfo=UTC)
+    return moment.isoformat(timespec="milliseconds")
+
+
 class SystemClock:
     """Real time. CLOCK_BOOTTIME counts while the machine is suspended, as etcd's clock does."""
 
@@ -155,7 +164,7 @@ class SystemClock:
 
     def wall(self, ahead: float = 0.0) -> str:
         """Return the wall-clock time, ISO 8601 in UTC."""
-        return (datetime.now(UTC) + timedelta(seconds=ahead)).isoformat(timespec="milliseconds")
+        return shown(datetime.now(UTC), ahead)
 
     def mailbox(self) -> Mailbox[T]:
         """Return a mailbox whose `put` is reentrant, for finalizers."""

@@ -21,10 +21,10 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
-from rink.engine.clock import Event
+from rink.engine.clock import Event, shown
 from rink.session import Session
 from rink.testing.memory import MemoryCluster
 
@@ -107,8 +107,7 @@ class VirtualClock:
 
     def wall(self, ahead: float = 0.0) -> str:
         """Return a wall-clock time that moves with the virtual one."""
-        moment = datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=self._now + ahead)
-        return moment.isoformat(timespec="milliseconds")
+        return shown(datetime(2030, 1, 1, tzinfo=UTC), self._now + ahead)
 
     def mailbox(self) -> Any:
         """Return a mailbox whose reader counts as busy until it waits."""

@@ -16,6 +16,7 @@ from rink.engine.callbacks import Callbacks, Listeners
 from rink.engine.calls import MAX_THREADS, Calls
 from rink.engine.clock import DEAF_S, SYSTEM
 from rink.engine.signals import Signal
+from rink.testing.virtual import VirtualClock
 
 LONG_S = 20.0
 
@@ -48,6 +49,12 @@ def told():
 def test_the_clock_goes_forward_and_the_wall_clock_is_readable():
     assert SYSTEM.now() <= SYSTEM.now()
     assert SYSTEM.wall().endswith("+00:00")
+
+
+def test_wall_clock_of_a_time_too_far_ahead_is_the_last_one_there_is():
+    """A delay of 1e12 s is as good as for ever, and `status()` must show it."""
+    assert SYSTEM.wall(1e12) == SYSTEM.wall(1e300) == "9999-12-31T23:59:59.999+00:00"
+    assert VirtualClock().wall(1e12) == "9999-12-31T23:59:59.999+00:00"
 
 
 class NeverSet:
