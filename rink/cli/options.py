@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import signal
 import sys
@@ -156,6 +157,19 @@ def unanswered(tried: str) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+
+
+class Seconds(click.FloatRange):
+    """Take a time in seconds: 0 or more, and finite. A comparison with NaN is never true."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the time, or refuse the text."""
+        seconds = float(super().convert(value, param, ctx))
+        if not math.isfinite(seconds):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return seconds
 
 
 def say(text: str) -> None:

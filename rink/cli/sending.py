@@ -19,6 +19,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 
 from rink.cli import apps
 from rink.cli.ends import Failed
+from rink.cli.options import Seconds
 from rink.errors import RinkError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _AT_ONCE = 1 << 18
 
 _timeout = click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(min=0, min_open=True),
     default=30.0,
     show_default=True,
     help="Seconds to wait for room in a partition, or for a Redis that goes away.",

@@ -15,6 +15,7 @@ from rink.cli import observe, render
 from rink.cli.ends import Not
 from rink.cli.observe import Trouble
 from rink.cli.options import (
+    Seconds,
     Target,
     check_group,
     check_role,
@@ -104,7 +105,7 @@ def _members(number: int) -> str:
 @click.option(
     "--timeout",
     metavar="S",
-    type=click.FloatRange(min=0),
+    type=Seconds(min=0),
     help="Give up after so many seconds.  [default: never]",
 )
 @with_target_but_timeout

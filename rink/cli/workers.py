@@ -15,6 +15,7 @@ import click
 
 from rink.cli import apps, kubernetes
 from rink.cli.ends import Failed
+from rink.cli.options import Seconds
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -51,7 +52,7 @@ def _names(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> lis
 @click.option(
     "--handover-wait",
     metavar="SECONDS",
-    type=click.FloatRange(min=0),
+    type=Seconds(min=0),
     envvar="RINK_HANDOVER_WAIT",
     show_envvar=True,
     help=(
@@ -62,7 +63,7 @@ def _names(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> lis
 @click.option(
     "--termination-grace",
     metavar="SECONDS",
-    type=click.FloatRange(min=0),
+    type=Seconds(min=0),
     envvar="RINK_TERMINATION_GRACE",
     show_envvar=True,
     help="The pod's terminationGracePeriodSeconds. Leaving must be over before.",
@@ -107,6 +108,8 @@ def worker(
     While it waits for a worker that takes over, a second signal ends that wait.
     The next one ends the process at once.
     """
+    if _LAST is _exit:  # until the worker runs: to load the app may take seconds
+        signal.signal(signal.SIGTERM, _exit)
     found = apps.load(app)
     from rink.streams import Worker
 
@@ -162,7 +165,7 @@ def _exit(number: int, _: FrameType | None) -> None:
 
 
 _LAST = _exit if os.getpid() == 1 else signal.SIG_DFL
-"""Handle the last signal. For process 1 of a container, the system's default does nothing."""
+"""End the process at a signal. For process 1 of a container, the system's default does nothing."""
 
 
 def _leave(worker: Worker, name: str) -> None:

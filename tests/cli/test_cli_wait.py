@@ -207,6 +207,7 @@ def test_wait_until_settled_says_what_cannot_be_told(town, wait, version, told):
         (["--members", "-1"], "--members"),
         (["--holder", ""], "name is empty"),
         (["--settled", "--timeout", "-1"], "--timeout"),
+        (["--settled", "--timeout", "nan"], "--timeout"),  # which would never be over
     ],
 )
 def test_wait_that_is_used_wrongly_exits_with_2(run, options, said):

@@ -172,6 +172,44 @@ def test_sum_of_all_waits_is_compared_with_the_grace(
     ]
 
 
+@pytest.mark.parametrize("text", ["nan", "inf", "-1", "20s", "abc"])
+@pytest.mark.parametrize("option", ["--handover-wait", "--termination-grace"])
+def test_time_that_is_no_time_is_refused_by_its_option(run, shop, made, monkeypatch, option, text):
+    result = run("worker", shop, option, text)
+    assert (result.exit_code, made) == (2, [])
+    assert option in result.stderr
+    monkeypatch.setenv(f"RINK_{option.strip('-').replace('-', '_').upper()}", text)
+    result = run("worker", shop)
+    assert (result.exit_code, made) == (2, [])
+    assert option in result.stderr
+
+
+def test_empty_variables_count_as_not_set(run, shop, made, monkeypatch):
+    for name in ("RINK_HANDOVER_WAIT", "RINK_TERMINATION_GRACE"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    assert run("worker", shop).exit_code == 0
+    assert [one.handover_wait for one in made] == [20.0]
+
+
+def test_sigterm_ends_process_1_while_its_app_is_loaded(run, shop, made, monkeypatch):
+    """The kernel ignores a signal to process 1 that has no handler."""
+    seen, load = [], workers.apps.load
+
+    def look(app):
+        seen.append(signal.getsignal(signal.SIGTERM))
+        return load(app)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(workers.apps, "load", look)
+    monkeypatch.setattr(workers, "_LAST", workers._exit)
+    try:
+        assert run("worker", shop).exit_code == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert seen == [workers._exit]
+
+
 def test_a_signal_is_heard_though_a_processor_keeps_the_loop_busy(run, shop, made):
     async def live(worker):
         os.kill(os.getpid(), signal.SIGTERM)
