@@ -110,6 +110,25 @@ def test_ranks_that_no_successor_takes_are_given_up(rollout):
     assert set(rollout.holders(ROLES).values()) == {"n"}
 
 
+def test_leave_of_all_members_takes_twice_the_wait_at_most(world):
+    """Each successor comes just before the others would give up, and begins their wait anew."""
+    for name in "abcd":
+        member(world, name, rebalance_delay=0.0)
+    world.sleep(1.0)
+    old = [world.members[name] for name in "abcd"]
+    for name in "abcd":
+        world.leave(name)
+    world.sleep(WAIT_S - 0.3)
+    for new in "nm":
+        member(world, new)
+        world.sleep(world.node("d").settings.leave_timeout - 0.1)
+        assert world.holders(ROLES).keys() == set(ROLES)
+    assert not any(one.left for one in old[2:])
+    world.sleep(2 * WAIT_S - 39.3 + 0.1)
+    assert all(one.left for one in old)
+    assert world.ranks == ["n", "m"]
+
+
 def test_killed_leaver_keeps_no_rank_from_its_successors(rollout):
     """Its record outlives it, so the group is not empty when the successors come."""
     before = rollout.holders(ROLES)
