@@ -266,10 +266,10 @@ class Living:
             if is_used and now < self.offer_until:
                 out.wake(self.offer_until)
                 return False
-            if is_used:
-                waited = f"within {self.handover_wait:g} s"
-                text = f"member {self.name!r} leaves, and found no successor {waited}"
-                out.report(Level.INFO, text)
+            found = f"found no successor within {self.handover_wait:g} s"
+            why = "no code here holds a role or waits for one"
+            what = found if is_used else f"waits for no successor any more: {why}"
+            out.report(Level.INFO, f"member {self.name!r} leaves, and {what}")
             self._begin_leaving(view, now)
         if self.state not in (Life.OFFERING, Life.LEAVING):
             return False

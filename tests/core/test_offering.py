@@ -252,6 +252,8 @@ def test_offer_ends_with_the_last_use(world):
     world.release("b", hold)
     assert b.left
     assert world.ranks == ["a"]
+    why = "no code here holds a role or waits for one"
+    assert f"member 'b' leaves, and waits for no successor any more: {why}" in b.reports
 
 
 def test_offer_ends_with_the_last_wait(world):
