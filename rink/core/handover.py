@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
+from rink.core.effects import Level
 from rink.core.outbox import Outbox
 from rink.core.placement import Placement
 from rink.core.values import Member, Share, Version
@@ -69,8 +70,12 @@ class Following:
             self.owned = shares_of(version, placement.rank) if version else {}
         if version is not self.version:
             newcomer = _awaited(view, self.version, self.owned, held, placement)
-            if newcomer and self._waits(newcomer, offer_until, now, out):
-                return False
+            if newcomer:
+                if self._waits(newcomer, offer_until, now, out):
+                    return False
+                late = f"{newcomer!r}, which is to have them, has not claimed its share in time"
+                until = "nobody has them until it does, or its lease has ended"
+                out.report(Level.WARNING, f"member {name!r} gives up roles, but {late}: {until}")
         self.awaits, self.until = "", math.inf
         is_new, self.version = version is not self.version, version
         self.share = self.owned.get(name)
