@@ -235,6 +235,15 @@ SCENARIOS = [
         rebalance_delay=25.0,
         limits=Limits(most=0, gap=0.0),
     ),
+    Scenario(
+        name="crash-joined-default",
+        says="Kubernetes' default: crashes once joined, rollback",
+        replicas=4,
+        strategy=DEFAULT,
+        happens="crash loop once joined",
+        rebalance_delay=25.0,
+        limits=HONEST,
+    ),
     # Other workloads and changes.
     Scenario(
         name="evict",
