@@ -2,6 +2,7 @@
 
 import importlib.util
 import inspect
+import json
 import re
 
 import pytest
@@ -234,6 +235,9 @@ def test_restored_members_are_those_of_etcd():
     assert restored["metadata"]["name"] == running["metadata"]["name"]
     for field in ("replicas", "serviceName", "volumeClaimTemplates"):
         assert restored["spec"][field] == running["spec"][field]
+    for field in ("affinity", "topologySpreadConstraints"):  # a volume may be bound to its node
+        here, there = (one["spec"]["template"]["spec"][field] for one in (running, restored))
+        assert json.loads(json.dumps(there).replace("etcd-restore", "etcd")) == here
     server, tool = etcd_container("etcd"), etcd_container("etcd-restore")
     assert tool["image"] == server["image"]
     shared = ("--name=", "--data-dir=", "--initial-advertise-peer-urls=", "--initial-cluster")
