@@ -90,9 +90,9 @@ def test_worker_with_tasks_alone_is_ready_once_it_has_joined():
 
         made = Worker(app, name="w")
         async with aio.Session(cluster.client(), ttl=5) as session:
-            async with aio.Rink(session, "shop", name="w") as namesake:
+            async with aio.Rink(session, "shop", name="w"):
                 running = asyncio.create_task(made._run(NOTHING, session))
-                await until(lambda: namesake.status().members)
+                await until(lambda: made._session is not None)
                 assert not made.is_ready
             await until(lambda: made.is_ready)
             made.stop(now=True)
