@@ -62,7 +62,7 @@ class Worker:
         self.handover_wait = check_seconds("handover_wait", handover_wait)
         self.metrics = Metrics(app.name)
         self.executors: dict[str, Executor] = {}
-        self._processors = [app.processors[one] for one in chosen]
+        self._processors = [app.processors[one] for one in dict.fromkeys(chosen)]
         self._orders = Orders()
         self._halted = ""
         self._session: aio.Session | None = None

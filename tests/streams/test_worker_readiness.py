@@ -112,3 +112,16 @@ def test_worker_whose_session_is_closed_is_not_ready():
         assert not made.is_ready
 
     run(scenario)
+
+
+def test_worker_whose_processor_is_named_twice_gets_ready():
+    async def scenario(cluster):
+        made = Worker(shop("bill"), ["bill", "bill"], name="w")
+        async with aio.Session(cluster.client(), ttl=5) as session:
+            running = asyncio.create_task(made._run(NOTHING, session))
+            await until(lambda: made.executors and made.executors["bill"].is_joined)
+            assert made.is_ready
+            made.stop(now=True)
+            await running
+
+    run(scenario)
