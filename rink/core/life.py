@@ -266,10 +266,11 @@ class Living:
             if is_used and now < self.offer_until:
                 out.wake(self.offer_until)
                 return False
-            found = f"found no successor within {self.handover_wait:g} s"
             why = "no code here holds a role or waits for one"
-            what = found if is_used else f"waits for no successor any more: {why}"
-            out.report(Level.INFO, f"member {self.name!r} leaves, and {what}")
+            if is_used:  # a successor may have the rank, and not have claimed its share yet
+                why = f"none has taken over within {self.handover_wait:g} s"
+            text = f"member {self.name!r} leaves, and waits for no successor any more: {why}"
+            out.report(Level.INFO, text)
             self._begin_leaving(view, now)
         if self.state not in (Life.OFFERING, Life.LEAVING):
             return False
