@@ -75,8 +75,8 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
 
         Args:
             keep_rank: be simply gone, for a planned restart under the same name within
-                `leave_delay`: the rank stays, and nothing moves. A second leave keeps no rank, and
-                with this it lets go of every role at once.
+                `leave_delay`: the rank stays, and nothing moves. A second leave with `keep_rank`
+                keeps no rank, and gives up every role at once.
             wait: wait for handles as long as it takes, or as `grace` says.
             now: skip `handover_wait`; if a leave is under way, end that wait.
         """

@@ -160,7 +160,10 @@ def unanswered(tried: str) -> Iterator[None]:
 
 
 class Seconds(click.FloatRange):
-    """Take a time in seconds: 0 or more, and finite. A comparison with NaN is never true."""
+    """Take a finite time in seconds.
+
+    A range alone takes infinity, and NaN too: no comparison with NaN is true.
+    """
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None

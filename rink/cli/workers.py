@@ -108,7 +108,7 @@ def worker(
     While it waits for a worker that takes over, a second signal ends that wait.
     The next one ends the process at once.
     """
-    if _LAST is _exit:  # until the worker runs: to load the app may take seconds
+    if _LAST is _exit:  # until the worker runs, since to load the app may take seconds
         signal.signal(signal.SIGTERM, _exit)
     found = apps.load(app)
     from rink.streams import Worker
@@ -165,7 +165,10 @@ def _exit(number: int, _: FrameType | None) -> None:
 
 
 _LAST = _exit if os.getpid() == 1 else signal.SIG_DFL
-"""End the process at a signal. For process 1 of a container, the system's default does nothing."""
+"""End the process at a signal.
+
+For process 1 of a container, the system's default does nothing.
+"""
 
 
 def _leave(worker: Worker, name: str) -> None:
@@ -210,7 +213,7 @@ def _serve_metrics(worker: Worker, host: str, port: int) -> None:
 
 
 def _with_readiness(metrics: WSGIApplication, worker: Worker) -> WSGIApplication:
-    """Return the WSGI application of the metrics, with an answer for readiness probes at /readyz."""
+    """Return the application of the metrics, with readiness at /readyz."""
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if environ["PATH_INFO"] != "/readyz":

@@ -25,7 +25,10 @@ from rink.core.values import Member, Share, Version
 from rink.core.view import View, shares_of
 
 CLAIMS_WITHIN_S = 1.0
-"""Longest wait for a newcomer: half of the shortest TTL. A member that offers its rank waits longer."""
+"""Longest wait for a newcomer: half of the shortest TTL.
+
+A member that offers its rank waits until its offer ends, if that is later.
+"""
 
 GATHER_S = 0.001
 """Longest wait for holders that let go at once, before the record is written (R3)."""
@@ -59,8 +62,8 @@ class Following:
     ) -> bool:
         """Follow the newest version, once newcomers have claimed their roles.
 
-        A member that offers its rank waits for them until `offer_until`: the newcomer may be dead,
-        and this member would leave for nobody. Return True where this is a new version.
+        A member that offers its rank waits for them until `offer_until`: a newcomer may be dead, and
+        then nobody would have the roles. Return True where this is a new version.
         """
         newest, version = view.newest, view.version
         if newest is not None and newest.version is None:

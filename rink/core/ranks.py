@@ -143,7 +143,8 @@ def plan(situation: Situation, now: float, settings: Settings) -> Plan:
     waiting = [member for member in waiting if member.name not in ranked]
     kept_back = (Phase.LEAVING, Phase.OFFERING) if waiting else (Phase.LEAVING,)
     leaving = [name for name in ranks if name in live and live[name].phase in kept_back]
-    # With `stagger`, the first of those that wait get these ranks next: the group grows for others.
+    # With `stagger`, the members that have waited longest get these ranks with the next versions. The
+    # group grows only for the others.
     growing = waiting[len(leaving) :]
     delayed = _grow(ranks, growing, situation, starting, now, settings, budget, because)
     if because and (starting or situation.was_empty):

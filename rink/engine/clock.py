@@ -146,10 +146,13 @@ class Clock(Protocol):
 
 
 def shown(moment: datetime, ahead: float) -> str:
-    """Return a moment some seconds ahead, ISO 8601 in UTC, or the last one that there is."""
+    """Return the time some seconds after a moment, ISO 8601 in UTC.
+
+    After the year 9999, it is the last time of that year.
+    """
     try:
         moment += timedelta(seconds=ahead)
-    except OverflowError:  # a delay of 1e12 s is as good as for ever
+    except OverflowError:  # such as a delay of 1e12 s, which is as good as for ever
         moment = datetime.max.replace(tzinfo=UTC)
     return moment.isoformat(timespec="milliseconds")
 

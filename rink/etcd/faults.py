@@ -90,7 +90,8 @@ _MEANINGS = [
 # Limits on a transaction, on a request, and on a gRPC message (etcd sets that a little higher).
 _TOO_LARGE = ("too many operations in txn", "request is too large", "message larger than max")
 
-# gRPC names a status of its TLS, such as TSI_DATA_CORRUPTED, if TLS breaks after the handshake.
+# The last is how gRPC names the states of TLS, such as TSI_DATA_CORRUPTED after the handshake.
+# Without TLS, gRPC protects no frames, and has no such state.
 _ABOUT_TLS = ("handshake", "ssl_error", "certificate", "speak tls", "tsi_")
 
 _AUTH = ("authentication failed", "permission denied", "authentication is not enabled")
@@ -136,7 +137,10 @@ def _meaning(words: str) -> str:
 
 
 def is_about_tls(words: str) -> bool:
-    """Return whether the words describe TLS that failed, in the handshake or right after it."""
+    """Return whether the words describe TLS that failed.
+
+    It fails in the handshake or after it.
+    """
     lower = words.lower()
     return any(text in lower for text in _ABOUT_TLS)
 

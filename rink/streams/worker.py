@@ -79,9 +79,9 @@ class Worker:
 
     @property
     def is_ready(self) -> bool:
-        """Return whether it has joined all its groups, and its session is live. Safe from any thread.
+        """Return whether it has joined its groups, and its session is live.
 
-        It does not say whether the worker has a partition.
+        Safe from any thread. It does not say whether the worker has a partition.
         """
         session, executors = self._session, list(self.executors.values())
         return (
