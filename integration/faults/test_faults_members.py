@@ -80,7 +80,7 @@ def test_a_newcomer_frozen_before_its_claim_is_waited_for_with_the_roles_held(
 ):
     """For a second; one that thaws within it takes over as if nothing had been.
 
-    The coordinator is a third one: neither the frozen newcomer nor a member that leaves proclaims.
+    The coordinator is a third member: neither the frozen newcomer nor a member that leaves proclaims.
     """
     group = group_of([f"role-{number}" for number in range(20)], TTL_S)
     coordinator = group.joined("coordinator")

@@ -89,7 +89,7 @@ def test_an_extra_consumer_stands_by_and_is_promoted(work):
 
 
 def standbys(consumer):
-    """Who would take over, by all that this consumer has seen of the group."""
+    """Return the standbys, as far as this consumer has seen the group."""
     return {row["standby"] for row in consumer.ask("table")["rows"]}
 
 
