@@ -157,20 +157,19 @@ class Rollout:
         """Wait until something is so.
 
         Raises:
-            TimeoutError: it was not in time; shows what the programs printed last.
+            TimeoutError: it was not in time; shows what the programs and the nodes printed last.
         """
         try:
             wait_for(is_so, self.TIMEOUT_S, f"{self.namespace}: {what}")
         except TimeoutError as error:
-            raise TimeoutError(f"{error}; the programs said:\n{self.last_words()}") from None
+            error.add_note(f"the programs and the nodes said:\n{self.last_words()}")
+            raise
 
     def last_words(self) -> str:
-        """Return the last line that each pod's program printed."""
-        logs = [
-            path
-            for node in self.nodes
-            for path in node.settings.folder.glob(f"pods/{self.namespace}_*/{APP}.log")
-        ]
+        """Return the last line that each pod's program and each node printed."""
+        folders = [node.settings.folder for node in self.nodes]
+        logs = [path for folder in folders for path in folder.glob(f"pods/*/{APP}.log")]
+        logs += [folder / "node.log" for folder in folders]
         lines = [path.read_text(errors="replace").strip().rpartition("\n")[2] for path in logs]
         return "\n".join(sorted(set(lines)))
 

@@ -182,6 +182,30 @@ def test_what_the_node_lacks_is_said_in_the_status(bench):
     )
 
 
+def test_pods_get_other_addresses_when_their_node_starts_again(kube):
+    """The node takes up its pods by their names, and they came in another order."""
+    if kube.why_no_network:
+        pytest.skip(kube.why_no_network)
+    names = ("second", "first")
+    bench = Bench(kube, "node-moved")
+
+    def addresses():
+        return {name: bench.status(name).get("podIPs") for name in names}
+
+    try:
+        for name in names:
+            bench.put(name, shell("main", FOREVER))
+            bench.wait_ready(name)
+        second, first = addresses().values()
+        bench.node.kill()
+        bench.node.start()
+        bench.wait(lambda: addresses() == {"second": first, "first": second}, "new addresses")
+        for name in names:
+            bench.delete(name)
+    finally:
+        bench.close()
+
+
 def test_a_killed_node_takes_its_containers_along_and_starts_them_again(kube):
     bench = Bench(kube, "node-killed")
     try:

@@ -176,8 +176,11 @@ class Pod:
         if status == self._reported:
             return
         self._reported = status
+        # A patch adds to the list, and a node that starts again may give the pod another address.
+        addresses = [{"$patch": "replace"}, *status["podIPs"]]
         try:
-            await self._api.patch(f"{self._path}/status", {"status": status})
+            body = {"status": status | {"podIPs": addresses}}
+            await self._api.patch(f"{self._path}/status", body)
         except ApiError as error:
             if error.code not in {404, 409}:
                 raise
