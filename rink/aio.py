@@ -183,7 +183,9 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
 
     # ── roles ────────────────────────────────────────────────────────────────────────────────
 
-    def await_role(self, name: str, timeout: float | None = None) -> AwaitedRole:
+    def await_role(
+        self, name: str, timeout: float | None = None, *, token_above: int = 0
+    ) -> AwaitedRole:
         """Wait until the role is mine.
 
         `await` returns the role. `async with` also runs a body under it.
@@ -191,6 +193,9 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
         Args:
             name: any non-empty string.
             timeout: seconds; None waits as long as it takes. Cancelling the task ends the wait.
+            token_above: the token of an earlier grant: wait for one with a greater token, also if
+                this member holds the role. It costs one write of this member's record at most. Use
+                it where the role passes to another process beside this member.
 
         Raises:
             RoleTimeout: the timeout is over; the message says who is in the way.
@@ -198,12 +203,14 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
         """
         self._ready(name)
         place = made_at()
-        return AwaitedRole(name, lambda: self._acquire(name, timeout, place), place)
+        return AwaitedRole(name, lambda: self._acquire(name, timeout, place, token_above), place)
 
-    async def _acquire(self, name: str, timeout: float | None, place: Place) -> Role:
+    async def _acquire(
+        self, name: str, timeout: float | None, place: Place, token_above: int
+    ) -> Role:
         engine = self._engine
         signal = Signal(engine.clock)
-        handle = Handle(name, signal, place, by=self._caller())
+        handle = Handle(name, signal, place, by=self._caller(), token_above=token_above)
         role = Role(engine, handle)
         try:
             if not self._begin_wait(engine, handle, timeout):

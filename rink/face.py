@@ -357,7 +357,6 @@ class BaseRink(Generic[R, S]):
 
     def _end_wait(self, engine: Engine, handle: Handle, timeout: float | None) -> None:
         """Raise what a wait that is over ended with, unless it was a grant."""
-        name = handle.role
         with engine.lock:
             if handle.hold is not None:
                 return
@@ -365,16 +364,23 @@ class BaseRink(Generic[R, S]):
             raise handle.refused
         if handle.signal.is_set() or engine.left.is_set():
             raise self._closed()
-        raise self._not_granted(engine, name, timeout)
+        raise self._not_granted(engine, handle, timeout)
 
-    def _not_granted(self, engine: Engine, name: str, timeout: float | None) -> RoleTimeout:
+    def _not_granted(self, engine: Engine, handle: Handle, timeout: float | None) -> RoleTimeout:
         """Return the error of a timed-out wait for a role, with who holds it up."""
+        name = handle.role
         with engine.lock:
             lost = (name,) if name in self._table.lost else ()
+            hold, gate = self._table.held.get(name), self._table.gate
             standpoint = engine.node.standpoint(lost, engine.clock.now())
+        token = hold.token if hold is not None else gate.token
+        why = standpoint.obstacle(name, engine.node.placement)
+        if handle.token_above and gate.share is not None and token <= handle.token_above:
+            holds = "this member holds it" if hold is not None else "the next grant is"
+            why = f"{holds} with token {token}, and it needs one above {handle.token_above}"
         return RoleTimeout(
             f"role {name!r} of group {self.group!r} was not granted to {self.name!r} within "
-            f"{timeout:g} s: {standpoint.obstacle(name, engine.node.placement)}",
+            f"{timeout:g} s: {why}",
             role=name,
             group=self.group,
             member=self.name,

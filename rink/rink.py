@@ -105,12 +105,15 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
 
     # ── roles ────────────────────────────────────────────────────────────────────────────────
 
-    def await_role(self, name: str, timeout: float | None = None) -> Role:
+    def await_role(self, name: str, timeout: float | None = None, *, token_above: int = 0) -> Role:
         """Wait until the role is mine, and return it.
 
         Args:
             name: any non-empty string.
             timeout: seconds; None waits as long as it takes. Ctrl-C ends the wait at any time.
+            token_above: the token of an earlier grant: wait for one with a greater token, also if
+                this member holds the role. It costs one write of this member's record at most. Use
+                it where the role passes to another process beside this member.
 
         Raises:
             RoleTimeout: the timeout is over; the message says who is in the way.
@@ -121,7 +124,7 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
         engine.refuse_own_thread("await_role()")
         warn_in_event_loop("Rink.await_role()")
         signal = Signal(engine.clock)
-        handle = Handle(name, signal, made_at(), by=self._caller())
+        handle = Handle(name, signal, made_at(), by=self._caller(), token_above=token_above)
         role = Role(engine, handle)
         try:
             if not self._begin_wait(engine, handle, timeout):
@@ -238,7 +241,7 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
                 left = until - engine.clock.now()
                 if timeout is not None and left <= 0:
                     if is_ranked:
-                        raise self._not_granted(engine, name, timeout)
+                        raise self._not_granted(engine, Handle(name), timeout)
                     raise wait.timed_out(timeout)
                 pause = min(left, GO_ON_INTERVAL_S)
                 changes.wait(pause if is_ranked else wait.pause(pause))

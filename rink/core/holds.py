@@ -39,6 +39,7 @@ class Handle:
     or this handle is released; the core only carries them. `made_at` is where user code asked for
     it, for people: see `made_by`. `refused` says why nobody can ever be granted the role. `by` is
     a number for the thread, or asyncio task, that asked for it: a task itself would never be freed.
+    A grant to this handle has a token greater than `token_above`.
     """
 
     role: str
@@ -48,6 +49,7 @@ class Handle:
     hold: Hold | None = None
     refused: Exception | None = None
     by: int | None = None
+    token_above: int = 0
 
 
 @attrs.define(eq=False)
@@ -86,7 +88,8 @@ class Table:
     `unplaced` are the roles that have come since a step last placed every role
     (`rink.core.foresight`). `is_offered` says that the member offers its rank, and serves only
     while it `is_used`. `overruns` counts roles that user code had not let go of in time: in
-    its `grace`, or when leaving.
+    its `grace`, or when leaving. `token_above` is the greatest one of the handles that have begun to
+    wait since the last step.
     """
 
     gate: Gate = attrs.field(factory=lambda: closed("the group has not been joined yet"))
@@ -97,6 +100,7 @@ class Table:
     unplaced: set[str] = attrs.field(factory=set)
     is_offered: bool = False
     overruns: int = 0
+    token_above: int = 0
 
     @property
     def is_used(self) -> bool:
@@ -107,15 +111,15 @@ class Table:
         """Give a handle its role if the role is still mine and free.
 
         `gate` said so before. The checks of R2 that are left for the lock: the gate is the
-        published one, the clock is before the deadline, and no handle of an earlier, lost grant is
-        unreleased.
+        published one, the clock is before the deadline, no handle of an earlier, lost grant is
+        unreleased, and the handle may have the gate's token.
         """
         role = handle.role
         if role in self.held:
             return self.join(handle, now)
         if gate is not self.gate or gate.share is None or now >= self.deadline:
             return None
-        if role in self.lost:
+        if role in self.lost or gate.token <= handle.token_above:
             return None
         self.unplaced.add(role)
         hold = Hold(role, gate.token, gate.version, gate.share, {handle}, now)
@@ -130,7 +134,7 @@ class Table:
         not withdrawn before both are released.
         """
         hold = self.held.get(handle.role)
-        if hold is None or now >= self.deadline:
+        if hold is None or now >= self.deadline or hold.token <= handle.token_above:
             return None
         handle.hold = hold
         hold.handles.add(handle)
@@ -142,9 +146,9 @@ class Table:
         The handle may wait, have a hold, or have neither. Releasing twice does nothing.
 
         Returns:
-            Whether the engine must hear of it: no handle is left, and the role was lost, or the
-            gate is closed, perhaps because a newcomer is to have it. Or the offered rank is not
-            used any more.
+            Whether the engine must hear of it: no handle is left, and the role was lost, or it is
+            waited for with a greater token, or the gate is closed, perhaps because a newcomer is to
+            have it. Or the offered rank is not used any more.
         """
         role, hold = handle.role, handle.hold
         if hold is None:
@@ -158,9 +162,9 @@ class Table:
             del self.held[role]
         elif self.lost.get(role) is hold:
             del self.lost[role]
-            self.waits.try_again(role)
+        self.waits.try_again(role)
         self._forget(role)
-        is_awaited = hold.lost_at is not None or self.gate.share is None
+        is_awaited = hold.lost_at is not None or self.gate.share is None or role in self.waits
         return is_awaited or (self.is_offered and not self.is_used)
 
     def _forget(self, role: str) -> None:
@@ -182,16 +186,16 @@ class Table:
         """Add a handle to those that wait for its role."""
         self.unplaced.add(handle.role)
         self.waits.add(handle)
+        self.token_above = max(self.token_above, handle.token_above)
 
     def grant(self, role: str, now: float) -> list[Handle]:
-        """Give a role of the open gate to every handle here that waits for it."""
-        waiting = self.waits.get(role, [])
-        if not waiting or (hold := self.take(self.gate, waiting[0], now)) is None:
-            return []
-        hold.is_awaited = True
-        for handle in waiting[1:]:
-            self.join(handle, now)
-        return self.waits.end(role)
+        """Give a role of the open gate to every handle here that waits for it, if it may have it."""
+        waiting = list(self.waits.get(role, []))
+        granted = [handle for handle in waiting if self.take(self.gate, handle, now)]
+        for handle in granted:
+            self.waits.discard(handle)
+            self.held[role].is_awaited = True
+        return granted
 
     def refuse(self, role: str, error: Exception) -> list[Handle]:
         """End every wait for a role that has no rank."""

@@ -78,6 +78,7 @@ class Node(Knowledge):
         self.living.let_go(self.table, self.tenure, self.writer, now, self.out)
         self._keep_lease(now)
         self.sight.history.raise_tokens(self.view, self.writer, now, self.out)
+        self._raise_token()
         self._write(now)
         self._publish(now)
         self._grant(now, unplaced)
@@ -165,6 +166,20 @@ class Node(Knowledge):
             self._look_for_proof(now)
         self.living.end(self.tenure, now, self.out)
         self.tenure.look(self.living.wants_lease, now, self.out)
+
+    def _raise_token(self) -> None:
+        """Have the record written once more if somebody waits for a greater token.
+
+        The revision of that write is greater than that of every view before it. The gate is closed
+        until the view has reached it. A view that has moved on by itself needs no write. One write
+        does for all that wait by now, so a wait never costs more than one.
+        """
+        reached = max(self.view.revision, self.writer.compare)
+        if self.table.token_above < self.sight.chronicle.token_base + reached:
+            self.table.token_above = 0
+        elif self.writer.is_settled:  # else the write under way may have been answered by now
+            self.writer.must_write = True
+            self.table.token_above = 0
 
     def _write(self, now: float) -> None:
         if not self.tenure.is_alive or not self.living.wants_record or not self.view.revision:

@@ -62,6 +62,7 @@ class Waits(Mapping[str, "list[Handle]"]):
         waiting = self._handles.get(handle.role)
         if waiting:
             waiting.append(handle)
+            self.unsorted[handle.role] = None  # the others may need a greater token, and this not
             return
         # In this order: a signal handler may raise in between, and the wait must not be forgotten.
         self.unsorted[handle.role] = self._unseen[handle.role] = None

@@ -168,6 +168,8 @@ def _check_waits(node: Node, now: float) -> None:
     gate = table.gate
     if gate.share is None or now >= table.deadline:
         return
-    for role in waits.keys() - table.lost.keys() - table.unplaced:
+    for role in waits.keys() - table.lost.keys() - table.held.keys() - table.unplaced:
+        if all(handle.token_above >= gate.token for handle in waits[role]):
+            continue
         is_free = gate.is_mine(role, placement) and not gate.obstacle(role, placement)
         assert not is_free, f"{role} is mine and free, and waits"

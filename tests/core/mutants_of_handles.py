@@ -6,6 +6,43 @@ from mutant import Mutant, core, engine
 
 LEAVING = [
     core(
+        "nothing is written for a wait that needs a greater token",
+        "node",
+        "        elif self.writer.is_settled:  # else the write",
+        "        elif False:  # else the write",
+        "token_above",
+    ),
+    core(
+        "a wait that needs a greater token writes for ever",
+        "node",
+        "            self.writer.must_write = True\n            self.table.token_above = 0\n",
+        "            self.writer.must_write = True\n",
+        "token_above",
+    ),
+    core(
+        "a role is taken with a token that was used",
+        "holds",
+        "        if role in self.lost or gate.token <= handle.token_above:\n",
+        "        if role in self.lost:\n",
+        "holds",
+    ),
+    core(
+        "a wait that needs a greater token joins the grant of the earlier user",
+        "holds",
+        " or hold.token <= handle.token_above:\n            return None\n",
+        ":\n            return None\n",
+        "holds",
+        "token_above",
+    ),
+    core(
+        "a release that a wait for a greater token needs is not heard of",
+        "holds",
+        " or self.gate.share is None or role in self.waits\n",
+        " or self.gate.share is None\n",
+        "holds",
+        "token_above",
+    ),
+    core(
         "a leave whose time is over revokes what is still held",
         "life",
         "                self._on(LifeEvent.OVERRUN)\n"

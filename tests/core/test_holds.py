@@ -144,6 +144,20 @@ def test_releasing_twice_takes_nothing_from_other_handles(table):
     assert table.held == {"x": three.hold}
 
 
+def test_handle_that_needs_a_greater_token_takes_and_joins_none_below(table):
+    late = Handle("x", token_above=7)
+    assert table.take(table.gate, late, 0.0) is None
+    first = take(table)
+    assert table.join(late, 0.0) is None
+    table.want(late)
+    assert table.token_above == 7
+    assert table.release(first) is True
+    table.gate = Gate(SHARE, Obstacles, 8, 3, "", {})
+    assert table.grant("x", 0.0) == [late]
+    assert late.hold.token == 8
+    assert table.join(Handle("x", token_above=7), 0.0) is late.hold
+
+
 def test_a_handle_that_nothing_was_done_for_is_released_all_the_same(table):
     assert table.release(Handle("x")) is False
     assert not table.roles

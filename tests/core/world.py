@@ -120,10 +120,10 @@ class World:
     def node(self, name: str) -> Node:
         return self.members[name].node
 
-    def want(self, name: str, role: str) -> Handle:
+    def want(self, name: str, role: str, token_above: int = 0) -> Handle:
         """`await_role`, without the waiting."""
         member = self.members[name]
-        handle = Handle(role)
+        handle = Handle(role, token_above=token_above)
         member.node.table.want(handle)
         self.step(member, [ev.Nudged()])
         self.run()

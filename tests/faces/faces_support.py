@@ -120,9 +120,9 @@ class AioRink(_Adapter):
     def leave(self, **how: bool) -> None:
         self.portal.call(self.raw.leave(**how))
 
-    def await_role(self, name: str, timeout: float | None = None) -> AioRole:
+    def await_role(self, name: str, timeout: float | None = None, **how: Any) -> AioRole:
         async def wait() -> Any:
-            return await self.raw.await_role(name, timeout)
+            return await self.raw.await_role(name, timeout, **how)
 
         return AioRole(self.portal.call(wait()), self.portal)
 

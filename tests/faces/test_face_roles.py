@@ -204,6 +204,20 @@ def test_a_role_is_lost_when_its_member_leaves(world, apart):
     waiting.result(LONG_S).release()
 
 
+def test_wait_for_a_greater_token_gets_it_once_the_role_is_released(world, apart):
+    member = world.join("a")
+    with member.await_role("leader", LONG_S) as first:
+        with pytest.raises(rink.RoleTimeout, match=f"holds it with token {first.token}, and it"):
+            member.await_role("leader", 0.05, token_above=first.token)
+        later = apart(lambda: member.await_role("leader", LONG_S, token_above=first.token))
+        until(member, lambda: "leader" in member.status().waiting_for)
+    with later.result(LONG_S) as second:
+        assert second.token > first.token
+    never = 2**60
+    with pytest.raises(rink.RoleTimeout, match=f"the next grant is with token .*{never}"):
+        member.await_role("leader", 0.05, token_above=never)
+
+
 def test_a_lost_role_stays_lost_and_is_granted_anew_only_after_its_release(world, apart):
     a = world.join("a")
     old = a.await_role(owned_by(1, 2), LONG_S)

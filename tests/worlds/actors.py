@@ -74,8 +74,8 @@ class Actor:
             self._want(role)
         return self.step([])
 
-    def _want(self, role: str) -> None:
-        handle = Handle(role)
+    def _want(self, role: str, token_above: int = 0) -> None:
+        handle = Handle(role, token_above=token_above)
         self.handles.append(handle)
         self.node.table.want(handle)
 
@@ -159,6 +159,11 @@ class Actor:
             self._want(role)
         self.nudged = True
         return []
+
+    def pass_on(self, role: str) -> list:
+        """User code lets go of a role for another user here, who needs a greater token."""
+        self._want(role, self.node.table.held[role].token)
+        return self.release(role)
 
     def look(self, role: str) -> list:
         """`get_role`, up to its lock: what is computed on the caller's thread."""
@@ -282,6 +287,8 @@ def _walk_table(actor: Actor, out: list) -> None:
         out.append(len(holds))
     out += sorted((role, len(handles)) for role, handles in table.waits.items())
     out += sorted(table.waits.unsorted)
+    out.append(table.token_above)
+    out += sorted((one.role, one.token_above) for one in actor.handles if one.token_above)
     out.append(table.waits.share == actor.node.share)
     out += sorted((one.role, one.hold.token if one.hold else 0) for one in actor.handles)
     for gate in (table.gate, *(actor.gates[role] for role in sorted(actor.gates))):

@@ -186,6 +186,9 @@ def _faults(universe: Universe, state: State, index: int) -> Moves:
     if paid := facts.life is Life.OFFERING and not facts.is_midway and pay(state, "leave now"):
         number = universe.number(LEAVE_NOW)
         yield f"{name} is to leave now", universe.act(paid, index, "step", number)
+    for role in facts.held:
+        if paid := pay(state, "pass on"):
+            yield f"{name} passes {role} on", universe.pass_on(paid, index, role)
     for role in universe.spec.roles:
         if paid := role not in facts.looked and pay(state, "look"):
             yield f"{name} looks for {role}", universe.act(paid, index, "look", role)

@@ -11,7 +11,7 @@ from rink.core.values import Request
 
 FAULTS = (
     "lose request", "lose answer", "expire", "end lease", "kill", "restart", "relist", "delete",
-    "look", "leave", "leave now", "unproclaim", "wipe", "restore",
+    "look", "leave", "leave now", "unproclaim", "wipe", "restore", "pass on",
 )  # fmt: skip
 
 
@@ -31,7 +31,8 @@ class Spec:
 
     `purse` is how often each fault may happen, to the `victims` where some are named; `batches`
     also has several messages reach a member in one step. With `halves`, anything may happen between
-    the two halves of a step. User code of a member that `clings` never
+    the two halves of a step. User code may "pass on" a role: it waits for a greater token, and
+    releases the role. User code of a member that `clings` never
     lets go of anything by itself. Alarms that are `far_s` away or further ring in the calm only.
 
     etcd may lose its history: it goes on from nothing ("wipe"), or from a copy of what lay in it at

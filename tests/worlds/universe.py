@@ -122,6 +122,13 @@ class Universe:
         seen, rest = one.changes[:count], one.changes[count:]
         return self.act(with_one(state, index, one._replace(changes=rest)), index, "step", *seen)
 
+    def pass_on(self, state: State, index: int, role: str) -> State:
+        """Have user code pass a role on: the next token is greater, also under the same lease."""
+        after = self.act(state, index, "pass_on", role)
+        tokens, at = list(after.tokens), self.spec.roles.index(role)
+        tokens[at] = DEAD, tokens[at][1]
+        return after._replace(tokens=tuple(tokens))
+
     def told(self, state: State, index: int) -> State:
         """Have a keepalive be answered by TTL 0."""
         facts = self.actors[index].facts[state.members[index].state]
