@@ -16,7 +16,7 @@ $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11: set PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[cli,testing,streams,spark,sql,plot]' --group dev
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[cli,testing,streams,sidecar,spark,sql,plot]' --group dev
 	@touch $@
 
 .PHONY: setup

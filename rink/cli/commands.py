@@ -20,13 +20,16 @@ from rink.errors import RinkError
 
 HOMES = {
     "dev": "rink.cli.dev",
+    "drain": "rink.cli.draining",
     "forget": "rink.cli.forgetting",
     "groups": "rink.cli.looking",
+    "held": "rink.cli.holding",
     "history": "rink.cli.looking",
     "owner": "rink.cli.owning",
     "plan": "rink.cli.planning",
     "send": "rink.cli.sending",
     "sendmany": "rink.cli.sending",
+    "sidecar": "rink.cli.sidecar",
     "status": "rink.cli.looking",
     "streams": "rink.cli.streams",
     "wait": "rink.cli.waiting",

@@ -1,0 +1,192 @@
+"""`rink sidecar`: holds roles for the programs beside it, by a small HTTP API."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import click
+
+from rink.cli import kubernetes
+from rink.cli.ends import Failed
+from rink.cli.options import Seconds, Target, check_group, check_roles, with_target
+from rink.cli.workers import LEVELS
+from rink.distribution import install_command
+from rink.errors import ConfigError
+
+API = "127.0.0.1:8181"
+PUBLIC = "0.0.0.0:8182"
+LEAVE_TIMEOUT_S = 10.0
+
+
+@click.command(short_help="Hold roles for the programs beside it.")
+@click.option(
+    "--group",
+    required=True,
+    metavar="G",
+    callback=check_group,
+    help="The group to join.",
+    envvar="RINK_GROUP",
+    show_envvar=True,
+)
+@click.option(
+    "--name",
+    envvar="RINK_NAME",
+    show_envvar=True,
+    help="Its name in the group.  [default: host name, process id, four hex digits]",
+)
+@click.option(
+    "--listen",
+    default=API,
+    show_default=True,
+    metavar="ADDRESS",
+    help="Where programs call: HOST:PORT of loopback, or unix:PATH.",
+)
+@click.option(
+    "--socket-group", metavar="GROUP", help="Processes of this system group may use the socket."
+)
+@click.option(
+    "--bearer",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A file with a token that each call needs.",
+)
+@click.option("--insecure", is_flag=True, help="Allow --listen on an address that others reach.")
+@click.option(
+    "--public",
+    default=PUBLIC,
+    show_default=True,
+    metavar="ADDRESS",
+    help='Where probes and metrics are; "" for nowhere.',
+)
+@click.option(
+    "--role",
+    "roles",
+    multiple=True,
+    metavar="R",
+    callback=check_roles,
+    help="Hold this role for the whole pod. Needs --grace. May be given more than once.",
+)
+@click.option(
+    "--files",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Write the ends of roles into this folder of a tmpfs, for shells.",
+)
+@click.option(
+    "--hold",
+    metavar="SECONDS",
+    type=Seconds(min=1),
+    default=10.0,
+    show_default=True,
+    help="How far ahead the end of a turn is told.",
+)
+@click.option(
+    "--absent",
+    metavar="SECONDS",
+    type=Seconds(min=0),
+    default=10.0,
+    show_default=True,
+    help="How long the member stays in the group without a consumer.",
+)
+@click.option(
+    "--grace",
+    metavar="SECONDS",
+    type=Seconds(min=0),
+    help="How long a consumer may go on after a loss.  [default: 60]",
+)
+@click.option(
+    "--rebalance-delay",
+    metavar="SECONDS",
+    type=Seconds(min=0),
+    default=60.0,
+    show_default=True,
+    help="How long the group waits before it grows for this member.",
+)
+@click.option(
+    "--ttl",
+    metavar="SECONDS",
+    type=Seconds(min=2),
+    default=20.0,
+    show_default=True,
+    help="How long etcd keeps a member that is heard of no more.",
+)
+@click.option(
+    "--handover-wait",
+    metavar="SECONDS",
+    type=Seconds(min=0),
+    envvar="RINK_HANDOVER_WAIT",
+    show_envvar=True,
+    help=(
+        "How long leaving waits for a member that takes over.  "
+        f"[default: {kubernetes.HANDOVER_WAIT_S:g} in Kubernetes, else 0]"
+    ),
+)
+@click.option(
+    "--termination-grace",
+    metavar="SECONDS",
+    type=Seconds(min=0),
+    envvar="RINK_TERMINATION_GRACE",
+    show_envvar=True,
+    help="The pod's terminationGracePeriodSeconds. Leaving must be over before.",
+)
+@click.option(
+    "--log-level",
+    metavar="LEVEL",
+    type=click.Choice(LEVELS, case_sensitive=False),
+    default="info",
+    show_default=True,
+    help=f"What is logged to stderr: {', '.join(LEVELS)}.",
+)
+@with_target
+def sidecar(
+    group: str, name: str | None, listen: str, socket_group: str | None, bearer: Path | None,
+    insecure: bool, public: str, roles: tuple[str, ...], files: Path | None, hold: float,
+    absent: float, grace: float | None, rebalance_delay: float, ttl: float,
+    handover_wait: float | None, termination_grace: float | None, log_level: str, target: Target,
+) -> None:  # fmt: skip
+    """Hold roles for the programs beside it, which call it by HTTP, until SIGTERM or Ctrl-C.
+
+    It joins GROUP when its first consumer asks for a role, and leaves when there is none any more.
+    """
+    try:
+        from rink import aio
+        from rink.sidecar.listeners import Address
+        from rink.sidecar.program import Program, Settings, exits_at_once
+    except ModuleNotFoundError as error:
+        raise Failed(f"the sidecar needs {error.name}: {install_command('sidecar')}") from error
+    logging.basicConfig(
+        level=log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+    )
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    if roles and grace is None:
+        raise ConfigError("--role needs --grace: nobody answers when a role is lost")
+    if handover_wait is None:
+        handover_wait = kubernetes.default_handover_wait()
+    grace_s = 60.0 if grace is None else grace
+    settings = Settings(
+        listen=Address.of(listen), public=Address.of(public) if public else None, hold_s=hold,
+        absent_s=absent, grace_s=grace_s, roles=roles, files=files, bearer=bearer,
+        socket_group=socket_group, insecure=insecure,
+    )  # fmt: skip
+    kubernetes.check_grace(handover_wait + LEAVE_TIMEOUT_S + hold, termination_grace)
+
+    async def run() -> None:
+        session = aio.Session(
+            target.endpoints, ttl=ttl, prefix=target.prefix, user=target.user,
+            password=target.password, ca=target.ca, cert=target.cert, key=target.key,
+            timeout=target.timeout,
+        )  # fmt: skip
+
+        def make() -> aio.Rink:
+            return aio.Rink(
+                session, group, name=name, rebalance_delay=rebalance_delay,
+                leave_timeout=LEAVE_TIMEOUT_S, handover_wait=handover_wait,
+            )  # fmt: skip
+
+        program = Program(settings, session, make)
+        with exits_at_once():
+            await program.run()
+
+    asyncio.run(run())

@@ -1,0 +1,103 @@
+"""What consumers read: turns as JSON objects, and events of streams as text.
+
+Answers to requests say how much of an end is left, counted from the moment of the answer. Events
+that are pushed do not: read late, it would be wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rink.sidecar.effects import Granted, Lost
+from rink.sidecar.service import Inbox, Service, Waiting
+from rink.sidecar.turns import Consumer, Turn
+
+
+def turn_fields(turn: Turn, life: str) -> dict[str, Any]:
+    """Return what every answer and event says of a turn."""
+    return {
+        "role": turn.role,
+        "token": turn.token,
+        "grant": turn.consumer.grant,
+        "state": "held" if turn.lost_at_ms is None else "lost",
+        "until_ms": turn.until_ms,
+        "life": life,
+    }
+
+
+def answered(turn: Turn, life: str, now_ms: int) -> dict[str, Any]:
+    """Return what an answer to a request says of a turn."""
+    left_ms = max(0, turn.until_ms - now_ms)
+    fields = {**turn_fields(turn, life), "now_ms": now_ms, "left_ms": left_ms}
+    return {**fields, "why": turn.why} if turn.why else fields
+
+
+def consumer_fields(service: Service, consumer: Consumer) -> dict[str, Any]:
+    """Return what a hold or a renewal is answered with."""
+    now = service.clock()
+    return {
+        "grant": consumer.grant,
+        "life": service.life,
+        "now_ms": now,
+        "held": [answered(turn, service.life, now) for turn in consumer.turns.values()],
+        "waiting": [waiting_fields(service, consumer, role) for role in consumer.waiting],
+    }
+
+
+def waiting_fields(service: Service, consumer: Consumer, role: str) -> dict[str, Any]:
+    """Return what a consumer is told of a role that it waits for."""
+    before = service.turns.before(consumer, role)
+    behind = f"consumer {before} of this sidecar" if before else service.obstacle(role)
+    return {"role": role, "behind": behind}
+
+
+class EventWriter:
+    """Write the events of one stream, each with an id `life:number`."""
+
+    def __init__(self, service: Service, consumer: Consumer) -> None:
+        self._service = service
+        self._consumer = consumer
+        self._number = 0
+
+    def take(self, inbox: Inbox) -> bytes:
+        """Return everything that an inbox holds, as it is now."""
+        parts: list[str] = []
+        life, consumer = self._service.life, self._consumer
+        while inbox.events:
+            event = inbox.events.popleft()
+            if isinstance(event, Waiting):
+                if event.role in consumer.waiting:
+                    fields = waiting_fields(self._service, consumer, event.role)
+                    parts.append(self._event("waiting", {**fields, "grant": consumer.grant}))
+                continue
+            turn = event.turn
+            if turn.is_over:
+                continue
+            if isinstance(event, Granted):
+                parts.append(self._event("granted", turn_fields(turn, life)))
+            elif isinstance(event, Lost):
+                fields = {**turn_fields(turn, life), "why": turn.why}
+                parts.append(self._event("lost", fields))
+        if inbox.is_renewed:
+            inbox.is_renewed = False
+            parts += self._renewed()
+        if inbox.bye:
+            parts.append(self._event("bye", {"why": inbox.bye, "life": life}))
+        return "".join(parts).encode()
+
+    def _renewed(self) -> list[str]:
+        """Write the new ends: one event for each end, with the roles that have it."""
+        ends: dict[int, list[str]] = {}
+        for turn in self._consumer.turns.values():
+            ends.setdefault(turn.until_ms, []).append(turn.role)
+        grant, life = self._consumer.grant, self._service.life
+        return [
+            self._event("renewed", {"grant": grant, "until_ms": end, "roles": roles, "life": life})
+            for end, roles in ends.items()
+        ]
+
+    def _event(self, kind: str, fields: dict[str, Any]) -> str:
+        self._number += 1
+        data = json.dumps(fields, separators=(",", ":"))
+        return f"id: {self._service.life}:{self._number}\nevent: {kind}\ndata: {data}\n\n"

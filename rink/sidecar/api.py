@@ -1,0 +1,264 @@
+"""The calls of the API, as a Starlette application."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import attrs
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from rink.sidecar import answers, bodies, openapi, views
+from rink.sidecar.effects import Effect, Granted
+from rink.sidecar.errors import Refused
+from rink.sidecar.membership import Membership
+from rink.sidecar.service import Service
+from rink.sidecar.stream import EventStream
+from rink.sidecar.turns import Consumer
+
+MAX_STREAMS = 256
+"""Largest number of open streams."""
+MAX_CALLS = 256
+"""Largest number of holds that wait for an answer."""
+MAX_ALL_ROLES = 10_000
+"""Largest number of roles of all consumers."""
+
+EVENT_STREAM = "text/event-stream"
+UNKNOWN_GRANT = "this grant is over, or of an earlier life of the sidecar: hold the roles anew"
+
+
+@attrs.define
+class Limits:
+    """Count what is limited."""
+
+    streams: int = 0
+    calls: int = 0
+
+    @contextlib.contextmanager
+    def one_more(self, what: str, most: int) -> Any:
+        """Count one more while the body runs.
+
+        Raises:
+            Refused: there are too many.
+        """
+        if getattr(self, what) >= most:
+            raise Refused(503, f"there are {most} {what} already")
+        setattr(self, what, getattr(self, what) + 1)
+        try:
+            yield
+        finally:
+            setattr(self, what, getattr(self, what) - 1)
+
+
+class Api:
+    """Answer consumers."""
+
+    def __init__(self, service: Service, membership: Membership) -> None:
+        self._service = service
+        self._membership = membership
+        self._limits = Limits()
+        self._waiting: dict[str, asyncio.Event] = {}
+        service.on_change.append(self._wake_call)
+
+    def application(self) -> Starlette:
+        """Return the ASGI application."""
+        routes = [
+            self._route("POST", "/v1/hold", self.hold),
+            self._route("POST", "/v1/renew", self.renew),
+            self._route("POST", "/v1/release", self.release),
+            self._route("GET", "/v1/role", self.role),
+            self._route("GET", "/v1/status", self.status),
+            self._route("GET", "/v1/members", self.members),
+            self._route("GET", "/v1/history", self.history),
+            self._route("POST", "/v1/drain", self.drain),
+            self._route("GET", "/openapi.json", self.openapi),
+        ]
+        return Starlette(routes=routes, exception_handlers={404: _not_found, 405: _not_allowed})
+
+    @staticmethod
+    def _route(method: str, path: str, call: Callable[[Request], Awaitable[Any]]) -> Route:
+        async def answer(request: Request) -> Any:
+            try:
+                return await call(request)
+            except Refused as refused:
+                return refusal(refused)
+
+        return Route(path, answer, methods=[method])
+
+    # ── roles ────────────────────────────────────────────────────────────────────────────────
+
+    async def hold(self, request: Request) -> Any:
+        """Hold roles: as a stream, or as one answer."""
+        hold = bodies.hold_of(await bodies.read(request))
+        is_stream = EVENT_STREAM in request.headers.get("accept", "")
+        if hold.grant and not is_stream:
+            raise Refused(400, f'"grant" resumes a stream: send Accept: {EVENT_STREAM}')
+        if is_stream and self._limits.streams >= MAX_STREAMS:
+            raise Refused(503, f"there are {MAX_STREAMS} streams already")
+        consumer = self._consumer(hold.grant) if hold.grant else self._new_consumer(hold)
+        if is_stream:
+            if not hold.grant:
+                consumer.calls = 1  # until the stream begins
+                self._service.hold(consumer, list(hold.roles))
+            return _Counted(self._limits, EventStream(self._service, consumer))
+        with self._limits.one_more("calls", MAX_CALLS):
+            return await self._wait(request, consumer, hold)
+
+    def _new_consumer(self, hold: bodies.Hold) -> Consumer:
+        if self._service.draining:
+            raise Refused(503, f"this sidecar takes no more consumers: {self._service.draining}")
+        if self._service.turns.role_count + len(hold.roles) > MAX_ALL_ROLES:
+            raise Refused(503, f"all consumers together may have {MAX_ALL_ROLES:,} roles")
+        return Consumer(
+            name=hold.consumer,
+            grant=secrets.token_urlsafe(24),
+            alive_ms=hold.alive_ms,
+            releases_on_close=hold.releases_on_close,
+        )
+
+    async def _wait(self, request: Request, consumer: Consumer, hold: bodies.Hold) -> Response:
+        """Wait until a role is granted, the time is over, or the caller is gone."""
+        service = self._service
+        granted = self._waiting[consumer.grant] = asyncio.Event()
+        consumer.calls = 1
+        service.hold(consumer, list(hold.roles))
+        gone = asyncio.create_task(_gone(request))
+        told = asyncio.create_task(granted.wait())
+        try:
+            if not consumer.turns and hold.wait_s:
+                await asyncio.wait(
+                    [gone, told], timeout=hold.wait_s, return_when=asyncio.FIRST_COMPLETED
+                )
+        finally:
+            gone.cancel()
+            told.cancel()
+            del self._waiting[consumer.grant]
+        if consumer.is_forgotten:  # while it waited
+            raise Refused(503, self._service.draining or UNKNOWN_GRANT)
+        if (gone.done() and not gone.cancelled()) or not consumer.turns:
+            why = "its call was given up" if consumer.turns else "its wait is over"
+            fields = answers.consumer_fields(service, consumer)
+            service.release_all(consumer, why)  # the answer was not sent: nobody works under it
+            return JSONResponse({**fields, "held": []})
+        service.end_call(consumer)
+        return JSONResponse(answers.consumer_fields(service, consumer))
+
+    def _wake_call(self, effect: Effect) -> None:
+        if isinstance(effect, Granted) and (event := self._waiting.get(effect.turn.consumer.grant)):
+            event.set()
+
+    async def renew(self, request: Request) -> Response:
+        """Renew a grant, and say what is held, lost and waited for."""
+        consumer = self._consumer(bodies.grant_of(await bodies.read(request)))
+        self._service.renew(consumer)
+        if consumer.is_forgotten:
+            raise Refused(410, UNKNOWN_GRANT)
+        return JSONResponse(answers.consumer_fields(self._service, consumer))
+
+    async def release(self, request: Request) -> Response:
+        """Take the answer to a loss, or what is given back."""
+        body = bodies.release_of(await bodies.read(request))
+        consumer = self._consumer(body.grant)
+        if not self._service.release(consumer, body.role, body.token):
+            raise Refused(409, f"role {json.dumps(body.role)} is not this grant's")
+        return Response(status_code=204)
+
+    def _consumer(self, grant: str) -> Consumer:
+        consumer = self._service.turns.consumers.get(grant)
+        if consumer is None:
+            raise Refused(410, UNKNOWN_GRANT)
+        return consumer
+
+    async def role(self, request: Request) -> Response:
+        """Say whether a role is held here now. It asks etcd nothing, and acquires nothing."""
+        query = request.query_params
+        name = query.get("name", "")
+        bodies.check_role(name)
+        fields = views.role_fields(self._service, self._membership, name)
+        status = 404 if "fail" in query and not fields["held"] else 200
+        return JSONResponse(fields, status)
+
+    # ── the group ────────────────────────────────────────────────────────────────────────────
+
+    async def status(self, request: Request) -> Response:
+        """Return the group as this member sees it."""
+        del request
+        return JSONResponse(views.status_fields(self._service, self._membership))
+
+    async def members(self, request: Request) -> Response:
+        """Return the group's members."""
+        del request
+        return JSONResponse(views.member_fields(self._membership))
+
+    async def history(self, request: Request) -> Response:
+        """Return the newest versions, oldest first."""
+        del request
+        return JSONResponse(views.history_fields(self._membership))
+
+    async def drain(self, request: Request) -> Response:
+        """Begin to leave for good: 200 once left, 202 before."""
+        wait_s = _wait_of(request)
+        self._membership.drain("a caller of the API asked for it")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._membership.left.wait()
+        has_left = self._membership.left.is_set()
+        fields = {"left": has_left, "state": self._membership.state.name.lower()}
+        return JSONResponse(fields, 200 if has_left else 202)
+
+    async def openapi(self, request: Request) -> Response:
+        """Return the description of this API."""
+        del request
+        return JSONResponse(openapi.DOCUMENT)
+
+
+class _Counted:
+    """Count a stream while it is open."""
+
+    def __init__(self, limits: Limits, stream: EventStream) -> None:
+        self._limits = limits
+        self._stream = stream
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        with self._limits.one_more("streams", MAX_STREAMS + 1):
+            await self._stream(scope, receive, send)
+
+
+def refusal(refused: Refused) -> JSONResponse:
+    """Return the answer to a request that is not carried out."""
+    return JSONResponse({"error": str(refused)}, refused.status)
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    del request, error
+    return refusal(Refused(404, "there is no such call: see /openapi.json"))
+
+
+async def _not_allowed(request: Request, error: Exception) -> Response:
+    del error
+    response = refusal(Refused(405, "this call has another method: see /openapi.json"))
+    response.headers["allow"] = "POST" if request.method in ("GET", "HEAD") else "GET"
+    return response
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _wait_of(request: Request) -> float:
+    text = request.query_params.get("wait", "0")
+    try:
+        wait_s = float(text)
+    except ValueError:
+        wait_s = -1.0
+    if not 0 <= wait_s <= bodies.MAX_WAIT_S:
+        raise Refused(400, f"wait must be a number of seconds, at most {bodies.MAX_WAIT_S:g}")
+    return wait_s

@@ -1,0 +1,169 @@
+"""The bodies of requests: read within limits, and checked."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+from starlette.requests import ClientDisconnect, Request
+
+from rink.sidecar.errors import Refused
+
+MAX_BODY_BYTES = 64 * 1024
+MAX_ROLES = 1_000
+"""Largest number of roles of one consumer."""
+MAX_NAME_BYTES = 512
+"""Largest size of a role's name, as UTF-8."""
+MAX_WAIT_S = 3_600.0
+MAX_ALIVE_S = 86_400.0
+MAX_NUMBER = 2**53
+"""JSON numbers are exact below this in every language."""
+
+CONSUMER = re.compile(r"[A-Za-z0-9._-]{1,64}")
+ON_CLOSE = ("keep", "release")
+
+
+async def read(request: Request) -> Mapping[str, Any]:
+    """Return the JSON object of a request's body.
+
+    Raises:
+        Refused: it is too large, or no JSON object.
+    """
+    chunks, size = [], 0
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > MAX_BODY_BYTES:
+                raise Refused(413, f"the body is larger than {MAX_BODY_BYTES} bytes")
+            chunks.append(chunk)
+    except ClientDisconnect:
+        raise Refused(400, "the connection was closed before the whole body had come") from None
+    try:
+        body = json.loads(b"".join(chunks))
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, f"the body is no JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise Refused(400, 'the body must be a JSON object, such as {"roles": ["leader"]}')
+    return body
+
+
+@attrs.frozen
+class Hold:
+    """What a consumer asks for: roles, or the grant of an earlier call, whose stream it resumes."""
+
+    roles: tuple[str, ...]
+    consumer: str
+    wait_s: float
+    alive_ms: int | None
+    releases_on_close: bool
+    grant: str
+
+
+def hold_of(body: Mapping[str, Any]) -> Hold:
+    """Return what a body of /v1/hold asks for."""
+    _only(body, {"roles", "consumer", "wait", "alive", "on_close", "grant"})
+    grant = _text(body, "grant", "")
+    roles = body.get("roles", [])
+    if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
+        raise Refused(400, '"roles" must be a list of names')
+    if bool(grant) == bool(roles):
+        raise Refused(400, 'give either "roles", or the "grant" of a stream to resume')
+    if len(roles) > MAX_ROLES:
+        raise Refused(400, f"{len(roles):,} roles are more than the {MAX_ROLES:,} of a consumer")
+    for role in roles:
+        check_role(role)
+    consumer = _text(body, "consumer", "default")
+    if not CONSUMER.fullmatch(consumer):
+        raise Refused(400, '"consumer" must be 1 to 64 of A-Z a-z 0-9 . _ -')
+    alive_s = _seconds(body, "alive", None, MAX_ALIVE_S)
+    if alive_s is not None and alive_s < 1:
+        raise Refused(400, '"alive" must be 1 or more seconds')
+    on_close = _text(body, "on_close", "keep")
+    if on_close not in ON_CLOSE:
+        raise Refused(400, f'"on_close" must be one of {", ".join(ON_CLOSE)}')
+    return Hold(
+        roles=tuple(dict.fromkeys(roles)),
+        consumer=consumer,
+        wait_s=_seconds(body, "wait", 0.0, MAX_WAIT_S) or 0.0,
+        alive_ms=None if alive_s is None else int(alive_s * 1000),
+        releases_on_close=on_close == "release",
+        grant=grant,
+    )
+
+
+@attrs.frozen
+class Release:
+    """What a consumer answers: a role, and the token of its turn."""
+
+    grant: str
+    role: str
+    token: int | None
+
+
+def grant_of(body: Mapping[str, Any]) -> str:
+    """Return the grant of a body of /v1/renew."""
+    _only(body, {"grant"})
+    return _needed(body, "grant")
+
+
+def release_of(body: Mapping[str, Any]) -> Release:
+    """Return what a body of /v1/release answers."""
+    _only(body, {"grant", "role", "token"})
+    role, token = _needed(body, "role"), body.get("token")
+    check_role(role)
+    if token is not None and (
+        isinstance(token, bool) or not isinstance(token, int) or not 0 < token < MAX_NUMBER
+    ):
+        raise Refused(400, '"token" must be the token of the grant, a whole number')
+    return Release(_needed(body, "grant"), role, token)
+
+
+def check_role(role: str) -> None:
+    """Refuse a name that no role may have here."""
+    try:
+        size = len(role.encode())
+    except UnicodeEncodeError:
+        raise Refused(400, "the name of a role is no valid Unicode") from None
+    if not 0 < size <= MAX_NAME_BYTES:
+        raise Refused(400, f"the name of a role must have 1 to {MAX_NAME_BYTES} bytes of UTF-8")
+    if any(unicodedata.category(character) == "Cc" for character in role):
+        raise Refused(400, "the name of a role must not have control characters")
+
+
+def _only(body: Mapping[str, Any], names: set[str]) -> None:
+    """Refuse fields that there are not: a misspelt one would be passed over."""
+    unknown = [json.dumps(name) for name in body if name not in names]
+    if unknown:
+        known = ", ".join(f'"{name}"' for name in sorted(names))
+        raise Refused(400, f"unknown field {unknown[0]}: there are {known}")
+
+
+def _text(body: Mapping[str, Any], name: str, default: str) -> str:
+    value = body.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, str):
+        raise Refused(400, f'"{name}" must be a string')
+    return value
+
+
+def _needed(body: Mapping[str, Any], name: str) -> str:
+    value = _text(body, name, "")
+    if not value:
+        raise Refused(400, f'"{name}" is missing')
+    return value
+
+
+def _seconds(
+    body: Mapping[str, Any], name: str, default: float | None, most: float
+) -> float | None:
+    value = body.get(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+        raise Refused(400, f'"{name}" must be a number of seconds, at most {most:g}')
+    return float(value)

@@ -1,0 +1,135 @@
+"""Ends that a shell can read: one small file for each role that is held.
+
+A file has one line, `token written_ms until_ms`, of CLOCK_BOOTTIME. The role is held while
+`written_ms <= now < until_ms`. The first half refuses a file from before the machine was started
+anew. A reader needs no lock: a file is written under another name, and renamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rink.errors import ConfigError
+from rink.sidecar.clock import now_ms
+
+FOLDER = "held"
+MAX_FILE_NAME = 200
+MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs"}
+
+log = logging.getLogger("rink.sidecar")
+
+
+def file_name(role: str) -> str:
+    """Return the name of a role's file.
+
+    All but `A-Za-z0-9_-` is percent-encoded, so no name leads out of the folder. A long name has a
+    hash of itself instead; the file then has the role's name in a second line.
+    """
+    encoded = re.sub(
+        rb"[^A-Za-z0-9_-]", lambda found: b"%%%02X" % found[0][0], role.encode()
+    ).decode()
+    if len(encoded) <= MAX_FILE_NAME:
+        return encoded
+    return f"sha256.{hashlib.sha256(role.encode()).hexdigest()}"
+
+
+def is_valid(line: str, now: int) -> bool:
+    """Return whether a file's first line says that its role is held now."""
+    fields = line.split()
+    if len(fields) != 3 or not all(field.isdigit() for field in fields):
+        return False
+    return int(fields[1]) <= now < int(fields[2])
+
+
+class Files:
+    """Write the files of roles into a folder of the sidecar's own.
+
+    Raises:
+        ConfigError: the folder is on no memory file system, or cannot be used.
+    """
+
+    def __init__(self, folder: Path, clock: Callable[[], int] = now_ms) -> None:
+        self._clock = clock
+        self._place = folder
+        self._count = 0
+        kind = _file_system(folder)
+        if kind not in MEMORY_FILE_SYSTEMS:
+            raise ConfigError(
+                f"--files {folder}: this is on {kind or 'an unknown file system'}, and files of ends "
+                "must be gone after a restart: use a tmpfs, such as an emptyDir with medium: Memory"
+            )
+        self._folder = self._open(folder)
+        self.clear()
+
+    def _open(self, folder: Path) -> int:
+        """Open the sidecar's own folder, once and without following a link."""
+        try:
+            with contextlib.suppress(FileExistsError):
+                (folder / FOLDER).mkdir(0o755)
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            opened = os.open(folder / FOLDER, flags)
+        except OSError as error:
+            raise ConfigError(f"--files {folder}: {FOLDER}: {error.strerror}") from error
+        found = os.fstat(opened)
+        if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o022:
+            os.close(opened)
+            raise ConfigError(
+                f"--files {folder}: {FOLDER} must belong to this user, and nobody else may write it"
+            )
+        return opened
+
+    def write(self, role: str, token: int, until_ms: int) -> None:
+        """Write the end of a role."""
+        self._count += 1
+        name, temporary = file_name(role), f".{os.getpid()}.{self._count}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            opened = os.open(temporary, flags, 0o644, dir_fd=self._folder)
+            with os.fdopen(opened, "w", encoding="utf-8") as file:
+                file.write(f"{token} {self._clock()} {until_ms}\n")
+                if name.startswith("sha256."):
+                    file.write(f"{role}\n")
+            os.rename(temporary, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        except OSError as error:
+            # Its readers see the role end at the earlier end: that is safe.
+            log.error("%s cannot be written to %s: %s", name, self._place, error.strerror)
+            self._remove(temporary)
+
+    def remove(self, role: str) -> None:
+        """Remove a role's file."""
+        self._remove(file_name(role))
+
+    def clear(self) -> None:
+        """Remove every file, also of an earlier life."""
+        for name in list(self._names()):
+            self._remove(name)
+
+    def _names(self) -> Iterator[str]:
+        with os.scandir(self._folder) as entries:
+            for entry in entries:
+                yield entry.name
+
+    def _remove(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self._folder)
+
+
+def _file_system(folder: Path) -> str:
+    """Return the type of the file system that a folder is on, by /proc/self/mountinfo."""
+    try:
+        found = folder.stat()
+    except OSError as error:
+        raise ConfigError(f"--files {folder}: {error.strerror}") from error
+    device = f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}"
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
+        mount, _, kind = line.partition(" - ")
+        if mount.split()[2] == device:
+            return kind.split()[0]
+    return ""

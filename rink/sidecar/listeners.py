@@ -1,0 +1,231 @@
+"""The sockets that a sidecar listens on, and the servers behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import grp
+import ipaddress
+import os
+import re
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import h11
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from rink.errors import ConfigError
+
+MAX_HEAD_BYTES = 16 * 1024
+HEAD_TIMEOUT_S = 5.0
+"""Seconds within which the head of a request must be complete."""
+MAX_CONNECTIONS = 1_024
+BACKLOG = 256
+STOP_TIMEOUT_S = 2.0
+
+
+class Protocol(H11Protocol):
+    """HTTP/1.1 of uvicorn, which also bounds the time of a request's head.
+
+    An application finds in its scope's state how to end the connection without waiting for a reader
+    that reads nothing.
+    """
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.app_state = {**self.app_state, "abort": self._abort}
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin with a connection, unless there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > MAX_CONNECTIONS:
+            transport.abort()
+            return
+        self._watch_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes of a request."""
+        super().data_received(data)
+        self._watch_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End with the connection."""
+        super().connection_lost(exc)
+        self._end_timer()
+
+    def _watch_head(self) -> None:
+        is_awaited = self.conn.their_state is h11.IDLE and not self.transport.is_closing()
+        if not is_awaited:
+            self._end_timer()
+        elif self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._abort)
+
+    def _end_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _abort(self) -> None:
+        self.transport.abort()
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to the command."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+async def serve(app: ASGIApp, listener: socket.socket, stop: asyncio.Event) -> None:
+    """Serve an application on a socket until told to stop."""
+    config = uvicorn.Config(
+        app,
+        http=Protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=int(STOP_TIMEOUT_S),
+    )
+    server = _Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    server.should_exit = True
+    await serving
+
+
+@attrs.frozen
+class Address:
+    """Where to listen: a host and a port, or the path of a unix socket."""
+
+    host: str = ""
+    port: int = 0
+    path: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> Address:
+        """Return the address that an option gives.
+
+        Raises:
+            ConfigError: it is none.
+        """
+        if text.startswith(("unix:", "/")):
+            return cls(path=text.removeprefix("unix:"))
+        found = re.fullmatch(r"(?:\[([^]]*)\]|([^:\[\]]*)):(\d{1,5})", text)
+        if found is None or int(found[3]) > 65_535:
+            raise ConfigError(f"{text!r} is no address: give HOST:PORT, or unix:PATH")
+        return cls(found[1] or found[2] or "127.0.0.1", int(found[3]))
+
+    @property
+    def is_local(self) -> bool:
+        """Return whether only this machine reaches it."""
+        if self.path:
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False  # a name, also localhost: it may be bound to anything
+
+    def __str__(self) -> str:
+        if self.path:
+            return f"unix:{self.path}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def listen(address: Address, group: str | None = None) -> socket.socket:
+    """Return a socket that listens.
+
+    Args:
+        address: where.
+        group: for a unix socket, a group of the system whose processes may use it, too.
+
+    Raises:
+        ConfigError: the address is taken, or cannot be used.
+    """
+    if address.path:
+        return _listen_unix(address.path, group)
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listener = socket.socket(family)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address.host, address.port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise ConfigError(f"cannot listen on {address}: {error.strerror}") from error
+    listener.setblocking(False)
+    return listener
+
+
+def _listen_unix(path: str, group: str | None) -> socket.socket:
+    """Listen on a unix socket, in a folder that others cannot enter.
+
+    A socket that is left there is removed only if nobody answers on it.
+    """
+    place = Path(path)
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        _check_folder(place.parent, group)
+        if place.is_socket():
+            _refuse_answered(path)
+            place.unlink()
+        before = os.umask(0o177)
+        try:
+            listener.bind(path)
+        finally:
+            os.umask(before)
+        if group is not None:
+            os.chown(path, -1, grp.getgrnam(group).gr_gid)
+            place.chmod(0o660)
+        listener.listen(BACKLOG)
+    except KeyError:
+        listener.close()
+        raise ConfigError(f"there is no group {group!r} on this system") from None
+    except OSError as error:
+        listener.close()
+        raise ConfigError(f"cannot listen on unix:{path}: {error.strerror or error}") from error
+    listener.setblocking(False)
+    return listener
+
+
+def _check_folder(folder: Path, group: str | None) -> None:
+    if not folder.exists():
+        folder.mkdir(mode=0o700)
+        if group is not None:
+            os.chown(folder, -1, grp.getgrnam(group).gr_gid)
+            folder.chmod(0o710)
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    allowed = 0o770 if group is not None else 0o700
+    if mode & ~allowed:
+        raise ConfigError(
+            f"the folder {folder} has mode {mode:o}: others could replace the socket, so make it "
+            f"{'0710' if group is not None else '0700'}"
+        )
+
+
+def _refuse_answered(path: str) -> None:
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            return
+        except OSError as error:
+            raise ConfigError(f"cannot try the socket unix:{path}: {error}") from error
+    raise ConfigError(f"another process answers on unix:{path}: give another path")

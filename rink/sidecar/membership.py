@@ -1,0 +1,271 @@
+"""The sidecar's member: it joins when there is a consumer, and leaves when there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from rink import aio
+from rink.core.backoff import backoff
+from rink.errors import ClosedError, RinkError, RoleLost
+from rink.sidecar.clock import in_ms
+from rink.sidecar.service import Service
+
+log = logging.getLogger("rink.sidecar")
+
+RETRY_REPORT_INTERVAL_S = 60.0
+"""Seconds between two lines that say why the group could not be joined."""
+
+
+class State(enum.Enum):
+    """Name what the member does."""
+
+    ABSENT = "absent: there is no consumer"
+    JOINING = "joining"
+    JOINED = "joined"
+    LEAVING = "leaving"
+    LEFT = "left"
+
+
+class Membership:
+    """Join and leave a group as consumers come and go.
+
+    **Drain is final.** A draining sidecar takes no new consumer, and joins no more: a program that
+    goes on until its pod ends must not get back what was handed over.
+
+    Handles of roles live in `_handles`, and only `let_go` releases them. So no task that ends, and
+    no error, releases a role before the end that its consumer was told.
+
+    Args:
+        service: the turns.
+        make: returns a member of the group that has not joined yet.
+        absent_s: seconds without a consumer until the member leaves.
+        stays: whether the member joins at once, and stays without a consumer.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        make: Callable[[], aio.Rink],
+        absent_s: float,
+        stays: bool = False,
+    ) -> None:
+        self.service = service
+        self.state = State.ABSENT
+        self.trouble = ""
+        """Why the group could not be joined at the last try, or ""."""
+        self.rink: aio.Rink | None = None
+        self.left = asyncio.Event()
+        """Set when the member has left for good."""
+        self.failed = asyncio.Event()
+        self.failure: BaseException | None = None
+        """A fault of this program, after which no turn is looked after any more."""
+        self._make = make
+        self._absent_s = absent_s
+        self._stays = stays
+        self._presence = asyncio.Event()
+        self._drain = asyncio.Event()
+        self._now = asyncio.Event()
+        self._waits: dict[str, asyncio.Task[None]] = {}
+        self._handles: dict[str, aio.Role] = {}
+        self._last_token = 0
+        service.member = self
+        service.on_presence = self._presence.set
+
+    @property
+    def has_consumers(self) -> bool:
+        """Return whether the member is to be in the group."""
+        return self._stays or bool(self.service.turns.consumers)
+
+    # ── what the service asks for (rink.sidecar.service.Member) ──────────────────────────────
+
+    def session(self) -> tuple[int, int]:
+        """Return the live lease and its deadline in milliseconds; 0 and 0 without one."""
+        if self.rink is None:
+            return 0, 0
+        engine = self.rink._engine  # noqa: SLF001 - of the same package
+        with engine.lock:
+            tenure = engine.node.tenure
+            if not tenure.is_alive:
+                return 0, 0
+            return tenure.lease, in_ms(tenure.deadline)
+
+    def want(self, role: str) -> None:
+        """Wait for a role, with a token above every one that was told."""
+        self.unwant(role)
+        if self.rink is not None:  # also while it leaves: it serves until a successor takes over
+            self._waits[role] = task = asyncio.create_task(self._serve(self.rink, role))
+            task.add_done_callback(self._check)
+
+    def unwant(self, role: str) -> None:
+        """End the wait for a role."""
+        if task := self._waits.pop(role, None):
+            task.cancel()
+
+    def _check(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            self.failure = self.failure or failure
+            self.failed.set()
+
+    def let_go(self, role: str) -> None:
+        """Release a role."""
+        if handle := self._handles.pop(role, None):
+            handle.release()
+
+    def obstacle(self, role: str) -> str:
+        """Return who owns a role, or what keeps this member from holding it."""
+        rink = self.rink
+        if rink is None:
+            return f"this sidecar is {self.state.value}" + (self.trouble and f": {self.trouble}")
+        engine = rink._engine  # noqa: SLF001 - of the same package
+        with engine.lock:
+            lost = (role,) if role in engine.table.lost else ()
+            standpoint = engine.node.standpoint(lost, engine.clock.now())
+        return standpoint.obstacle(role, engine.node.placement)
+
+    async def _serve(self, rink: aio.Rink, role: str) -> None:
+        """Wait for a role, have a consumer told of it, and of its loss."""
+        me = asyncio.current_task()
+        failures = 0
+        while True:
+            try:
+                handle = await rink.await_role(role, token_above=self._last_token)
+                break
+            except ClosedError:
+                return  # the next member waits for it again, if there is one
+            except Exception as error:  # a scheme that fails, and the like
+                failures += 1
+                log.error("role %s: cannot wait for it: %s", json.dumps(role), error)
+                await asyncio.sleep(backoff(failures, role))
+        if self._waits.get(role) is not me:
+            handle.release()
+            return
+        del self._waits[role]
+        self._handles[role] = handle
+        self._last_token = max(self._last_token, handle.token)
+        turn = self.service.granted(role, handle.token)
+        if turn is None:
+            return
+        await handle.lost.wait()
+        if not turn.is_over:
+            try:
+                handle.raise_if_lost()
+            except RoleLost as error:
+                self.service.lost(turn, str(error))
+
+    # ── life ─────────────────────────────────────────────────────────────────────────────────
+
+    def drain(self, why: str) -> None:
+        """Begin to leave for good. Doing so twice does nothing."""
+        if not self.service.draining:
+            log.info("draining: %s", why)
+            self.service.draining = why
+            self._drain.set()
+            self._presence.set()
+
+    def hurry(self) -> None:
+        """Begin to leave for good, and wait for no successor."""
+        self.drain("told to leave now")
+        self._now.set()
+
+    async def run(self) -> None:
+        """Join and leave until drained."""
+        while not self._drain.is_set():
+            if not self.has_consumers:
+                self._presence.clear()
+                await self._presence.wait()
+                continue
+            if await self._join():
+                await self._stay()
+                await self._leave()
+        self.state = State.LEFT
+        self.service.say_bye(self.service.draining)
+        self.left.set()
+
+    async def _join(self) -> bool:
+        """Join, however often it takes, unless there is no reason to any more."""
+        self.state = State.JOINING
+        failures, reported_at = 0, -RETRY_REPORT_INTERVAL_S
+        while self.has_consumers and not self._drain.is_set():
+            rink = self._make()
+            joining = asyncio.create_task(rink.join())
+            await self._first(joining, self._drain)
+            if not joining.done():
+                joining.cancel()
+                await asyncio.gather(joining, return_exceptions=True)
+                break
+            error = joining.exception()
+            if error is None:
+                self.rink, self.state, self.trouble = rink, State.JOINED, ""
+                for role in self.service.turns.wanted:
+                    self.want(role)
+                return True
+            if not isinstance(error, RinkError):
+                raise error
+            failures, self.trouble = failures + 1, str(error)
+            now = asyncio.get_running_loop().time()
+            if now >= reported_at + RETRY_REPORT_INTERVAL_S:
+                reported_at = now
+                log.warning("group %r cannot be joined, trying again: %s", rink.group, error)
+            pause = asyncio.create_task(asyncio.sleep(backoff(failures, rink.name)))
+            await self._first(pause, self._drain)
+            pause.cancel()
+        self.state = State.ABSENT
+        return False
+
+    async def _stay(self) -> None:
+        """Stay in the group while there is a consumer, and a while longer."""
+        assert self.rink is not None
+        ended = asyncio.create_task(self._ended(self.rink))
+        try:
+            while not self._drain.is_set() and not ended.done():
+                self._presence.clear()
+                if self.has_consumers:
+                    await self._first(ended, self._presence)
+                    continue
+                absence = asyncio.create_task(asyncio.sleep(self._absent_s))
+                await self._first(ended, self._presence, absence)
+                absence.cancel()
+                if absence.done() and not absence.cancelled() and not self.has_consumers:
+                    log.info("no consumer for %g s: the member leaves", self._absent_s)
+                    return
+        finally:
+            ended.cancel()
+
+    async def _leave(self) -> None:
+        """Hand over to whoever waits, once every consumer has stopped."""
+        assert self.rink is not None
+        self.state = State.LEAVING
+        leaving = asyncio.create_task(self.rink.leave(wait=True, now=self._now.is_set()))
+        await self._first(leaving, self._now)
+        if not leaving.done():
+            await self.rink.leave(wait=True, now=True)
+        await leaving
+        for task in list(self._waits.values()):
+            task.cancel()
+        self._waits.clear()
+        self.rink, self.state = None, State.ABSENT
+
+    @staticmethod
+    async def _ended(rink: aio.Rink) -> None:
+        """Wait until the member has left by itself, because its engine failed."""
+        async for _ in rink.versions():
+            pass
+
+    @staticmethod
+    async def _first(*what: asyncio.Event | asyncio.Task[Any]) -> None:
+        """Wait for the first of events and tasks; the tasks go on."""
+        waits = {
+            one if isinstance(one, asyncio.Task) else asyncio.create_task(one.wait()): one
+            for one in what
+        }
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task, one in waits.items():
+                if task is not one:
+                    task.cancel()

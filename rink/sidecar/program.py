@@ -1,0 +1,219 @@
+"""One sidecar from its start to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+from prometheus_client import CollectorRegistry
+from starlette.types import ASGIApp
+
+from rink import aio
+from rink.errors import ConfigError
+from rink.sidecar import public
+from rink.sidecar.access import Access, Bearer
+from rink.sidecar.api import Api
+from rink.sidecar.clock import in_ms
+from rink.sidecar.effects import Effect, Granted, Over, Renewed
+from rink.sidecar.files import Files
+from rink.sidecar.listeners import Address, listen, serve
+from rink.sidecar.membership import Membership
+from rink.sidecar.service import Service
+from rink.sidecar.turns import Consumer, Turns
+
+log = logging.getLogger("rink.sidecar")
+
+POD = "pod"
+"""The name of the consumer that is the sidecar itself."""
+
+ENDS = (signal.SIGTERM, signal.SIGINT)
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """Hold the settings of a sidecar.
+
+    `hold_s` is how far ahead an end is told, `absent_s` how long the member stays without a
+    consumer, and `grace_s` how long a consumer may go on after a loss. `roles` are those that the
+    sidecar holds for its whole pod. `files` is the folder of ends, `bearer` the file of a token.
+    """
+
+    listen: Address
+    public: Address | None
+    hold_s: float = 10.0
+    absent_s: float = 10.0
+    grace_s: float | None = 60.0
+    roles: tuple[str, ...] = ()
+    files: Path | None = None
+    bearer: Path | None = None
+    socket_group: str | None = None
+    insecure: bool = False
+
+
+def hold_ms(settings: Settings, ttl: float, margin: float) -> int:
+    """Return how far ahead an end is told: at most half of what a session lasts without an answer.
+
+    With more, ends would meet the deadline between two keepalives, and go by it.
+    """
+    return in_ms(min(settings.hold_s, (ttl - margin) / 2))
+
+
+class Program:
+    """Run a sidecar until it is told to leave, and has left.
+
+    Everything that can be refused is refused here, before anything is joined.
+
+    Args:
+        settings: its settings.
+        session: the session to join with.
+        make: returns a member that has not joined yet.
+
+    Raises:
+        ConfigError: an address is taken, or a file cannot be used.
+    """
+
+    def __init__(
+        self, settings: Settings, session: aio.Session, make: Callable[[], aio.Rink]
+    ) -> None:
+        self.settings = settings
+        self.session = session
+        grace_ms = None if settings.grace_s is None else in_ms(settings.grace_s)
+        turns = Turns(hold_ms(settings, session.ttl, session.margin), grace_ms)
+        self.service = Service(turns)
+        stays = bool(settings.roles)
+        self.membership = Membership(self.service, make, settings.absent_s, stays)
+        if not settings.listen.is_local and not settings.insecure:
+            raise ConfigError(
+                f"--listen {settings.listen} is no loopback address, so other machines could take "
+                "this pod's roles: use 127.0.0.1, or unix:PATH, or --insecure if a proxy with TLS "
+                "stands before it"
+            )
+        self._bearer = Bearer(settings.bearer) if settings.bearer else None
+        self._files = Files(settings.files) if settings.files else None
+        self.listener = listen(settings.listen, settings.socket_group)
+        self.public_listener = listen(settings.public) if settings.public else None
+        self._stop = asyncio.Event()
+        self._signals = 0
+
+    async def run(self) -> None:
+        """Serve, and leave when told to."""
+        settings, service, membership = self.settings, self.service, self.membership
+        if self._files is not None:
+            service.on_change.append(self._write_files)
+        for signal_ in ENDS:
+            asyncio.get_running_loop().add_signal_handler(signal_, self._told, signal_)
+        if settings.roles:
+            service.hold(Consumer(POD, POD, is_pod=True), list(settings.roles))
+        lag = public.LoopLag()
+        async with asyncio.TaskGroup() as tasks:
+            measuring = tasks.create_task(lag.run())
+            servers = [tasks.create_task(serve(self._api(), self.listener, self._stop))]
+            log.info("the API is at %s", _where(self.listener, settings.listen))
+            if self.public_listener is not None:
+                app = self._public(lag)
+                servers.append(tasks.create_task(serve(app, self.public_listener, self._stop)))
+                log.info("probes are at %s", _where(self.public_listener, settings.public))
+            tasks.create_task(membership.run())
+            failing = tasks.create_task(self._fail())
+            for server in servers:
+                await server
+            measuring.cancel()
+            failing.cancel()
+        service.close()
+        self._clean_up()
+        await self.session.close()
+
+    def _clean_up(self) -> None:
+        if self._files is not None:
+            self._files.clear()
+        if self.settings.listen.path:
+            Path(self.settings.listen.path).unlink(missing_ok=True)
+
+    async def _fail(self) -> None:
+        await self.membership.failed.wait()
+        assert self.membership.failure is not None
+        raise self.membership.failure
+
+    def _api(self) -> Access:
+        app = Api(self.service, self.membership).application()
+        needs_host = not self.settings.listen.path and not self.settings.insecure
+        return Access(app, self._bearer, needs_host)
+
+    def _public(self, lag: public.LoopLag) -> ASGIApp:
+        registry = CollectorRegistry()
+        registry.register(public.Metrics(self.service, self.membership))
+        margin = self.session.margin
+
+        def unhealthy() -> str:
+            if lag.lag_s < margin:
+                return ""
+            return f"the event loop is {lag.lag_s:.1f} s late"
+
+        def unready() -> str:
+            return public.why_not_ready(self.service, self.membership)
+
+        return public.application(unready, unhealthy, registry)
+
+    def _write_files(self, effect: Effect) -> None:
+        """Keep the files of ends."""
+        assert self._files is not None
+        match effect:
+            case Granted(turn):
+                self._files.write(turn.role, turn.token, turn.until_ms)
+            case Renewed(_, turns):
+                for turn in turns:
+                    self._files.write(turn.role, turn.token, turn.until_ms)
+            case Over(turn):
+                self._files.remove(turn.role)
+            case _:
+                pass
+
+    def _told(self, number: signal.Signals) -> None:
+        """Leave as signals say: begin, wait for no successor, end at once.
+
+        A drain by the API is no signal. So the signal after a preStop hook is the first.
+        """
+        self._signals += 1
+        if self._signals == 1:
+            self.membership.drain(f"{number.name}; a second signal waits for no successor")
+            asyncio.get_running_loop().create_task(self._end())
+        elif self._signals == 2:
+            log.info("%s: waits for no successor; another signal ends it at once", number.name)
+            self.membership.hurry()
+        else:
+            # Consumers may still work under ends that they were told: the lease runs out by itself.
+            os._exit(128 + number)
+
+    async def _end(self) -> None:
+        await self.membership.left.wait()
+        self._stop.set()
+
+
+def _where(listener: socket.socket, address: Address | None) -> str:
+    if address is None or address.path:
+        return str(address)
+    return f"http://{attrs.evolve(address, port=listener.getsockname()[1])}"
+
+
+@contextlib.contextmanager
+def exits_at_once() -> Iterator[None]:
+    """End the process at once after an error, and give nothing back.
+
+    Consumers may work under ends that they were told. If the process ended in order, it would
+    release their roles. So its lease is left to run out.
+    """
+    try:
+        yield
+    except ConfigError:
+        raise
+    except BaseException:
+        log.critical("the sidecar failed, and its roles go when its lease runs out", exc_info=True)
+        logging.shutdown()
+        os._exit(1)

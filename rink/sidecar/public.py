@@ -1,0 +1,112 @@
+"""What a kubelet and a Prometheus may ask: probes and metrics, without any name of a role."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from rink.sidecar.membership import Membership, State
+from rink.sidecar.service import Service
+
+LAG_INTERVAL_S = 0.5
+
+
+class LoopLag:
+    """Measure by how much the event loop is late."""
+
+    def __init__(self) -> None:
+        self.lag_s = 0.0
+
+    async def run(self) -> None:
+        """Measure for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + LAG_INTERVAL_S
+            await asyncio.sleep(LAG_INTERVAL_S)
+            self.lag_s = loop.time() - due
+
+
+Reason = Callable[[], str]
+"""Returns why something is not so, or ""."""
+
+
+def why_not_ready(service: Service, membership: Membership) -> str:
+    """Return why the pod should take no traffic, or "". A role is never a reason.
+
+    Without a consumer there is nothing to join for. So a pod whose program has not begun yet is ready,
+    as far as the sidecar goes.
+    """
+    if service.draining:
+        return f"draining: {service.draining}"
+    if not membership.has_consumers:
+        return ""
+    if membership.state is not State.JOINED:
+        return f"{membership.state.value}" + (membership.trouble and f": {membership.trouble}")
+    if membership.session()[1] <= service.clock():
+        return "the session is lost"
+    return ""
+
+
+def application(ready: Reason, healthy: Reason, registry: CollectorRegistry) -> Starlette:
+    """Return the application of the probes and metrics."""
+
+    async def startz(_: Request) -> Response:
+        return PlainTextResponse("listening\n")
+
+    async def healthz(_: Request) -> Response:
+        return _answer(healthy())
+
+    async def readyz(_: Request) -> Response:
+        return _answer(ready())
+
+    async def metrics(_: Request) -> Response:
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    found = (("/startz", startz), ("/healthz", healthz), ("/readyz", readyz), ("/metrics", metrics))
+    return Starlette(routes=[Route(path, call, methods=["GET"]) for path, call in found])
+
+
+def _answer(why_not: str) -> Response:
+    return PlainTextResponse(f"{why_not or 'ok'}\n", 503 if why_not else 200)
+
+
+class Metrics(Collector):
+    """Show a sidecar to Prometheus."""
+
+    def __init__(self, service: Service, membership: Membership) -> None:
+        self._service = service
+        self._membership = membership
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what is so now."""
+        service, rink = self._service, self._membership.rink
+        turns = list(service.turns.turns())
+        draining = sum(1 for turn in turns if turn.lost_at_ms is not None)
+        remaining_s = (self._membership.session()[1] - service.clock()) / 1000 if rink else 0.0
+        rank = rink.rank if rink else None
+        version = rink.version if rink else None
+        gauges: tuple[tuple[str, str, float], ...] = (
+            ("joined", "1 while the member is in the group.", float(rink is not None)),
+            ("ranked", "1 while the member has a rank.", float(rank is not None)),
+            ("rank", "The member's rank, -1 without one.", -1 if rank is None else rank),
+            ("members", "Live members of the group.", len(rink.members) if rink else 0),
+            ("version", "Number of the newest version.", version.number if version else 0),
+            ("roles_held", "Roles that consumers hold.", len(turns) - draining),
+            ("roles_draining", "Roles that consumers are to give up.", draining),
+            ("session_remaining_seconds", "Until the member's deadline.", max(0.0, remaining_s)),
+            ("consumers", "Consumers that hold roles or wait.", len(service.turns.consumers)),
+        )
+        for name, what, value in gauges:
+            yield GaugeMetricFamily(f"rink_sidecar_{name}", what, value)
+        counts = service.counts
+        yield CounterMetricFamily("rink_sidecar_roles_gained", "Grants told.", counts.gained)
+        yield CounterMetricFamily("rink_sidecar_roles_lost", "Losses told.", counts.lost)

@@ -1,0 +1,273 @@
+"""The turns on an event loop: what carries out their effects, and wakes them in time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+import attrs
+
+from rink.sidecar.clock import now_ms
+from rink.sidecar.effects import Bye, Effect, Granted, LetGo, Lost, Over, Renewed, Unwant, Want
+from rink.sidecar.turns import Consumer, Turn, Turns
+
+log = logging.getLogger("rink.sidecar")
+
+
+class Member(Protocol):
+    """What the service needs of the member."""
+
+    def session(self) -> tuple[int, int]:
+        """Return the live lease and its deadline in milliseconds; 0 and 0 without one."""
+        ...
+
+    def want(self, role: str) -> None:
+        """Wait for a role, with a token above every one that was told."""
+        ...
+
+    def unwant(self, role: str) -> None:
+        """End the wait for a role."""
+        ...
+
+    def let_go(self, role: str) -> None:
+        """Release a role."""
+        ...
+
+    def obstacle(self, role: str) -> str:
+        """Return who owns a role, or what keeps this member from holding it."""
+        ...
+
+
+class NoMember:
+    """Stand for the member before there is one."""
+
+    def session(self) -> tuple[int, int]:
+        """Return that there is no session."""
+        return 0, 0
+
+    def want(self, role: str) -> None:
+        """Do nothing: the member asks what is wanted once it has joined."""
+
+    unwant = let_go = want
+
+    def obstacle(self, role: str) -> str:
+        """Return why nothing is held."""
+        del role
+        return "the member has not begun"
+
+
+@attrs.define(eq=False)
+class Inbox:
+    """Hold what a consumer's stream is yet to be told.
+
+    Events are written out only when they are sent. So a reader that is slow hears the end that is so
+    then, and nothing of a turn that is over by then.
+    """
+
+    events: deque[Granted | Lost | Waiting] = attrs.field(factory=deque)
+    is_renewed: bool = False
+    bye: str = ""
+    changed: asyncio.Event = attrs.field(factory=asyncio.Event)
+
+    def put(self, event: Granted | Lost | Waiting) -> None:
+        """Add an event."""
+        self.events.append(event)
+        self.changed.set()
+
+
+@attrs.frozen(eq=False)
+class Waiting:
+    """Tell a consumer that it waits for a role, and behind whom."""
+
+    role: str
+
+
+@attrs.define
+class Counts:
+    """Count what the metrics show."""
+
+    gained: int = 0
+    lost: int = 0
+
+
+class Service:
+    """Keep the turns of a sidecar going.
+
+    Every input goes through here: it notes the member's session first, and carries out what follows
+    last. All of it runs on the event loop, so no input sees another one half done.
+
+    Args:
+        turns: the turns.
+        clock: returns the time in milliseconds of CLOCK_BOOTTIME.
+    """
+
+    def __init__(self, turns: Turns, clock: Callable[[], int] = now_ms) -> None:
+        self.turns = turns
+        self.clock = clock
+        self.life = secrets.token_hex(4)
+        self.counts = Counts()
+        self.draining = ""
+        """Why no new consumer is taken, or ""."""
+        self.member: Member = NoMember()
+        self.on_change: list[Callable[[Effect], None]] = []
+        """Called with each effect, before it is carried out: files, labels."""
+        self.on_presence: Callable[[], None] = lambda: None
+        """Called when consumers may have come or gone."""
+        self._inboxes: dict[str, Inbox] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = 0
+
+    # ── inputs ───────────────────────────────────────────────────────────────────────────────
+
+    def begin(self) -> int:
+        """Note the member's session, before an input, and return the time."""
+        self.turns.session(*self.member.session())
+        return self.clock()
+
+    def done(self) -> None:
+        """Carry out what an input has left, and set the timer."""
+        now = self.clock()
+        wake_at_ms = self.turns.step(now)
+        for effect in self.turns.take_effects():
+            self._carry_out(effect)
+        if self._timer is not None:
+            if wake_at_ms is not None and self._timer_at_ms <= wake_at_ms:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if wake_at_ms is not None:
+            seconds = (wake_at_ms - now) / 1000
+            self._timer_at_ms = wake_at_ms
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._wake)
+
+    def close(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def hold(self, consumer: Consumer, roles: list[str]) -> None:
+        """Add a consumer."""
+        self.turns.hold(consumer, roles, self.begin())
+        self.done()
+        self.on_presence()
+
+    def open_stream(self, consumer: Consumer) -> tuple[int, Inbox]:
+        """Give a consumer's new stream a number and an inbox with all that is so."""
+        if earlier := self._inboxes.get(consumer.grant):
+            self._end_inbox(earlier, "another stream of this grant was opened")
+        inbox = self._inboxes[consumer.grant] = Inbox()
+        stream = self.turns.open_stream(consumer, self.begin())
+        for turn in consumer.turns.values():
+            inbox.put(Granted(turn))
+            if turn.lost_at_ms is not None:
+                inbox.put(Lost(turn))
+        for role in consumer.waiting:
+            inbox.put(Waiting(role))
+        self.done()
+        return stream, inbox
+
+    def close_stream(self, consumer: Consumer, stream: int, by_consumer: bool) -> None:
+        """Note that a stream is closed."""
+        if consumer.stream == stream:
+            self._inboxes.pop(consumer.grant, None)
+        self.turns.close_stream(consumer, stream, by_consumer, self.begin())
+        self.done()
+
+    def renew(self, consumer: Consumer) -> None:
+        """Note a sign of life."""
+        self.turns.renew(consumer, self.begin())
+        self.done()
+
+    def end_call(self, consumer: Consumer) -> None:
+        """Note that a consumer's call is over."""
+        self.turns.end_call(consumer, self.begin())
+        self.done()
+
+    def release(self, consumer: Consumer, role: str, token: int | None) -> bool:
+        """Take an answer, or what is given back; False if it is another consumer's turn."""
+        is_taken = self.turns.release(consumer, role, token, self.begin())
+        self.done()
+        return is_taken
+
+    def release_all(self, consumer: Consumer, why: str) -> None:
+        """Take a consumer's last word."""
+        self.turns.release_all(consumer, why)
+        self.done()
+
+    def granted(self, role: str, token: int) -> Turn | None:
+        """Take a role that the member was granted."""
+        turn = self.turns.granted(role, token, self.begin())
+        self.done()
+        return turn
+
+    def lost(self, turn: Turn, why: str) -> None:
+        """Note that the member is to give a role up."""
+        self.turns.lost(turn, why, self.begin())
+        self.done()
+
+    def obstacle(self, role: str) -> str:
+        """Return who owns a role, or what keeps this member from holding it."""
+        return self.member.obstacle(role)
+
+    def say_bye(self, why: str) -> None:
+        """Tell every stream that it ends, and why."""
+        for inbox in list(self._inboxes.values()):
+            self._end_inbox(inbox, why)
+
+    # ── effects ──────────────────────────────────────────────────────────────────────────────
+
+    def _wake(self) -> None:
+        self._timer = None
+        self.begin()
+        self.done()
+
+    def _carry_out(self, effect: Effect) -> None:
+        for tell in self.on_change:
+            tell(effect)
+        match effect:
+            case Want(role):
+                self.member.want(role)
+            case Unwant(role):
+                self.member.unwant(role)
+            case LetGo(role):
+                self.member.let_go(role)
+            case Granted(turn):
+                self.counts.gained += 1
+                _say("role %s: granted to %s with token %d", turn.role, turn.consumer, turn.token)
+                self._tell(turn.consumer, effect)
+            case Lost(turn):
+                self.counts.lost += 1
+                _say("role %s: lost, %s is told: %s", turn.role, turn.consumer, turn.why)
+                self._tell(turn.consumer, effect)
+            case Renewed(consumer):
+                if inbox := self._inboxes.get(consumer.grant):
+                    inbox.is_renewed = True
+                    inbox.changed.set()
+            case Over(turn, why):
+                _say("role %s: %s is done with it: %s", turn.role, turn.consumer, why)
+                if not turn.consumer.is_forgotten and turn.role in turn.consumer.waiting:
+                    self._tell(turn.consumer, Waiting(turn.role))
+            case Bye(consumer, why):
+                log.info("consumer %s is forgotten: %s", json.dumps(consumer.name), why)
+                if inbox := self._inboxes.pop(consumer.grant, None):
+                    self._end_inbox(inbox, why)
+                self.on_presence()
+
+    def _tell(self, consumer: Consumer, event: Granted | Lost | Waiting) -> None:
+        if inbox := self._inboxes.get(consumer.grant):
+            inbox.put(event)
+
+    @staticmethod
+    def _end_inbox(inbox: Inbox, why: str) -> None:
+        inbox.bye = inbox.bye or why
+        inbox.changed.set()
+
+
+def _say(text: str, role: str, consumer: Consumer, more: object) -> None:
+    """Log a line; names and reasons of clients are written as JSON strings only."""
+    log.info(text, json.dumps(role), json.dumps(consumer.name), more)

@@ -1,0 +1,82 @@
+"""One consumer's stream of events, as an ASGI response (text/event-stream)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from starlette.types import Message, Receive, Scope, Send
+
+from rink.sidecar.answers import EventWriter
+from rink.sidecar.service import Service
+from rink.sidecar.turns import Consumer
+
+SEND_TIMEOUT_S = 5.0
+"""Seconds after which a stream that cannot be written to is closed."""
+
+log = logging.getLogger("rink.sidecar")
+
+_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class EventStream:
+    """Send a consumer's events until either side ends the stream.
+
+    Only a stream that the consumer closed counts as closed by it. One that is ended here, because it
+    could not be written to or the sidecar ends, is no answer to anything.
+    """
+
+    def __init__(self, service: Service, consumer: Consumer) -> None:
+        self._service = service
+        self._consumer = consumer
+        self._is_closed = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response."""
+        service, consumer = self._service, self._consumer
+        if consumer.is_forgotten:  # meanwhile; the stream says so at once
+            await send({"type": "http.response.start", "status": 410, "headers": _HEADERS})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        stream, inbox = service.open_stream(consumer)
+        hearing = asyncio.create_task(self._hear(receive, inbox.changed))
+        is_ours = True
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            writer = EventWriter(service, consumer)
+            while not self._is_closed.is_set():
+                inbox.changed.clear()
+                is_last = bool(inbox.bye)
+                if body := writer.take(inbox):
+                    async with asyncio.timeout(SEND_TIMEOUT_S):
+                        await send(_body(body, more=not is_last))
+                if is_last:
+                    return
+                await inbox.changed.wait()
+            is_ours = False
+        except TimeoutError:
+            log.warning(
+                "consumer %s: its stream could not be written to for %g s, and is closed",
+                consumer.name,
+                SEND_TIMEOUT_S,
+            )
+            scope["state"]["abort"]()  # to close in order would wait for the reader
+        except OSError:  # of the server, once the connection is gone
+            is_ours = False
+        finally:
+            hearing.cancel()
+            service.close_stream(consumer, stream, by_consumer=not is_ours)
+
+    async def _hear(self, receive: Receive, wake: asyncio.Event) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._is_closed.set()
+        wake.set()
+
+
+def _body(body: bytes, more: bool) -> Message:
+    return {"type": "http.response.body", "body": body, "more_body": more}

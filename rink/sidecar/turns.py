@@ -1,0 +1,420 @@
+"""Whose turn a role is: the consumers of one sidecar, and the ends that they were told.
+
+A role belongs to the member. The programs beside it are its consumers. Of these one at a time has
+the turn of a role. Everything here is pure: calls bring the time in milliseconds of CLOCK_BOOTTIME,
+and leave effects that the service carries out.
+
+    waiting     ─ the member is granted the role →            held
+    held        ─ the member is to give the role up →         lost
+    held, lost  ─ the consumer answers, or the end passes →   over: the member lets the role go
+
+**A told end is a promise.** `until_ms` is at most `hold_ms` ahead, and never beyond the member's
+deadline. The invariant of this file: a role is let go only if its consumer has answered, or if the
+`until_ms` of its turn has passed. An end never goes back, and counts as told once it is set,
+whether anybody has read it or not. So `_end` is the only place that lets a told role go, and each of
+its callers has one of the two reasons.
+
+An end is moved on while the consumer is alive. After a loss it is moved on as well, since the
+consumer still works, until it answers or `grace_ms` is over. It is never moved on by another session
+than that of the grant: from the end of a session on, another member may hold the role. An end that
+has passed is over for good, so every call looks for passed ends first.
+
+A consumer is *alive* while its open stream, or its latest renewal, stands for it. It is *present*,
+so that it keeps its place in a queue and can be told of a turn, while it is alive or has an open call.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator
+
+import attrs
+
+from rink.sidecar.effects import Bye, Effect, Granted, LetGo, Lost, Over, Renewed, Unwant, Want
+
+
+@attrs.define(eq=False)
+class Turn:
+    """One consumer's turn of one role, from the grant until the role is let go.
+
+    `lease` is the session's that it was granted under. `why` says why the role was lost.
+    """
+
+    role: str
+    consumer: Consumer
+    token: int
+    lease: int
+    until_ms: int
+    lost_at_ms: int | None = None
+    why: str = ""
+    is_over: bool = False
+
+
+@attrs.define(eq=False)
+class Consumer:
+    """A program that wants roles, from its hold until it is forgotten.
+
+    `grant` is its secret. `alive_ms` is the time within which it has to renew, or None. `heard_ms` is
+    when it was last heard of, or was granted a role. `due_ms` is when to look at it. `stream` is the number of its open stream.
+    `is_cut` says that its stream was closed, and nothing was heard since. `calls` counts its open
+    calls. `is_pod` marks the sidecar itself, which stands for the whole pod.
+
+    `over` has the token of its latest turn of each role that is over, and `unanswered` those of them
+    whose end has passed without an answer.
+    """
+
+    name: str
+    grant: str
+    alive_ms: int | None = None
+    releases_on_close: bool = False
+    is_pod: bool = False
+    heard_ms: int = 0
+    moved_at_ms: int = 0
+    stream: int | None = None
+    is_cut: bool = False
+    calls: int = 0
+    turns: dict[str, Turn] = attrs.field(factory=dict)
+    waiting: dict[str, None] = attrs.field(factory=dict)
+    over: dict[str, int] = attrs.field(factory=dict)
+    unanswered: set[str] = attrs.field(factory=set)
+    is_forgotten: bool = False
+    due_ms: float = math.inf
+
+    @property
+    def alive_until_ms(self) -> float:
+        """Return until when its ends are moved on."""
+        if self.is_pod:
+            return math.inf
+        if self.is_cut:
+            return -math.inf
+        if self.alive_ms is not None:
+            return self.heard_ms + self.alive_ms
+        return -math.inf if self.stream is None else math.inf
+
+    def is_present(self, now_ms: int) -> bool:
+        """Return whether it keeps its place in queues, and can be told of a turn."""
+        if self.stream is not None or self.calls > 0 or now_ms < self.alive_until_ms:
+            return True
+        return bool(self.turns) and not self.is_cut  # its next renewal tells it
+
+    def heard(self, now_ms: int) -> None:
+        """Note a sign of life."""
+        self.heard_ms, self.is_cut = now_ms, False
+
+
+@attrs.define(eq=False)
+class _Seat:
+    """One role: whose turn it is, who waits, and whether the member waits for it."""
+
+    queue: dict[str, Consumer] = attrs.field(factory=dict)
+    turn: Turn | None = None
+    is_wanted: bool = False
+
+
+class Turns:
+    """Keep the consumers of one sidecar and their turns.
+
+    Args:
+        hold_ms: how far ahead an end is told at most.
+        grace_ms: how long an end is moved on after a loss; None: until the consumer answers.
+    """
+
+    def __init__(self, hold_ms: int, grace_ms: int | None) -> None:
+        self.hold_ms = hold_ms
+        self.grace_ms = grace_ms
+        self.consumers: dict[str, Consumer] = {}
+        self._lease, self._deadline_ms = 0, 0
+        self._seats: dict[str, _Seat] = {}
+        self._effects: list[Effect] = []
+        self._streams = 0
+        # When to look at whom. An entry counts while it is its consumer's `due_ms`. The number
+        # orders entries of one moment.
+        self._due: list[tuple[float, int, Consumer]] = []
+        self._entries = 0
+
+    # ── what is so ───────────────────────────────────────────────────────────────────────────
+
+    @property
+    def role_count(self) -> int:
+        """Return how many roles all consumers have or wait for."""
+        return sum(len(one.turns) + len(one.waiting) for one in self.consumers.values())
+
+    @property
+    def wanted(self) -> list[str]:
+        """Return the roles that the member is to wait for."""
+        return [role for role, seat in self._seats.items() if seat.is_wanted]
+
+    def turn(self, role: str) -> Turn | None:
+        """Return the turn of a role, if there is one."""
+        seat = self._seats.get(role)
+        return seat.turn if seat else None
+
+    def turns(self) -> Iterator[Turn]:
+        """Yield every turn."""
+        for consumer in self.consumers.values():
+            yield from consumer.turns.values()
+
+    def before(self, consumer: Consumer, role: str) -> str:
+        """Return the name of the consumer whose turn comes before, or ""."""
+        seat = self._seats[role]
+        name = seat.turn.consumer.name if seat.turn else ""
+        for other in seat.queue.values():
+            if other is consumer:
+                break
+            name = other.name
+        return name
+
+    def take_effects(self) -> list[Effect]:
+        """Return what is to be done since the last call."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    # ── what consumers do ────────────────────────────────────────────────────────────────────
+
+    def hold(self, consumer: Consumer, roles: list[str], now_ms: int) -> None:
+        """Add a consumer, which waits for its roles in this order."""
+        self.consumers[consumer.grant] = consumer
+        consumer.heard(now_ms)
+        for role in dict.fromkeys(roles):
+            self._queue(consumer, role)
+        self._schedule(consumer, now_ms)
+
+    def open_stream(self, consumer: Consumer, now_ms: int) -> int:
+        """Note a new stream in place of any earlier one, and return its number."""
+        self._streams += 1
+        consumer.stream = self._streams
+        self.renew(consumer, now_ms)
+        return self._streams
+
+    def close_stream(self, consumer: Consumer, stream: int, by_consumer: bool, now_ms: int) -> None:
+        """Note that a stream is closed.
+
+        Args:
+            consumer: whose stream it was.
+            stream: its number; that of an earlier stream changes nothing.
+            by_consumer: whether the consumer closed it. Only then a close can be an answer.
+            now_ms: the time.
+        """
+        self._expire(consumer, now_ms)
+        if consumer.is_forgotten or consumer.stream != stream:
+            return
+        consumer.stream, consumer.is_cut = None, True
+        if by_consumer and consumer.releases_on_close:
+            self.release_all(consumer, "its stream was closed")
+        elif not consumer.turns:
+            self._forget(consumer, "its stream was closed")
+        self._schedule(consumer, now_ms)
+
+    def end_call(self, consumer: Consumer, now_ms: int) -> None:
+        """Note that a call is answered, which is a sign of life."""
+        consumer.calls -= 1
+        consumer.heard(now_ms)
+        self._schedule(consumer, now_ms)
+
+    def renew(self, consumer: Consumer, now_ms: int) -> None:
+        """Note a sign of life, and move the ends on."""
+        self._expire(consumer, now_ms)
+        if not consumer.is_forgotten:
+            consumer.heard(now_ms)
+            self._move_on(consumer, now_ms)
+            self._schedule(consumer, now_ms)
+
+    def release(self, consumer: Consumer, role: str, token: int | None, now_ms: int) -> bool:
+        """Take a consumer's answer to a loss, or a role that it gives back.
+
+        Args:
+            consumer: who answers.
+            role: the role.
+            token: of the turn that is over. An answer to a loss that names it keeps the consumer in
+                the queue. One without it ends the wait too, since it may come twice.
+            now_ms: the time.
+
+        Returns:
+            False if this is another consumer's turn, or was never this one's.
+        """
+        self._expire(consumer, now_ms)
+        turn, is_lost = consumer.turns.get(role), role in consumer.unanswered
+        if turn is not None and token in (None, turn.token):
+            is_lost = turn.lost_at_ms is not None
+            self._end(turn, "answered" if is_lost else "given back")
+        elif token is not None and token > consumer.over.get(role, 0):
+            return False
+        elif role in consumer.waiting and token is None:
+            self._unqueue(consumer, role)
+            consumer.over.setdefault(role, 0)
+        consumer.unanswered.discard(role)
+        if is_lost and token is not None and consumer.is_present(now_ms):
+            self._queue(consumer, role)
+        self._schedule(consumer, now_ms)
+        return role in consumer.over
+
+    def release_all(self, consumer: Consumer, why: str) -> None:
+        """Take a consumer's last word: it has stopped all its work."""
+        for turn in list(consumer.turns.values()):
+            self._end(turn, why)
+        self._forget(consumer, why)
+
+    # ── what the member does ─────────────────────────────────────────────────────────────────
+
+    def session(self, lease: int, deadline_ms: int) -> None:
+        """Note the member's live session and its deadline; 0 and 0 where it has none."""
+        self._lease, self._deadline_ms = lease, deadline_ms
+
+    def granted(self, role: str, token: int, now_ms: int) -> Turn | None:
+        """Give a role that the member was granted to the first consumer that can be told.
+
+        Returns:
+            Its turn; None where nobody wants the role any more: then it is let go.
+        """
+        seat = self._seats.get(role)
+        assert seat is None or seat.turn is None, "a role has one consumer at a time"
+        if seat is not None:
+            seat.is_wanted = False
+        for consumer in list(seat.queue.values()) if seat else ():
+            until_ms = min(now_ms + self.hold_ms, self._deadline_ms)
+            if not consumer.is_present(now_ms) or until_ms <= now_ms:
+                continue
+            assert seat is not None
+            del seat.queue[consumer.grant], consumer.waiting[role]
+            if not consumer.turns:
+                consumer.moved_at_ms = now_ms
+            consumer.heard_ms = max(consumer.heard_ms, now_ms)
+            turn = Turn(role, consumer, token, self._lease, until_ms)
+            seat.turn = consumer.turns[role] = turn
+            self._effects.append(Granted(turn))
+            self._look_at(consumer, min(until_ms, consumer.moved_at_ms + self.hold_ms // 3))
+            return turn
+        self._let_go(role)
+        return None
+
+    def lost(self, turn: Turn, why: str, now_ms: int) -> None:
+        """Note that the member is to give a role up."""
+        if not turn.is_over and turn.lost_at_ms is None:
+            turn.lost_at_ms, turn.why = now_ms, why
+            self._effects.append(Lost(turn))
+
+    def step(self, now_ms: int) -> int | None:
+        """Move ends on, end turns whose end has passed, and forget consumers.
+
+        Returns:
+            When to step again, in milliseconds of the same clock; None where nothing is to come.
+        """
+        while self._due and self._due[0][0] <= now_ms:
+            due_ms, _, consumer = heapq.heappop(self._due)
+            if due_ms == consumer.due_ms:
+                consumer.due_ms = math.inf
+                self._look(consumer, now_ms)
+        return max(now_ms + 1, math.ceil(self._due[0][0])) if self._due else None
+
+    # ── steps of the above ───────────────────────────────────────────────────────────────────
+
+    def _look(self, consumer: Consumer, now_ms: int) -> None:
+        """Do what is due for a consumer."""
+        self._expire(consumer, now_ms)
+        if consumer.is_forgotten:
+            return
+        if not consumer.turns and not consumer.is_present(now_ms):
+            self._forget(consumer, "it was not heard of in time")
+            return
+        is_due = now_ms >= consumer.moved_at_ms + self.hold_ms // 3
+        if is_due and now_ms < consumer.alive_until_ms:
+            self._move_on(consumer, now_ms)
+        self._schedule(consumer, now_ms)
+
+    def _schedule(self, consumer: Consumer, now_ms: int) -> None:
+        """Look at a consumer when its next end passes or is moved on, or it stays away."""
+        if consumer.is_forgotten:
+            return
+        due_ms = min([turn.until_ms for turn in consumer.turns.values()], default=math.inf)
+        if consumer.turns and now_ms < consumer.alive_until_ms:
+            due_ms = min(due_ms, consumer.moved_at_ms + self.hold_ms // 3)
+        elif not consumer.turns and consumer.stream is None and not consumer.calls:
+            due_ms = max(now_ms, consumer.alive_until_ms)
+        self._look_at(consumer, due_ms)
+
+    def _look_at(self, consumer: Consumer, due_ms: float) -> None:
+        if due_ms < consumer.due_ms:
+            consumer.due_ms = due_ms
+            self._entries += 1
+            heapq.heappush(self._due, (due_ms, self._entries, consumer))
+
+    def _expire(self, consumer: Consumer, now_ms: int) -> None:
+        """End the turns whose end has passed: the consumer has stopped by then.
+
+        One that was not alive any more, or closed its stream, is forgotten.
+        """
+        passed = [turn for turn in consumer.turns.values() if now_ms >= turn.until_ms]
+        if not passed:
+            return
+        for turn in passed:
+            consumer.unanswered.add(turn.role)
+            self._end(turn, "its end has passed without an answer")
+        if not consumer.turns and now_ms >= consumer.alive_until_ms:
+            self._forget(consumer, "it was not heard of in time")
+
+    def _move_on(self, consumer: Consumer, now_ms: int) -> None:
+        """Move the ends of a consumer on as far as each may go."""
+        consumer.moved_at_ms = now_ms
+        moved: list[Turn] = []
+        for turn in consumer.turns.values():
+            until_ms = self._next_end(turn, now_ms)
+            if until_ms > turn.until_ms:
+                turn.until_ms = until_ms
+                moved.append(turn)
+        if moved:
+            self._effects.append(Renewed(consumer, tuple(moved)))
+
+    def _next_end(self, turn: Turn, now_ms: int) -> int:
+        if turn.lease != self._lease:
+            return 0  # after its session, another member may hold the role
+        until_ms = min(now_ms + self.hold_ms, self._deadline_ms)
+        if turn.lost_at_ms is not None and self.grace_ms is not None:
+            return min(until_ms, turn.lost_at_ms + self.grace_ms)
+        return until_ms
+
+    def _end(self, turn: Turn, why: str) -> None:
+        """End a turn, and let its role go.
+
+        The caller has the consumer's answer, or has seen the end pass.
+        """
+        turn.is_over = True
+        turn.consumer.over[turn.role] = turn.token
+        self._seats[turn.role].turn = None
+        del turn.consumer.turns[turn.role]
+        self._effects.append(Over(turn, why))
+        self._let_go(turn.role)
+
+    def _let_go(self, role: str) -> None:
+        """Have the member release a role, and wait for it again if a consumer does."""
+        self._effects.append(LetGo(role))
+        seat = self._seats.get(role)
+        if seat is None:
+            return
+        if seat.queue:
+            seat.is_wanted = True
+            self._effects.append(Want(role))
+        else:
+            del self._seats[role]
+
+    def _queue(self, consumer: Consumer, role: str) -> None:
+        seat = self._seats.setdefault(role, _Seat())
+        seat.queue[consumer.grant] = consumer
+        consumer.waiting[role] = None
+        if seat.turn is None and not seat.is_wanted:
+            seat.is_wanted = True
+            self._effects.append(Want(role))
+
+    def _unqueue(self, consumer: Consumer, role: str) -> None:
+        seat = self._seats[role]
+        del seat.queue[consumer.grant], consumer.waiting[role]
+        if not seat.queue and seat.is_wanted:
+            self._effects.append(Unwant(role))
+            del self._seats[role]
+
+    def _forget(self, consumer: Consumer, why: str) -> None:
+        for role in list(consumer.waiting):
+            self._unqueue(consumer, role)
+        consumer.is_forgotten = True
+        del self.consumers[consumer.grant]
+        self._effects.append(Bye(consumer, why))
