@@ -108,13 +108,13 @@ class Access:
 def _is_loopback(host: bytes, server: tuple[str, int | None]) -> bool:
     """Return whether a Host header names loopback, with the port that was connected to."""
     name, colon, port = host.decode("latin-1").rpartition(":")
-    if not colon or name.endswith(":") or (name.startswith("[") != name.endswith("]")):
-        return False
-    if port != str(server[1]):
+    if not colon or port != str(server[1]):
         return False
     if name.lower() == "localhost":
         return True
     try:
-        return ipaddress.ip_address(name.strip("[]")).is_loopback
+        if name.startswith("[") and name.endswith("]"):
+            return ipaddress.IPv6Address(name[1:-1]).is_loopback
+        return ipaddress.IPv4Address(name).is_loopback
     except ValueError:
         return False

@@ -136,6 +136,9 @@ class Api:
                 await asyncio.wait(
                     [gone, told], timeout=hold.wait_s, return_when=asyncio.FIRST_COMPLETED
                 )
+        except BaseException:  # cancelled: the server ends
+            service.release_all(consumer, "its call was given up")
+            raise
         finally:
             gone.cancel()
             told.cancel()

@@ -1,0 +1,6 @@
+"""A sidecar without sockets: its application is called in this process, and its member is a stand-in."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,175 @@
+"""Calls the API of a sidecar in this process. Its member grants what a test says."""
+
+import asyncio
+import contextlib
+import functools
+import json
+
+import httpx
+
+from rink.sidecar.access import Access
+from rink.sidecar.api import Api
+from rink.sidecar.membership import State
+from rink.sidecar.service import Service
+from rink.sidecar.turns import Turns
+
+URL = "http://127.0.0.1:8181"
+
+
+class StandIn:
+    """A member that is told what to grant."""
+
+    def __init__(self, service):
+        self.service = service
+        self.wanted, self.let_gone = [], []
+        self.is_live = True
+        self.rink, self.trouble, self.state = None, "", State.JOINED
+        self.left = asyncio.Event()
+        self.drained = ""
+        service.member = self
+
+    def session(self):
+        return (1, self.service.clock() + 15_000) if self.is_live else (0, 0)
+
+    def want(self, role):
+        self.wanted.append(role)
+
+    def unwant(self, role):
+        self.wanted.remove(role)
+
+    def let_go(self, role):
+        self.let_gone.append(role)
+
+    def obstacle(self, role):
+        return "shop-b: owns it in version 3"
+
+    def drain(self, why):
+        self.drained = self.service.draining = why
+
+
+class Clock:
+    def __init__(self):
+        self.now_ms = 50_000_000
+
+    def __call__(self):
+        return self.now_ms
+
+
+class Sidecar:
+    """A service, its API, and a client of it."""
+
+    def __init__(self, bearer=None, grace_ms=30_000):
+        self.clock = Clock()
+        self.service = Service(Turns(9_000, grace_ms), self.clock)
+        self.member = StandIn(self.service)
+        self.api = Api(self.service, self.member)
+        self.app = Access(self.api.application(), bearer, host=True)
+        transport = httpx.ASGITransport(self.app)
+        self.client = httpx.AsyncClient(transport=transport, base_url=URL)
+
+    async def post(self, path, body=None, **headers):
+        return await self.client.post(path, json=body or {}, headers=headers)
+
+    async def get(self, path, **query):
+        return await self.client.get(path, params=query)
+
+    def grant(self, role, token=7):
+        self.member.wanted.remove(role)
+        return self.service.granted(role, token)
+
+    async def held(self, *roles, **body):
+        """Hold roles by a call that waits, and grant them; returns the answer."""
+        calling = asyncio.create_task(
+            self.post("/v1/hold", {"roles": list(roles), "wait": 30, **body})
+        )
+        await until(lambda: set(roles) <= set(self.member.wanted))
+        for role in roles:
+            self.grant(role)
+        return (await calling).json()
+
+    def stream(self, **body):
+        return Stream(self, body)
+
+
+class Stream:
+    """One stream of events, read by the test as the server sends it."""
+
+    def __init__(self, sidecar, body):
+        self._sidecar = sidecar
+        self._body = json.dumps(body).encode()
+        self._sent = asyncio.Queue()
+        self._closed = asyncio.Event()
+        self.status = None
+        self.aborted = False
+        self.blocked = False
+        self._text = ""
+
+    async def __aenter__(self):
+        self._task = asyncio.create_task(self._call())
+        return self
+
+    async def __aexit__(self, *_):
+        self.close()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    def close(self):
+        self._closed.set()
+
+    async def _call(self):
+        headers = [
+            (b"host", b"127.0.0.1:8181"),
+            (b"content-type", b"application/json"),
+            (b"accept", b"text/event-stream"),
+        ]
+        scope = {
+            "type": "http", "method": "POST", "path": "/v1/hold", "query_string": b"",
+            "headers": headers, "server": ("127.0.0.1", 8181), "http_version": "1.1",
+            "root_path": "", "scheme": "http", "state": {"abort": self._abort},
+        }  # fmt: skip
+        bodies = [{"type": "http.request", "body": self._body, "more_body": False}]
+
+        async def receive():
+            if bodies:
+                return bodies.pop()
+            await self._closed.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            if self.blocked:
+                await asyncio.Event().wait()
+            await self._sent.put(message)
+
+        await self._sidecar.app(scope, receive, send)
+
+    def _abort(self):
+        self.aborted = True
+
+    async def event(self):
+        """Return the next event: its kind and its fields."""
+        while "\n\n" not in self._text:
+            message = await asyncio.wait_for(self._sent.get(), 5)
+            if message["type"] == "http.response.start":
+                self.status = message["status"]
+            else:
+                self._text += message["body"].decode()
+        event, _, self._text = self._text.partition("\n\n")
+        fields = dict(line.split(": ", 1) for line in event.splitlines())
+        return fields["event"], {**json.loads(fields["data"]), "id": fields["id"]}
+
+
+async def until(happens):
+    """Let the event loop go on until something is true."""
+    async with asyncio.timeout(5):
+        while not happens():
+            await asyncio.sleep(0)
+
+
+def run(test):
+    """Run a coroutine function of a test on a loop of its own."""
+
+    @functools.wraps(test)
+    def inner(*args, **named):
+        asyncio.run(test(*args, **named))
+
+    return inner

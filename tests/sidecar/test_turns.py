@@ -1,0 +1,321 @@
+"""Turns of roles: who is told what, and when a role is let go."""
+
+import pytest
+
+from rink.sidecar import effects as do
+from rink.sidecar.turns import Consumer, Turns
+
+HOLD_MS, GRACE_MS = 9_000, 30_000
+
+
+class Story:
+    """Turns, a member that grants what is wanted, and a clock that a test moves."""
+
+    def __init__(self, grace_ms=GRACE_MS):
+        self.turns = Turns(HOLD_MS, grace_ms)
+        self.now = 100_000
+        self.token = 6
+        self.said = []
+        self.live()
+
+    def live(self, lease=1, ahead_ms=15_000):
+        self.turns.session(lease, self.now + ahead_ms)
+
+    def consumer(self, *roles, name="web", stream=True, **how):
+        consumer = Consumer(name, f"secret-{name}", **how)
+        consumer.calls = 0 if stream else 1
+        self.turns.hold(consumer, list(roles), self.now)
+        if stream:
+            self.turns.open_stream(consumer, self.now)
+        return consumer
+
+    def grant(self, role):
+        self.token += 1
+        return self.turns.granted(role, self.token, self.now)
+
+    def lose(self, turn):
+        self.turns.lost(turn, "version 7 gives it to another", self.now)
+
+    def release(self, consumer, role, token=None):
+        return self.turns.release(consumer, role, token, self.now)
+
+    def sleep(self, ms):
+        """Let time pass, with the member's session renewed."""
+        end = self.now + ms
+        while self.now < end:
+            self.now = min(end, self.turns.step(self.now) or end)
+            self.live(self.turns._lease)
+        self.turns.step(end)
+
+    def effects(self, kind=object):
+        self.said += self.turns.take_effects()
+        found = [effect for effect in self.said if isinstance(effect, kind)]
+        self.said = []
+        return found
+
+    def has_let_go(self):
+        return [effect.role for effect in self.effects(do.LetGo)]
+
+
+@pytest.fixture
+def story():
+    return Story()
+
+
+def test_hold_wants_each_role_once_in_order(story):
+    story.consumer("b", "a", "b")
+    assert [effect.role for effect in story.effects(do.Want)] == ["b", "a"]
+    assert story.turns.role_count == 2
+
+
+def test_grant_tells_first_consumer_an_end_within_hold(story):
+    first, second = story.consumer("a"), story.consumer("a", name="cron")
+    turn = story.grant("a")
+    assert turn.consumer is first
+    assert turn.until_ms == story.now + HOLD_MS
+    assert story.turns.before(second, "a") == "web"
+
+
+def test_grant_end_never_passes_the_deadline(story):
+    story.consumer("a")
+    story.live(ahead_ms=4_000)
+    assert story.grant("a").until_ms == story.now + 4_000
+
+
+def test_grant_without_a_live_session_is_let_go_and_wanted_again(story):
+    story.consumer("a")
+    story.turns.session(0, 0)
+    assert story.grant("a") is None
+    assert story.has_let_go() == ["a"]
+    assert story.turns.wanted == ["a"]
+
+
+def test_grant_that_nobody_wants_any_more_is_let_go(story):
+    consumer = story.consumer("a")
+    assert story.release(consumer, "a")
+    assert story.grant("a") is None
+    assert story.has_let_go() == ["a"]
+    assert story.turns.wanted == []
+
+
+def test_open_stream_moves_its_ends_on_every_third_of_hold(story):
+    story.consumer("a")
+    turn = story.grant("a")
+    begin = story.now
+    story.sleep(60_000)
+    assert turn.until_ms > story.now + HOLD_MS // 2
+    renewed = story.effects(do.Renewed)
+    assert len(renewed) == (story.now - begin) // (HOLD_MS // 3)
+
+
+def test_closed_stream_costs_at_most_hold(story):
+    consumer = story.consumer("a")
+    turn = story.grant("a")
+    story.sleep(4_000)
+    told = turn.until_ms
+    story.turns.close_stream(consumer, consumer.stream, True, story.now)
+    assert story.has_let_go() == []
+    story.sleep(told - story.now - 1)
+    assert story.has_let_go() == []
+    story.sleep(1)
+    assert story.has_let_go() == ["a"]
+    assert consumer.is_forgotten
+
+
+def test_renewal_after_a_closed_stream_keeps_the_turn(story):
+    consumer = story.consumer("a", alive_ms=5_000)
+    turn = story.grant("a")
+    story.turns.close_stream(consumer, consumer.stream, True, story.now)
+    for _ in range(10):
+        story.sleep(4_000)
+        story.turns.renew(consumer, story.now)
+    assert not turn.is_over
+
+
+def test_close_that_releases_lets_go_at_once_if_the_consumer_closed(story):
+    consumer = story.consumer("a", releases_on_close=True)
+    story.grant("a")
+    story.turns.close_stream(consumer, consumer.stream, True, story.now)
+    assert story.has_let_go() == ["a"]
+
+
+def test_close_of_ours_is_never_an_answer(story):
+    consumer = story.consumer("a", releases_on_close=True)
+    story.grant("a")
+    story.turns.close_stream(consumer, consumer.stream, False, story.now)
+    assert story.has_let_go() == []
+
+
+def test_close_of_an_earlier_stream_changes_nothing(story):
+    consumer = story.consumer("a", releases_on_close=True)
+    turn, earlier = story.grant("a"), consumer.stream
+    story.turns.open_stream(consumer, story.now)
+    story.turns.close_stream(consumer, earlier, True, story.now)
+    story.sleep(60_000)
+    assert not turn.is_over
+
+
+def test_consumer_that_does_not_renew_in_time_is_forgotten(story):
+    consumer = story.consumer("a", alive_ms=5_000)
+    story.grant("a")
+    story.sleep(5_000 + HOLD_MS)
+    assert story.has_let_go() == ["a"]
+    assert consumer.is_forgotten
+
+
+def test_consumer_that_waits_needs_no_renewal_while_its_stream_is_open(story):
+    consumer = story.consumer("a", alive_ms=5_000)
+    story.sleep(60_000)
+    assert story.grant("a").consumer is consumer
+
+
+def test_loss_is_let_go_at_the_answer_and_queued_again(story):
+    consumer = story.consumer("a")
+    turn = story.grant("a")
+    story.lose(turn)
+    assert story.release(consumer, "a", turn.token)
+    assert story.has_let_go() == ["a"]
+    assert story.turns.wanted == ["a"]
+    assert story.grant("a").token > turn.token
+
+
+def test_answer_without_the_token_ends_the_wait_too(story):
+    consumer = story.consumer("a")
+    story.lose(story.grant("a"))
+    assert story.release(consumer, "a")
+    assert story.turns.wanted == []
+
+
+def test_answer_that_comes_again_ends_no_later_turn(story):
+    consumer = story.consumer("a")
+    first = story.grant("a")
+    story.lose(first)
+    story.release(consumer, "a", first.token)
+    second = story.grant("a")
+    assert story.release(consumer, "a", first.token)
+    assert not second.is_over
+
+
+def test_answer_with_a_token_to_come_is_refused(story):
+    consumer = story.consumer("a")
+    turn = story.grant("a")
+    assert not story.release(consumer, "a", turn.token + 1)
+    assert not turn.is_over
+
+
+def test_release_of_a_role_that_was_never_held_is_refused(story):
+    consumer = story.consumer("a")
+    story.grant("a")
+    assert not story.release(consumer, "b")
+
+
+def test_given_back_role_goes_to_the_next_consumer_with_a_greater_token(story):
+    first, second = story.consumer("a"), story.consumer("a", name="cron")
+    turn = story.grant("a")
+    story.release(first, "a", turn.token)
+    assert story.release(first, "a", turn.token)
+    assert story.grant("a").consumer is second
+    assert "a" not in first.waiting
+
+
+def test_lost_turn_that_is_not_answered_goes_on_until_grace(story):
+    story.consumer("a")
+    turn = story.grant("a")
+    story.lose(turn)
+    story.sleep(GRACE_MS - 1)
+    assert story.has_let_go() == []
+    story.sleep(1)
+    assert story.has_let_go() == ["a"]
+
+
+def test_lost_turn_without_grace_goes_on_until_the_answer():
+    story = Story(grace_ms=None)
+    consumer = story.consumer("a")
+    turn = story.grant("a")
+    story.lose(turn)
+    story.sleep(3_600_000)
+    assert story.has_let_go() == []
+    story.release(consumer, "a", turn.token)
+    assert story.has_let_go() == ["a"]
+
+
+def test_late_answer_after_grace_queues_again(story):
+    consumer = story.consumer("a")
+    turn = story.grant("a")
+    story.lose(turn)
+    story.sleep(GRACE_MS + 1)
+    assert story.turns.wanted == []
+    assert story.release(consumer, "a", turn.token)
+    assert story.turns.wanted == ["a"]
+
+
+def test_turn_of_a_session_that_ended_is_moved_on_no_more(story):
+    story.consumer("a")
+    turn = story.grant("a")
+    story.lose(turn)
+    story.live(lease=2)
+    told = turn.until_ms
+    story.sleep(HOLD_MS - 1)
+    assert turn.until_ms == told
+    story.sleep(1)
+    assert story.has_let_go() == ["a"]
+
+
+def test_one_role_that_drains_does_not_keep_another(story):
+    consumer = story.consumer("a", "b")
+    drained, kept = story.grant("a"), story.grant("b")
+    story.lose(drained)
+    story.sleep(GRACE_MS + HOLD_MS)
+    assert drained.is_over
+    assert not kept.is_over
+    assert not consumer.is_forgotten
+
+
+def test_call_that_holds_is_told_at_its_next_renewal_until_its_end(story):
+    consumer = story.consumer("a", stream=False)
+    story.grant("a")
+    story.turns.end_call(consumer, story.now)
+    for _ in range(5):
+        story.sleep(HOLD_MS - 500)
+        story.turns.renew(consumer, story.now)
+    assert not consumer.is_forgotten
+    story.sleep(HOLD_MS)
+    assert story.has_let_go() == ["a"]
+    assert consumer.is_forgotten
+
+
+def test_renewal_after_the_end_revives_nothing(story):
+    consumer = story.consumer("a", stream=False)
+    turn = story.grant("a")
+    story.turns.end_call(consumer, story.now)
+    story.now += HOLD_MS  # the event loop was late: no step since
+    story.turns.renew(consumer, story.now)
+    assert turn.is_over
+    assert consumer.is_forgotten
+
+
+def test_waiter_whose_call_has_ended_is_passed_over(story):
+    gone = story.consumer("a", stream=False)
+    gone.calls = 0
+    second = story.consumer("a", name="cron")
+    assert story.grant("a").consumer is second
+
+
+def test_pod_is_alive_without_being_heard_of():
+    story = Story(grace_ms=0)
+    story.consumer("a", stream=False, is_pod=True)
+    turn = story.grant("a")
+    story.sleep(60_000)
+    assert not turn.is_over
+    story.lose(turn)
+    story.sleep(HOLD_MS)
+    assert turn.is_over
+
+
+def test_last_word_ends_everything(story):
+    consumer = story.consumer("a", "b")
+    story.grant("a")
+    story.turns.release_all(consumer, "its wait is over")
+    assert story.has_let_go() == ["a"]
+    assert story.turns.wanted == []
+    assert list(story.turns.turns()) == []
