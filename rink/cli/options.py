@@ -245,9 +245,19 @@ _OPTIONS = (
         show_envvar=True,
         help="Its password; better given by the environment, since others see a command's line.",
     ),
-    click.option("--ca", help="PEM file of who signed the servers' certificates."),
-    click.option("--cert", help="PEM file of a client certificate."),
-    click.option("--key", help="PEM file of its key."),
+    click.option(
+        "--ca",
+        envvar="RINK_ETCD_CA",
+        show_envvar=True,
+        help="PEM file of who signed the servers' certificates.",
+    ),
+    click.option(
+        "--cert",
+        envvar="RINK_ETCD_CERT",
+        show_envvar=True,
+        help="PEM file of a client certificate.",
+    ),
+    click.option("--key", envvar="RINK_ETCD_KEY", show_envvar=True, help="PEM file of its key."),
 )
 _TIMEOUT = click.option(
     "--timeout",

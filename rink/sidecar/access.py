@@ -2,8 +2,8 @@
 
 The API listens on loopback or on a unix socket. A web page that a browser on the same machine shows
 can send requests there, too. So a request needs a `Host` that a page cannot have (a name of another
-site could be bound to 127.0.0.1), must not come from a page, and a POST must have a content type
-that a page cannot send without asking first.
+site could be bound to 127.0.0.1), and must not come from a page. A body needs a content type that a page
+cannot send without asking first (`rink.sidecar.bodies`).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Access:
     def _check(self, scope: Scope) -> None:
         headers: dict[bytes, bytes] = {}
         for name, value in scope["headers"]:
-            if name in (b"host", b"authorization", b"content-type") and name in headers:
+            if name in (b"host", b"authorization") and name in headers:
                 raise Refused(400, f"the header {name.decode()} is there twice")
             headers[name] = value
         if self._host and not _is_loopback(headers.get(b"host", b""), scope["server"]):
@@ -99,10 +99,6 @@ class Access:
                     401,
                     "the request needs `Authorization: Bearer TOKEN`, with the token of the file",
                 )
-        if scope["method"] == "POST" and scope["path"] != "/v1/drain":
-            kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-            if kind != b"application/json":
-                raise Refused(415, "a POST needs `Content-Type: application/json`")
 
 
 def _is_loopback(host: bytes, server: tuple[str, int | None]) -> bool:

@@ -49,7 +49,7 @@ class Limits:
             Refused: there are too many.
         """
         if getattr(self, what) >= most:
-            raise Refused(503, f"there are {most} {what} already")
+            raise Refused(429, f"there are {most} {what} already")
         setattr(self, what, getattr(self, what) + 1)
         try:
             yield
@@ -101,7 +101,7 @@ class Api:
         if hold.grant and not is_stream:
             raise Refused(400, f'"grant" resumes a stream: send Accept: {EVENT_STREAM}')
         if is_stream and self._limits.streams >= MAX_STREAMS:
-            raise Refused(503, f"there are {MAX_STREAMS} streams already")
+            raise Refused(429, f"there are {MAX_STREAMS} streams already")
         consumer = self._consumer(hold.grant) if hold.grant else self._new_consumer(hold)
         if is_stream:
             if not hold.grant:
@@ -115,7 +115,7 @@ class Api:
         if self._service.draining:
             raise Refused(503, f"this sidecar takes no more consumers: {self._service.draining}")
         if self._service.turns.role_count + len(hold.roles) > MAX_ALL_ROLES:
-            raise Refused(503, f"all consumers together may have {MAX_ALL_ROLES:,} roles")
+            raise Refused(429, f"all consumers together may have {MAX_ALL_ROLES:,} roles")
         return Consumer(
             name=hold.consumer,
             grant=secrets.token_urlsafe(24),
@@ -245,9 +245,9 @@ async def _not_found(request: Request, error: Exception) -> Response:
 
 
 async def _not_allowed(request: Request, error: Exception) -> Response:
-    del error
+    del request
     response = refusal(Refused(405, "this call has another method: see /openapi.json"))
-    response.headers["allow"] = "POST" if request.method in ("GET", "HEAD") else "GET"
+    response.headers.update(getattr(error, "headers", None) or {})
     return response
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import unicodedata
@@ -14,6 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from rink.sidecar.errors import Refused
 
 MAX_BODY_BYTES = 64 * 1024
+BODY_TIMEOUT_S = 5.0
 MAX_ROLES = 1_000
 """Largest number of roles of one consumer."""
 MAX_NAME_BYTES = 512
@@ -31,15 +33,21 @@ async def read(request: Request) -> Mapping[str, Any]:
     """Return the JSON object of a request's body.
 
     Raises:
-        Refused: it is too large, or no JSON object.
+        Refused: it is too large, comes too slowly, or is no JSON object.
     """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise Refused(415, "the request needs `Content-Type: application/json`")
     chunks, size = [], 0
     try:
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size > MAX_BODY_BYTES:
-                raise Refused(413, f"the body is larger than {MAX_BODY_BYTES} bytes")
-            chunks.append(chunk)
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > MAX_BODY_BYTES:
+                    raise Refused(413, f"the body is larger than {MAX_BODY_BYTES} bytes")
+                chunks.append(chunk)
+    except TimeoutError:
+        raise Refused(408, f"the whole body did not come within {BODY_TIMEOUT_S:g} s") from None
     except ClientDisconnect:
         raise Refused(400, "the connection was closed before the whole body had come") from None
     try:
@@ -115,7 +123,7 @@ def release_of(body: Mapping[str, Any]) -> Release:
     _only(body, {"grant", "role", "token"})
     role, token = _needed(body, "role"), body.get("token")
     check_role(role)
-    if token is not None and (
+    if "token" in body and (
         isinstance(token, bool) or not isinstance(token, int) or not 0 < token < MAX_NUMBER
     ):
         raise Refused(400, '"token" must be the token of the grant, a whole number')
@@ -143,9 +151,7 @@ def _only(body: Mapping[str, Any], names: set[str]) -> None:
 
 
 def _text(body: Mapping[str, Any], name: str, default: str) -> str:
-    value = body.get(name)
-    if value is None:
-        return default
+    value = body.get(name, default)
     if not isinstance(value, str):
         raise Refused(400, f'"{name}" must be a string')
     return value
@@ -161,9 +167,9 @@ def _needed(body: Mapping[str, Any], name: str) -> str:
 def _seconds(
     body: Mapping[str, Any], name: str, default: float | None, most: float
 ) -> float | None:
-    value = body.get(name)
-    if value is None:
+    if name not in body:
         return default
+    value = body[name]
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
         raise Refused(400, f'"{name}" must be a number of seconds, at most {most:g}')
     return float(value)

@@ -64,7 +64,13 @@ _ERROR: dict[str, Any] = {
     "required": ["error"],
     "properties": {"error": {"type": "string"}},
 }
-_NAME: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": bodies.MAX_NAME_BYTES}
+_NAME: dict[str, Any] = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": bodies.MAX_NAME_BYTES,
+    "pattern": r"^[^\u0000-\u001f\u007f-\u009f]+$",
+    "description": f"At most {bodies.MAX_NAME_BYTES} bytes of UTF-8, without control characters.",
+}
 _GRANT: dict[str, Any] = {"type": "string", "minLength": 1}
 
 
@@ -88,18 +94,22 @@ def _object(description: str, schema: str | None = None) -> dict[str, Any]:
     return {"description": description, "content": _json(content)}
 
 
-def _body(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
-    schema = {
+def _body(*required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
+    """Return a request body with one of these sets of required fields."""
+    schema: dict[str, Any] = {
         "type": "object",
-        "required": required,
         "properties": properties,
         "additionalProperties": False,
     }
+    if len(required) == 1:
+        schema["required"] = required[0]
+    else:
+        schema["oneOf"] = [{"required": names} for names in required]
     return {"required": True, "content": _json(schema)}
 
 
 _COMMON = (400, 401, 403, 421)
-_POSTED = (*_COMMON, 413, 415)
+_POSTED = (*_COMMON, 408, 413, 415)
 
 _HOLD_ANSWER = {
     "description": "What is held. With `Accept: text/event-stream` a stream of events: "
@@ -118,7 +128,8 @@ DOCUMENT: dict[str, Any] = {
             "post": {
                 "summary": "Hold roles, or resume a stream.",
                 "requestBody": _body(
-                    [],
+                    ["roles"],
+                    ["grant"],
                     roles={
                         "type": "array", "items": _NAME, "minItems": 1, "maxItems": bodies.MAX_ROLES,
                     },
@@ -128,7 +139,7 @@ DOCUMENT: dict[str, Any] = {
                     on_close={"enum": list(bodies.ON_CLOSE)},
                     grant=_GRANT,
                 ),
-                "responses": _answers(*_POSTED, 410, 503, _200=_HOLD_ANSWER),
+                "responses": _answers(*_POSTED, 410, 429, 503, _200=_HOLD_ANSWER),
             }
         },
         "/v1/renew": {
@@ -176,13 +187,13 @@ DOCUMENT: dict[str, Any] = {
         "/v1/members": {
             "get": {
                 "summary": "Show the members of the group.",
-                "responses": _answers(*_COMMON, 503, _200=_object("The members.")),
+                "responses": _answers(*_COMMON, 409, _200=_object("The members.")),
             }
         },
         "/v1/history": {
             "get": {
                 "summary": "Show the newest versions.",
-                "responses": _answers(*_COMMON, 503, _200=_object("The versions.")),
+                "responses": _answers(*_COMMON, 409, _200=_object("The versions.")),
             }
         },
         "/v1/drain": {

@@ -92,5 +92,5 @@ def history_fields(membership: Membership) -> dict[str, Any]:
 def _joined(membership: Membership) -> Any:
     if membership.rink is None:
         why = membership.trouble and f": {membership.trouble}"
-        raise Refused(503, f"the group is not joined: {membership.state.value}{why}")
+        raise Refused(409, f"the group is not joined: {membership.state.value}{why}")
     return membership.rink

@@ -161,7 +161,7 @@ class Stream:
 async def until(happens):
     """Let the event loop go on until something is true."""
     async with asyncio.timeout(5):
-        while not happens():
+        while not happens():  # noqa: ASYNC110 - it waits for other tasks, not for a time
             await asyncio.sleep(0)
 
 

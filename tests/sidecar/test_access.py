@@ -188,7 +188,7 @@ async def test_roles_of_all_consumers_are_limited(monkeypatch):
     sidecar = Sidecar()
     await sidecar.held("a", "b")
     answer = await sidecar.post("/v1/hold", {"roles": ["c", "d"]})
-    assert answer.status_code == 503
+    assert answer.status_code == 429
     assert "may have 3 roles" in answer.json()["error"]
 
 
@@ -201,7 +201,7 @@ async def test_streams_and_calls_are_limited(monkeypatch):
         await stream.event()
         async with sidecar.stream(roles=["b"]) as second:
             await second._task
-            assert second._sent.get_nowait()["status"] == 503
+            assert second._sent.get_nowait()["status"] == 429
     answer = await sidecar.post("/v1/hold", {"roles": ["c"]})
-    assert answer.status_code == 503
+    assert answer.status_code == 429
     assert all("c" not in one.waiting for one in sidecar.service.turns.consumers.values())

@@ -144,7 +144,7 @@ async def test_members_of_a_group_that_is_not_joined_say_why():
     sidecar.member.trouble = "etcd is away"
     for path in ("/v1/members", "/v1/history"):
         answer = await sidecar.get(path)
-        assert answer.status_code == 503
+        assert answer.status_code == 409
         assert "etcd is away" in answer.json()["error"]
 
 

@@ -102,7 +102,7 @@ def test_folder_that_others_may_write_is_refused(folder):
 
 def test_folder_that_is_no_tmpfs_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_file_system", lambda _: "ext4")
-    with pytest.raises(ConfigError, match="on ext4.*use a tmpfs"):
+    with pytest.raises(ConfigError, match="on ext4, and files of ends must be gone"):
         Files(tmp_path)
 
 
