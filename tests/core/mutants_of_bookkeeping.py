@@ -36,7 +36,7 @@ BOOKKEEPING = [
     core(
         "a role is not tried again when its lost handle is released",
         "holds",
-        "            self.waits.try_again(role)\n",
+        "        self.waits.try_again(role)\n",
         "",
         "waits",
     ),

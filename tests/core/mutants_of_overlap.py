@@ -226,8 +226,8 @@ ABOUT_OVERLAP = [
     core(
         "a role granted anew while its lost handle is out",
         "holds",
-        "        if role in self.lost:\n",
-        "        if False:\n",
+        "        if role in self.lost or gate",
+        "        if gate",
         "holds",
     ),
     core(
