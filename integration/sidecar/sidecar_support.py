@@ -1,0 +1,88 @@
+"""Sidecars as users run them: processes of `rink sidecar`, called over loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+RINK = [sys.executable, "-m", "rink.cli"]
+DEADLINE_S = 45.0
+"""How long anything may take on a very busy machine."""
+FAST = ("--ttl", "9", "--hold", "3", "--rebalance-delay", "0.5", "--handover-wait", "0")
+"""Settings with which a test is fast, and a client that renews once a second is never late."""
+
+
+def wait_for(condition, why="it did not happen"):
+    """Wait until something is so; returns what the condition gave."""
+    end = time.monotonic() + DEADLINE_S
+    while not (found := condition()):
+        assert time.monotonic() < end, why() if callable(why) else why
+        time.sleep(0.02)
+    return found
+
+
+class Sidecar:
+    """One `rink sidecar`, which may be killed and started again at the same address.
+
+    Args:
+        folder: where its log is written.
+        name: of the log, and for messages.
+        etcd_url: the etcd to join.
+        prefix: of the keys in etcd.
+        options: further options of the command, such as FAST.
+        listen: the address of the API; port 0 is any free one, and kept from then on.
+    """
+
+    def __init__(self, folder, name, etcd_url, prefix, options=FAST, listen="127.0.0.1:0"):
+        self.name = name
+        self.api = listen
+        self.log = folder / f"{name}.log"
+        self._line = [*RINK, "sidecar", "--group", "orders", "--public", "", "--prefix", prefix]
+        self._line += options
+        self._env = {**os.environ, "RINK_ETCD": etcd_url}
+        self.process = None
+
+    def start(self):
+        """Start it, and wait until its API listens."""
+        seen = len(self.said())
+        with self.log.open("ab") as log:
+            line = [*self._line, "--listen", self.api]
+            self.process = subprocess.Popen(line, env=self._env, stdout=log, stderr=log)
+
+        def address():
+            assert self.process.poll() is None, self.said()
+            return re.search(r"the API is at (?:http://)?(\S+)", self.said()[seen:])
+
+        self.api = wait_for(address, self.said)[1]
+        return self
+
+    def said(self):
+        """Return its log so far, of all its lives."""
+        return self.log.read_text(encoding="utf-8") if self.log.exists() else ""
+
+    def call(self, method, path, body=None, timeout=DEADLINE_S):
+        """Call the API, and return the status and the JSON of the answer, None without one."""
+        connection = http.client.HTTPConnection(self.api, timeout=timeout)
+        with contextlib.closing(connection):
+            text = None if body is None else json.dumps(body)
+            connection.request(method, path, text, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            read = answer.read()
+            return answer.status, json.loads(read) if read else None
+
+    def drain(self):
+        """Run `rink drain`, as a preStop hook does."""
+        line = [*RINK, "drain", "--api", self.api, "--wait", "0"]
+        subprocess.run(line, check=True, timeout=DEADLINE_S)
+
+    def kill(self):
+        """Kill it without a word, if it runs."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
