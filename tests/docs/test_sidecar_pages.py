@@ -1,0 +1,25 @@
+"""The pages of the sidecar show its examples as they stand, and keep to their length."""
+
+import pytest
+from docs_support import ROOT, blocks
+
+EXAMPLES = ROOT / "examples" / "sidecar"
+MAX_WORDS = 400
+
+
+@pytest.mark.parametrize(
+    ("page", "language", "example"),
+    [
+        ("sidecar-clients.md", "sh", "shell/hold.sh"),
+        ("sidecar-fence.md", "sql", "fence.sql"),
+    ],
+)
+def test_sidecar_page_shows_its_example(page, language, example):
+    (block,) = blocks(ROOT / "docs" / page, language)
+    assert block.code == (EXAMPLES / example).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", ["sidecar.md", "sidecar-clients.md", "sidecar-fence.md"])
+def test_sidecar_page_is_short(page):
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    assert len(text.split()) <= MAX_WORDS
