@@ -59,17 +59,23 @@ class EventWriter:
         self._service = service
         self._consumer = consumer
         self._number = 0
+        self._behind: dict[str, str] = {}
+        self.is_idle = False
+        """Whether nothing was told for long: then waits are told of again, if anything changed."""
 
     def take(self, inbox: Inbox) -> bytes:
         """Return everything that an inbox holds, as it is now."""
         parts: list[str] = []
         life, consumer = self._service.life, self._consumer
+        if self.is_idle:
+            self.is_idle = False
+            parts.append(": idle\n\n")
+            parts += [part for role in consumer.waiting for part in self._waiting(role)]
         while inbox.events:
             event = inbox.events.popleft()
             if isinstance(event, Waiting):
-                if event.role in consumer.waiting:
-                    fields = waiting_fields(self._service, consumer, event.role)
-                    parts.append(self._event("waiting", {**fields, "grant": consumer.grant}))
+                self._behind.pop(event.role, None)
+                parts += self._waiting(event.role)
                 continue
             turn = event.turn
             if turn.is_over:
@@ -85,6 +91,16 @@ class EventWriter:
         if inbox.bye:
             parts.append(self._event("bye", {"why": inbox.bye, "life": life}))
         return "".join(parts).encode()
+
+    def _waiting(self, role: str) -> list[str]:
+        """Write that a role is waited for, unless that was told in the same words."""
+        if role not in self._consumer.waiting:
+            return []
+        fields = waiting_fields(self._service, self._consumer, role)
+        if self._behind.get(role) == fields["behind"]:
+            return []
+        self._behind[role] = fields["behind"]
+        return [self._event("waiting", {**fields, "grant": self._consumer.grant})]
 
     def _renewed(self) -> list[str]:
         """Write the new ends: one event for each end, with the roles that have it."""

@@ -120,7 +120,9 @@ class Membership:
         """Return who owns a role, or what keeps this member from holding it."""
         rink = self.rink
         if rink is None:
-            return f"this sidecar is {self.state.value}" + (self.trouble and f": {self.trouble}")
+            is_about_to = self.state is State.ABSENT and self.has_consumers
+            doing = State.JOINING.value if is_about_to else self.state.value
+            return f"this sidecar is {doing}" + (self.trouble and f": {self.trouble}")
         engine = rink._engine  # noqa: SLF001 - of the same package
         with engine.lock:
             lost = (role,) if role in engine.table.lost else ()

@@ -8,11 +8,14 @@ import logging
 from starlette.types import Message, Receive, Scope, Send
 
 from rink.sidecar.answers import EventWriter
-from rink.sidecar.service import Service
+from rink.sidecar.service import Inbox, Service
 from rink.sidecar.turns import Consumer
 
 SEND_TIMEOUT_S = 5.0
 """Seconds after which a stream that cannot be written to is closed."""
+
+IDLE_INTERVAL_S = 15.0
+"""Seconds after which an idle stream gets a line: clients and proxies may have timeouts."""
 
 log = logging.getLogger("rink.sidecar")
 
@@ -56,7 +59,7 @@ class EventStream:
                         await send(_body(body, more=not is_last))
                 if is_last:
                     return
-                await inbox.changed.wait()
+                await self._next(inbox, writer)
             is_ours = False
         except TimeoutError:
             log.warning(
@@ -70,6 +73,15 @@ class EventStream:
         finally:
             hearing.cancel()
             service.close_stream(consumer, stream, by_consumer=not is_ours)
+
+    @staticmethod
+    async def _next(inbox: Inbox, writer: EventWriter) -> None:
+        """Wait for something to tell, and say now and then that nothing is."""
+        try:
+            async with asyncio.timeout(IDLE_INTERVAL_S):
+                await inbox.changed.wait()
+        except TimeoutError:
+            writer.is_idle = True
 
     async def _hear(self, receive: Receive, wake: asyncio.Event) -> None:
         while (await receive())["type"] != "http.disconnect":

@@ -154,6 +154,8 @@ class Stream:
             else:
                 self._text += message["body"].decode()
         event, _, self._text = self._text.partition("\n\n")
+        if event.startswith(":"):
+            return await self.event()
         fields = dict(line.split(": ", 1) for line in event.splitlines())
         return fields["event"], {**json.loads(fields["data"]), "id": fields["id"]}
 

@@ -260,3 +260,16 @@ async def test_call_that_is_given_up_while_it_waits_leaves_nothing():
     calling.cancel()
     await until(lambda: not sidecar.service.turns.consumers)
     assert sidecar.member.wanted == []
+
+
+@run
+async def test_idle_stream_says_so_and_whom_it_waits_for_now(monkeypatch):
+    monkeypatch.setattr("rink.sidecar.stream.IDLE_INTERVAL_S", 0.01)
+    sidecar = Sidecar()
+    async with sidecar.stream(roles=["a"]) as stream:
+        assert (await stream.event())[1]["behind"] == "shop-b: owns it in version 3"
+        sidecar.member.obstacle = lambda _: "shop-c: owns it in version 4"
+        kind, fields = await stream.event()
+        assert (kind, fields["behind"]) == ("waiting", "shop-c: owns it in version 4")
+        await until(lambda: stream._sent.qsize() > 2)
+        assert all(b"event" not in stream._sent.get_nowait()["body"] for _ in range(3))
