@@ -132,6 +132,14 @@ LEAVE_TIMEOUT_S = 10.0
     help="The pod's terminationGracePeriodSeconds. Leaving must be over before.",
 )
 @click.option(
+    "--max-streams",
+    metavar="N",
+    type=click.IntRange(1, 10_000),
+    default=256,
+    show_default=True,
+    help="Largest number of open streams.",
+)
+@click.option(
     "--log-level",
     metavar="LEVEL",
     type=click.Choice(LEVELS, case_sensitive=False),
@@ -144,7 +152,8 @@ def sidecar(
     group: str, name: str | None, listen: str, socket_group: str | None, bearer: Path | None,
     insecure: bool, public: str, roles: tuple[str, ...], files: Path | None, hold: float,
     absent: float, grace: float | None, rebalance_delay: float, ttl: float,
-    handover_wait: float | None, termination_grace: float | None, log_level: str, target: Target,
+    handover_wait: float | None, termination_grace: float | None, max_streams: int, log_level: str,
+    target: Target,
 ) -> None:  # fmt: skip
     """Hold roles for the programs beside it, which call it by HTTP, until SIGTERM or Ctrl-C.
 
@@ -168,7 +177,7 @@ def sidecar(
     settings = Settings(
         listen=Address.of(listen), public=Address.of(public) if public else None, hold_s=hold,
         absent_s=absent, grace_s=grace_s, roles=roles, files=files, bearer=bearer,
-        socket_group=socket_group, insecure=insecure,
+        socket_group=socket_group, insecure=insecure, max_streams=max_streams,
     )  # fmt: skip
     kubernetes.check_grace(handover_wait + LEAVE_TIMEOUT_S + hold, termination_grace)
 

@@ -24,7 +24,7 @@ from rink.sidecar.stream import EventStream
 from rink.sidecar.turns import Consumer
 
 MAX_STREAMS = 256
-"""Largest number of open streams."""
+"""Largest number of open streams, unless another one is set."""
 MAX_CALLS = 256
 """Largest number of holds that wait for an answer."""
 MAX_ALL_ROLES = 10_000
@@ -60,9 +60,12 @@ class Limits:
 class Api:
     """Answer consumers."""
 
-    def __init__(self, service: Service, membership: Membership) -> None:
+    def __init__(
+        self, service: Service, membership: Membership, max_streams: int = MAX_STREAMS
+    ) -> None:
         self._service = service
         self._membership = membership
+        self._max_streams = max_streams
         self._limits = Limits()
         self._waiting: dict[str, asyncio.Event] = {}
         service.on_change.append(self._wake_call)
@@ -100,8 +103,8 @@ class Api:
         is_stream = EVENT_STREAM in request.headers.get("accept", "")
         if hold.grant and not is_stream:
             raise Refused(400, f'"grant" resumes a stream: send Accept: {EVENT_STREAM}')
-        if is_stream and self._limits.streams >= MAX_STREAMS:
-            raise Refused(429, f"there are {MAX_STREAMS} streams already")
+        if is_stream and self._limits.streams >= self._max_streams:
+            raise Refused(429, f"there are {self._max_streams} streams already (--max-streams)")
         consumer = self._consumer(hold.grant) if hold.grant else self._new_consumer(hold)
         if is_stream:
             if not hold.grant:
@@ -230,8 +233,11 @@ class _Counted:
         self._stream = stream
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        with self._limits.one_more("streams", MAX_STREAMS + 1):
+        self._limits.streams += 1
+        try:
             await self._stream(scope, receive, send)
+        finally:
+            self._limits.streams -= 1
 
 
 def refusal(refused: Refused) -> JSONResponse:

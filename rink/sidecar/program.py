@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -19,11 +20,11 @@ from rink import aio
 from rink.errors import ConfigError
 from rink.sidecar import public
 from rink.sidecar.access import Access, Bearer
-from rink.sidecar.api import Api
+from rink.sidecar.api import MAX_STREAMS, Api
 from rink.sidecar.clock import in_ms
 from rink.sidecar.effects import Effect, Granted, Over, Renewed
 from rink.sidecar.files import Files
-from rink.sidecar.listeners import Address, listen, serve
+from rink.sidecar.listeners import MAX_CONNECTIONS, Address, listen, serve
 from rink.sidecar.membership import Membership
 from rink.sidecar.service import Service
 from rink.sidecar.turns import Consumer, Turns
@@ -32,6 +33,9 @@ log = logging.getLogger("rink.sidecar")
 
 POD = "pod"
 """The name of the consumer that is the sidecar itself."""
+
+FILES = 128
+"""Descriptors beside those of connections: of etcd, logs and files."""
 
 ENDS = (signal.SIGTERM, signal.SIGINT)
 
@@ -42,7 +46,8 @@ class Settings:
 
     `hold_s` is how far ahead an end is told, `absent_s` how long the member stays without a
     consumer, and `grace_s` how long a consumer may go on after a loss. `roles` are those that the
-    sidecar holds for its whole pod. `files` is the folder of ends, `bearer` the file of a token.
+    sidecar holds for its whole pod. `files` is the folder of ends, `bearer` the file of a token. `max_streams` is
+    the largest number of open streams.
     """
 
     listen: Address
@@ -55,6 +60,7 @@ class Settings:
     bearer: Path | None = None
     socket_group: str | None = None
     insecure: bool = False
+    max_streams: int = MAX_STREAMS
 
 
 def hold_ms(settings: Settings, ttl: float, margin: float) -> int:
@@ -95,6 +101,7 @@ class Program:
                 "this pod's roles: use 127.0.0.1, or unix:PATH, or --insecure if a proxy with TLS "
                 "stands before it"
             )
+        _allow_files(settings.max_streams)
         self._bearer = Bearer(settings.bearer) if settings.bearer else None
         self._files = Files(settings.files) if settings.files else None
         self.listener = listen(settings.listen, settings.socket_group)
@@ -142,7 +149,7 @@ class Program:
         raise self.membership.failure
 
     def _api(self) -> Access:
-        app = Api(self.service, self.membership).application()
+        app = Api(self.service, self.membership, self.settings.max_streams).application()
         needs_host = not self.settings.listen.path and not self.settings.insecure
         return Access(app, self._bearer, needs_host)
 
@@ -194,6 +201,16 @@ class Program:
     async def _end(self) -> None:
         await self.membership.left.wait()
         self._stop.set()
+
+
+def _allow_files(streams: int) -> None:
+    """Have the system allow a descriptor for each connection, as far as it does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = streams + MAX_CONNECTIONS + FILES
+    if hard != resource.RLIM_INFINITY:
+        needed = min(needed, hard)
+    if soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def _where(listener: socket.socket, address: Address | None) -> str:

@@ -58,11 +58,11 @@ class Clock:
 class Sidecar:
     """A service, its API, and a client of it."""
 
-    def __init__(self, bearer=None, grace_ms=30_000):
+    def __init__(self, bearer=None, grace_ms=30_000, max_streams=256):
         self.clock = Clock()
         self.service = Service(Turns(9_000, grace_ms), self.clock)
         self.member = StandIn(self.service)
-        self.api = Api(self.service, self.member)
+        self.api = Api(self.service, self.member, max_streams)
         self.app = Access(self.api.application(), bearer, host=True)
         transport = httpx.ASGITransport(self.app)
         self.client = httpx.AsyncClient(transport=transport, base_url=URL)

@@ -194,9 +194,8 @@ async def test_roles_of_all_consumers_are_limited(monkeypatch):
 
 @run
 async def test_streams_and_calls_are_limited(monkeypatch):
-    monkeypatch.setattr("rink.sidecar.api.MAX_STREAMS", 1)
     monkeypatch.setattr("rink.sidecar.api.MAX_CALLS", 0)
-    sidecar = Sidecar()
+    sidecar = Sidecar(max_streams=1)
     async with sidecar.stream(roles=["a"]) as stream:
         await stream.event()
         async with sidecar.stream(roles=["b"]) as second:
