@@ -30,6 +30,7 @@ FLOORS = {
     "rink.guards": 5,
     "rink.spark": 6,
     "rink.sidecar": 4,
+    "rink.run": 4,
     "rink.cli": 7,
 }
 TESTING = "rink.testing"

@@ -27,6 +27,7 @@ HOMES = {
     "history": "rink.cli.looking",
     "owner": "rink.cli.owning",
     "plan": "rink.cli.planning",
+    "run": "rink.cli.running",
     "send": "rink.cli.sending",
     "sendmany": "rink.cli.sending",
     "sidecar": "rink.cli.sidecar",
@@ -127,6 +128,6 @@ def terminal_width() -> int | None:
 def commands() -> None:
     """Sticky, exclusive roles over etcd: look at groups, run workers of streams, and an etcd for development.
 
-    Only dev, forget, worker, send, sendmany and streams change anything. The other commands only
+    Only dev, forget, run, worker, send, sendmany and streams change anything. The other commands only
     read: they join no group and write no key.
     """

@@ -60,8 +60,8 @@ def read_groups(etcd: Etcd, prefix: str) -> Groups:
     views: dict[str, View] = {}
     strays: list[str] = []
     for segment, kvs in segments.items():
-        if names.is_of_offsets(segment.decode(errors="replace")):
-            continue  # what a group's partitions have come to, not a group
+        if names.is_beside_group(segment.decode(errors="replace")):
+            continue  # what a group's partitions have come to, or its slots: not a group
         group = names.decode(segment.decode(errors="replace"))
         keys = Keys.of(prefix, group) if group is not None else Keys(root)
         view = View.listed(revision, [read_entry(keys, kv) for kv in kvs])

@@ -23,6 +23,9 @@ REQUESTS = "requests/"
 OFFSETS = ":offsets"
 """What follows a group's name where its offsets lie: no encoded name holds a `:`."""
 
+SLOTS = ":slots"
+"""What follows a group's name where the slots of `rink run --once-per` lie."""
+
 
 def check_name(what: str, name: object) -> str:
     """Return the name, or raise a ConfigError that says what is wrong.
@@ -124,6 +127,31 @@ class OffsetKeys:
         return self.root + str(number).encode()
 
 
-def is_of_offsets(segment: str) -> bool:
-    """Return whether the key's rest is where a group's offsets lie."""
-    return segment.endswith(OFFSETS) and decode(segment.removesuffix(OFFSETS)) is not None
+@attrs.frozen
+class SlotKeys:
+    """The keys of the slots of one role of a group: which scheduled runs have begun.
+
+    They lie beside the group's own range, as offsets do.
+    """
+
+    root: bytes
+
+    @classmethod
+    def of(cls, prefix: str, group: str, role: str) -> SlotKeys:
+        """Return the keys of a role of a group under a prefix such as `rink/`."""
+        return cls(f"{prefix}{encode(group)}{SLOTS}/{encode(role)}/".encode())
+
+    @property
+    def end(self) -> bytes:
+        """Return the end of the role's range, as of a group's."""
+        return self.root[:-1] + b"0"
+
+    def slot(self, name: str) -> bytes:
+        """Return the key of a slot."""
+        return self.root + encode(name).encode()
+
+
+def is_beside_group(segment: str) -> bool:
+    """Return whether the key's rest is where a group's offsets or slots lie."""
+    group, mark, rest = segment.partition(":")
+    return mark + rest in (OFFSETS, SLOTS) and decode(group) is not None

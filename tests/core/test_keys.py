@@ -106,11 +106,11 @@ def test_a_group_of_an_odd_name_is_apart_from_every_offset(name):
     group, key = Keys.of("rink/", name), OffsetKeys.of("rink/", "g", "orders").partition(0)
     assert not group.root <= key < group.end
     segment = group.root.decode().split("/")[1]
-    assert not keys.is_of_offsets(segment)
-    assert keys.is_of_offsets(segment + keys.OFFSETS)
+    assert not keys.is_beside_group(segment)
+    assert keys.is_beside_group(segment + keys.OFFSETS)
     assert key == b"rink/g:offsets/orders/0"
 
 
 def test_what_only_looks_like_offsets_belongs_to_nobody():
-    assert not keys.is_of_offsets(":offsets")
-    assert not keys.is_of_offsets("a b:offsets")
+    assert not keys.is_beside_group(":offsets")
+    assert not keys.is_beside_group("a b:offsets")

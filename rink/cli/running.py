@@ -1,0 +1,209 @@
+"""`rink run`: runs a command while a role is held."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+
+from rink.cli import kubernetes
+from rink.cli.ends import Wrong
+from rink.cli.options import Seconds, Target, check_group, check_role, with_target
+from rink.core.keys import check_name
+from rink.errors import ConfigError, RinkError
+
+TTL_S = 20.0
+GRACE_S = 10.0
+
+THIS_MINUTE = ""
+"""The value of `--once-per` without a slot."""
+
+
+class WrongRun(Wrong):
+    """Show wrong usage of `rink run`: 125, since a command may exit with 2 as well."""
+
+    exit_code = 125
+
+
+class RunCommand(click.Command):
+    """Exit with 125 where the usage is wrong."""
+
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
+        """Read the options."""
+        try:
+            return super().make_context(*args, **more)
+        except click.UsageError as error:
+            raise WrongRun(error.format_message(), error.ctx) from error
+
+
+def _check_slot(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    try:
+        return check_name("slot", value) if value else value
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command(
+    cls=RunCommand,
+    short_help="Run a command while a role is held.",
+    context_settings={"allow_interspersed_args": False},  # options of the command are its own
+)
+@click.option(
+    "--group", required=True, metavar="G", callback=check_group, help="The group to join."
+)
+@click.option(
+    "--role", required=True, metavar="R", callback=check_role, help="The role to wait for."
+)
+@click.option(
+    "--grace",
+    metavar="SECONDS",
+    type=Seconds(min=0),
+    default=GRACE_S,
+    show_default=True,
+    help="Seconds from the command's SIGTERM to its SIGKILL.",
+)
+@click.option(
+    "--wait",
+    metavar="SECONDS",
+    type=Seconds(min=0, min_open=True),
+    help="Exit with 75 if the role is not got within this time.  [default: wait for ever]",
+)
+@click.option("--once", is_flag=True, help="Exit with 124 if the role is lost.")
+@click.option("--restart", is_flag=True, help="Start the command again when it ends.")
+@click.option(
+    "--once-per",
+    "slot",
+    metavar="[SLOT]",
+    is_flag=False,
+    flag_value=THIS_MINUTE,
+    callback=_check_slot,
+    help="Run at most once for this slot, on any host.  [default SLOT: this minute, in UTC]",
+)
+@click.option(
+    "--retry-if-unfinished",
+    is_flag=True,
+    help="With --once-per: run again if an earlier run did not end by itself.",
+)
+@click.option(
+    "--name", help="Its name in the group.  [default: host name, process id, four hex digits]"
+)
+@click.option(
+    "--ttl",
+    metavar="SECONDS",
+    type=Seconds(min=2),
+    default=TTL_S,
+    show_default=True,
+    help="Seconds after which the role passes on if this host is dead or cut off.",
+)
+@click.option(
+    "--handover-wait",
+    metavar="SECONDS",
+    type=Seconds(min=0),
+    envvar="RINK_HANDOVER_WAIT",
+    show_envvar=True,
+    help=(
+        "How long leaving waits for a successor; the command goes on meanwhile.  "
+        f"[default: {kubernetes.HANDOVER_WAIT_S:g} in Kubernetes, else 0]"
+    ),
+)
+@click.option(
+    "--termination-grace",
+    metavar="SECONDS",
+    type=Seconds(min=0),
+    envvar="RINK_TERMINATION_GRACE",
+    show_envvar=True,
+    help="The pod's terminationGracePeriodSeconds. Leaving must be over before.",
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@with_target
+def run(
+    group: str,
+    role: str,
+    grace: float,
+    wait: float | None,
+    once: bool,
+    restart: bool,
+    slot: str | None,
+    retry_if_unfinished: bool,
+    name: str | None,
+    ttl: float,
+    handover_wait: float | None,
+    termination_grace: float | None,
+    command: tuple[str, ...],
+    target: Target,
+) -> None:
+    """Run COMMAND while this host holds role R of group G, and kill it when the role is lost.
+
+    Without --once and --restart, the role is waited for again after a loss. When the command ends
+    by itself, its exit code is returned.
+    """
+    started_at = time.time()
+    if os.getpid() == 1:  # until the supervisor runs, a process 1 would not hear it
+        signal.signal(signal.SIGTERM, _exit)
+    _check(once, restart, slot, retry_if_unfinished)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+    )
+    from rink import aio
+    from rink.run import outcome
+    from rink.run.slots import minute_slot
+    from rink.run.supervisor import RunSettings, supervise
+
+    log = logging.getLogger("rink.run")
+    if shutil.which(command[0]) is None and not Path(command[0]).exists():
+        log.error("command %r was not found", command[0])
+        outcome.end(outcome.Outcome(outcome.NOT_FOUND))
+    try:
+        settings = RunSettings(
+            group=group,
+            role=role,
+            command=command,
+            name=None if name is None else check_name("member", name),
+            grace=grace,
+            wait=wait,
+            once=once,
+            restart=restart,
+            handover_wait=(
+                kubernetes.default_handover_wait() if handover_wait is None else handover_wait
+            ),
+            slot=minute_slot(started_at) if slot == THIS_MINUTE else slot,
+            retry_if_unfinished=retry_if_unfinished,
+        )
+        kubernetes.check_grace(settings.leaves_within_s, termination_grace)
+        session = aio.Session(
+            target.endpoints,
+            ttl=ttl,
+            prefix=target.prefix,
+            user=target.user,
+            password=target.password,
+            ca=target.ca,
+            cert=target.cert,
+            key=target.key,
+            timeout=target.timeout,
+        )
+    except RinkError as error:
+        raise WrongRun(str(error)) from error
+    outcome.end(supervise(settings, session))
+
+
+def _check(once: bool, restart: bool, slot: str | None, retry_if_unfinished: bool) -> None:
+    """Refuse options that exclude each other."""
+    if once and restart:
+        raise WrongRun("--once and --restart exclude each other: give one of them")
+    if slot is not None and restart:
+        raise WrongRun("--once-per and --restart exclude each other: a slot runs once")
+    if retry_if_unfinished and slot is None:
+        raise WrongRun("--retry-if-unfinished needs --once-per: it asks whether a slot's run ended")
+
+
+def _exit(number: int, _: FrameType | None) -> None:
+    sys.stderr.flush()
+    os._exit(128 + number)

@@ -1,0 +1,219 @@
+"""Run a scheduled job at most once per slot: `--once-per`.
+
+A role alone says that nobody else runs the job now. Machines whose clocks differ would still run a
+short job one after the other. So the holder of the role writes `started` under the slot's key
+before it starts the command, and `done` after.
+
+Rules that hold here:
+
+* Each write compares the create revision of the member's record. So a member that was paused, and
+  whose lease has ended, writes nothing.
+* Each write compares the `mod_revision` of the slot's key. So of several `started` one is applied.
+* The value names the run. A write whose answer was lost is sent again, and recognised.
+
+Deliberately absent: threads and retries. The supervisor calls this on a thread.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import secrets
+import time
+from typing import Any
+
+import attrs
+
+from rink.core.keys import SlotKeys
+from rink.core.values import FORMAT
+from rink.errors import RoleLost, StateError
+from rink.etcd.api import Compare, Delete, Etcd, Get, KeyValue, Put, Target
+
+KEPT_SLOTS = 100
+"""Slots of a role that stay in etcd. Clocks must differ by less than so many slots."""
+
+MAX_DELETIONS = 100
+"""Largest number of old slots deleted at once: etcd takes 128 operations in a transaction."""
+
+
+def wall_time() -> str:
+    """Return the wall-clock time for people, in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+class Turn(enum.Enum):
+    """Say whether a slot's job is to be run."""
+
+    MINE = "this member runs it"
+    DONE = "it was run"
+    STARTED = "it was started, and has not ended"
+
+
+@attrs.frozen(kw_only=True)
+class Slot:
+    """What lies under a slot's key.
+
+    Attributes:
+        run: distinguishes this run from any other.
+        code: the exit code of the command, or None while it has not ended by itself.
+    """
+
+    token: int
+    member: str
+    run: str = attrs.field(factory=lambda: secrets.token_hex(8))
+    started: str = attrs.field(factory=wall_time)
+    done: str = ""
+    code: int | None = None
+
+    @property
+    def state(self) -> str:
+        """Return the state in one word."""
+        return "started" if self.code is None else "done"
+
+    def __str__(self) -> str:
+        if self.code is None:
+            return f"started by {self.member} at {self.started} (token {self.token})"
+        return f"done by {self.member} at {self.done} with code {self.code} (token {self.token})"
+
+
+def minute_slot(seconds: float) -> str:
+    """Return the slot of a wall-clock time: its minute, in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(seconds))
+
+
+def encode(slot: Slot) -> bytes:
+    """Return the JSON of a slot, with its format number first."""
+    fields = {"format": FORMAT, "state": slot.state, **attrs.asdict(slot)}
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def read(found: KeyValue) -> Slot:
+    """Return what lies under a key.
+
+    Raises:
+        StateError: it cannot be read; names the key.
+    """
+    try:
+        fields: dict[str, Any] = json.loads(found.value)
+        _check_format(fields["format"])
+        return Slot(**{field.name: fields[field.name] for field in attrs.fields(Slot)})
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        key = found.key.decode(errors="backslashreplace")
+        raise StateError(
+            f"the slot under {key} cannot be read ({error!r}), so it is not known whether its job "
+            "ran. Use a newer Rink, or delete the key, which lets the job run again",
+            key=key,
+        ) from error
+
+
+def _check_format(number: object) -> None:
+    if number != FORMAT:
+        raise ValueError(f"format {number!r}, and this Rink reads format {FORMAT}")
+
+
+@attrs.define
+class SlotRun:
+    """One member's run of one slot.
+
+    Args:
+        etcd: where the slots lie.
+        keys: of the role's slots.
+        name: the slot's name.
+        record: the key of the member's record.
+        session: the create revision of that record.
+        mine: what is written as `started`.
+    """
+
+    etcd: Etcd
+    keys: SlotKeys
+    name: str
+    record: bytes
+    session: int
+    mine: Slot
+    seen: int = 0
+
+    def begin(self, *, retry_unfinished: bool) -> tuple[Turn, Slot]:
+        """Write `started`, unless the slot is another run's.
+
+        It may be called again after an EtcdError.
+
+        Raises:
+            EtcdError: it is not known whether it was written.
+            RoleLost: the session of the grant has ended.
+            StateError: what lies there cannot be read.
+        """
+        while True:
+            found = self._write(self.mine)
+            if found is None:
+                return Turn.MINE, self.mine
+            slot = read(found)
+            if slot.run == self.mine.run:  # written by a try whose answer was lost
+                self.seen = found.mod_revision
+                return Turn.MINE, slot
+            if slot.code is not None:
+                return Turn.DONE, slot
+            if not retry_unfinished:
+                return Turn.STARTED, slot
+            self.seen = found.mod_revision  # its holder is dead, or has let go: the role is ours
+
+    def finish(self, code: int) -> None:
+        """Write `done`.
+
+        Raises:
+            EtcdError: it is not known whether it was written.
+            RoleLost: the session of the grant has ended, or another run has begun.
+            StateError: what lies there cannot be read.
+        """
+        done = attrs.evolve(self.mine, done=wall_time(), code=code)
+        found = self._write(done)
+        if found is None:
+            return
+        slot = read(found)
+        if slot.run != self.mine.run:
+            raise RoleLost(f"slot {self.name!r} is not this member's any more: {slot}")
+        if slot.code is None:
+            self.seen = found.mod_revision
+            self.finish(code)
+
+    def prune(self) -> int:
+        """Delete the oldest slots beyond those that are kept; return how many."""
+        kvs = self.etcd.range(self.keys.root, self.keys.end).kvs
+        old = sorted(kvs, key=lambda kv: kv.create_revision)[:-KEPT_SLOTS][:MAX_DELETIONS]
+        if old:
+            mine = Compare(self.record, Target.CREATE, self.session)
+            self.etcd.txn((mine,), tuple(Delete(kv.key) for kv in old))
+        return len(old)
+
+    def _write(self, slot: Slot) -> KeyValue | None:
+        """Write a value, if nothing has changed; else return what lies there.
+
+        If the key is gone meanwhile, it is written anew.
+        """
+        key = self.keys.slot(self.name)
+        while True:
+            result = self.etcd.txn(
+                (
+                    Compare(self.record, Target.CREATE, self.session),
+                    Compare(key, Target.MOD, self.seen),
+                ),
+                (Put(key, encode(slot)),),
+                (Get(self.record), Get(key)),
+            )
+            if result.succeeded:
+                self.seen = result.header.revision
+                return None
+            record, found = result.results
+            if not record or record[0].create_revision != self.session:
+                raise RoleLost(
+                    f"slot {self.name!r}: the session of {slot.member!r} under which its role was "
+                    "granted has ended"
+                )
+            if found:
+                return found[0]
+            self.seen = 0
+
+
+def look(etcd: Etcd, keys: SlotKeys, name: str) -> Slot | None:
+    """Return what lies under a slot's key, or None."""
+    kvs = etcd.range(keys.slot(name)).kvs
+    return read(kvs[0]) if kvs else None

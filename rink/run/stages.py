@@ -1,0 +1,76 @@
+"""Decide what a TERM or INT does. It is pure: no signal is sent here.
+
+The first one begins to leave the group: the command goes on while the group waits for a successor.
+The second one ends that wait. The last one kills the command. While no command runs, each one ends
+`rink run`.
+"""
+
+from __future__ import annotations
+
+import enum
+import signal
+
+import attrs
+
+LEAVING = frozenset({signal.SIGTERM, signal.SIGINT})
+"""Signals that begin to leave, and reach the command once its role is lost."""
+
+PASSED_ON = frozenset(
+    {signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH}
+)
+"""Signals that the command gets at once."""
+
+ENDING = LEAVING | {signal.SIGHUP, signal.SIGQUIT}
+"""Signals that end `rink run` while no command runs. Others would reach nobody, and do nothing."""
+
+
+class Deed(enum.Enum):
+    """Name what `rink run` does when a signal comes."""
+
+    NOTHING = "nothing"
+    PASS_ON = "pass the signal on to the command"  # noqa: S105
+    LEAVE = "leave the group, and wait for a successor"
+    HURRY = "wait for a successor no longer"
+    KILL = "kill the command"
+    END = "end, since no command runs"
+
+
+@attrs.define
+class Stages:
+    """Keep how many signals that leave have come, and the last of them.
+
+    Args:
+        waits: whether leaving waits for a successor, so that a signal can end the wait.
+    """
+
+    waits: bool
+    last: int = signal.SIGTERM
+    deed: Deed = Deed.NOTHING
+
+    @property
+    def is_leaving(self) -> bool:
+        """Return whether the group is being left because of a signal."""
+        return self.deed is not Deed.NOTHING
+
+    def take(self, number: int, *, is_running: bool) -> Deed:
+        """Return what to do about a signal.
+
+        Args:
+            number: the signal's.
+            is_running: whether a command runs.
+        """
+        if not is_running:
+            if number not in ENDING:
+                return Deed.NOTHING
+            self.last, self.deed = number, Deed.END
+            return Deed.END
+        if number not in LEAVING:
+            return Deed.PASS_ON
+        self.last = number
+        if self.deed is Deed.NOTHING:
+            self.deed = Deed.LEAVE
+        elif self.deed is Deed.LEAVE and self.waits:
+            self.deed = Deed.HURRY
+        else:
+            self.deed = Deed.KILL
+        return self.deed

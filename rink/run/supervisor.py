@@ -1,0 +1,541 @@
+"""Hold the role, and have a guard run the command while it is held.
+
+Rules that hold here:
+
+* The end told to the guard is the session's deadline. No other member is granted the role before
+  it, whatever happens to this process. It is moved on while the role is held, and while the command
+  stops after a loss: the claim stands until the role is released.
+* The role is released only when the guard has said that the command and its descendants are dead,
+  or, if the guard died, when this process has killed them.
+* Every start of the command has a greater token than the one before.
+
+Deliberately absent: what kills the command. That is the guard's part, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import os
+import signal
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import attrs
+
+from rink import aio
+from rink.core.keys import Keys, SlotKeys
+from rink.errors import (
+    ClosedError,
+    EtcdAuth,
+    EtcdError,
+    EtcdTls,
+    RoleLost,
+    RoleTimeout,
+)
+from rink.run.guard import now_ms, signal_name
+from rink.run.guarded import Guarded, Limits, Reaper
+from rink.run.outcome import FAILED, LOST, NOT_FOUND, NOT_GOT, Outcome
+from rink.run.slots import Slot, SlotRun, Turn, look
+from rink.run.stages import ENDING, LEAVING, PASSED_ON, Deed, Stages
+from rink.run.surroundings import RoleFile, environment_of, folders
+
+log = logging.getLogger("rink.run")
+
+T = TypeVar("T")
+
+TICK_S = 1.0
+"""How often the end told is moved on at least, in seconds."""
+
+LEAVE_TIMEOUT_S = 10.0
+QUICK_LEAVE_S = 0.15
+"""Time to leave the group after a signal while no command runs. The lease ends the rest."""
+
+MAX_JOIN_PAUSE_S = 30.0
+REPORT_INTERVALS_S = (10.0, 60.0)
+"""A wait is reported after the first of them, and then at every second one."""
+
+SLOT_INTERVAL_S = 1.0
+"""How often a member that waits for the role looks whether the slot was started."""
+
+FIRST_PAUSE_S = 1.0
+MAX_PAUSE_S = 60.0
+"""Pauses before `--restart` starts the command again; one that ran for longer begins anew."""
+
+STOP_TAKES_EFFECT_S = 0.2
+
+
+@attrs.frozen(kw_only=True)
+class RunSettings:
+    """What `rink run` was asked for. Durations are in seconds."""
+
+    group: str
+    role: str
+    command: tuple[str, ...]
+    name: str | None = None
+    grace: float = 10.0
+    wait: float | None = None
+    once: bool = False
+    restart: bool = False
+    handover_wait: float = 0.0
+    slot: str | None = None
+    retry_if_unfinished: bool = False
+
+    @property
+    def leaves_within_s(self) -> float:
+        """Return the sum of all waits of a leave."""
+        return self.handover_wait + 2 * LEAVE_TIMEOUT_S + self.grace
+
+
+class Restarts:
+    """The pauses of `--restart`. They double, up to a minute."""
+
+    def __init__(self) -> None:
+        self._next = FIRST_PAUSE_S
+
+    def pause_after(self, ran_for: float) -> float:
+        """Return the seconds to wait after a run that took so long."""
+        if ran_for >= MAX_PAUSE_S:
+            self._next = FIRST_PAUSE_S
+        pause, self._next = self._next, min(2 * self._next, MAX_PAUSE_S)
+        return pause
+
+
+class NotGotError(Exception):
+    """The role was not got within `--wait`."""
+
+
+@attrs.define
+class Run:
+    """How one run of the command went.
+
+    Attributes:
+        status: as from `waitpid`.
+        is_lost: whether it was stopped because the role was lost, or was near its end.
+        ran_for: seconds.
+    """
+
+    status: int
+    is_lost: bool
+    ran_for: float
+
+
+class Supervisor:
+    """Run a command under a role, in the event loop of the main thread."""
+
+    def __init__(self, settings: RunSettings, session: aio.Session) -> None:
+        self._settings = settings
+        self._session = session
+        self._stages = Stages(waits=settings.handover_wait > 0)
+        self._limits = Limits.of(session.ttl, session.margin, settings.grace)
+        self._role = f"role {settings.role!r} of group {settings.group!r}"
+        self._ignored = [one for one in _HANDLED if signal.getsignal(one) is signal.SIG_IGN]
+        self._member: aio.Rink | None = None
+        self._guarded: Guarded | None = None
+        self._leaving: asyncio.Task[None] | None = None
+        self._restarts = Restarts()
+        self._job_is_stopped = False
+        self._token = 0  # of the last start: the next one has a greater token
+        self._why = "nothing was asked of etcd yet"
+
+    async def run(self) -> Outcome:
+        """Run the command; return how `rink run` is to end."""
+        loop = asyncio.get_running_loop()
+        self._reaper = Reaper()
+        loop.add_signal_handler(signal.SIGCHLD, self._reaper.reap)
+        loop.add_signal_handler(signal.SIGCONT, self._continued)
+        for number in _HANDLED:
+            if number not in self._ignored or number in LEAVING:
+                loop.add_signal_handler(number, self._signalled, number)
+        self._file = RoleFile(folders(os.environ))
+        if not self._file.path:
+            log.warning("RINK_FILE is not set: no tmpfs at XDG_RUNTIME_DIR or /dev/shm")
+        self._work = asyncio.ensure_future(self._hold())
+        try:
+            return await self._work
+        except asyncio.CancelledError:
+            await self._leave_quickly()
+            return Outcome(signal=self._stages.last)
+        finally:
+            self._file.remove()
+
+    # ── signals ──────────────────────────────────────────────────────────────────────────────
+
+    def _signalled(self, number: int) -> None:
+        name = signal_name(number)
+        deed = self._stages.take(number, is_running=self._guarded is not None)
+        guarded, member = self._guarded, self._member
+        if deed is Deed.END:
+            log.info("%s: ends; no command runs", name)
+            self._work.cancel()
+        if guarded is None or member is None:
+            return
+        if deed is Deed.PASS_ON:
+            guarded.signal(number)
+        elif deed is Deed.LEAVE:
+            wait = self._settings.handover_wait
+            waits = f"waits up to {wait:g} s for a successor; " if wait else ""
+            then = "ends the wait" if wait else "kills the command"
+            log.info("%s: leaving; %sa second signal %s", name, waits, then)
+            self._leaving = asyncio.ensure_future(member.leave(wait=True))
+        elif deed is Deed.HURRY:
+            log.info("%s: waits for no successor; another signal kills the command", name)
+            self._leaving = asyncio.ensure_future(member.leave(wait=True, now=True))
+        elif deed is Deed.KILL:
+            log.warning("%s: the command is killed", name)
+            guarded.kill()
+
+    def _stopped(self, number: int) -> None:
+        """Stop this process too, so that the shell takes its terminal back."""
+        if self._guarded is None or not _has_terminal():
+            return
+        left = (self._guarded.until - self._limits.lead - now_ms()) / 1000
+        log.warning(
+            "%s: the command is stopped. Unless it goes on, %s is lost and the command killed "
+            "within %.0f s",
+            signal_name(number),
+            self._role,
+            left,
+        )
+        self._job_is_stopped = True
+        os.killpg(os.getpgrp(), signal.SIGTSTP)
+        # Without a shell that could continue the job, the kernel discards this signal.
+        asyncio.get_running_loop().call_later(STOP_TAKES_EFFECT_S, self._continued)
+
+    def _continued(self) -> None:
+        if self._job_is_stopped and self._guarded is not None:
+            self._guarded.resume()
+        self._job_is_stopped = False
+
+    # ── the role ─────────────────────────────────────────────────────────────────────────────
+
+    async def _hold(self) -> Outcome:
+        """Wait for the role and run the command, as often as the settings say."""
+        settings = self._settings
+        while True:
+            try:
+                role = await self._get_role()
+            except NotGotError:
+                log.error(
+                    "%s was not got within --wait %g: %s", self._role, settings.wait, self._why
+                )
+                await self._leave_quickly()
+                return Outcome(NOT_GOT)
+            if role is None:  # the slot is another member's
+                await self._leave_quickly()
+                return Outcome()
+            try:
+                outcome = await self._use(role)
+            except RoleLost as error:
+                log.warning("%s", error)
+                outcome = Outcome(LOST) if settings.once else None
+            if outcome is not None:
+                role.release()
+                await self._leave()
+                return outcome
+            role.release()
+
+    async def _use(self, role: aio.Role) -> Outcome | None:
+        """Run the command under a role; return how to end, or None to wait for the role again.
+
+        The caller releases the role: no process of the command is left.
+        """
+        settings = self._settings
+        slot = None
+        if settings.slot is not None:
+            slot = await self._begin_slot(role)
+            if slot is None:
+                return Outcome()
+        run = await self._run(role)
+        if run is None:
+            return Outcome(LOST) if settings.once else None
+        outcome = Outcome.of(run.status)
+        if run.is_lost:
+            if self._stages.is_leaving:
+                return outcome
+            return Outcome(LOST) if settings.once else None
+        log.info("the command has ended with %s", outcome)
+        if slot is not None and not outcome.signal:
+            await self._finish_slot(role, slot, outcome.code)
+        if not settings.restart or self._stages.is_leaving:
+            return outcome
+        pause = self._restarts.pause_after(run.ran_for)
+        log.info("starts it again in %g s", pause)
+        role.release()
+        await asyncio.sleep(pause)
+        return None
+
+    async def _get_role(self) -> aio.Role | None:
+        """Join, and wait for the role; None if the slot need not be run any more."""
+        wait = self._settings.wait
+        try:
+            async with asyncio.timeout(wait):
+                if await self._slot_is_over():
+                    return None
+                member = await self._join()
+                log.info("waits for %s as member %r", self._role, member.name)
+                return await self._await_role(member)
+        except TimeoutError as error:
+            raise NotGotError from error
+
+    async def _join(self) -> aio.Rink:
+        """Join the group; retry while etcd does not answer."""
+        if self._member is not None:
+            return self._member
+        pause, reported_at = 1.0, -math.inf
+        while True:
+            member = aio.Rink(
+                self._session,
+                self._settings.group,
+                name=self._settings.name,
+                scheme=("first", "jump"),
+                rebalance_delay=0.0,
+                initial_delay=0.0,
+                leave_timeout=LEAVE_TIMEOUT_S,
+                handover_wait=self._settings.handover_wait,
+            )
+            try:
+                self._member = await member.join()
+            except (EtcdAuth, EtcdTls):
+                raise
+            except EtcdError as error:
+                self._why = str(error)
+                now = asyncio.get_running_loop().time()
+                if now - reported_at >= REPORT_INTERVALS_S[1]:
+                    reported_at = now
+                    log.warning("waits to join group %r: %s", self._settings.group, error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, MAX_JOIN_PAUSE_S)
+            else:
+                return self._member
+
+    async def _await_role(self, member: aio.Rink) -> aio.Role | None:
+        """Wait for the role, and report on what."""
+        first, later = REPORT_INTERVALS_S
+        loop = asyncio.get_running_loop()
+        report_at = loop.time() + first
+        while True:
+            left = report_at - loop.time()
+            timeout = left if self._settings.slot is None else min(left, SLOT_INTERVAL_S)
+            try:
+                return await member.await_role(
+                    self._settings.role, max(timeout, 0.01), token_above=self._token
+                )
+            except RoleTimeout as error:
+                self._why = str(error)
+            if await self._slot_is_over():
+                return None
+            if loop.time() >= report_at:
+                report_at = loop.time() + later
+                log.info("still waits: %s", self._why)
+
+    async def _leave(self) -> None:
+        """Leave the group; nothing is held any more."""
+        if self._member is not None:
+            await self._member.leave(now=True)
+            log.info("left group %r", self._settings.group)
+
+    async def _leave_quickly(self) -> None:
+        with contextlib.suppress(TimeoutError, ClosedError):
+            async with asyncio.timeout(QUICK_LEAVE_S):
+                await self._leave()
+
+    # ── the command ──────────────────────────────────────────────────────────────────────────
+
+    async def _run(self, role: aio.Role) -> Run | None:
+        """Run the command once; None if there is not enough time left to start it."""
+        loop = asyncio.get_running_loop()
+        lost = asyncio.ensure_future(role.lost.wait())
+        try:
+            while not self._is_time_left() and not lost.done():
+                await asyncio.wait({lost}, timeout=0.1)  # until the lease is renewed
+            if lost.done():
+                return None
+            started_at = loop.time()
+            guarded = self._start(role)
+            self._guarded = guarded
+            is_lost = await self._watch(guarded, role, lost)
+            status = guarded.ended.result()
+            if guarded.failure is not None:
+                code, why = guarded.failure.code, os.strerror(guarded.failure.errno)
+                what = "was not found" if code == NOT_FOUND else "cannot be run"
+                log.error("command %r %s: %s", self._settings.command[0], what, why)
+            return Run(status, is_lost, loop.time() - started_at)
+        finally:
+            self._guarded = None
+            self._file.clear()
+            lost.cancel()
+
+    def _start(self, role: aio.Role) -> Guarded:
+        until = self._deadline_ms()
+        self._token = role.token
+        self._file.write(role.token, until)
+        guarded = Guarded(self._reaper, self._stopped)
+        guarded.start(
+            self._settings.command,
+            environment_of(
+                os.environ,
+                group=self._settings.group,
+                role=role.name,
+                rank=role.rank,
+                token=role.token,
+                file=self._file.path,
+            ),
+            until=until,
+            limits=self._limits,
+            role=role.name,
+            ignored=self._ignored,
+            file=self._file.path,
+        )
+        log.info("starts %r with token %d", self._settings.command[0], role.token)
+        return guarded
+
+    async def _watch(self, guarded: Guarded, role: aio.Role, lost: asyncio.Future[Any]) -> bool:
+        """Move the end on until the command has ended; return whether it was made to end."""
+        tick = min(TICK_S, self._session.ttl / 12)
+        is_lost = False
+        while not guarded.ended.done():
+            if lost.done() and not is_lost:
+                is_lost = True
+                self._file.clear()
+                number = self._stages.last if self._stages.is_leaving else signal.SIGTERM
+                log.info("%s is lost: the command gets %s", self._role, signal_name(number))
+                guarded.stop(number)
+            self._move_end(guarded, role, is_lost=is_lost or guarded.is_late)
+            if now_ms() >= guarded.until - self._limits.lead // 2:
+                log.error("the guard does not kill the command: `rink run` does")
+                await self._reaper.kill_all()
+            await asyncio.wait(
+                {guarded.ended} if is_lost else {guarded.ended, lost},
+                timeout=tick,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        return is_lost or guarded.is_late
+
+    def _move_end(self, guarded: Guarded, role: aio.Role, *, is_lost: bool) -> None:
+        """Tell the guard the deadline, if it has moved and the last end told is not over.
+
+        After a deadline that passed, the member may get a new lease. Its deadline is not of this
+        grant.
+        """
+        until = self._deadline_ms()
+        if until > guarded.until > now_ms():
+            guarded.tell(until)
+            if not is_lost:
+                self._file.write(role.token, until)
+
+    def _is_time_left(self) -> bool:
+        limits = self._limits
+        return self._deadline_ms() - limits.lead - limits.notice > now_ms()
+
+    def _deadline_ms(self) -> int:
+        """Return the session's deadline, rounded down; 0 where there is none."""
+        assert self._member is not None
+        now_s = self._session.clock.now()  # first, so that the sum is never too large
+        remaining_s = self._member.session_remaining
+        return int((now_s + remaining_s) * 1000) if math.isfinite(remaining_s) else 0
+
+    # ── slots ────────────────────────────────────────────────────────────────────────────────
+
+    def _slot_keys(self) -> SlotKeys:
+        return SlotKeys.of(self._session.prefix, self._settings.group, self._settings.role)
+
+    async def _slot_is_over(self) -> bool:
+        """Return whether the slot needs no run, by a look into etcd."""
+        name = self._settings.slot
+        if name is None:
+            return False
+        try:
+            slot = await asyncio.to_thread(look, self._session.etcd, self._slot_keys(), name)
+        except EtcdError as error:
+            log.debug("slot %r was not read: %s", name, error)
+            return False  # the holder of the role looks again
+        if slot is None or (slot.code is None and self._settings.retry_if_unfinished):
+            return False
+        self._report_slot(slot)
+        return True
+
+    async def _begin_slot(self, role: aio.Role) -> SlotRun | None:
+        """Write `started`; None if the slot was started before."""
+        assert self._member is not None
+        assert self._settings.slot is not None
+        member = self._member
+        engine = member._engine  # noqa: SLF001 - a part of the same package
+        with engine.lock:
+            record = engine.node.view.members.get(member.name)
+        run = SlotRun(
+            self._session.etcd,
+            self._slot_keys(),
+            self._settings.slot,
+            Keys.of(self._session.prefix, self._settings.group).member(member.name),
+            record.create_revision if record else 0,
+            Slot(token=role.token, member=member.name),
+        )
+        retry = self._settings.retry_if_unfinished
+        turn, slot = await self._while_held(role, lambda: run.begin(retry_unfinished=retry))
+        if turn is Turn.MINE:
+            log.info("slot %r of %s is started", self._settings.slot, self._role)
+            return run
+        self._report_slot(slot)
+        return None
+
+    async def _finish_slot(self, role: aio.Role, run: SlotRun, code: int) -> None:
+        """Write `done`, and delete old slots."""
+        try:
+            await self._while_held(role, lambda: run.finish(code))
+            await self._while_held(role, run.prune)
+        except RoleLost as error:
+            log.error(
+                "slot %r has ended with code %d, and etcd does not say so: %s. With "
+                "--retry-if-unfinished it is run again",
+                run.name,
+                code,
+                error,
+            )
+
+    async def _while_held(self, role: aio.Role, call: Callable[[], T]) -> T:
+        """Call something on a thread, again after each EtcdError, while the role is held.
+
+        Raises:
+            RoleLost: the role is lost.
+        """
+        while True:
+            role.raise_if_lost()
+            try:
+                return await asyncio.to_thread(call)
+            except EtcdError as error:
+                log.warning("waits for etcd to answer for slot %r: %s", self._settings.slot, error)
+                await asyncio.sleep(0.5)
+
+    def _report_slot(self, slot: Slot) -> None:
+        """Say why the slot is not run."""
+        name = self._settings.slot
+        if slot.code is None:
+            log.warning("slot %r of %s is not run: it was %s", name, self._role, slot)
+        else:
+            log.info("slot %r of %s is not run: it is %s", name, self._role, slot)
+
+
+_HANDLED = tuple(sorted(ENDING | PASSED_ON))
+
+
+def _has_terminal() -> bool:
+    with contextlib.suppress(OSError):
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC))
+        return True
+    return False
+
+
+def supervise(settings: RunSettings, session: aio.Session) -> Outcome:
+    """Run a command under a role to its end.
+
+    The loop is not closed: that would wait for threads which ask etcd.
+    """
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(Supervisor(settings, session).run())
+    except Exception:
+        log.critical("`rink run` has failed", exc_info=True)
+        return Outcome(FAILED)
