@@ -1,0 +1,154 @@
+"""`rink run` as a process, and the beats of its commands."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import attrs
+from processes import is_alive
+
+ROOT = Path(__file__).parents[2]
+RINK = [sys.executable, "-m", "rink.cli"]
+BEATING = [sys.executable, "-I", "-S", str(Path(__file__).parent / "beating.py")]
+LONG_S = 30.0
+TTL = 3
+"""Seconds: the deadline is at most 2.5 s ahead, and SIGKILL comes 0.5 s before."""
+
+
+def boot_ms():
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
+def wait_for(condition, within_s=LONG_S):
+    """Wait until something is so; returns what the condition gave."""
+    end = time.monotonic() + within_s
+    while not (value := condition()):
+        assert time.monotonic() < end, "did not happen"
+        time.sleep(0.005)
+    return value
+
+
+@attrs.frozen
+class Beat:
+    name: str
+    pid: int
+    token: int
+    at: int
+    until: int
+
+
+class Beats:
+    """What the commands of a test have written, in one file."""
+
+    def __init__(self, path):
+        self.path = path
+        path.touch()
+
+    def all(self, name=None):
+        lines = self.path.read_text().splitlines(keepends=True)
+        beats = [
+            Beat(words[0], *map(int, words[1:]))
+            for words in (line.split() for line in lines if line.endswith("\n"))
+        ]
+        return [beat for beat in beats if name in (None, beat.name)]
+
+    def wait(self, name="child", token_above=0, after=0):
+        """Return the first beat of a kind."""
+
+        def found():
+            kind = self.all(name)
+            return next((b for b in kind if b.token > token_above and b.at > after), None)
+
+        return wait_for(found)
+
+    def command(self, *words):
+        """Return the command that beats."""
+        return [*BEATING, str(self.path), *words]
+
+    def assert_over_before(self, until):
+        """Every process that has beaten is dead, and no beat came at or after a time."""
+        beats = self.all()
+        assert beats
+        assert beats[-1].at < until
+        assert [beat for beat in beats if is_alive(beat.pid)] == []
+
+
+class Running:
+    """A `rink run`; its log is read by a thread."""
+
+    def __init__(self, endpoint, prefix, *line, role="r", before=(), popen=(), **env):
+        options = ["--group", "g", "--role", role, "--prefix", prefix, "--ttl", str(TTL)]
+        self.started_at = time.monotonic()
+        self.process = subprocess.Popen(
+            [*before, *RINK, "run", *options, *line],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "RINK_ETCD": endpoint, **env},
+            **{"start_new_session": True, **dict(popen)},
+        )
+        self.log, self.output = "", ""
+        self._threads = [threading.Thread(target=run) for run in (self._read, self._read_output)]
+        for thread in self._threads:
+            thread.start()
+
+    def _read(self):
+        for line in self.process.stderr:
+            self.log += line
+
+    def _read_output(self):
+        for line in self.process.stdout:
+            self.output += line
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    @property
+    def guard(self):
+        """The process id of its guard."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        (guard,) = map(int, children)
+        return guard
+
+    def wait_log(self, text):
+        """Wait until the log has a text."""
+
+        def has():
+            assert self.process.poll() is None or text in self.log, self.log
+            return text in self.log
+
+        wait_for(has)
+
+    def send(self, number):
+        self.process.send_signal(number)
+
+    def ends(self, number=None, within_s=LONG_S):
+        """Return the exit code, perhaps after a signal."""
+        if number is not None:
+            self.send(number)
+        try:
+            return self.process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(self.log) from None
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()  # its guard then ends the command
+        self.process.wait()
+        for thread in self._threads:
+            thread.join(LONG_S)  # until the guard has ended too
+            assert not thread.is_alive(), "a process of the command still runs"
+        for pipe in (self.process.stdout, self.process.stderr):
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()

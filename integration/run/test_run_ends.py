@@ -1,0 +1,146 @@
+"""The command is dead, with all that it started, before its role can be another's.
+
+Bugs of other programs that lock and run a command, one test each.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+from processes import is_alive, wait_stopped
+from run_support import boot_ms, wait_for
+
+pytestmark = pytest.mark.waits
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP])
+def test_signal_to_run_leaves_no_orphan(runs, beats, number):
+    """Consul's lock left a shell's grandchild (#2022), and orphans on QUIT (#1210), HUP (#2489)."""
+    shell = f'"$@" & exec 1>&-; wait'
+    run = runs("--grace", "1", "--", "sh", "-c", shell, "sh", *beats.command("orphan"))
+    beats.wait("child")
+    beats.wait("orphan")
+    assert run.ends(number) == -number
+    beats.assert_over_before(boot_ms() + 1)
+    assert run.output == ""
+
+
+def test_end_of_the_command_kills_what_it_left_in_another_session(runs, beats):
+    """The command ends by itself; its code is kept, and what it left behind is killed."""
+    path = str(beats.path)
+    shell = '"$@" & until grep -q orphan "$0"; do :; done; exit 5'
+    run = runs("--grace", "0.3", "--", "sh", "-c", shell, path, *beats.command("orphan", "deaf"))
+    assert run.ends() == 5
+    beats.assert_over_before(boot_ms() + 1)
+
+
+@pytest.mark.parametrize("fate", [signal.SIGKILL, signal.SIGSTOP])
+def test_run_killed_or_stopped_kills_before_the_end_told(runs, beats, fate):
+    """Nothing of `rink run` is needed: the guard has the time."""
+    run = runs("--", *beats.command("orphan", "deaf"))
+    beats.wait("orphan")
+    beats.wait("child")
+    run.send(fate)
+    if fate == signal.SIGSTOP:
+        wait_stopped(run.pid)
+    pids = {beat.pid for beat in beats.all()}
+    wait_for(lambda: not any(map(is_alive, pids)))
+    beats.assert_over_before(max(beat.until for beat in beats.all()))
+    assert boot_ms() < max(beat.until for beat in beats.all())
+    run.send(signal.SIGCONT)
+
+
+def test_run_killed_gives_the_command_sigterm_at_once(runs, beats):
+    """With a longer TTL, there is time to end in order."""
+    run = runs("--ttl", "20", "--", *beats.command("asks"))
+    beats.wait("child")
+    at = boot_ms()
+    run.send(signal.SIGKILL)
+    beat = beats.wait("SIGTERM")
+    assert beat.at - at < 1000
+    wait_for(lambda: not is_alive(beat.pid))
+    assert beats.all()[-1].name == "SIGTERM"
+
+
+def test_etcd_cut_off_kills_before_the_end_told(runs, beats, wire_to, etcd_node):
+    """Consul's lock killed 90 s late (#9788)."""
+    wire = wire_to(etcd_node)
+    run = runs("--", *beats.command("orphan", "deaf"), endpoint=wire.endpoint)
+    beats.wait("orphan")
+    until = beats.wait("child").until
+    assert until > 0
+    wait_for(lambda: beats.all("child")[-1].until > until)  # it is moved on
+    wire.silence()
+    run.wait_log("it is killed")
+    pids = {beat.pid for beat in beats.all()}
+    wait_for(lambda: not any(map(is_alive, pids)))
+    until = max(beat.until for beat in beats.all())
+    beats.assert_over_before(until)
+    assert boot_ms() < until
+    token = beats.all()[-1].token
+    wire.heal()
+    assert beats.wait("child", token_above=token)  # it waits for the role again, and gets it
+
+
+def test_etcd_cut_off_once_exits_124(runs, beats, wire_to, etcd_node):
+    wire = wire_to(etcd_node)
+    run = runs("--once", "--", *beats.command(), endpoint=wire.endpoint)
+    beats.wait("child")
+    wire.cut()
+    assert run.ends() == 124
+    beats.assert_over_before(max(beat.until for beat in beats.all()))
+
+
+def test_guard_killed_kills_every_process_of_the_command(runs, beats):
+    run = runs("--", *beats.command("orphan", "deaf"))
+    beats.wait("child")
+    beats.wait("orphan")
+    at = boot_ms()
+    os.kill(run.guard, signal.SIGKILL)
+    run.wait_log("the guard of the command has ended")
+    pids = {beat.pid for beat in beats.all() if beat.at <= at}
+    wait_for(lambda: not any(map(is_alive, pids)))
+    assert boot_ms() < max(beat.until for beat in beats.all() if beat.pid in pids)
+    token = beats.all()[0].token
+    assert beats.wait("child", token_above=token)
+
+
+def test_guard_stopped_has_run_kill_the_command(runs, beats, wire_to, etcd_node):
+    """The guard is stopped and etcd cut off; `rink run` itself kills before the end told."""
+    wire = wire_to(etcd_node)
+    run = runs("--once", "--", *beats.command("orphan", "deaf"), endpoint=wire.endpoint)
+    beats.wait("child")
+    beats.wait("orphan")
+    guard = run.guard
+    os.kill(guard, signal.SIGSTOP)
+    wait_stopped(guard)
+    wire.cut()
+    assert run.ends() == 124
+    assert "`rink run` does" in run.log
+    until = max(beat.until for beat in beats.all())
+    beats.assert_over_before(until)
+
+
+def test_takeover_after_a_kill_has_a_greater_token_and_no_overlap(runs, beats):
+    first = runs("--", *beats.command("orphan", "deaf"))
+    old = beats.wait("child")
+    runs("--", *beats.command())
+    first.send(signal.SIGKILL)
+    new = beats.wait("child", token_above=old.token)
+    last = [beat for beat in beats.all() if beat.token == old.token][-1]
+    assert last.at < new.at
+
+
+def test_handover_has_no_overlap(runs, beats):
+    first = runs("--", *beats.command("orphan"), "--grace", "1")
+    old = beats.wait("child")
+    second = runs("--", *beats.command())
+    second.wait_log("waits for role")
+    time.sleep(0.2)
+    assert first.ends(signal.SIGTERM) == -signal.SIGTERM
+    new = beats.wait("child", token_above=old.token)
+    last = [beat for beat in beats.all() if beat.token == old.token][-1]
+    assert last.at < new.at

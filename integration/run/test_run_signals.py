@@ -1,0 +1,209 @@
+"""What signals do to `rink run` and its command, and how both end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from processes import is_alive
+from run_support import ROOT, RINK, boot_ms, wait_for
+
+pytestmark = pytest.mark.waits
+
+ENDS_WITHIN_S = 0.2
+ENDING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT]
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_signal_while_waiting_ends_run_at_once(runs, beats, number):
+    """Consul's lock did not hear SIGTERM while it waited (#4439)."""
+    runs("--", *beats.command())
+    beats.wait()
+    waiting = runs("--handover-wait", "20", "--", *beats.command())
+    waiting.wait_log("waits for role")
+    at = time.monotonic()
+    assert waiting.ends(number) == -number
+    assert time.monotonic() - at < ENDS_WITHIN_S
+    assert len({beat.pid for beat in beats.all()}) == 1
+
+
+def test_sigterm_while_etcd_is_away_ends_run_at_once(runs, beats, wire_to, etcd_node):
+    wire = wire_to(etcd_node)
+    wire.cut()
+    waiting = runs("--", *beats.command(), endpoint=wire.endpoint)
+    waiting.wait_log("waits to join group")
+    at = time.monotonic()
+    assert waiting.ends(signal.SIGTERM) == -signal.SIGTERM
+    assert time.monotonic() - at < ENDS_WITHIN_S
+
+
+def test_etcd_away_at_the_start_is_waited_for(runs, beats, wire_to, etcd_node):
+    wire = wire_to(etcd_node)
+    wire.cut()
+    run = runs("--", *beats.command(), endpoint=wire.endpoint)
+    run.wait_log("waits to join group")
+    wire.heal()
+    beats.wait()
+
+
+def test_other_signals_are_passed_on_at_once(runs, beats):
+    run = runs("--", *beats.command("asks"))
+    beats.wait()
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH):
+        run.send(number)
+        beats.wait(number.name)
+    assert run.process.poll() is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_reaches_the_command_when_its_role_is_lost(runs, beats, number):
+    """Nobody takes over, so the wait lasts until the second signal ends it."""
+    run = runs("--handover-wait", "30", "--", *beats.command("asks"))
+    beats.wait()
+    run.send(number)
+    run.wait_log(f"{number.name}: leaving; waits up to 30 s for a successor")
+    at = boot_ms()
+    beats.wait(after=at + 200)
+    assert not beats.all(number.name)
+    run.send(number)
+    beats.wait(number.name)
+    assert run.ends() == 0  # the command's own code
+    assert "waits for no successor" in run.log
+
+
+def test_successor_ends_the_wait(runs, beats):
+    run = runs("--handover-wait", "30", "--", *beats.command("asks"))
+    old = beats.wait()
+    run.send(signal.SIGTERM)
+    run.wait_log("leaving")
+    runs("--", *beats.command())
+    beats.wait("SIGTERM")
+    assert run.ends() == 0
+    assert beats.wait(token_above=old.token)
+
+
+def test_third_signal_kills(runs, beats):
+    run = runs("--handover-wait", "30", "--grace", "30", "--", *beats.command("deaf"))
+    beats.wait()
+    for text in ("leaving", "waits for no successor", "the command is killed"):
+        run.send(signal.SIGTERM)
+        run.wait_log(text)
+    assert run.ends() == -signal.SIGKILL
+
+
+def test_grace_is_over_kills(runs, beats):
+    run = runs("--grace", "0.5", "--", *beats.command("deaf"))
+    beats.wait()
+    at = boot_ms()
+    assert run.ends(signal.SIGTERM) == -signal.SIGKILL
+    assert beats.all()[-1].at - at > 400
+
+
+@pytest.mark.parametrize(
+    ("shell", "code"),
+    [("exit 0", 0), ("exit 7", 7), ("kill -USR1 $$", -signal.SIGUSR1), ("kill -9 $$", -9)],
+)
+def test_run_ends_as_its_command(runs, shell, code):
+    assert runs("--", "sh", "-c", shell).ends() == code
+
+
+def test_codes_of_env(runs, tmp_path):
+    plain = tmp_path / "plain"
+    plain.write_text("no program")
+    bad = tmp_path / "bad"
+    bad.write_text("#!/no/such/interpreter\n")
+    bad.chmod(0o755)
+    codes = [runs("--", one).ends() for one in ("no-such-command", str(plain), str(bad))]
+    assert codes == [127, 126, 127]
+    assert runs("--no-such-option", "--", "true").ends() == 125
+    assert runs("--once", "--restart", "--", "true").ends() == 125
+
+
+def test_role_not_got_within_wait_exits_75(runs, beats):
+    first = runs("--name", "first", "--", *beats.command())
+    beats.wait()
+    waiting = runs("--wait", "1", "--", *beats.command())
+    assert waiting.ends() == 75
+    assert "was not got within --wait 1" in waiting.log
+    assert "'first'" in waiting.log or "first" in waiting.log
+    assert first.process.poll() is None
+
+
+def test_environment_has_the_role_and_no_way_to_etcd(runs):
+    run = runs(
+        "--", "sh", "-c", "env; cat $RINK_FILE; ls -l /proc/self/fd",
+        RINK_ETCD_USER="", RINK_ETCD_PASSWORD="", RINK_SIDECAR_TOKEN_FILE="/x", RINK_OTHER="stays",
+    )  # fmt: skip
+    assert run.ends() == 0
+    lines = run.output.splitlines()
+    rink = {one.partition("=")[0]: one.partition("=")[2] for one in lines if one.startswith("RINK")}
+    assert set(rink) == {
+        "RINK_GROUP", "RINK_ROLE", "RINK_RANK", "RINK_TOKEN", "RINK_FILE", "RINK_OTHER",
+    }  # fmt: skip
+    assert (rink["RINK_GROUP"], rink["RINK_ROLE"], rink["RINK_RANK"]) == ("g", "r", "0")
+    (file,) = [one.split() for one in lines if one.startswith(rink["RINK_TOKEN"] + " ")]
+    assert int(file[1]) <= boot_ms() < int(file[2]) + 3000
+    assert not os.path.exists(os.path.dirname(rink["RINK_FILE"]))
+    files = {one.split()[-3] for one in lines if " -> " in one and "/fd" not in one.split()[-1]}
+    assert files == {"0", "1", "2"}
+
+
+def test_restart_has_a_greater_token_each_time(runs, beats):
+    run = runs("--restart", "--", "timeout", "0.2", *beats.command())
+    third = wait_for(lambda: len({beat.token for beat in beats.all()}) >= 3)
+    tokens = list(dict.fromkeys(beat.token for beat in beats.all()))
+    assert third
+    assert tokens == sorted(tokens)
+    assert run.ends(signal.SIGTERM) in (-signal.SIGTERM, 124)
+
+
+def test_process_1_reaps_orphans_and_hears_sigterm(runs, beats):
+    """In a container, `rink run` is process 1: its default for SIGTERM is to ignore it."""
+    unshare = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if subprocess.run([*unshare, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no pid namespaces here")
+    run = runs("--", *beats.command("orphan", "asks"), before=unshare)
+    beats.wait("orphan")
+    beats.wait("child")
+    (inner,) = _children(run.pid)
+    # A process of `docker exec` whose parent ends becomes a child of process 1.
+    enter = ["nsenter", f"--target={inner}", "--pid", "--mount"]
+    subprocess.run([*enter, "sh", "-c", "sleep 0.1 & exit 0"], check=True)
+    time.sleep(0.5)
+    states = [_state(pid) for pid in _children(inner)]
+    assert "Z" not in states
+    os.kill(inner, signal.SIGTERM)
+    beats.wait("SIGTERM")
+    assert run.ends() == 0
+    wait_for(lambda: not any(is_alive(pid) for pid in _children(inner)))
+
+
+def test_process_1_ends_with_128_and_the_signal(runs, beats):
+    unshare = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if subprocess.run([*unshare, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no pid namespaces here")
+    run = runs("--", *beats.command(), before=unshare)
+    beats.wait("child")
+    (inner,) = _children(run.pid)
+    os.kill(inner, signal.SIGTERM)
+    assert run.ends() == 128 + signal.SIGTERM
+
+
+def _children(pid):
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return list(map(int, file.read().split()))
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _state(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return "gone"
