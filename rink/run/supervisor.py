@@ -49,6 +49,10 @@ T = TypeVar("T")
 TICK_S = 1.0
 """How often the end told is moved on at least, in seconds."""
 
+NEVER_GROWS_S = 365 * 86_400.0
+"""The group stays at one rank, which has the role. So standbys wait for that rank: it goes to the one
+that has waited longest as soon as the holder leaves, or its lease ends."""
+
 LEAVE_TIMEOUT_S = 10.0
 QUICK_LEAVE_S = 0.15
 """Time to leave the group after a signal while no command runs. The lease ends the rest."""
@@ -202,12 +206,17 @@ class Supervisor:
         self._job_is_stopped = True
         os.killpg(os.getpgrp(), signal.SIGTSTP)
         # Without a shell that could continue the job, the kernel discards this signal.
-        asyncio.get_running_loop().call_later(STOP_TAKES_EFFECT_S, self._continued)
+        asyncio.get_running_loop().call_later(STOP_TAKES_EFFECT_S, self._go_on)
+
+    def _go_on(self) -> None:
+        if self._job_is_stopped:
+            self._continued()
 
     def _continued(self) -> None:
-        if self._job_is_stopped and self._guarded is not None:
-            self._guarded.resume()
+        """Let the command go on too; in the foreground, if a shell has put this process there."""
         self._job_is_stopped = False
+        if self._guarded is not None:
+            self._guarded.resume()
 
     # ── the role ─────────────────────────────────────────────────────────────────────────────
 
@@ -291,8 +300,8 @@ class Supervisor:
                 self._settings.group,
                 name=self._settings.name,
                 scheme=("first", "jump"),
-                rebalance_delay=0.0,
-                initial_delay=0.0,
+                rebalance_delay=NEVER_GROWS_S,
+                initial_delay=NEVER_GROWS_S,
                 leave_timeout=LEAVE_TIMEOUT_S,
                 handover_wait=self._settings.handover_wait,
             )

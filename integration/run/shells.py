@@ -1,0 +1,57 @@
+"""An interactive shell on a terminal of its own, as a person would use it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import select
+import signal
+import threading
+import time
+
+from run_support import LONG_S, wait_for
+
+PROMPT = "ready$ "
+
+
+class Shell:
+    """A bash with job control; `text` is all that the terminal has shown."""
+
+    def __init__(self, folder, **env):
+        self.text = ""
+        self.pid, self._fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(folder)
+            os.environ.update(env, PS1=PROMPT)
+            os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+        self.wait(PROMPT)
+
+    def _read(self):
+        with contextlib.suppress(OSError):  # EIO: the last process has closed the terminal
+            while data := os.read(self._fd, 4096):
+                self.text += data.decode(errors="replace")
+
+    def type(self, text):
+        os.write(self._fd, text.encode())
+
+    def wait(self, text, since=0):
+        """Wait until the terminal has shown a text; return how much it has shown."""
+        wait_for(lambda: text in self.text[since:])
+        return len(self.text)
+
+    def foreground(self):
+        """The process group in the terminal's foreground."""
+        return os.tcgetpgrp(self._fd)
+
+    def close(self):
+        os.kill(self.pid, signal.SIGHUP)  # which bash passes on to its jobs
+        os.kill(self.pid, signal.SIGCONT)
+        ended = lambda: os.waitpid(self.pid, os.WNOHANG)[0]  # noqa: E731
+        try:
+            wait_for(ended)
+        finally:
+            os.close(self._fd)
+            self._thread.join(LONG_S)
