@@ -23,8 +23,9 @@ def boot_ms():
 
 def told_until():
     with contextlib.suppress(OSError, ValueError):
-        with open(os.environ.get("RINK_FILE", "")) as file:
-            _, written, until = map(int, file.read().split())
+        file = os.open(os.environ.get("RINK_FILE", ""), os.O_RDONLY)
+        _, written, until = map(int, os.read(file, 100).split())
+        os.close(file)
         if written <= boot_ms() < until:
             return until
     return 0

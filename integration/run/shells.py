@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
-import select
 import signal
 import threading
-import time
 
 from run_support import LONG_S, wait_for
 

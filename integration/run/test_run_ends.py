@@ -19,7 +19,7 @@ pytestmark = pytest.mark.waits
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP])
 def test_signal_to_run_leaves_no_orphan(runs, beats, number):
     """Consul's lock left a shell's grandchild (#2022), and orphans on QUIT (#1210), HUP (#2489)."""
-    shell = f'"$@" & exec 1>&-; wait'
+    shell = '"$@" & exec 1>&-; wait'
     run = runs("--grace", "1", "--", "sh", "-c", shell, "sh", *beats.command("orphan"))
     beats.wait("child")
     beats.wait("orphan")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
+from pathlib import Path
 
 import pytest
 from processes import is_alive
-from run_support import ROOT, RINK, boot_ms, wait_for
+from run_support import boot_ms, wait_for
 
 pytestmark = pytest.mark.waits
 
@@ -147,7 +147,7 @@ def test_environment_has_the_role_and_no_way_to_etcd(runs):
     assert (rink["RINK_GROUP"], rink["RINK_ROLE"], rink["RINK_RANK"]) == ("g", "r", "0")
     (file,) = [one.split() for one in lines if one.startswith(rink["RINK_TOKEN"] + " ")]
     assert int(file[1]) <= boot_ms() < int(file[2]) + 3000
-    assert not os.path.exists(os.path.dirname(rink["RINK_FILE"]))
+    assert not Path(rink["RINK_FILE"]).parent.exists()
     files = {one.split()[-3] for one in lines if " -> " in one and "/fd" not in one.split()[-1]}
     assert files == {"0", "1", "2"}
 
@@ -195,15 +195,13 @@ def test_process_1_ends_with_128_and_the_signal(runs, beats):
 
 def _children(pid):
     try:
-        with open(f"/proc/{pid}/task/{pid}/children") as file:
-            return list(map(int, file.read().split()))
+        return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
     except (FileNotFoundError, ProcessLookupError):
         return []
 
 
 def _state(pid):
     try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0]
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
         return "gone"

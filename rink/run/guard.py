@@ -264,19 +264,16 @@ class Terminal:
 
 
 class Group:
-    """A cgroup for the command, where one may be made: its kill reaches every member at once.
-
-    It also reaches a process whose user has changed, which a signal may not. The look at `/proc`
-    follows in any case.
-    """
+    """A cgroup for the command, where `rink.run.cgroup` could make one; else it does nothing."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def enter(self) -> None:
-        """Move this process into it."""
+        """Move this process into it, if the kernel lets it."""
         if self._path:
-            self._write("cgroup.procs", "0")
+            with contextlib.suppress(OSError):
+                self._write("cgroup.procs", "0")
 
     def kill(self) -> None:
         """Kill everything in it."""

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import secrets
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import attrs
 
-from rink.run import guard
+from rink.run import cgroup, guard
 
 log = logging.getLogger("rink.run")
 
@@ -111,6 +112,7 @@ class Guarded:
         self.until = 0
         self._on_stopped = on_stopped
         self._reaper = reaper
+        self._is_started = False
         self._text = b""
 
     def start(
@@ -123,16 +125,16 @@ class Guarded:
         role: str,
         ignored: Sequence[int],
         file: str = "",
-        cgroup: str = "",
     ) -> None:
         """Start the guard, and the command under it."""
         self.until = until
+        group = cgroup.make(f"rink-run-{os.getpid()}-{secrets.token_hex(4)}")
         guard_in, self._to = os.pipe()
         self._from, guard_out = os.pipe()
         options = {
             "in": guard_in, "out": guard_out, "until": until, **attrs.asdict(limits),
             "ignored": ",".join(str(int(one)) for one in ignored), "job": os.getpgrp(),
-            "file": file, "role": repr(role), "cgroup": cgroup,
+            "file": file, "role": repr(role), "cgroup": group,
         }  # fmt: skip
         line = [f"{name}={value}" for name, value in options.items()]
         try:
@@ -192,7 +194,9 @@ class Guarded:
     def _hear(self, line: str) -> None:
         word, *numbers = line.split()
         values = [int(one) for one in numbers]
-        if word == "failed":
+        if word == "started":
+            self._is_started = True
+        elif word == "failed":
             self.failure = Failure(code=values[0], errno=values[1])
             self._end(values[0] << 8)
         elif word == "ended":
@@ -212,12 +216,15 @@ class Guarded:
         loop.remove_reader(self._from)
         os.close(self._from)
         os.close(self._to)
-        if not self.ended.done():
-            how = os.waitstatus_to_exitcode(exit_status.result())
-            log.error("the guard of the command has ended (%d): the command is killed", how)
-            self.is_late = True
-            self._rescue = loop.create_task(self._kill_rest())
+        if self.ended.done():
+            return
+        how = os.waitstatus_to_exitcode(exit_status.result())
+        log.error("the guard of the command has ended (%d): the command is killed", how)
+        self.is_late = self._is_started
+        if not self._is_started:
+            self.failure = Failure(code=guard.OURS, errno=0)
+        self._rescue = loop.create_task(self._kill_rest())
 
     async def _kill_rest(self) -> None:
         await self._reaper.kill_all()
-        self._end(KILLED)
+        self._end(KILLED if self.failure is None else self.failure.code << 8)

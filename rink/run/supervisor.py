@@ -237,6 +237,9 @@ class Supervisor:
                 return Outcome()
             try:
                 outcome = await self._use(role)
+            except asyncio.CancelledError:  # by a signal, which comes so only if no command runs
+                role.release()
+                raise
             except RoleLost as error:
                 log.warning("%s", error)
                 outcome = Outcome(LOST) if settings.once else None
@@ -264,17 +267,25 @@ class Supervisor:
         if run.is_lost:
             if self._stages.is_leaving:
                 return outcome
-            return Outcome(LOST) if settings.once else None
+            if settings.once:
+                return Outcome(LOST)
+            if role.is_held:  # the guard was killed, or etcd came back just then
+                await self._pause(role, run)
+            return None
         log.info("the command has ended with %s", outcome)
         if slot is not None and not outcome.signal:
             await self._finish_slot(role, slot, outcome.code)
         if not settings.restart or self._stages.is_leaving:
             return outcome
+        await self._pause(role, run)
+        return None
+
+    async def _pause(self, role: aio.Role, run: Run) -> None:
+        """Wait before the command is started again."""
         pause = self._restarts.pause_after(run.ran_for)
-        log.info("starts it again in %g s", pause)
+        log.info("starts the command again in %g s", pause)
         role.release()
         await asyncio.sleep(pause)
-        return None
 
     async def _get_role(self) -> aio.Role | None:
         """Join, and wait for the role; None if the slot need not be run any more."""
@@ -367,7 +378,7 @@ class Supervisor:
             self._guarded = guarded
             is_lost = await self._watch(guarded, role, lost)
             status = guarded.ended.result()
-            if guarded.failure is not None:
+            if guarded.failure is not None and guarded.failure.errno:
                 code, why = guarded.failure.code, os.strerror(guarded.failure.errno)
                 what = "was not found" if code == NOT_FOUND else "cannot be run"
                 log.error("command %r %s: %s", self._settings.command[0], what, why)

@@ -1,0 +1,96 @@
+"""`--once-per`: a job of cron runs at most once per slot, on whichever host."""
+
+from __future__ import annotations
+
+import collections
+import re
+import signal
+import time
+
+import pytest
+from run_support import wait_for
+
+pytestmark = pytest.mark.waits
+
+SLOTS = 50
+OFFSETS = (-2, 0, 2)
+"""Minutes by which the hosts' clocks are wrong."""
+
+
+def job(path):
+    """A command that writes its slot's name, and takes no time."""
+    return ["sh", "-c", 'echo "$1" >> "$2"', "sh", "{slot}", str(path)]
+
+
+@pytest.mark.timeout(240)
+def test_three_hosts_with_wrong_clocks_run_each_slot_once(runs, tmp_path):
+    """A lock alone would run a short job on each host, one after the other."""
+    path = tmp_path / "ran"
+    path.touch()
+
+    def slot_at(minute):
+        return f"2026-11-29T{minute // 60:02d}:{minute % 60:02d}Z"
+
+    for minute in range(2, SLOTS + 6):  # of the right clock
+        started = []
+        for offset in OFFSETS:
+            slot = slot_at(minute + offset)
+            command = [word.replace("{slot}", slot) for word in job(path)]
+            started.append(runs("--once-per", slot, "--", *command))
+        assert [run.ends() for run in started] == [0, 0, 0]
+    ran = collections.Counter(path.read_text().split())
+    by_all = [slot_at(minute) for minute in range(4, SLOTS + 4)]  # those that all hosts came to
+    assert len(by_all) == SLOTS
+    assert [slot for slot in by_all if ran[slot] != 1] == []
+    assert set(ran.values()) == {1}
+
+
+def test_five_hosts_at_once_run_a_slot_once(runs, tmp_path):
+    path = tmp_path / "ran"
+    path.touch()
+    command = [word.replace("{slot}", "x") for word in job(path)]
+    started = [runs("--once-per", "x", "--", *command) for _ in range(5)]
+    assert [run.ends() for run in started] == [0] * 5
+    assert path.read_text() == "x\n"
+
+
+def test_slot_is_this_minute_if_none_is_given(runs):
+    run = runs("--once-per", "--", "true")
+    before = time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime())
+    assert run.ends() == 0
+    after = time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime())
+    (slot,) = re.findall(r"slot '([^']*)' of .* is started", run.log)
+    assert slot in (before, after)
+
+
+def test_waiting_host_does_not_wait_for_the_end_of_the_job(runs, beats):
+    first = runs("--once-per", "s", "--", *beats.command())
+    second = runs("--once-per", "s", "--", *beats.command())
+    beats.wait()
+    run, other = (first, second) if "is started" in first.log else (second, first)
+    assert other.ends() == 0
+    assert "is not run: it was started by" in other.log
+    assert run.process.poll() is None
+
+
+@pytest.mark.parametrize("is_retried", [False, True])
+def test_run_killed_in_the_job_is_retried_if_asked(runs, beats, is_retried):
+    first = runs("--once-per", "s", "--", *beats.command())
+    token = beats.wait().token
+    first.send(signal.SIGKILL)
+    retry = ["--retry-if-unfinished"] if is_retried else []
+    second = runs("--once-per", "s", *retry, "--", *beats.command())
+    if not is_retried:
+        assert second.ends() == 0
+        assert "was started by" in second.log
+        assert {beat.token for beat in beats.all()} == {token}
+        return
+    beats.wait(token_above=token)
+    wait_for(lambda: "slot 's' of role 'r' of group 'g' is started" in second.log)
+
+
+def test_code_of_the_job_is_kept_and_it_is_not_run_again(runs):
+    assert runs("--once-per", "s", "--", "sh", "-c", "exit 4").ends() == 4
+    again = runs("--once-per", "s", "--retry-if-unfinished", "--", "sh", "-c", "exit 5")
+    assert again.ends() == 0
+    assert "with code 4" in again.log

@@ -1,0 +1,67 @@
+"""Make a cgroup for the command, where this process may: its kill is one step of the kernel.
+
+It reaches what signals may not: processes that have become another user's, and those that start new
+ones faster than `/proc` can be read. The guard looks at `/proc` in any case, so without a cgroup
+only these two are left.
+
+A cgroup counts as delegated if systemd has marked it (`Delegate=yes`), or if it belongs to this
+process's user and that is not root. Root could write elsewhere too, where systemd does not expect
+it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+
+MARKS = ("user.delegate", "trusted.delegate")
+
+
+def own_path(cgroups: str, mounts: str) -> Path | None:
+    """Return the folder of this process's cgroup of version 2, or None.
+
+    Args:
+        cgroups: the text of `/proc/self/cgroup`.
+        mounts: the text of `/proc/self/mountinfo`.
+    """
+    own = next((line[3:] for line in cgroups.splitlines() if line.startswith("0::")), None)
+    if own is None:
+        return None
+    for line in mounts.splitlines():
+        mount, _, device = line.partition(" - ")
+        if device.split(" ")[0] == "cgroup2":
+            root, point = (_plain(field) for field in mount.split(" ")[3:5])
+            if Path(own).is_relative_to(root):
+                return Path(point) / Path(own).relative_to(root)
+    return None
+
+
+def _plain(field: str) -> str:
+    return re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), field)
+
+
+def is_delegated(folder: Path) -> bool:
+    """Return whether this process may make cgroups in a cgroup."""
+    if not os.access(folder, os.W_OK) or not (folder / "cgroup.kill").exists():
+        return False  # the root of all cgroups has no kill either
+    for mark in MARKS:
+        with contextlib.suppress(OSError):
+            if os.getxattr(folder, mark) == b"1":
+                return True
+    return os.geteuid() not in (0, -1) and folder.stat().st_uid == os.geteuid()
+
+
+def make(name: str) -> str:
+    """Make a cgroup in this process's own, and return its path; "" where that may not be."""
+    with contextlib.suppress(OSError):
+        own = own_path(
+            Path("/proc/self/cgroup").read_text(encoding="utf-8"),
+            Path("/proc/self/mountinfo").read_text(encoding="utf-8"),
+        )
+        if own is not None and is_delegated(own):
+            made = own / name
+            made.mkdir()
+            return str(made)
+    return ""

@@ -1,0 +1,146 @@
+"""The command's environment, its file on a tmpfs, its cgroup, and how `rink run` ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from rink.run import cgroup, guard
+from rink.run.outcome import Outcome
+from rink.run.supervisor import Restarts, RunSettings
+from rink.run.surroundings import RoleFile, environment_of, is_in_memory
+
+MOUNTS = r"""21 1 254:0 / / rw,relatime - ext4 /dev/root rw
+22 21 0:20 / /dev rw - devtmpfs dev rw
+23 22 0:21 / /dev/shm rw,nosuid shared:1 - tmpfs tmpfs rw
+24 21 0:22 / /run rw - tmpfs tmpfs rw
+25 24 254:1 / /run/user\0401 rw - ext4 /dev/vdb rw
+30 21 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "expected"),
+    [
+        ("/dev/shm", True),
+        ("/dev/shm/a/b", True),
+        ("/run/user", True),
+        ("/run/user 1", False),
+        ("/run/user 1/x", False),
+        ("/tmp", False),
+        ("/dev", False),
+        ("/devil", False),
+    ],
+)
+def test_is_in_memory_by_the_nearest_mount(folder, expected):
+    assert is_in_memory(Path(folder), MOUNTS) is expected
+
+
+def test_is_in_memory_goes_by_the_mount_on_top():
+    hidden = MOUNTS + "40 23 254:2 / /dev/shm rw - ext4 /dev/vdc rw\n"
+    assert not is_in_memory(Path("/dev/shm"), hidden)
+
+
+def test_environment_has_the_role_and_no_way_to_etcd():
+    outer = {
+        "PATH": "/bin", "RINK_ETCD": "x", "RINK_ETCD_USER": "x", "RINK_ETCD_PASSWORD": "x",
+        "RINK_TOKEN_FILE": "x", "RINK_SIDECAR_TOKEN_FILE": "x", "RINK_REDIS_PASSWORD": "x",
+        "RINK_TOKEN": "old", "RINK_FILE": "/old", "RINK_APP": "stays", "RINK_ETCDX": "stays",
+    }  # fmt: skip
+    inner = environment_of(outer, group="g", role="r", rank=0, token=7, file="")
+    assert inner == {
+        "PATH": "/bin", "RINK_APP": "stays", "RINK_ETCDX": "stays",
+        "RINK_GROUP": "g", "RINK_ROLE": "r", "RINK_RANK": "0", "RINK_TOKEN": "7",
+    }  # fmt: skip
+    with_file = environment_of(outer, group="g", role="r", rank=0, token=7, file="/f")
+    assert with_file["RINK_FILE"] == "/f"
+
+
+def test_role_file_lies_nowhere_but_on_a_tmpfs(tmp_path, monkeypatch):
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(f"1 1 0:1 / {tmp_path} rw - ext4 x rw\n")
+    monkeypatch.setattr("rink.run.surroundings.MOUNTS", mounts)
+    file = RoleFile([tmp_path / "missing", tmp_path])
+    assert file.path == ""
+    file.write(7, 10)
+    file.clear()
+    file.remove()
+    assert list(tmp_path.iterdir()) == [mounts]
+
+
+def test_role_file_is_one_line_that_is_valid_between_its_times(tmp_path, monkeypatch):
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(f"1 1 0:1 / {tmp_path} rw - tmpfs x rw\n")
+    monkeypatch.setattr("rink.run.surroundings.MOUNTS", mounts)
+    file = RoleFile([tmp_path])
+    before = guard.now_ms()
+    file.write(7, before + 60_000)
+    token, written, until = map(int, Path(file.path).read_text().split())
+    assert token == 7
+    assert before <= written <= guard.now_ms() < until
+    assert Path(file.path).stat().st_mode & 0o777 == 0o644
+    file.clear()
+    assert not Path(file.path).exists()
+    file.remove()
+    assert list(tmp_path.iterdir()) == [mounts]
+
+
+@pytest.mark.parametrize(
+    ("own", "root", "expected"),
+    [
+        ("/", "/", "/sys/fs/cgroup"),
+        ("/a/b c", "/", "/sys/fs/cgroup/a/b c"),
+        ("/pods/p1/x", "/pods/p1", "/sys/fs/cgroup/x"),
+        ("/other", "/pods/p1", None),
+    ],
+)
+def test_cgroup_is_found_below_its_mount(own, root, expected):
+    mounts = f"1 1 0:1 / / rw - ext4 x rw\n30 1 0:3 {root} /sys/fs/cgroup rw - cgroup2 c rw\n"
+    found = cgroup.own_path(f"4:memory:/v1\n0::{own}\n", mounts)
+    assert found == (expected and Path(expected))
+
+
+def test_cgroup_of_version_1_alone_is_none():
+    assert cgroup.own_path("4:memory:/x\n", MOUNTS) is None
+    assert cgroup.own_path("0::/x\n", "1 1 0:1 / / rw - ext4 x rw\n") is None
+
+
+def test_cgroup_of_root_without_a_mark_is_not_delegated(tmp_path, monkeypatch):
+    monkeypatch.setattr(cgroup, "MARKS", ("user.rink-test-none",))
+    assert not cgroup.is_delegated(tmp_path)  # no cgroup.kill
+    (tmp_path / "cgroup.kill").touch()
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert not cgroup.is_delegated(tmp_path)
+    owner = tmp_path.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner)
+    assert cgroup.is_delegated(tmp_path) is (owner != 0)
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome", "text"),
+    [
+        (0, Outcome(), "code 0"),
+        (7 << 8, Outcome(7), "code 7"),
+        (signal.SIGTERM, Outcome(signal=signal.SIGTERM), "SIGTERM"),
+        (signal.SIGSEGV | 0x80, Outcome(signal=signal.SIGSEGV), "SIGSEGV"),
+        (37, Outcome(signal=37), "signal 37"),
+    ],
+)
+def test_outcome_is_that_of_the_command(status, outcome, text):
+    assert Outcome.of(status) == outcome
+    assert str(outcome) == text
+
+
+def test_restarts_double_their_pause_up_to_a_minute():
+    restarts = Restarts()
+    assert [restarts.pause_after(0.1) for _ in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert restarts.pause_after(61) == 1
+    assert restarts.pause_after(0.1) == 2
+
+
+def test_leave_is_as_long_as_its_waits():
+    settings = RunSettings(group="g", role="r", command=("true",), handover_wait=20, grace=5)
+    assert settings.leaves_within_s == 45
