@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+
 import pytest
+from processes import is_alive
 
 pytest.register_assert_rewrite("run_support")
 
@@ -11,8 +16,12 @@ from run_support import Beats, Running  # noqa: E402 - rewritten before
 
 @pytest.fixture
 def beats(tmp_path):
-    """The beats of all commands of a test."""
-    return Beats(tmp_path / "beats")
+    """The beats of all commands of a test. Where a test has failed, some may still run."""
+    made = Beats(tmp_path / "beats")
+    yield made
+    for pid in {beat.pid for beat in made.all() if is_alive(beat.pid)}:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from mutants_of_outages import OUTAGES
 from mutants_of_overlap import ABOUT_OVERLAP, NAMED_BY_THE_DESIGN
 from mutants_of_partitions import PARTITIONS
 from mutants_of_retention import RETENTION
+from mutants_of_run import RUN
 from mutants_of_spark import SPARK
 from mutants_of_streams import STREAMS
 
@@ -41,6 +42,7 @@ BY_HEADING: dict[str, list[Mutant]] = {
     "Of retention": RETENTION,
     "Of Spark": SPARK,
     "Of guards": GUARDS,
+    "Of `rink run`": RUN,
 }
 
 MUTANTS = [mutant for mutants in BY_HEADING.values() for mutant in mutants]

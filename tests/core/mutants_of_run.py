@@ -1,0 +1,228 @@
+"""Mutants of `rink run`: when the command is killed, what is killed, and who may run a slot."""
+
+from __future__ import annotations
+
+from mutant import Mutant
+
+ENDS = "run/test_run_ends"
+STAGES = "run/test_run_stages"
+SLOTS = "run/test_run_slots"
+SURROUNDINGS = "run/test_run_surroundings"
+KILLS = "../integration/run/test_run_kills"
+SIGNALS = "../integration/run/test_run_signals"
+TERMINAL = "../integration/run/test_run_terminal"
+
+
+def python(what: str, module: str, old: str, new: str, *tests: str) -> Mutant:
+    """One in a module of `rink/run`."""
+    return Mutant(what, f"rink/run/{module}.py", old, new, tests)
+
+
+RUN = [
+    python(
+        "a command lives on until the very end told",
+        "guard",
+        "        end = self.until - self._lead\n",
+        "        end = self.until\n",
+        ENDS,
+    ),
+    python(
+        "a frozen guard believes an end that came too late",
+        "guard",
+        "        if not self._is_closed and not self._is_killed and now < self.kill_at:\n",
+        "        if not self._is_closed and not self._is_killed:\n",
+        ENDS,
+    ),
+    python(
+        "an end is believed after `rink run` has gone",
+        "guard",
+        "        if not self._is_closed and not self._is_killed and now < self.kill_at:\n",
+        "        if not self._is_killed and now < self.kill_at:\n",
+        ENDS,
+    ),
+    python(
+        "a stop gives the grace beyond the end told",
+        "guard",
+        "        return min(end, self._stopped_at + self._grace)\n",
+        "        return self._stopped_at + self._grace\n",
+        ENDS,
+    ),
+    python(
+        "SIGTERM comes with SIGKILL when the end is near",
+        "guard",
+        "        return self.kill_at if self.is_stopping else self.kill_at - self._notice\n",
+        "        return self.kill_at\n",
+        ENDS,
+    ),
+    python(
+        "a guard whose pipe is closed goes on",
+        "guard",
+        "            if self._ends.close(now):\n",
+        "            if False:\n",
+        KILLS,
+    ),
+    python(
+        "a guard without a new end does not kill",
+        "guard",
+        "        if due == KILL:\n            self._kill(now)\n",
+        "        if due == KILL and self._text:\n            self._kill(now)\n",
+        KILLS,
+    ),
+    python(
+        "a guard kills the group alone",
+        "guard",
+        "        refused = signal_all(descendants(os.getpid()), signal.SIGKILL)\n",
+        "        refused = []\n",
+        KILLS,
+    ),
+    python(
+        "a guard is no subreaper",
+        "guard",
+        "        become_subreaper()\n        wake,",
+        "        wake,",
+        KILLS,
+    ),
+    python(
+        "a guard says that it is over when its command's process has ended",
+        "guard",
+        "        if self._status is not None and not self._is_reported:\n",
+        "        if self._status is not None:\n            return False\n"
+        "        if self._status is not None and not self._is_reported:\n",
+        KILLS,
+    ),
+    python(
+        "what a command leaves behind gets no SIGTERM and no end",
+        "guard",
+        "            self._ends.stop(now)\n            self._terminate(signal.SIGTERM)\n",
+        "",
+        KILLS,
+    ),
+    python(
+        "a guard hears SIGTERM and HUP as its command does",
+        "guard",
+        "        for number in IGNORED:\n            signal.signal(number, signal.SIG_IGN)\n",
+        "",
+        TERMINAL,
+    ),
+    python(
+        "a command without a terminal is not in the foreground with one",
+        "guard",
+        "            self._terminal.give(os.getpid())\n        else:",
+        "            pass\n        else:",
+        TERMINAL,
+    ),
+    python(
+        "`rink run` does not kill what a dead guard left",
+        "guarded",
+        "        await self._reaper.kill_all()\n",
+        "",
+        KILLS,
+    ),
+    python(
+        "`rink run` does not kill beside a guard that hangs",
+        "supervisor",
+        "            if now_ms() >= guarded.until - self._limits.lead // 2:\n",
+        "            if False:\n",
+        KILLS,
+    ),
+    python(
+        "an end is not moved on",
+        "supervisor",
+        "            guarded.tell(until)\n",
+        "",
+        KILLS,
+    ),
+    python(
+        "a command that is started again has the same token",
+        "supervisor",
+        "        self._token = role.token\n",
+        "",
+        SIGNALS,
+    ),
+    python(
+        "SIGTERM reaches the command before its role is lost",
+        "supervisor",
+        "        elif deed is Deed.LEAVE:\n",
+        "        elif deed is Deed.LEAVE and not guarded.stop(number):\n",
+        SIGNALS,
+    ),
+    python(
+        "a signal while waiting leaves as long as it takes",
+        "supervisor",
+        "            async with asyncio.timeout(QUICK_LEAVE_S):\n",
+        "            async with asyncio.timeout(None):\n",
+        SIGNALS,
+    ),
+    python(
+        "process 1 asks after no orphan",
+        "supervisor",
+        "        loop.add_signal_handler(signal.SIGCHLD, self._reaper.reap)\n",
+        "        loop.add_signal_handler(signal.SIGCHLD, lambda: os.waitpid(-1, os.WNOHANG))\n",
+        SIGNALS,
+    ),
+    python(
+        "a password is passed on to the command",
+        "surroundings",
+        "(PASSWORD|TOKEN_FILE|SECRET)",
+        "(TOKEN_FILE|SECRET)",
+        SURROUNDINGS,
+    ),
+    python(
+        "RINK_FILE lies on a disk",
+        "surroundings",
+        "                if is_in_memory(real, MOUNTS.read_text()):\n",
+        "                if True:\n",
+        SURROUNDINGS,
+    ),
+    python(
+        "HUP begins to leave",
+        "stages",
+        "LEAVING = frozenset({signal.SIGTERM, signal.SIGINT})\n",
+        "LEAVING = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})\n",
+        STAGES,
+    ),
+    python(
+        "a slot that was started is run again",
+        "slots",
+        "            if not retry_unfinished:\n                return Turn.STARTED, slot\n",
+        "",
+        SLOTS,
+    ),
+    python(
+        "a slot that is done is run again if asked for unfinished ones",
+        "slots",
+        "            if slot.code is not None:\n                return Turn.DONE, slot\n",
+        "            if slot.code is not None and not retry_unfinished:\n"
+        "                return Turn.DONE, slot\n",
+        SLOTS,
+    ),
+    python(
+        "a member whose session has ended writes a slot",
+        "slots",
+        "                    Compare(self.record, Target.CREATE, self.session),\n"
+        "                    Compare(key, Target.MOD, self.seen),\n",
+        "                    Compare(key, Target.MOD, self.seen),\n",
+        SLOTS,
+    ),
+    python(
+        "a slot is written over whatever lies there",
+        "slots",
+        "                    Compare(key, Target.MOD, self.seen),\n",
+        "",
+        SLOTS,
+    ),
+    python(
+        "a lost answer to `started` is taken for another run",
+        "slots",
+        "            if slot.run == self.mine.run:  # written by a try whose answer was lost\n",
+        "            if False:\n",
+        SLOTS,
+    ),
+    python(
+        "old slots are deleted by name",
+        "slots",
+        "key=lambda kv: kv.create_revision)",
+        "key=lambda kv: kv.key)",
+        SLOTS,
+    ),
+]
