@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rink.run.guard import Group
+from rink.run.guard import Cgroup
 
 pytestmark = pytest.mark.waits
 
@@ -54,13 +54,13 @@ def test_command_without_a_delegated_cgroup_stays_in_the_own(runs):
 
 
 def test_kill_of_a_cgroup_ends_all_in_it(mounting, tmp_path):
-    code = "import subprocess, sys; from rink.run.guard import Group; from pathlib import Path\n"
+    code = "import subprocess, sys; from rink.run.guard import Cgroup; from pathlib import Path\n"
     code += (
         "own = Path(sys.argv[1]) / next(p.name for p in Path(sys.argv[1]).glob('rink-test-*'))\n"
     )
     code += "group = own / 'g'; group.mkdir()\n"
-    code += "child = subprocess.Popen(['sleep', '60'], preexec_fn=Group(str(group)).enter)\n"
-    code += "Group(str(group)).kill(); code = child.wait(20); Group(str(group)).remove()\n"
+    code += "child = subprocess.Popen(['sleep', '60'], preexec_fn=Cgroup(str(group)).enter)\n"
+    code += "Cgroup(str(group)).kill(); code = child.wait(20); Cgroup(str(group)).remove()\n"
     code += "sys.exit(0 if code == -9 and not group.exists() else f'{code}')\n"
     root = str(Path(__file__).parents[2])
     done = subprocess.run(
@@ -74,11 +74,11 @@ def test_kill_of_a_cgroup_ends_all_in_it(mounting, tmp_path):
 
 
 def test_cgroup_that_may_not_be_made_does_nothing(tmp_path):
-    group = Group("")
+    group = Cgroup("")
     group.enter()
     group.kill()
     group.remove()
-    missing = Group(str(tmp_path / "missing"))
+    missing = Cgroup(str(tmp_path / "missing"))
     missing.enter()
     missing.kill()
     missing.remove()

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,7 +18,11 @@ from rink.cli import kubernetes
 from rink.cli.ends import Wrong
 from rink.cli.options import Seconds, Target, check_group, check_role, with_target
 from rink.core.keys import check_name
+from rink.distribution import install_command
 from rink.errors import ConfigError, RinkError
+
+if TYPE_CHECKING:
+    from rink.run.supervisor import Beside
 
 TTL_S = 20.0
 GRACE_S = 10.0
@@ -122,6 +126,11 @@ def _check_slot(_: click.Context, __: click.Parameter, value: str | None) -> str
     show_envvar=True,
     help="The pod's terminationGracePeriodSeconds. Leaving must be over before.",
 )
+@click.option(
+    "--public",
+    metavar="ADDRESS",
+    help="Serve /startz, /healthz, /readyz and /metrics at HOST:PORT; needs the extra sidecar.",
+)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @with_target
 def run(
@@ -137,6 +146,7 @@ def run(
     ttl: float,
     handover_wait: float | None,
     termination_grace: float | None,
+    public: str | None,
     command: tuple[str, ...],
     target: Target,
 ) -> None:
@@ -153,14 +163,14 @@ def run(
         level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
     )
     from rink import aio
-    from rink.run import outcome
+    from rink.run import exits
     from rink.run.slots import minute_slot
     from rink.run.supervisor import RunSettings, supervise
 
     log = logging.getLogger("rink.run")
     if shutil.which(command[0]) is None and not Path(command[0]).exists():
         log.error("command %r was not found", command[0])
-        outcome.end(outcome.Outcome(outcome.NOT_FOUND))
+        exits.end(exits.ExitStatus(exits.NOT_FOUND))
     try:
         settings = RunSettings(
             group=group,
@@ -189,9 +199,20 @@ def run(
             key=target.key,
             timeout=target.timeout,
         )
+        beside = None if public is None else _prober(public, session.margin)
     except RinkError as error:
         raise WrongRun(str(error)) from error
-    outcome.end(supervise(settings, session))
+    exits.end(supervise(settings, session, beside))
+
+
+def _prober(address: str, margin: float) -> Beside:
+    """Return what answers probes at an address."""
+    try:
+        from rink.cli.probing import prober
+    except ModuleNotFoundError as error:
+        text = f"--public needs {error.name}: {install_command('sidecar')}"
+        raise WrongRun(text) from error
+    return prober(address, margin)
 
 
 def _check(once: bool, restart: bool, slot: str | None, retry_if_unfinished: bool) -> None:

@@ -263,7 +263,7 @@ class Terminal:
                     os.tcsetpgrp(self._fd, target)
 
 
-class Group:
+class Cgroup:
     """A cgroup for the command, where `rink.run.cgroup` could make one; else it does nothing."""
 
     def __init__(self, path: str) -> None:
@@ -292,7 +292,7 @@ class Group:
             file.write(text)
 
 
-class Guard:
+class CommandGuard:
     """Runs the command; `options` are as `rink.run.guarded` gives them."""
 
     def __init__(self, options: dict[str, str], command: list[str]) -> None:
@@ -301,7 +301,7 @@ class Guard:
         self._ignored = [int(one) for one in options["ignored"].split(",") if one]
         self._file = options["file"]
         self._role = options["role"]
-        self._group = Group(options["cgroup"])
+        self._group = Cgroup(options["cgroup"])
         self._ends = Ends(*(int(options[name]) for name in ("until", "grace", "notice", "lead")))
         self._terminal = Terminal(int(options["job"]))
         self._timer = Timer()
@@ -496,7 +496,7 @@ class Guard:
         self._terminal.give(self._pid)
         self._resume()
 
-    _orders: dict[str, Callable[[Guard, int], None]] = {
+    _orders: dict[str, Callable[[CommandGuard, int], None]] = {
         "until": _until,
         "signal": _signal,
         "stop": _stop,
@@ -528,7 +528,7 @@ def main(arguments: list[str]) -> None:
     """Run the guard; options `NAME=VALUE` stand before the command, behind a `--`."""
     place = arguments.index("--")
     options = dict(one.partition("=")[::2] for one in arguments[:place])
-    Guard(options, arguments[place + 1 :]).run()
+    CommandGuard(options, arguments[place + 1 :]).run()
 
 
 if __name__ == "__main__":

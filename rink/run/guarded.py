@@ -31,7 +31,7 @@ KILLED = signal.SIGKILL
 
 
 @attrs.frozen(kw_only=True)
-class Limits:
+class KillTimes:
     """The times that a guard keeps to, in milliseconds.
 
     Attributes:
@@ -45,7 +45,7 @@ class Limits:
     lead: int
 
     @classmethod
-    def of(cls, ttl: float, margin: float, grace: float) -> Limits:
+    def of(cls, ttl: float, margin: float, grace: float) -> KillTimes:
         """Return the limits under a lease.
 
         The session's deadline comes `ttl - margin` after the last answered keepalive. An outage of
@@ -121,7 +121,7 @@ class Guarded:
         environment: Mapping[str, str],
         *,
         until: int,
-        limits: Limits,
+        limits: KillTimes,
         role: str,
         ignored: Sequence[int],
         file: str = "",

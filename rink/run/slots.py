@@ -41,7 +41,7 @@ def wall_time() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-class Turn(enum.Enum):
+class SlotTurn(enum.Enum):
     """Say whether a slot's job is to be run."""
 
     MINE = "this member runs it"
@@ -132,7 +132,7 @@ class SlotRun:
     mine: Slot
     seen: int = 0
 
-    def begin(self, *, retry_unfinished: bool) -> tuple[Turn, Slot]:
+    def begin(self, *, retry_unfinished: bool) -> tuple[SlotTurn, Slot]:
         """Write `started`, unless the slot is another run's.
 
         It may be called again after an EtcdError.
@@ -145,15 +145,15 @@ class SlotRun:
         while True:
             found = self._write(self.mine)
             if found is None:
-                return Turn.MINE, self.mine
+                return SlotTurn.MINE, self.mine
             slot = read(found)
             if slot.run == self.mine.run:  # written by a try whose answer was lost
                 self.seen = found.mod_revision
-                return Turn.MINE, slot
+                return SlotTurn.MINE, slot
             if slot.code is not None:
-                return Turn.DONE, slot
+                return SlotTurn.DONE, slot
             if not retry_unfinished:
-                return Turn.STARTED, slot
+                return SlotTurn.STARTED, slot
             self.seen = found.mod_revision  # its holder is dead, or has let go: the role is ours
 
     def finish(self, code: int) -> None:

@@ -20,7 +20,7 @@ import logging
 import math
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 import attrs
@@ -35,10 +35,10 @@ from rink.errors import (
     RoleLost,
     RoleTimeout,
 )
+from rink.run.exits import FAILED, LOST, NOT_FOUND, NOT_GOT, ExitStatus
 from rink.run.guard import now_ms, signal_name
-from rink.run.guarded import Guarded, Limits, Reaper
-from rink.run.outcome import FAILED, LOST, NOT_FOUND, NOT_GOT, Outcome
-from rink.run.slots import Slot, SlotRun, Turn, look
+from rink.run.guarded import Guarded, KillTimes, Reaper
+from rink.run.slots import Slot, SlotRun, SlotTurn, look
 from rink.run.stages import ENDING, LEAVING, PASSED_ON, Deed, Stages
 from rink.run.surroundings import RoleFile, environment_of, folders
 
@@ -126,14 +126,27 @@ class Run:
     ran_for: float
 
 
-class Supervisor:
-    """Run a command under a role, in the event loop of the main thread."""
+class CommandSupervisor:
+    """Run a command under a role, in the event loop of the main thread.
 
-    def __init__(self, settings: RunSettings, session: aio.Session) -> None:
+    Args:
+        settings: what was asked for.
+        session: not joined yet.
+        beside: runs beside it in the same loop, and shows how it is.
+
+    Attributes:
+        starts: how often the command was started.
+    """
+
+    def __init__(
+        self, settings: RunSettings, session: aio.Session, beside: Beside | None = None
+    ) -> None:
         self._settings = settings
+        self._beside = beside
+        self.starts = 0
         self._session = session
         self._stages = Stages(waits=settings.handover_wait > 0)
-        self._limits = Limits.of(session.ttl, session.margin, settings.grace)
+        self._limits = KillTimes.of(session.ttl, session.margin, settings.grace)
         self._role = f"role {settings.role!r} of group {settings.group!r}"
         self._ignored = [one for one in _HANDLED if signal.getsignal(one) is signal.SIG_IGN]
         self._member: aio.Rink | None = None
@@ -144,7 +157,7 @@ class Supervisor:
         self._token = 0  # of the last start: the next one has a greater token
         self._why = "nothing was asked of etcd yet"
 
-    async def run(self) -> Outcome:
+    async def run(self) -> ExitStatus:
         """Run the command; return how `rink run` is to end."""
         loop = asyncio.get_running_loop()
         self._reaper = Reaper()
@@ -156,14 +169,44 @@ class Supervisor:
         self._file = RoleFile(folders(os.environ))
         if not self._file.path:
             log.warning("RINK_FILE is not set: no tmpfs at XDG_RUNTIME_DIR or /dev/shm")
+        if self._beside is not None:
+            self._shown = loop.create_task(self._beside(self))
         self._work = asyncio.ensure_future(self._hold())
         try:
             return await self._work
         except asyncio.CancelledError:
             await self._leave_quickly()
-            return Outcome(signal=self._stages.last)
+            return ExitStatus(signal=self._stages.last)
         finally:
             self._file.remove()
+
+    # ── how it is ────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def is_joined(self) -> bool:
+        """Return whether the group was joined."""
+        return self._member is not None
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether the command runs."""
+        return self._guarded is not None
+
+    @property
+    def remaining_s(self) -> float:
+        """Return the seconds until the session's deadline, or 0."""
+        return max(0.0, (self._deadline_ms() - now_ms()) / 1000) if self.is_joined else 0.0
+
+    def why_not_ready(self) -> str:
+        """Return why this host could not take the role over, or "".
+
+        A standby is ready. Else a rollout would wait for it, and it for the rollout.
+        """
+        if not self.is_joined:
+            return f"waits to join the group: {self._why}"
+        if self._stages.is_leaving:
+            return "leaves the group"
+        return "" if self.remaining_s else "the session is lost"
 
     # ── signals ──────────────────────────────────────────────────────────────────────────────
 
@@ -220,7 +263,7 @@ class Supervisor:
 
     # ── the role ─────────────────────────────────────────────────────────────────────────────
 
-    async def _hold(self) -> Outcome:
+    async def _hold(self) -> ExitStatus:
         """Wait for the role and run the command, as often as the settings say."""
         settings = self._settings
         while True:
@@ -231,10 +274,10 @@ class Supervisor:
                     "%s was not got within --wait %g: %s", self._role, settings.wait, self._why
                 )
                 await self._leave_quickly()
-                return Outcome(NOT_GOT)
+                return ExitStatus(NOT_GOT)
             if role is None:  # the slot is another member's
                 await self._leave_quickly()
-                return Outcome()
+                return ExitStatus()
             try:
                 outcome = await self._use(role)
             except asyncio.CancelledError:  # by a signal, which comes so only if no command runs
@@ -242,14 +285,14 @@ class Supervisor:
                 raise
             except RoleLost as error:
                 log.warning("%s", error)
-                outcome = Outcome(LOST) if settings.once else None
+                outcome = ExitStatus(LOST) if settings.once else None
             if outcome is not None:
                 role.release()
                 await self._leave()
                 return outcome
             role.release()
 
-    async def _use(self, role: aio.Role) -> Outcome | None:
+    async def _use(self, role: aio.Role) -> ExitStatus | None:
         """Run the command under a role; return how to end, or None to wait for the role again.
 
         The caller releases the role: no process of the command is left.
@@ -259,16 +302,16 @@ class Supervisor:
         if settings.slot is not None:
             slot = await self._begin_slot(role)
             if slot is None:
-                return Outcome()
+                return ExitStatus()
         run = await self._run(role)
         if run is None:
-            return Outcome(LOST) if settings.once else None
-        outcome = Outcome.of(run.status)
+            return ExitStatus(LOST) if settings.once else None
+        outcome = ExitStatus.of(run.status)
         if run.is_lost:
             if self._stages.is_leaving:
                 return outcome
             if settings.once:
-                return Outcome(LOST)
+                return ExitStatus(LOST)
             if role.is_held:  # the guard was killed, or etcd came back just then
                 await self._pause(role, run)
             return None
@@ -409,6 +452,7 @@ class Supervisor:
             ignored=self._ignored,
             file=self._file.path,
         )
+        self.starts += 1
         log.info("starts %r with token %d", self._settings.command[0], role.token)
         return guarded
 
@@ -495,7 +539,7 @@ class Supervisor:
         )
         retry = self._settings.retry_if_unfinished
         turn, slot = await self._while_held(role, lambda: run.begin(retry_unfinished=retry))
-        if turn is Turn.MINE:
+        if turn is SlotTurn.MINE:
             log.info("slot %r of %s is started", self._settings.slot, self._role)
             return run
         self._report_slot(slot)
@@ -548,14 +592,19 @@ def _has_terminal() -> bool:
     return False
 
 
-def supervise(settings: RunSettings, session: aio.Session) -> Outcome:
+Beside = Callable[[CommandSupervisor], Coroutine[Any, Any, None]]
+
+
+def supervise(
+    settings: RunSettings, session: aio.Session, beside: Beside | None = None
+) -> ExitStatus:
     """Run a command under a role to its end.
 
     The loop is not closed: that would wait for threads which ask etcd.
     """
     loop = asyncio.new_event_loop()
     try:
-        return loop.run_until_complete(Supervisor(settings, session).run())
+        return loop.run_until_complete(CommandSupervisor(settings, session, beside).run())
     except Exception:
         log.critical("`rink run` has failed", exc_info=True)
-        return Outcome(FAILED)
+        return ExitStatus(FAILED)

@@ -184,16 +184,16 @@ RUN = [
     python(
         "a slot that was started is run again",
         "slots",
-        "            if not retry_unfinished:\n                return Turn.STARTED, slot\n",
+        "            if not retry_unfinished:\n                return SlotTurn.STARTED, slot\n",
         "",
         SLOTS,
     ),
     python(
         "a slot that is done is run again if asked for unfinished ones",
         "slots",
-        "            if slot.code is not None:\n                return Turn.DONE, slot\n",
+        "            if slot.code is not None:\n                return SlotTurn.DONE, slot\n",
         "            if slot.code is not None and not retry_unfinished:\n"
-        "                return Turn.DONE, slot\n",
+        "                return SlotTurn.DONE, slot\n",
         SLOTS,
     ),
     python(

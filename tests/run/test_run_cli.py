@@ -7,8 +7,8 @@ from click.testing import CliRunner
 
 from rink import aio
 from rink.cli.commands import commands
-from rink.run import outcome, supervisor
-from rink.run.outcome import Outcome
+from rink.run import exits, supervisor
+from rink.run.exits import ExitStatus
 
 
 @pytest.fixture
@@ -18,16 +18,16 @@ def asked(monkeypatch):
     def asked(*line):
         seen = []
 
-        def supervise(settings, session):
+        def supervise(settings, session, beside):
             seen.extend([settings, session])
-            return Outcome(3)
+            return ExitStatus(3)
 
         def end(ended):
             seen.append(ended)
             raise SystemExit(ended.code)
 
         monkeypatch.setattr(supervisor, "supervise", supervise)
-        monkeypatch.setattr(outcome, "end", end)
+        monkeypatch.setattr(exits, "end", end)
         result = CliRunner().invoke(commands, ["run", "--group", "g", "--role", "r", *line])
         return result, seen
 
@@ -41,7 +41,7 @@ def test_run_defaults_are_those_of_a_sidecar(asked, monkeypatch):
     assert settings == supervisor.RunSettings(group="g", role="r", command=("true", "--flag"))
     assert isinstance(session, aio.Session)
     assert (session.ttl, settings.grace, settings.handover_wait) == (20, 10.0, 0.0)
-    assert ended == Outcome(3)
+    assert ended == ExitStatus(3)
 
 
 def test_run_in_kubernetes_waits_for_a_successor(asked, monkeypatch):
@@ -66,6 +66,7 @@ def test_run_takes_options_of_the_command_as_the_commands(asked):
         (["--bad", "--", "true"], "--bad"),
         (["--role", "", "--", "true"], "empty"),
         (["--endpoints", ",", "--", "true"], "--endpoints"),
+        (["--public", "nowhere", "--", "true"], "is no address"),
         ([], "COMMAND"),
     ],
 )
@@ -80,7 +81,7 @@ def test_run_with_wrong_usage_exits_with_125(asked, line, text):
 def test_run_of_a_command_that_is_missing_joins_nothing(asked):
     result, seen = asked("--", "no-such-command")
     assert result.exit_code == 127
-    assert seen == [Outcome(127)]
+    assert seen == [ExitStatus(127)]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rink.run.guard import KILL, TERM, Ends
-from rink.run.guarded import Limits
+from rink.run.guarded import KillTimes
 
 GRACE, NOTICE, LEAD = 10_000, 4_000, 500
 
@@ -130,7 +130,7 @@ def test_ends_never_lets_the_command_live_to_the_last_end_told(steps):
 def test_limits_leave_two_thirds_of_the_ttl_to_an_outage(ttl):
     """From `ttl=5` on; a shorter one has no time for it."""
     margin = max(0.5, ttl / 10)
-    limits = Limits.of(ttl, margin, 10.0)
+    limits = KillTimes.of(ttl, margin, 10.0)
     span = (ttl - margin) * 1000
     term_at = span - limits.lead - limits.notice
     assert 0 < term_at < span
@@ -141,5 +141,5 @@ def test_limits_leave_two_thirds_of_the_ttl_to_an_outage(ttl):
 
 
 def test_limits_with_a_short_grace_send_term_late():
-    limits = Limits.of(20, 2, 1.0)
+    limits = KillTimes.of(20, 2, 1.0)
     assert (limits.grace, limits.notice, limits.lead) == (1_000, 1_000, 500)

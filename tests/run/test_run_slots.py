@@ -8,7 +8,7 @@ import pytest
 from rink.core.keys import Keys, SlotKeys, is_beside_group
 from rink.errors import EtcdUnavailable, RoleLost, StateError
 from rink.etcd.api import Delete, Put
-from rink.run.slots import KEPT_SLOTS, Slot, SlotRun, Turn, encode, look, minute_slot, read
+from rink.run.slots import KEPT_SLOTS, Slot, SlotRun, SlotTurn, encode, look, minute_slot, read
 from rink.testing.memory import MemoryCluster
 
 GROUP = Keys.of("rink/", "g")
@@ -46,8 +46,8 @@ def member(etcd, name, token, slot="s", over=None):
 
 def test_slot_of_nobody_is_the_first_members(etcd):
     a, b = member(etcd, "a", 4), member(etcd, "b", 7)
-    assert a.begin(retry_unfinished=False) == (Turn.MINE, a.mine)
-    assert b.begin(retry_unfinished=False) == (Turn.STARTED, a.mine)
+    assert a.begin(retry_unfinished=False) == (SlotTurn.MINE, a.mine)
+    assert b.begin(retry_unfinished=False) == (SlotTurn.STARTED, a.mine)
     assert look(etcd, SLOTS, "s").state == "started"
 
 
@@ -57,13 +57,13 @@ def test_slot_that_is_done_is_not_run_again(etcd, retry):
     a.begin(retry_unfinished=retry)
     a.finish(3)
     turn, slot = b.begin(retry_unfinished=retry)
-    assert (turn, slot.code, slot.token, slot.state) == (Turn.DONE, 3, 4, "done")
+    assert (turn, slot.code, slot.token, slot.state) == (SlotTurn.DONE, 3, 4, "done")
 
 
 def test_slot_that_is_unfinished_is_run_again_if_asked(etcd):
     a, b = member(etcd, "a", 4), member(etcd, "b", 7)
     a.begin(retry_unfinished=True)
-    assert b.begin(retry_unfinished=True) == (Turn.MINE, b.mine)
+    assert b.begin(retry_unfinished=True) == (SlotTurn.MINE, b.mine)
     b.finish(0)
     assert look(etcd, SLOTS, "s").token == 7
 
@@ -104,7 +104,7 @@ def test_lost_answer_to_started_is_recognised(etcd):
     a = member(etcd, "a", 4, over=over)
     with pytest.raises(EtcdUnavailable):
         a.begin(retry_unfinished=False)
-    assert a.begin(retry_unfinished=False) == (Turn.MINE, a.mine)
+    assert a.begin(retry_unfinished=False) == (SlotTurn.MINE, a.mine)
     a.finish(0)
     assert look(etcd, SLOTS, "s").code == 0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rink.run import cgroup, guard
-from rink.run.outcome import Outcome
+from rink.run.exits import ExitStatus
 from rink.run.supervisor import Restarts, RunSettings
 from rink.run.surroundings import RoleFile, environment_of, is_in_memory
 
@@ -122,15 +122,15 @@ def test_cgroup_of_root_without_a_mark_is_not_delegated(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("status", "outcome", "text"),
     [
-        (0, Outcome(), "code 0"),
-        (7 << 8, Outcome(7), "code 7"),
-        (signal.SIGTERM, Outcome(signal=signal.SIGTERM), "SIGTERM"),
-        (signal.SIGSEGV | 0x80, Outcome(signal=signal.SIGSEGV), "SIGSEGV"),
-        (37, Outcome(signal=37), "signal 37"),
+        (0, ExitStatus(), "code 0"),
+        (7 << 8, ExitStatus(7), "code 7"),
+        (signal.SIGTERM, ExitStatus(signal=signal.SIGTERM), "SIGTERM"),
+        (signal.SIGSEGV | 0x80, ExitStatus(signal=signal.SIGSEGV), "SIGSEGV"),
+        (37, ExitStatus(signal=37), "signal 37"),
     ],
 )
 def test_outcome_is_that_of_the_command(status, outcome, text):
-    assert Outcome.of(status) == outcome
+    assert ExitStatus.of(status) == outcome
     assert str(outcome) == text
 
 

@@ -25,14 +25,14 @@ NOT_FOUND = guard.NOT_FOUND
 
 
 @attrs.frozen
-class Outcome:
+class ExitStatus:
     """How `rink run` ends: with a code, or by a signal if that is not 0."""
 
     code: int = 0
     signal: int = 0
 
     @classmethod
-    def of(cls, status: int) -> Outcome:
+    def of(cls, status: int) -> ExitStatus:
         """Return how a command ended, by its status from `waitpid`."""
         if os.WIFSIGNALED(status):
             return cls(signal=os.WTERMSIG(status))
@@ -41,7 +41,7 @@ class Outcome:
     @property
     def is_success(self) -> bool:
         """Return whether the code is 0, and no signal came."""
-        return self == Outcome()
+        return self == ExitStatus()
 
     def __str__(self) -> str:
         if not self.signal:
@@ -49,7 +49,7 @@ class Outcome:
         return guard.signal_name(self.signal)
 
 
-def end(outcome: Outcome) -> NoReturn:
+def end(outcome: ExitStatus) -> NoReturn:
     """End this process, with the code or by the signal.
 
     It ends at once: nothing at the exit of Python may hold it up.

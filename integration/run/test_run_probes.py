@@ -1,0 +1,74 @@
+"""What a kubelet sees of `rink run --public`: a standby is ready, and one that leaves is not."""
+
+from __future__ import annotations
+
+import re
+import signal
+import urllib.error
+import urllib.request
+
+import pytest
+from run_support import wait_for
+
+pytestmark = pytest.mark.waits
+
+WITHOUT_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class Probes:
+    """The probes of a `rink run`; its port is any free one."""
+
+    def __init__(self, run):
+        run.wait_log("probes and metrics are at")
+        self.url = re.search(r"metrics are at (http://\S+)", run.log)[1]
+
+    def get(self, path):
+        try:
+            with WITHOUT_PROXY.open(self.url + path, timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+
+@pytest.fixture
+def probed(runs, beats):
+    def probed(*line, **more):
+        run = runs("--public", "127.0.0.1:0", *line, "--", *beats.command("asks"), **more)
+        return run, Probes(run)
+
+    return probed
+
+
+def test_readyz_of_holder_and_standby_is_ready(probed, beats):
+    _, holder = probed()
+    beats.wait()
+    _, standby = probed()
+    for probes, running in ((holder, 1.0), (standby, 0.0)):
+        wait_for(lambda probes=probes: probes.get("/readyz")[0] == 200)
+        assert probes.get("/startz")[0] == probes.get("/healthz")[0] == 200
+        text = probes.get("/metrics")[1]
+        assert f"rink_run_running {running}" in text
+        assert f"rink_run_starts_total {running}" in text
+
+
+def test_readyz_of_run_that_leaves_is_not_ready(probed, beats):
+    run, probes = probed("--handover-wait", "30")
+    beats.wait()
+    assert probes.get("/readyz") == (200, "ok\n")
+    run.send(signal.SIGTERM)
+    run.wait_log("leaving")
+    assert probes.get("/readyz") == (503, "leaves the group\n")
+    assert probes.get("/healthz")[0] == 200
+
+
+def test_readyz_without_etcd_is_not_ready_and_startz_is(probed, wire_to, etcd_node):
+    wire = wire_to(etcd_node)
+    wire.cut()
+    _, probes = probed(endpoint=wire.endpoint)
+    assert probes.get("/startz")[0] == 200
+    status, why = probes.get("/readyz")
+    assert status == 503
+    assert why.startswith("waits to join the group")
+    wire.heal()
+    wait_for(lambda: probes.get("/readyz")[0] == 200)

@@ -1,0 +1,61 @@
+"""Answer probes and show metrics for `rink run`, as the sidecar does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from rink.run.supervisor import Beside, CommandSupervisor
+from rink.sidecar.listeners import Address, listen, serve
+from rink.sidecar.public import LoopLag, application
+
+log = logging.getLogger("rink.run")
+
+
+class RunMetrics(Collector):
+    """Show a `rink run` to Prometheus, without names of roles."""
+
+    def __init__(self, supervisor: CommandSupervisor) -> None:
+        self._supervisor = supervisor
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what is so now."""
+        now = self._supervisor
+        yield GaugeMetricFamily("rink_run_joined", "1 while in the group.", now.is_joined)
+        yield GaugeMetricFamily("rink_run_running", "1 while the command runs.", now.is_running)
+        yield GaugeMetricFamily(
+            "rink_run_session_remaining_seconds", "Until the member's deadline.", now.remaining_s
+        )
+        yield CounterMetricFamily("rink_run_starts", "Starts of the command.", now.starts)
+
+
+def prober(address: str, margin: float) -> Beside:
+    """Listen at an address, and return what serves there.
+
+    Args:
+        address: HOST:PORT.
+        margin: an event loop that is late by so many seconds is not healthy.
+
+    Raises:
+        ConfigError: the address is taken, or cannot be used.
+    """
+    listener = listen(Address.of(address))
+
+    async def beside(supervisor: CommandSupervisor) -> None:
+        lag = LoopLag()
+        registry = CollectorRegistry()
+        registry.register(RunMetrics(supervisor))
+
+        def why_not_healthy() -> str:
+            return f"the event loop is {lag.lag_s:.1f} s late" if lag.lag_s >= margin else ""
+
+        log.info("probes and metrics are at http://%s:%d", *listener.getsockname()[:2])
+        app = application(supervisor.why_not_ready, why_not_healthy, registry)
+        await asyncio.gather(lag.run(), serve(app, listener, asyncio.Event()))
+
+    return beside
