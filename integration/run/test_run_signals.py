@@ -12,6 +12,8 @@ import pytest
 from processes import is_alive
 from run_support import boot_ms, wait_for
 
+from rink.run.stages import SAME_SIGNAL_S
+
 pytestmark = pytest.mark.waits
 
 ENDS_WITHIN_S = 0.2
@@ -92,7 +94,16 @@ def test_third_signal_kills(runs, beats):
     for text in ("leaving", "waits for no successor", "the command is killed"):
         run.send(signal.SIGTERM)
         run.wait_log(text)
+        time.sleep(SAME_SIGNAL_S)
     assert run.ends() == -signal.SIGKILL
+
+
+def test_timeout_sends_two_signals_and_the_command_ends_in_order(runs):
+    """It sends one to `rink run` and one to its group; the second must not kill the command."""
+    shell = 'trap "sleep 0.3; echo in order; exit 3" TERM; while :; do sleep 0.01; done'
+    run = runs("--", "sh", "-c", shell, before=["timeout", "2"])
+    assert run.ends() == 124  # of `timeout`
+    assert run.output == "in order\n"
 
 
 def test_grace_is_over_kills(runs, beats):
@@ -129,7 +140,7 @@ def test_role_not_got_within_wait_exits_75(runs, beats):
     waiting = runs("--wait", "1", "--", *beats.command())
     assert waiting.ends() == 75
     assert "was not got within --wait 1" in waiting.log
-    assert "'first'" in waiting.log or "first" in waiting.log
+    assert "member 'first' owns it until it leaves" in waiting.log
     assert first.process.poll() is None
 
 

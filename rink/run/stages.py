@@ -1,13 +1,15 @@
-"""Decide what a TERM or INT does. It is pure: no signal is sent here.
+"""Decide what a signal does. It is pure: no signal is sent here, and no clock is read.
 
 The first one begins to leave the group: the command goes on while the group waits for a successor.
 The second one ends that wait. The last one kills the command. While no command runs, each one ends
-`rink run`.
+`rink run`. Two within a tenth of a second count as one: `timeout` sends its signal to the process and
+then to its group.
 """
 
 from __future__ import annotations
 
 import enum
+import math
 import signal
 
 import attrs
@@ -22,6 +24,10 @@ PASSED_ON = frozenset(
 
 ENDING = LEAVING | {signal.SIGHUP, signal.SIGQUIT}
 """Signals that end `rink run` while no command runs. Others would reach nobody, and do nothing."""
+
+
+SAME_SIGNAL_S = 0.1
+"""Signals that leave and follow each other this fast count as one."""
 
 
 class Deed(enum.Enum):
@@ -46,17 +52,19 @@ class Stages:
     waits: bool
     last: int = signal.SIGTERM
     deed: Deed = Deed.NOTHING
+    _at: float = -math.inf
 
     @property
     def is_leaving(self) -> bool:
         """Return whether the group is being left because of a signal."""
         return self.deed is not Deed.NOTHING
 
-    def take(self, number: int, *, is_running: bool) -> Deed:
+    def take(self, number: int, at: float, *, is_running: bool) -> Deed:
         """Return what to do about a signal.
 
         Args:
             number: the signal's.
+            at: when it came, in seconds.
             is_running: whether a command runs.
         """
         if not is_running:
@@ -66,6 +74,9 @@ class Stages:
             return Deed.END
         if number not in LEAVING:
             return Deed.PASS_ON
+        is_same, self._at = at - self._at < SAME_SIGNAL_S, at
+        if is_same:
+            return Deed.NOTHING
         self.last = number
         if self.deed is Deed.NOTHING:
             self.deed = Deed.LEAVE

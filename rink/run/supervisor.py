@@ -58,8 +58,8 @@ QUICK_LEAVE_S = 0.15
 """Time to leave the group after a signal while no command runs. The lease ends the rest."""
 
 MAX_JOIN_PAUSE_S = 30.0
-REPORT_INTERVALS_S = (10.0, 60.0)
-"""A wait is reported after the first of them, and then at every second one."""
+REPORT_INTERVAL_S = 60.0
+"""How often a wait is reported."""
 
 SLOT_INTERVAL_S = 1.0
 """How often a member that waits for the role looks whether the slot was started."""
@@ -212,7 +212,8 @@ class CommandSupervisor:
 
     def _signalled(self, number: int) -> None:
         name = signal_name(number)
-        deed = self._stages.take(number, is_running=self._guarded is not None)
+        at = asyncio.get_running_loop().time()
+        deed = self._stages.take(number, at, is_running=self.is_running)
         guarded, member = self._guarded, self._member
         if deed is Deed.END:
             log.info("%s: ends; no command runs", name)
@@ -338,7 +339,6 @@ class CommandSupervisor:
                 if await self._slot_is_over():
                     return None
                 member = await self._join()
-                log.info("waits for %s as member %r", self._role, member.name)
                 return await self._await_role(member)
         except TimeoutError as error:
             raise NotGotError from error
@@ -366,7 +366,7 @@ class CommandSupervisor:
             except EtcdError as error:
                 self._why = str(error)
                 now = asyncio.get_running_loop().time()
-                if now - reported_at >= REPORT_INTERVALS_S[1]:
+                if now - reported_at >= REPORT_INTERVAL_S:
                     reported_at = now
                     log.warning("waits to join group %r: %s", self._settings.group, error)
                 await asyncio.sleep(pause)
@@ -376,9 +376,10 @@ class CommandSupervisor:
 
     async def _await_role(self, member: aio.Rink) -> aio.Role | None:
         """Wait for the role, and report on what."""
-        first, later = REPORT_INTERVALS_S
         loop = asyncio.get_running_loop()
-        report_at = loop.time() + first
+        report_at = loop.time() + REPORT_INTERVAL_S
+        self._why = self._obstacle(member, "nobody has a rank yet")
+        log.info("waits for %s as member %r: %s", self._role, member.name, self._why)
         while True:
             left = report_at - loop.time()
             timeout = left if self._settings.slot is None else min(left, SLOT_INTERVAL_S)
@@ -387,12 +388,24 @@ class CommandSupervisor:
                     self._settings.role, max(timeout, 0.01), token_above=self._token
                 )
             except RoleTimeout as error:
-                self._why = str(error)
+                self._why = self._obstacle(member, str(error))
             if await self._slot_is_over():
                 return None
             if loop.time() >= report_at:
-                report_at = loop.time() + later
-                log.info("still waits: %s", self._why)
+                report_at = loop.time() + REPORT_INTERVAL_S
+                log.info("still waits for %s: %s", self._role, self._why)
+
+    def _obstacle(self, member: aio.Rink, otherwise: str) -> str:
+        """Return what a wait for the role waits on.
+
+        Args:
+            member: this process's.
+            otherwise: the answer if no other member owns the role.
+        """
+        owner = member.owner(self._settings.role)
+        if owner is None or owner == member.name:
+            return otherwise
+        return f"member {owner!r} owns it until it leaves, or its lease ends"
 
     async def _leave(self) -> None:
         """Leave the group; nothing is held any more."""
@@ -465,7 +478,7 @@ class CommandSupervisor:
                 is_lost = True
                 self._file.clear()
                 number = self._stages.last if self._stages.is_leaving else signal.SIGTERM
-                log.info("%s is lost: the command gets %s", self._role, signal_name(number))
+                log.info("%s: the command gets %s", _reason(role), signal_name(number))
                 guarded.stop(number)
             self._move_end(guarded, role, is_lost=is_lost or guarded.is_late)
             if now_ms() >= guarded.until - self._limits.lead // 2:
@@ -583,6 +596,15 @@ class CommandSupervisor:
 
 
 _HANDLED = tuple(sorted(ENDING | PASSED_ON))
+
+
+def _reason(role: aio.Role) -> str:
+    """Return why a role is lost."""
+    try:
+        role.raise_if_lost()
+    except RoleLost as error:
+        return str(error)
+    return f"role {role.name!r} is lost"
 
 
 def _has_terminal() -> bool:

@@ -12,7 +12,8 @@ TERM, INT = signal.SIGTERM, signal.SIGINT
 
 
 def deeds(stages, *numbers):
-    return [stages.take(number, is_running=True) for number in numbers]
+    """Signals that come a second apart."""
+    return [stages.take(number, at, is_running=True) for at, number in enumerate(numbers)]
 
 
 def test_stages_with_a_wait_leave_then_hurry_then_kill():
@@ -40,14 +41,14 @@ def test_stages_pass_other_signals_on_at_any_time(number):
 @pytest.mark.parametrize("number", [TERM, INT, signal.SIGHUP, signal.SIGQUIT])
 def test_stages_without_a_command_end(number):
     stages = Stages(waits=True)
-    assert stages.take(number, is_running=False) is Deed.END
+    assert stages.take(number, 0.0, is_running=False) is Deed.END
     assert stages.last == number
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH])
 def test_stages_without_a_command_ignore_what_ends_nothing(number):
     stages = Stages(waits=True)
-    assert stages.take(number, is_running=False) is Deed.NOTHING
+    assert stages.take(number, 0.0, is_running=False) is Deed.NOTHING
     assert not stages.is_leaving
 
 
@@ -56,3 +57,11 @@ def test_stages_remember_the_last_signal_for_the_command():
     deeds(stages, TERM, INT)
     assert stages.last == INT
     assert stages.is_leaving
+
+
+def test_stages_take_two_signals_at_once_for_one():
+    """`timeout` sends its signal to `rink run`, and then to the whole group."""
+    stages = Stages(waits=False)
+    assert stages.take(TERM, 7.0, is_running=True) is Deed.LEAVE
+    assert stages.take(TERM, 7.09, is_running=True) is Deed.NOTHING
+    assert stages.take(TERM, 7.2, is_running=True) is Deed.KILL
