@@ -5,7 +5,8 @@ where the file does not say that the role is held). It uses only the standard li
 starts within a few milliseconds.
 
 Arguments: the file to write to, and words. `orphan` starts the same beside it, in a session of its
-own, whose parent ends. `deaf` ignores SIGTERM. `asks` writes what signals came.
+own, whose parent ends. `deaf` ignores SIGTERM. `asks` writes what signals came. `chain` goes on in a new
+process after each line.
 """
 
 import contextlib
@@ -57,7 +58,9 @@ def main(path, *words):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     while True:
         write(name)
-        time.sleep(BEAT_S)
+        if "chain" in words and os.fork():
+            os._exit(0)
+        time.sleep(0 if "chain" in words else BEAT_S)
 
 
 main(*sys.argv[1:])

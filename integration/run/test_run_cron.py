@@ -94,3 +94,13 @@ def test_code_of_the_job_is_kept_and_it_is_not_run_again(runs):
     again = runs("--once-per", "s", "--retry-if-unfinished", "--", "sh", "-c", "exit 5")
     assert again.ends() == 0
     assert "with code 4" in again.log
+
+
+def test_job_that_cannot_be_started_is_unfinished(runs, tmp_path):
+    """It has not run, so another host may run it, if that is asked for."""
+    plain = tmp_path / "plain"
+    plain.write_text("no program")
+    assert runs("--once-per", "s", "--", str(plain)).ends() == 126
+    assert runs("--once-per", "s", "--", "true").ends() == 0
+    again = runs("--once-per", "s", "--retry-if-unfinished", "--", "sh", "-c", "exit 5")
+    assert again.ends() == 5

@@ -37,6 +37,14 @@ def test_end_of_the_command_kills_what_it_left_in_another_session(runs, beats):
     beats.assert_over_before(boot_ms() + 1)
 
 
+def test_processes_that_fork_and_end_all_the_time_are_killed(runs, beats):
+    """No look at `/proc` is sure to see them; that there is no child any more is sure."""
+    run = runs("--grace", "0.3", "--", *beats.command("chain", "deaf"))
+    assert run.ends() == 0  # of the first of them
+    assert len({beat.pid for beat in beats.all()}) > 3
+    beats.assert_over_before(boot_ms() + 1)
+
+
 @pytest.mark.parametrize("fate", [signal.SIGKILL, signal.SIGSTOP])
 def test_run_killed_or_stopped_kills_before_the_end_told(runs, beats, fate):
     """Nothing of `rink run` is needed: the guard has the time."""

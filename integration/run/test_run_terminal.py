@@ -52,6 +52,17 @@ def test_ctrl_z_stops_both_and_fg_continues(shell, line, beats):
     shell.wait("code 130")
 
 
+def test_run_is_not_stopped_by_its_own_log(shell, line, beats):
+    """With `stty tostop`, the terminal stops whoever writes to it from the background."""
+    shell.type("stty tostop\n")
+    shell.type(line())
+    beat = beats.wait()
+    shell.wait("starts '")
+    wait_for(lambda: beats.all()[-1].until > beat.until)  # it goes on, and moves the end on
+    shell.type(CTRL_C)
+    wait_for(lambda: not is_alive(beat.pid))
+
+
 def test_role_is_lost_while_stopped_in_words(shell, line, beats):
     shell.type(line("deaf"))
     beat = beats.wait()

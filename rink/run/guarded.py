@@ -90,7 +90,10 @@ class Reaper:
         return False
 
     async def kill_all(self) -> None:
-        """Kill every descendant of this process, until there is none."""
+        """Kill every descendant of this process, until there is none.
+
+        Process 1 of a container so kills orphans of `docker exec` too: they cannot be told apart.
+        """
         while self.reap():
             guard.signal_all(guard.descendants(os.getpid()), signal.SIGKILL)
             await asyncio.sleep(SWEEP_INTERVAL_S)
@@ -129,6 +132,7 @@ class Guarded:
         """Start the guard, and the command under it."""
         self.until = until
         group = cgroup.make(f"rink-run-{os.getpid()}-{secrets.token_hex(4)}")
+        self._cgroup = guard.Cgroup(group)
         guard_in, self._to = os.pipe()
         self._from, guard_out = os.pipe()
         options = {
@@ -226,5 +230,7 @@ class Guarded:
         self._rescue = loop.create_task(self._kill_rest())
 
     async def _kill_rest(self) -> None:
+        self._cgroup.kill()
         await self._reaper.kill_all()
+        self._cgroup.remove()
         self._end(KILLED if self.failure is None else self.failure.code << 8)

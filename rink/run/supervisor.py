@@ -117,11 +117,13 @@ class Run:
 
     Attributes:
         status: as from `waitpid`.
+        is_started: whether the command could be started.
         is_lost: whether it was stopped because the role was lost, or was near its end.
         ran_for: seconds.
     """
 
     status: int
+    is_started: bool
     is_lost: bool
     ran_for: float
 
@@ -166,6 +168,8 @@ class CommandSupervisor:
         for number in _HANDLED:
             if number not in self._ignored or number in LEAVING:
                 loop.add_signal_handler(number, self._signalled, number)
+        # The command's group is in the foreground, and a terminal may stop others that write to it.
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         self._file = RoleFile(folders(os.environ))
         if not self._file.path:
             log.warning("RINK_FILE is not set: no tmpfs at XDG_RUNTIME_DIR or /dev/shm")
@@ -317,7 +321,7 @@ class CommandSupervisor:
                 await self._pause(role, run)
             return None
         log.info("the command has ended with %s", outcome)
-        if slot is not None and not outcome.signal:
+        if slot is not None and run.is_started and not outcome.signal:
             await self._finish_slot(role, slot, outcome.code)
         if not settings.restart or self._stages.is_leaving:
             return outcome
@@ -432,13 +436,18 @@ class CommandSupervisor:
             started_at = loop.time()
             guarded = self._start(role)
             self._guarded = guarded
-            is_lost = await self._watch(guarded, role, lost)
+            try:
+                is_lost = await self._watch(guarded, role, lost)
+            except Exception:
+                guarded.stop(signal.SIGTERM)
+                await guarded.ended
+                raise
             status = guarded.ended.result()
             if guarded.failure is not None and guarded.failure.errno:
                 code, why = guarded.failure.code, os.strerror(guarded.failure.errno)
                 what = "was not found" if code == NOT_FOUND else "cannot be run"
                 log.error("command %r %s: %s", self._settings.command[0], what, why)
-            return Run(status, is_lost, loop.time() - started_at)
+            return Run(status, guarded.failure is None, is_lost, loop.time() - started_at)
         finally:
             self._guarded = None
             self._file.clear()

@@ -182,6 +182,20 @@ RUN = [
         STAGES,
     ),
     python(
+        "two signals at once count as two",
+        "stages",
+        "        if is_same:\n            return Deed.NOTHING\n",
+        "",
+        STAGES,
+    ),
+    python(
+        "a terminal may stop `rink run` that writes to it",
+        "supervisor",
+        "        signal.signal(signal.SIGTTOU, signal.SIG_IGN)\n",
+        "",
+        TERMINAL,
+    ),
+    python(
         "a slot that was started is run again",
         "slots",
         "            if not retry_unfinished:\n                return SlotTurn.STARTED, slot\n",
