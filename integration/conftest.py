@@ -31,6 +31,7 @@ LONGEST = (
     "test_chaos.py",
     "test_crashes.py",
     "test_faults_etcd.py",
+    "test_run_cron.py",
     "test_demo_streams.py",
     "test_demo.py",
 )

@@ -61,6 +61,14 @@ def test_run_killed_or_stopped_kills_before_the_end_told(runs, beats, fate):
     run.send(signal.SIGCONT)
 
 
+def test_command_runs_on_beyond_the_first_end_told(runs, beats):
+    """While etcd answers, the end is moved on."""
+    runs("--", *beats.command())
+    first = beats.wait()
+    last = beats.wait(after=first.until + 1000)
+    assert (last.pid, last.token) == (first.pid, first.token)
+
+
 def test_run_killed_gives_the_command_sigterm_at_once(runs, beats):
     """With a longer TTL, there is time to end in order."""
     run = runs("--ttl", "20", "--", *beats.command("asks"))
