@@ -5,6 +5,7 @@ Bugs of other programs that lock and run a command, one test each.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -12,6 +13,8 @@ import time
 import pytest
 from processes import is_alive, wait_stopped
 from run_support import boot_ms, wait_for
+
+from rink.etcd.client import Client
 
 pytestmark = pytest.mark.waits
 
@@ -160,3 +163,17 @@ def test_handover_has_no_overlap(runs, beats):
     new = beats.wait("child", token_above=old.token)
     last = [beat for beat in beats.all() if beat.token == old.token][-1]
     assert last.at < new.at
+
+
+def test_lease_that_ends_early_moves_no_end_on(runs, beats, etcd_url, prefix):
+    """An operator revokes the lease. The member gets a new one, of which the command has nothing."""
+    runs("--grace", "30", "--", *beats.command("deaf"))
+    first = beats.wait()
+    with contextlib.closing(Client([etcd_url])) as etcd:
+        (record,) = etcd.range(f"{prefix}g/members/".encode(), f"{prefix}g/members0".encode()).kvs
+        told = max(beat.until for beat in beats.all())
+        etcd.revoke(record.lease)
+    second = beats.wait(token_above=first.token)
+    last = [beat for beat in beats.all() if beat.token == first.token][-1]
+    assert last.at < told + 500  # the lease was perhaps renewed once more
+    assert last.at < second.at

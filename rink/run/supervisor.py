@@ -156,6 +156,7 @@ class CommandSupervisor:
         self._leaving: asyncio.Task[None] | None = None
         self._restarts = Restarts()
         self._job_is_stopped = False
+        self._granted_in = 0  # the session of the last start
         self._token = 0  # of the last start: the next one has a greater token
         self._why = "nothing was asked of etcd yet"
 
@@ -455,6 +456,7 @@ class CommandSupervisor:
 
     def _start(self, role: aio.Role) -> Guarded:
         until = self._deadline_ms()
+        self._granted_in = self._session_number()
         self._token = role.token
         self._file.write(role.token, until)
         guarded = Guarded(self._reaper, self._stopped)
@@ -503,11 +505,11 @@ class CommandSupervisor:
     def _move_end(self, guarded: Guarded, role: aio.Role, *, is_lost: bool) -> None:
         """Tell the guard the deadline, if it has moved and the last end told is not over.
 
-        After a deadline that passed, the member may get a new lease. Its deadline is not of this
-        grant.
+        The member may have a new lease, whose deadline is not of this grant: between the two
+        leases, another member may have been granted the role.
         """
         until = self._deadline_ms()
-        if until > guarded.until > now_ms():
+        if until > guarded.until > now_ms() and self._session_number() == self._granted_in:
             guarded.tell(until)
             if not is_lost:
                 self._file.write(role.token, until)
@@ -522,6 +524,14 @@ class CommandSupervisor:
         now_s = self._session.clock.now()  # first, so that the sum is never too large
         remaining_s = self._member.session_remaining
         return int((now_s + remaining_s) * 1000) if math.isfinite(remaining_s) else 0
+
+    def _session_number(self) -> int:
+        """Return the create revision of the member's record: another lease has another one."""
+        assert self._member is not None
+        engine = self._member._engine  # noqa: SLF001 - a part of the same package
+        with engine.lock:
+            record = engine.node.view.members.get(self._member.name)
+        return record.create_revision if record else 0
 
     # ── slots ────────────────────────────────────────────────────────────────────────────────
 
@@ -548,15 +558,12 @@ class CommandSupervisor:
         assert self._member is not None
         assert self._settings.slot is not None
         member = self._member
-        engine = member._engine  # noqa: SLF001 - a part of the same package
-        with engine.lock:
-            record = engine.node.view.members.get(member.name)
         run = SlotRun(
             self._session.etcd,
             self._slot_keys(),
             self._settings.slot,
             Keys.of(self._session.prefix, self._settings.group).member(member.name),
-            record.create_revision if record else 0,
+            self._session_number(),
             Slot(token=role.token, member=member.name),
         )
         retry = self._settings.retry_if_unfinished

@@ -133,6 +133,13 @@ RUN = [
         KILLS,
     ),
     python(
+        "an end of another lease is told",
+        "supervisor",
+        " and self._session_number() == self._granted_in:",
+        ":",
+        KILLS,
+    ),
+    python(
         "a command that is started again has the same token",
         "supervisor",
         "        self._token = role.token\n",
