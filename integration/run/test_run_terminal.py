@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+from pathlib import Path
 
 import pytest
 from processes import is_alive, thread_states
@@ -57,10 +58,17 @@ def test_run_is_not_stopped_by_its_own_log(shell, line, beats):
     shell.type("stty tostop\n")
     shell.type(line())
     beat = beats.wait()
-    shell.wait("starts '")
-    wait_for(lambda: beats.all()[-1].until > beat.until)  # it goes on, and moves the end on
-    shell.type(CTRL_C)
+    wait_for(lambda: shell.foreground() == beat.pid)
+    os.kill(_parent(_parent(beat.pid)), signal.SIGTERM)  # it says so
+    shown = shell.wait("SIGTERM: leaving")
     wait_for(lambda: not is_alive(beat.pid))
+    shell.wait(PROMPT, shown)
+    shell.type("echo code $?\n")
+    shell.wait("code 143")
+
+
+def _parent(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_role_is_lost_while_stopped_in_words(shell, line, beats):
