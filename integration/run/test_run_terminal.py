@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from processes import is_alive, thread_states
+from processes import is_alive, thread_states, wait_stopped
 from run_support import RINK, ROOT, boot_ms, wait_for
 from shells import PROMPT, Shell
 
@@ -107,6 +107,10 @@ def test_command_that_reads_the_terminal_in_the_background_stops_and_fg_continue
     command = ["sh", "-c", 'read word; echo "has read $word"']
     shell.type(shlex.join([*RINK, "run", *options, "--", *command]) + " &\n")
     shell.wait("the command is stopped")
+    (job,) = Path(f"/proc/{shell.pid}/task/{shell.pid}/children").read_text().split()
+    wait_stopped(int(job))
+    shell.type("\n")  # the shell takes note of it
+    shell.wait("Stopped")
     shell.type("fg\n")
     shell.type("apple\n")
     shell.wait("has read apple")

@@ -46,6 +46,8 @@ TERM, KILL = "term", "kill"
 SWEEP_INTERVAL_MS = 5
 """Pause between two looks at `/proc` while descendants are being killed."""
 
+REMOVE_TRIES = 20
+
 SLOW_KILL_MS = 1_000
 """After so long, a kill that is not over is reported."""
 
@@ -282,10 +284,14 @@ class Cgroup:
                 self._write("cgroup.kill", "1")
 
     def remove(self) -> None:
-        """Remove it; nothing runs in it any more."""
-        if self._path:
-            with contextlib.suppress(OSError):
+        """Remove it; nothing runs in it any more, but the kernel may take a moment to see that."""
+        for _ in range(REMOVE_TRIES if self._path else 0):
+            try:
                 os.rmdir(self._path)
+            except OSError:
+                time.sleep(SWEEP_INTERVAL_MS / 1000)
+            else:
+                return
 
     def _write(self, name: str, text: str) -> None:
         with open(f"{self._path}/{name}", "w", encoding="ascii") as file:
