@@ -21,12 +21,11 @@ import math
 import os
 import signal
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
 
 from rink import aio
-from rink.core.keys import Keys, SlotKeys
 from rink.errors import (
     ClosedError,
     EtcdAuth,
@@ -38,13 +37,11 @@ from rink.errors import (
 from rink.run.exits import FAILED, LOST, NOT_FOUND, NOT_GOT, ExitStatus
 from rink.run.guard import now_ms, signal_name
 from rink.run.guarded import Guarded, KillTimes, Reaper
-from rink.run.slots import Slot, SlotRun, SlotTurn, look
+from rink.run.slot_duty import SlotDuty
 from rink.run.stages import ENDING, LEAVING, PASSED_ON, Deed, Stages
 from rink.run.surroundings import RoleFile, environment_of, folders
 
 log = logging.getLogger("rink.run")
-
-T = TypeVar("T")
 
 TICK_S = 1.0
 """How often the end told is moved on at least, in seconds."""
@@ -156,6 +153,16 @@ class CommandSupervisor:
         self._leaving: asyncio.Task[None] | None = None
         self._restarts = Restarts()
         self._job_is_stopped = False
+        self._slot: SlotDuty | None = None
+        if settings.slot is not None:
+            self._slot = SlotDuty(
+                session.etcd,
+                session.prefix,
+                group=settings.group,
+                role=settings.role,
+                name=settings.slot,
+                retry=settings.retry_if_unfinished,
+            )
         self._granted_in = 0  # the session of the last start
         self._token = 0  # of the last start: the next one has a greater token
         self._why = "nothing was asked of etcd yet"
@@ -305,8 +312,8 @@ class CommandSupervisor:
         """
         settings = self._settings
         slot = None
-        if settings.slot is not None:
-            slot = await self._begin_slot(role)
+        if self._slot is not None and self._member is not None:
+            slot = await self._slot.begin(role, self._member.name, self._session_number())
             if slot is None:
                 return ExitStatus()
         run = await self._run(role)
@@ -322,8 +329,8 @@ class CommandSupervisor:
                 await self._pause(role, run)
             return None
         log.info("the command has ended with %s", outcome)
-        if slot is not None and run.is_started and not outcome.signal:
-            await self._finish_slot(role, slot, outcome.code)
+        if self._slot and slot and run.is_started and not outcome.signal:
+            await self._slot.finish(role, slot, outcome.code)
         if not settings.restart or self._stages.is_leaving:
             return outcome
         await self._pause(role, run)
@@ -341,7 +348,7 @@ class CommandSupervisor:
         wait = self._settings.wait
         try:
             async with asyncio.timeout(wait):
-                if await self._slot_is_over():
+                if self._slot is not None and await self._slot.is_over():
                     return None
                 member = await self._join()
                 return await self._await_role(member)
@@ -394,7 +401,7 @@ class CommandSupervisor:
                 )
             except RoleTimeout as error:
                 self._why = self._obstacle(member, str(error))
-            if await self._slot_is_over():
+            if self._slot is not None and await self._slot.is_over():
                 return None
             if loop.time() >= report_at:
                 report_at = loop.time() + REPORT_INTERVAL_S
@@ -532,83 +539,6 @@ class CommandSupervisor:
         with engine.lock:
             record = engine.node.view.members.get(self._member.name)
         return record.create_revision if record else 0
-
-    # ── slots ────────────────────────────────────────────────────────────────────────────────
-
-    def _slot_keys(self) -> SlotKeys:
-        return SlotKeys.of(self._session.prefix, self._settings.group, self._settings.role)
-
-    async def _slot_is_over(self) -> bool:
-        """Return whether the slot needs no run, by a look into etcd."""
-        name = self._settings.slot
-        if name is None:
-            return False
-        try:
-            slot = await asyncio.to_thread(look, self._session.etcd, self._slot_keys(), name)
-        except EtcdError as error:
-            log.debug("slot %r was not read: %s", name, error)
-            return False  # the holder of the role looks again
-        if slot is None or (slot.code is None and self._settings.retry_if_unfinished):
-            return False
-        self._report_slot(slot)
-        return True
-
-    async def _begin_slot(self, role: aio.Role) -> SlotRun | None:
-        """Write `started`; None if the slot was started before."""
-        assert self._member is not None
-        assert self._settings.slot is not None
-        member = self._member
-        run = SlotRun(
-            self._session.etcd,
-            self._slot_keys(),
-            self._settings.slot,
-            Keys.of(self._session.prefix, self._settings.group).member(member.name),
-            self._session_number(),
-            Slot(token=role.token, member=member.name),
-        )
-        retry = self._settings.retry_if_unfinished
-        turn, slot = await self._while_held(role, lambda: run.begin(retry_unfinished=retry))
-        if turn is SlotTurn.MINE:
-            log.info("slot %r of %s is started", self._settings.slot, self._role)
-            return run
-        self._report_slot(slot)
-        return None
-
-    async def _finish_slot(self, role: aio.Role, run: SlotRun, code: int) -> None:
-        """Write `done`, and delete old slots."""
-        try:
-            await self._while_held(role, lambda: run.finish(code))
-            await self._while_held(role, run.prune)
-        except RoleLost as error:
-            log.error(
-                "slot %r has ended with code %d, and etcd does not say so: %s. With "
-                "--retry-if-unfinished it is run again",
-                run.name,
-                code,
-                error,
-            )
-
-    async def _while_held(self, role: aio.Role, call: Callable[[], T]) -> T:
-        """Call something on a thread, again after each EtcdError, while the role is held.
-
-        Raises:
-            RoleLost: the role is lost.
-        """
-        while True:
-            role.raise_if_lost()
-            try:
-                return await asyncio.to_thread(call)
-            except EtcdError as error:
-                log.warning("waits for etcd to answer for slot %r: %s", self._settings.slot, error)
-                await asyncio.sleep(0.5)
-
-    def _report_slot(self, slot: Slot) -> None:
-        """Say why the slot is not run."""
-        name = self._settings.slot
-        if slot.code is None:
-            log.warning("slot %r of %s is not run: it was %s", name, self._role, slot)
-        else:
-            log.info("slot %r of %s is not run: it is %s", name, self._role, slot)
 
 
 _HANDLED = tuple(sorted(ENDING | PASSED_ON))

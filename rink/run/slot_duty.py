@@ -1,0 +1,111 @@
+"""Hold to a slot while its job is waited for, begun and finished: `--once-per`.
+
+The transactions are those of `slots`. Here they are sent on a thread, and again while the role is
+held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from rink import aio
+from rink.core.keys import Keys, SlotKeys
+from rink.errors import EtcdError, RoleLost
+from rink.etcd.api import Etcd
+from rink.run.slots import Slot, SlotRun, SlotTurn, look
+
+log = logging.getLogger("rink.run")
+
+T = TypeVar("T")
+
+
+class SlotDuty:
+    """The slot of one `rink run`.
+
+    Args:
+        etcd: where the slots lie.
+        prefix: of all keys.
+        group: the group's name.
+        role: the role's name.
+        name: the slot's name.
+        retry: whether a run that was started and has not ended is run again.
+    """
+
+    def __init__(
+        self, etcd: Etcd, prefix: str, *, group: str, role: str, name: str, retry: bool
+    ) -> None:
+        self.name = name
+        self._etcd = etcd
+        self._group = Keys.of(prefix, group)
+        self._keys = SlotKeys.of(prefix, group, role)
+        self._retry = retry
+        self._role = f"role {role!r} of group {group!r}"
+
+    async def is_over(self) -> bool:
+        """Return whether the slot needs no run, by a look into etcd."""
+        name = self.name
+        try:
+            slot = await asyncio.to_thread(look, self._etcd, self._keys, name)
+        except EtcdError as error:
+            log.debug("slot %r was not read: %s", name, error)
+            return False  # the holder of the role looks again
+        if slot is None or (slot.code is None and self._retry):
+            return False
+        self._report_slot(slot)
+        return True
+
+    async def begin(self, role: aio.Role, member: str, session: int) -> SlotRun | None:
+        """Write `started`; None if the slot was started before."""
+        run = SlotRun(
+            self._etcd,
+            self._keys,
+            self.name,
+            self._group.member(member),
+            session,
+            Slot(token=role.token, member=member),
+        )
+        turn, slot = await self._while_held(role, lambda: run.begin(retry_unfinished=self._retry))
+        if turn is SlotTurn.MINE:
+            log.info("slot %r of %s is started", self.name, self._role)
+            return run
+        self._report_slot(slot)
+        return None
+
+    async def finish(self, role: aio.Role, run: SlotRun, code: int) -> None:
+        """Write `done`, and delete old slots."""
+        try:
+            await self._while_held(role, lambda: run.finish(code))
+            await self._while_held(role, run.prune)
+        except RoleLost as error:
+            log.error(
+                "slot %r has ended with code %d, and etcd does not say so: %s. With "
+                "--retry-if-unfinished it is run again",
+                run.name,
+                code,
+                error,
+            )
+
+    async def _while_held(self, role: aio.Role, call: Callable[[], T]) -> T:
+        """Call something on a thread, again after each EtcdError, while the role is held.
+
+        Raises:
+            RoleLost: the role is lost.
+        """
+        while True:
+            role.raise_if_lost()
+            try:
+                return await asyncio.to_thread(call)
+            except EtcdError as error:
+                log.warning("waits for etcd to answer for slot %r: %s", self.name, error)
+                await asyncio.sleep(0.5)
+
+    def _report_slot(self, slot: Slot) -> None:
+        """Say why the slot is not run."""
+        name = self.name
+        if slot.code is None:
+            log.warning("slot %r of %s is not run: it was %s", name, self._role, slot)
+        else:
+            log.info("slot %r of %s is not run: it is %s", name, self._role, slot)
