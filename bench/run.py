@@ -31,6 +31,7 @@ PARTS = [
     "writes",
     "idle",
     "scaling",
+    "sidecar",
     "peers",
     "streams",
     "streams_handover",

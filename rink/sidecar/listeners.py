@@ -25,7 +25,8 @@ from rink.errors import ConfigError
 MAX_HEAD_BYTES = 16 * 1024
 HEAD_TIMEOUT_S = 5.0
 """Seconds within which the head of a request must be complete."""
-MAX_CONNECTIONS = 1_024
+MAX_CALLERS = 256
+"""Largest number of connections beside those of streams."""
 BACKLOG = 256
 STOP_TIMEOUT_S = 2.0
 
@@ -37,6 +38,8 @@ class Protocol(H11Protocol):
     that reads nothing.
     """
 
+    max_connections = MAX_CALLERS
+
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
         self.app_state = {**self.app_state, "abort": self._abort}
@@ -45,7 +48,7 @@ class Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin with a connection, unless there are too many."""
         super().connection_made(transport)
-        if len(self.connections) > MAX_CONNECTIONS:
+        if len(self.connections) > self.max_connections:
             transport.abort()
             return
         self._watch_head()
@@ -85,11 +88,21 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(app: ASGIApp, listener: socket.socket, stop: asyncio.Event) -> None:
-    """Serve an application on a socket until told to stop."""
+async def serve(
+    app: ASGIApp, listener: socket.socket, stop: asyncio.Event, streams: int = 0
+) -> None:
+    """Serve an application on a socket until told to stop.
+
+    Args:
+        app: the application.
+        listener: the socket.
+        stop: set when to stop.
+        streams: how many connections may be streams, beside `MAX_CALLERS` others.
+    """
+    limited = {"max_connections": streams + MAX_CALLERS}
     config = uvicorn.Config(
         app,
-        http=Protocol,
+        http=type("LimitedProtocol", (Protocol,), limited),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -161,7 +174,9 @@ def listen(address: Address, group: str | None = None) -> socket.socket:
     if address.path:
         return _listen_unix(address.path, group)
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    listener = socket.socket(family)
+    # asyncio turns Nagle's algorithm off only where the protocol is named. With it, each answer
+    # waits 40 ms for the client's kernel.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address.host, address.port))

@@ -24,7 +24,7 @@ from rink.sidecar.api import MAX_STREAMS, Api
 from rink.sidecar.clock import in_ms
 from rink.sidecar.effects import Effect, Granted, Over, Renewed
 from rink.sidecar.files import Files
-from rink.sidecar.listeners import MAX_CONNECTIONS, Address, listen, serve
+from rink.sidecar.listeners import MAX_CALLERS, Address, listen, serve
 from rink.sidecar.membership import Membership
 from rink.sidecar.service import Service
 from rink.sidecar.turns import Consumer, Turns
@@ -121,7 +121,11 @@ class Program:
         lag = public.LoopLag()
         async with asyncio.TaskGroup() as tasks:
             measuring = tasks.create_task(lag.run())
-            servers = [tasks.create_task(serve(self._api(), self.listener, self._stop))]
+            servers = [
+                tasks.create_task(
+                    serve(self._api(), self.listener, self._stop, settings.max_streams)
+                )
+            ]
             log.info("the API is at %s", _where(self.listener, settings.listen))
             if self.public_listener is not None:
                 app = self._public(lag)
@@ -206,7 +210,7 @@ class Program:
 def _allow_files(streams: int) -> None:
     """Have the system allow a descriptor for each connection, as far as it does."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = streams + MAX_CONNECTIONS + FILES
+    needed = streams + 2 * MAX_CALLERS + FILES
     if hard != resource.RLIM_INFINITY:
         needed = min(needed, hard)
     if soft < needed:
