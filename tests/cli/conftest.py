@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import textwrap
 import uuid
@@ -29,8 +30,8 @@ def town():
 @pytest.fixture
 def run(town, monkeypatch):
     """Runs a command line; returns what click's runner tells of it."""
-    for name in ("RINK_ETCD", "RINK_ETCD_USER", "RINK_ETCD_PASSWORD"):
-        monkeypatch.delenv(name, raising=False)
+    for name in [one for one in os.environ if one.startswith("RINK_ETCD")]:
+        monkeypatch.delenv(name)
 
     def run(*line, **env):
         world = Outside(connect=town.connect, clock=town.clock, quiet_s=0.0)

@@ -416,6 +416,10 @@ def test_settings_come_from_options_and_from_the_environment(town, run):
     assert "secret" not in repr(target)
     run("status", "orders", "--endpoints", "h:2", **env)
     assert town.targets[-1].endpoints == "h:2"
+    files = {"RINK_ETCD_CA": "4", "RINK_ETCD_CERT": "5", "RINK_ETCD_KEY": "6"}
+    run("status", "orders", **env, **files)
+    target = town.targets[-1]
+    assert (target.ca, target.cert, target.key) == ("4", "5", "6")
 
 
 def test_json_is_ascii_so_that_any_terminal_takes_it(town, run):
