@@ -44,7 +44,9 @@ LEAVE_TIMEOUT_S = 10.0
     help="Where programs call: HOST:PORT of loopback, or unix:PATH.",
 )
 @click.option(
-    "--socket-group", metavar="GROUP", help="Processes of this system group may use the socket."
+    "--socket-group",
+    metavar="GROUP",
+    help="Processes of this group, a name or a number, may use it.",
 )
 @click.option(
     "--bearer",

@@ -166,7 +166,7 @@ def listen(address: Address, group: str | None = None) -> socket.socket:
 
     Args:
         address: where.
-        group: for a unix socket, a group of the system whose processes may use it, too.
+        group: for a unix socket, a group whose processes may use it, too: its name or its number.
 
     Raises:
         ConfigError: the address is taken, or cannot be used.
@@ -196,7 +196,8 @@ def _listen_unix(path: str, group: str | None) -> socket.socket:
     place = Path(path)
     listener = socket.socket(socket.AF_UNIX)
     try:
-        _check_folder(place.parent, group)
+        number = None if group is None else _group_number(group)
+        _check_folder(place.parent, number)
         if place.is_socket():
             _refuse_answered(path)
             place.unlink()
@@ -205,25 +206,32 @@ def _listen_unix(path: str, group: str | None) -> socket.socket:
             listener.bind(path)
         finally:
             os.umask(before)
-        if group is not None:
-            os.chown(path, -1, grp.getgrnam(group).gr_gid)
+        if number is not None:
+            os.chown(path, -1, number)
             place.chmod(0o660)
         listener.listen(BACKLOG)
-    except KeyError:
+    except BaseException as error:
         listener.close()
-        raise ConfigError(f"there is no group {group!r} on this system") from None
-    except OSError as error:
-        listener.close()
-        raise ConfigError(f"cannot listen on unix:{path}: {error.strerror or error}") from error
+        if isinstance(error, KeyError):
+            raise ConfigError(f"there is no group {group!r} on this system") from None
+        if isinstance(error, OSError):
+            why = error.strerror or error
+            raise ConfigError(f"cannot listen on unix:{path}: {why}") from error
+        raise
     listener.setblocking(False)
     return listener
 
 
-def _check_folder(folder: Path, group: str | None) -> None:
+def _group_number(group: str) -> int:
+    """Return the number of a group. A pod's `fsGroup` has no name in an image."""
+    return int(group) if group.isascii() and group.isdigit() else grp.getgrnam(group).gr_gid
+
+
+def _check_folder(folder: Path, group: int | None) -> None:
     if not folder.exists():
         folder.mkdir(mode=0o700)
         if group is not None:
-            os.chown(folder, -1, grp.getgrnam(group).gr_gid)
+            os.chown(folder, -1, group)
             folder.chmod(0o710)
     mode = stat.S_IMODE(folder.stat().st_mode)
     allowed = 0o770 if group is not None else 0o700
