@@ -1,12 +1,14 @@
 """Render kustomizations as `kubectl kustomize` does, for tests that have no kubectl.
 
-Only what the bases use of kustomize is supported: `resources`, `configMapGenerator` from files, and
-`images`. Anything else is refused by name, so no base can use what a test does not see.
-`test_render_equals_kubectl` compares the result with that of the real tool.
+Only what the bases use of kustomize is supported: `resources`, `components`, `configMapGenerator`,
+`patches` of kinds, and `images`. Anything else is refused by name, so no base can use what a test
+does not see. `test_render_equals_kubectl` compares the result with that of the real tool.
 """
 
+import copy
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,11 +18,30 @@ import yaml
 Manifest = dict[str, Any]
 
 SUPPORTED = {
-    "kustomization": {"apiVersion", "kind", "resources", "configMapGenerator", "images"},
-    "configMapGenerator": {"name", "files"},
+    "kustomization": {
+        "apiVersion",
+        "kind",
+        "resources",
+        "components",
+        "configMapGenerator",
+        "patches",
+        "images",
+    },
+    "configMapGenerator": {"name", "namespace", "files", "literals"},
+    "patches": {"path", "target"},
+    "target of patches": {"kind"},
     "images": {"name", "newName", "newTag"},
 }
 CONFIG_MAP_REFERENCES = {"configMap", "configMapRef", "configMapKeyRef"}
+MERGED_BY = {
+    "containers": "name",
+    "initContainers": "name",
+    "volumes": "name",
+    "env": "name",
+    "ports": "containerPort",
+    "volumeMounts": "mountPath",
+}
+"""The lists that a patch merges, and the field by which it finds an element. It replaces others."""
 
 
 class Unsupported(Exception):  # noqa: N818 - it names what is wrong with the kustomization
@@ -34,43 +55,92 @@ def render(folder: Path) -> list[Manifest]:
         Unsupported: a kustomization uses something else of kustomize; the message names it.
         ValueError: two manifests have the same kind and name.
     """
-    manifests, renamed = _accumulate(folder.resolve())
+    manifests, renamed = _accumulate(folder.resolve(), [], {})
     found: set[tuple[str, str]] = set()
     for manifest in manifests:
         identity = (manifest["kind"], manifest["metadata"]["name"])
         if identity in found:
             raise ValueError(f"{folder}: there are two of {' '.join(identity)}")
         found.add(identity)
-        _rename_references(manifest, renamed)
+        namespace = manifest["metadata"].get("namespace")
+        names = {old: new for (space, old), new in renamed.items() if space == namespace}
+        _rename_references(manifest, names)
     return manifests
 
 
-def _accumulate(folder: Path) -> tuple[list[Manifest], dict[str, str]]:
-    """Return the manifests of a folder, and the new names of its generated ConfigMaps."""
+Renamed = dict[tuple[str | None, str], str]
+"""The new names of generated ConfigMaps, by namespace and name. References do not cross namespaces."""
+
+
+def _accumulate(
+    folder: Path, manifests: list[Manifest], renamed: Renamed
+) -> tuple[list[Manifest], Renamed]:
+    """Return the manifests of a folder, and the new names of its generated ConfigMaps.
+
+    A component begins with the manifests of the kustomization that names it, and changes them. All
+    else begins with none.
+    """
     path = folder / "kustomization.yaml"
     kustomization = yaml.safe_load(path.read_text(encoding="utf-8"))
     _check(path, "kustomization", kustomization)
-    manifests: list[Manifest] = []
-    renamed: dict[str, str] = {}
     for resource in kustomization.get("resources", []):
         target = (folder / resource).resolve()
         if target.is_dir():
-            more, names = _accumulate(target)
+            more, names = _accumulate(target, [], {})
             manifests += more
             renamed |= names
             continue
         _check_inside(folder, target)
         manifests += [one for one in yaml.safe_load_all(target.read_text(encoding="utf-8")) if one]
+    for component in kustomization.get("components", []):
+        manifests, renamed = _accumulate((folder / component).resolve(), manifests, renamed)
     for generator in kustomization.get("configMapGenerator", []):
         _check(path, "configMapGenerator", generator)
         made = _config_map(folder, generator)
-        renamed[generator["name"]] = made["metadata"]["name"]
+        renamed[generator.get("namespace"), generator["name"]] = made["metadata"]["name"]
         manifests.append(made)
+    for patch in kustomization.get("patches", []):
+        _check(path, "patches", patch)
+        _check(path, "target of patches", patch["target"])
+        manifests = [_patched(folder, patch, manifest) for manifest in manifests]
     for image in kustomization.get("images", []):
         _check(path, "images", image)
         for container in (one for manifest in manifests for one in _containers(manifest)):
             _set_image(container, image)
     return manifests, renamed
+
+
+def _patched(folder: Path, patch: Manifest, manifest: Manifest) -> Manifest:
+    """Return a manifest with a patch, whose own kind and name count for nothing."""
+    if not re.fullmatch(patch["target"]["kind"], manifest["kind"]):
+        return manifest
+    target = (folder / patch["path"]).resolve()
+    _check_inside(folder, target)
+    change = yaml.safe_load(target.read_text(encoding="utf-8"))
+    change = {key: value for key, value in change.items() if key not in {"apiVersion", "kind"}}
+    del change["metadata"]["name"]
+    return _merged(manifest, change)
+
+
+def _merged(old: Manifest, change: Manifest) -> Manifest:
+    """Return an object with the fields of a patch: a strategic merge."""
+    new = dict(old)
+    for key, value in change.items():
+        if isinstance(value, dict):
+            new[key] = _merged(old.get(key) or {}, value)
+        elif key in MERGED_BY:
+            new[key] = _merged_list(old.get(key) or [], value, MERGED_BY[key])
+        else:
+            new[key] = copy.deepcopy(value)
+    return new
+
+
+def _merged_list(old: list[Manifest], changes: list[Manifest], by: str) -> list[Manifest]:
+    """Return a list of objects with those of a patch, which come before all others."""
+    known = {one[by]: one for one in old}
+    merged = [_merged(known.get(one[by], {}), one) for one in changes]
+    changed = {one[by] for one in changes}
+    return merged + [one for one in old if one[by] not in changed]
 
 
 def _check(path: Path, what: str, given: Manifest) -> None:
@@ -85,13 +155,15 @@ def _check_inside(folder: Path, target: Path) -> None:
 
 
 def _config_map(folder: Path, generator: Manifest) -> Manifest:
-    data = {}
-    for name in generator["files"]:
+    data = dict(literal.split("=", 1) for literal in generator.get("literals", []))
+    for name in generator.get("files", []):
         target = (folder / name).resolve()
         _check_inside(folder, target)
         data[target.name] = target.read_text(encoding="utf-8")
-    name = f"{generator['name']}-{_hash(data)}"
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+    meta = {"name": f"{generator['name']}-{_hash(data)}"}
+    if "namespace" in generator:
+        meta["namespace"] = generator["namespace"]
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
 
 
 def _hash(data: dict[str, str]) -> str:

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 import yaml
 from kustomized import Unsupported, render
-from manifests import KUSTOMIZATIONS, name_of
+from manifests import FOREIGN, KUSTOMIZATIONS, name_of
 
 
 def keyed(manifests):
@@ -14,7 +14,7 @@ def keyed(manifests):
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl to compare with")
-@pytest.mark.parametrize("folder", KUSTOMIZATIONS, ids=name_of)
+@pytest.mark.parametrize("folder", [*KUSTOMIZATIONS, *FOREIGN], ids=name_of)
 def test_render_equals_kubectl(folder):
     made = subprocess.run(
         ["kubectl", "kustomize", str(folder)], check=True, capture_output=True, text=True
@@ -37,7 +37,9 @@ def kustomization(tmp_path):
     ("text", "named"),
     [
         ("namePrefix: a-", "namePrefix of kustomization"),
-        ("configMapGenerator: [{name: a, literals: [b=c]}]", "literals of configMapGenerator"),
+        ("configMapGenerator: [{name: a, envs: [b.env]}]", "envs of configMapGenerator"),
+        ("patches: [{patch: 'a: b', target: {kind: Service}}]", "patch of patches"),
+        ("patches: [{path: a.yaml, target: {name: a}}]", "name of target of patches"),
         ("images: [{name: a, digest: 'sha256:1'}]", "digest of images"),
         ("resources: [../other.yaml]", "outside of the kustomization"),
         ("configMapGenerator: [{name: a, files: [../other.py]}]", "outside of the kustomization"),
