@@ -1,5 +1,7 @@
 """Ask the apiserver whether it takes the manifests of deploy/ and examples/kubernetes/.
 
+The foreign manifests of tests/deploy/foreign, into which the sidecar is patched, are asked for too.
+
 Each manifest is created with `dryRun=All&fieldValidation=Strict`: the apiserver decodes it, sets
 defaults, validates and admits it, and stores nothing. It validates the Pod template of a workload,
 but nothing else is asked before a pod is made. So each template is tried as a pod, too, in a
@@ -18,12 +20,14 @@ import attrs
 from kube_api import Api, ApiError, at
 from kube_cluster import Cluster
 from kube_parts import PartVerdict
-from manifests import KUSTOMIZATIONS, Pods, all_pods, name_of, rendered
+from manifests import FOREIGN, KUSTOMIZATIONS, Pods, all_pods, name_of, rendered
 
 NAMESPACE = "dry-run"
 NAME = "dry-run"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 MISSPELT = "maxSurgeX"
+
+ASKED = [*KUSTOMIZATIONS, *FOREIGN]
 
 Manifest = dict[str, Any]
 
@@ -59,7 +63,9 @@ def refusal(api: Api, manifest: Manifest, *, validation: str = "Strict") -> str 
         manifest: of a kind that has namespaces.
         validation: of unknown fields: "Strict" refuses them, "Ignore" drops them.
     """
-    path = at(f"{manifest['kind'].lower()}s", NAMESPACE)
+    path = at(resource_of(manifest), NAMESPACE)
+    meta = {key: value for key, value in manifest["metadata"].items() if key != "namespace"}
+    manifest = manifest | {"metadata": meta}
     try:
         api.create(path, manifest, dryRun="All", fieldValidation=validation)
     except ApiError as error:
@@ -67,11 +73,16 @@ def refusal(api: Api, manifest: Manifest, *, validation: str = "Strict") -> str 
     return None
 
 
+def resource_of(manifest: Manifest) -> str:
+    """Return the name of a manifest's kind in paths."""
+    return f"{manifest['kind'].lower()}s".replace("ys", "ies")
+
+
 def manifests() -> list[tuple[str, Manifest]]:
     """Return all manifests of all kustomizations, each with where it stands."""
     return [
         (f"{name_of(folder)}: {manifest['kind']} {manifest['metadata']['name']}", manifest)
-        for folder in KUSTOMIZATIONS
+        for folder in ASKED
         for manifest in rendered(folder)
     ]
 
@@ -127,12 +138,12 @@ def verdict(
     if misspelt is None or MISSPELT not in misspelt:
         misses.append(f"the misspelt field {MISSPELT} was not refused by name: {misspelt}")
     says = (
-        f"the apiserver was asked for {len(tried)} manifests of {len(KUSTOMIZATIONS)} "
+        f"the apiserver was asked for {len(tried)} manifests of {len(ASKED)} "
         f"kustomizations and {len(pods)} pods of theirs: {refused} refused; "
         f"{MISSPELT}: {'accepted' if misspelt is None else 'refused'}"
     )
     figures = {
-        "kustomizations": len(KUSTOMIZATIONS),
+        "kustomizations": len(ASKED),
         "manifests": [attrs.asdict(one) for one in tried],
         "pods": [attrs.asdict(one) for one in pods],
         "misspelt": misspelt,

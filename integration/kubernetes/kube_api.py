@@ -28,6 +28,7 @@ GROUPS = {
     "apps": ("deployments", "replicasets", "statefulsets", "controllerrevisions"),
     "batch": ("jobs", "cronjobs"),
     "policy": ("poddisruptionbudgets",),
+    "networking.k8s.io": ("networkpolicies",),
     "coordination.k8s.io": ("leases",),
 }
 CORE = (

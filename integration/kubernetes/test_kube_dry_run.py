@@ -9,6 +9,7 @@ from dry_run import (
     misspelt_deployment,
     pod_of,
     refusal,
+    resource_of,
     restricted_namespace,
 )
 from kube_api import at
@@ -49,7 +50,7 @@ def test_apiserver_refuses_a_pod_that_is_not_restricted(api):
 
 def test_a_dry_run_stores_nothing(api):
     for where, manifest in manifests():
-        kind = f"{manifest['kind'].lower()}s"
+        kind = resource_of(manifest)
         assert refusal(api, manifest) is None
         names = {one["metadata"]["name"] for one in api.get(at(kind, "dry-run"))["items"]}
         assert manifest["metadata"]["name"] not in names, where

@@ -15,11 +15,18 @@ import rink
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(rink.__file__).parent
 
-KUSTOMIZATIONS = sorted(
-    path.parent
+_FOUND = [
+    path
     for folder in ("deploy", "examples/kubernetes")
-    for path in (ROOT / folder).rglob("kustomization.yaml")
-)
+    for path in sorted((ROOT / folder).rglob("kustomization.yaml"))
+]
+COMPONENTS = [
+    path.parent for path in _FOUND if "\nkind: Component\n" in path.read_text(encoding="utf-8")
+]
+"""Folders that change the manifests of others, and have none of their own."""
+KUSTOMIZATIONS = [path.parent for path in _FOUND if path.parent not in COMPONENTS]
+FOREIGN = sorted((ROOT / "tests" / "deploy" / "foreign").iterdir())
+"""Kustomizations that put the sidecar into manifests as others write them."""
 
 TEMPLATES = {
     "Deployment": ("spec", "template"),
@@ -27,7 +34,13 @@ TEMPLATES = {
     "Job": ("spec", "template"),
     "CronJob": ("spec", "jobTemplate", "spec", "template"),
 }
-WITHOUT_PODS = {"ConfigMap", "PersistentVolumeClaim", "PodDisruptionBudget", "Service"}
+WITHOUT_PODS = {
+    "ConfigMap",
+    "NetworkPolicy",
+    "PersistentVolumeClaim",
+    "PodDisruptionBudget",
+    "Service",
+}
 
 
 def name_of(folder: Path) -> str:
@@ -106,6 +119,11 @@ def is_rink(container: Manifest) -> bool:
     """Return whether a container joins a group: it runs `rink`, or a program with a session."""
     env = {one["name"] for one in container.get("env", [])}
     return "RINK_ETCD" in env
+
+
+def is_sidecar(container: Manifest) -> bool:
+    """Return whether a container is the sidecar of others."""
+    return container.get("command") == ["rink", "sidecar"]
 
 
 def env_of(container: Manifest) -> dict[str, Any]:

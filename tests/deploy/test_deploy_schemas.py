@@ -10,7 +10,7 @@ import re
 import kubernetes_validate
 import pytest
 from kubernetes_validate import utils
-from manifests import KUSTOMIZATIONS, name_of, rendered
+from manifests import FOREIGN, KUSTOMIZATIONS, name_of, rendered
 
 OLDEST = (1, 29)
 NEWEST = (1, 37)
@@ -34,7 +34,7 @@ def test_package_has_every_version_up_to_the_newest():
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("folder", KUSTOMIZATIONS, ids=name_of)
+@pytest.mark.parametrize("folder", [*KUSTOMIZATIONS, *FOREIGN], ids=name_of)
 def test_manifests_are_valid_strictly(folder, version):
     for manifest in rendered(folder):
         assert kubernetes_validate.validate(manifest, version, strict=True) == version
