@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from rink.testing.history import Event, Judgement, What, judge
 APP = "member"
 """The name of the workload, and of its container."""
 _REPORTS = {"gained", "let go"}
+SAID = re.compile(r"^(\d+\.\d+) (gained|let go) (\S+) (\d+)$", re.MULTILINE)
 
 
 def now() -> float:
@@ -125,6 +127,39 @@ class Records:
 
     def _written(self) -> list[dict[str, Any]]:
         return [line for path in self._folder.glob("*.jsonl") for line in read_lines(path)]
+
+
+class SaidRecords(Records):
+    """Read the events from what the programs printed: lines `SECONDS gained ROLE TOKEN`.
+
+    So the program itself says from when to when it worked under which token. Its clock has steps of
+    10 ms, and it reads it after a grant has come and before it answers a loss. So an overlap below
+    10 ms is not seen by times. The tokens are judged as well.
+    """
+
+    def _written(self) -> list[dict[str, Any]]:
+        starts = [
+            {"what": "joined", "who": line["pod"], "at": line["at"]}
+            for line in self.journal()
+            if line["what"] == "started" and line["container"] == APP
+        ]
+        said = [
+            event
+            for journal in self._journals()
+            for log in journal.parent.glob(f"pods/*/{APP}.log")
+            for event in self._said(log)
+        ]
+        return starts + said
+
+    @staticmethod
+    def _said(log: Path) -> Iterator[dict[str, Any]]:
+        who = log.parent.name.split("_")[1]  # the folder is NAMESPACE_POD_UID
+        text = log.read_text(encoding="utf-8", errors="replace")
+        for found in SAID.finditer(text):
+            seconds, what, role, token = found.groups()
+            yield {
+                "what": what, "who": who, "at": float(seconds), "role": role, "token": int(token)
+            }  # fmt: skip
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -9,8 +9,9 @@ import attrs
 from kube_api import at
 from kube_cluster import Cluster, NodeProcess, wait_for
 from programs import command
-from rollout_records import APP, Records, now
+from rollout_records import APP, Records, SaidRecords, now
 from scenarios import GRACE_S, Scenario
+from sidecar_pods import SIDECAR, pod_spec
 
 from rink.testing import EtcdNode
 from rink.testing.history import Event, Judgement, What
@@ -72,7 +73,8 @@ class Rollout:
         self._folder = cluster.folder / "events" / scenario.name
         self._folder.mkdir(parents=True)
         self._revision = 1
-        self.records = Records(self._folder, lambda: [node.journal for node in self.nodes])
+        kind = SaidRecords if scenario.has_sidecar else Records
+        self.records = kind(self._folder, lambda: [node.journal for node in self.nodes])
 
     # ── what is deployed ─────────────────────────────────────────────────────────────────────
 
@@ -104,6 +106,10 @@ class Rollout:
 
     def template(self, *more: str) -> dict[str, Any]:
         """Return the pods' template, with more options of the program."""
+        labels = {"app": APP, "revision": str(self._revision)}
+        if self.scenario.has_sidecar:
+            spec = pod_spec(self.scenario, self.etcd, APP, *more)
+            return {"metadata": {"labels": labels}, "spec": spec}
         name = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
         container = {
             "name": APP,
@@ -117,7 +123,7 @@ class Rollout:
             "hostNetwork": self.scenario.needs_apiserver,  # which listens on loopback only
             "containers": [container],
         }
-        return {"metadata": {"labels": {"app": APP, "revision": str(self._revision)}}, "spec": spec}
+        return {"metadata": {"labels": labels}, "spec": spec}
 
     # ── what is done to it ───────────────────────────────────────────────────────────────────
 
@@ -168,7 +174,8 @@ class Rollout:
     def last_words(self) -> str:
         """Return the last line that each pod's program and each node printed."""
         folders = [node.settings.folder for node in self.nodes]
-        logs = [path for folder in folders for path in folder.glob(f"pods/*/{APP}.log")]
+        names = (APP, SIDECAR)
+        logs = [log for one in folders for name in names for log in one.glob(f"pods/*/{name}.log")]
         logs += [folder / "node.log" for folder in folders]
         lines = [path.read_text(errors="replace").strip().rpartition("\n")[2] for path in logs]
         return "\n".join(sorted(set(lines)))
@@ -215,8 +222,10 @@ class Rollout:
         last = max((event.at for event in self.records.events()), default=now())
         if now() - last < QUIET_S or not self.are_all_held():
             return False
-        # A peer of Rink has no ranks.
         wanted = self.replicas if ranked is None else ranked
+        if self.scenario.has_sidecar:  # the program does not see its rank
+            return len(set(self.records.judge().holders.values())) == wanted
+        # A peer of Rink has no ranks.
         return self.scenario.is_peer or len(self.records.ranks()) == wanted
 
     def are_all_held(self) -> bool:

@@ -81,7 +81,8 @@ class Scenario:
         program: further options of the program in the pods.
         nodes: how many nodes share the pods.
         has_own_etcd: the row breaks its etcd, so no other row uses it.
-        runs: the program in the pods: "rink", or a peer: "client-go", "redistribution".
+        runs: the program in the pods: "rink", "sidecar" (a shell script with the sidecar beside
+            it), or a peer: "client-go", "redistribution".
         role_count: how many roles there are.
         ttl: of the member's lease, in seconds. client-go has 15 of its own.
     """
@@ -119,7 +120,12 @@ class Scenario:
     @property
     def is_peer(self) -> bool:
         """Return whether something else than Rink runs in the pods."""
-        return self.runs != "rink"
+        return self.runs not in {"rink", "sidecar"}
+
+    @property
+    def has_sidecar(self) -> bool:
+        """Return whether a program that is no member has the sidecar beside it."""
+        return self.runs == "sidecar"
 
     @property
     def needs_apiserver(self) -> bool:
@@ -325,4 +331,9 @@ PEERS = [
         limits=PEER,
     ),
 ]
-BY_NAME = {scenario.name: scenario for scenario in (*SCENARIOS, *PEERS)}
+
+SIDECARS = [
+    # A shell script, which polls the sidecar beside it.
+    Scenario(name="sidecar-surge", says="sidecar: surge 1, unavailable 0", runs="sidecar"),
+]
+BY_NAME = {scenario.name: scenario for scenario in (*SCENARIOS, *SIDECARS, *PEERS)}
