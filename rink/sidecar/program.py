@@ -170,7 +170,10 @@ class Program:
         def unready() -> str:
             return public.why_not_ready(self.service, self.membership)
 
-        return public.application(unready, unhealthy, registry)
+        def not_joined() -> str:
+            return public.why_not_ready(self.service, self.membership, joined=True)
+
+        return public.application(unready, unhealthy, registry, not_joined)
 
     def _write_files(self, effect: Effect) -> None:
         """Keep the files of ends."""

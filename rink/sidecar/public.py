@@ -39,15 +39,21 @@ Reason = Callable[[], str]
 """Returns why something is not so, or ""."""
 
 
-def why_not_ready(service: Service, membership: Membership) -> str:
+def why_not_ready(service: Service, membership: Membership, joined: bool = False) -> str:
     """Return why the pod should take no traffic, or "". A role is never a reason.
 
     Without a consumer there is nothing to join for. So a pod whose program has not begun yet is ready,
     as far as the sidecar goes.
+
+    Args:
+        service: the turns.
+        membership: the member.
+        joined: whether that is to be a reason, too. Then a program that crashes before it asks for a
+            role never makes its pod ready, and a rollout ends no pod in its favor.
     """
     if service.draining:
         return f"draining: {service.draining}"
-    if not membership.has_consumers:
+    if not (joined or membership.has_consumers):
         return ""
     if membership.state is not State.JOINED:
         return f"{membership.state.value}" + (membership.trouble and f": {membership.trouble}")
@@ -56,8 +62,17 @@ def why_not_ready(service: Service, membership: Membership) -> str:
     return ""
 
 
-def application(ready: Reason, healthy: Reason, registry: CollectorRegistry) -> Starlette:
-    """Return the application of the probes and metrics."""
+def application(
+    ready: Reason, healthy: Reason, registry: CollectorRegistry, joined: Reason | None = None
+) -> Starlette:
+    """Return the application of the probes and metrics.
+
+    Args:
+        ready: returns why the pod is not ready.
+        healthy: returns why the process should be started anew.
+        registry: of the metrics.
+        joined: returns why the pod is not ready if it must have joined for that; as `ready` if None.
+    """
 
     async def startz(_: Request) -> Response:
         return PlainTextResponse("listening\n")
@@ -65,8 +80,9 @@ def application(ready: Reason, healthy: Reason, registry: CollectorRegistry) -> 
     async def healthz(_: Request) -> Response:
         return _answer(healthy())
 
-    async def readyz(_: Request) -> Response:
-        return _answer(ready())
+    async def readyz(request: Request) -> Response:
+        why_not = joined if joined and "joined" in request.query_params else ready
+        return _answer(why_not())
 
     async def metrics(_: Request) -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
