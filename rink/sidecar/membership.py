@@ -43,7 +43,7 @@ class Membership:
     Args:
         service: the turns.
         make: returns a member of the group that has not joined yet.
-        absent_s: seconds without a consumer until the member leaves.
+        absent_s: seconds without a sign of life of any consumer until the member leaves.
         stays: whether the member joins at once, and stays without a consumer.
     """
 
@@ -80,6 +80,16 @@ class Membership:
     def has_consumers(self) -> bool:
         """Return whether the member is to be in the group."""
         return self._stays or bool(self.service.turns.consumers)
+
+    @property
+    def absence_left_s(self) -> float:
+        """Return how many seconds to stay on without a consumer.
+
+        They count from when the last one was heard of. One that is killed is forgotten only once its
+        ends have passed, and nobody serves meanwhile.
+        """
+        passed_s = (self.service.clock() - self.service.heard_ms) / 1000
+        return max(0.0, self._absent_s - passed_s)
 
     # ── what the service asks for (rink.sidecar.service.Member) ──────────────────────────────
 
@@ -229,7 +239,7 @@ class Membership:
                 if self.has_consumers:
                     await self._first(ended, self._presence)
                     continue
-                absence = asyncio.create_task(asyncio.sleep(self._absent_s))
+                absence = asyncio.create_task(asyncio.sleep(self.absence_left_s))
                 await self._first(ended, self._presence, absence)
                 absence.cancel()
                 if absence.done() and not absence.cancelled() and not self.has_consumers:

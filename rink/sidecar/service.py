@@ -116,6 +116,8 @@ class Service:
         self.member: Member = NoMember()
         self.on_change: list[Callable[[Effect], None]] = []
         """Called with each effect, before it is carried out: files, labels."""
+        self.heard_ms = 0
+        """When a consumer last answered, or was heard of before it was forgotten."""
         self.on_presence: Callable[[], None] = lambda: None
         """Called when consumers may have come or gone."""
         self._inboxes: dict[str, Inbox] = {}
@@ -190,12 +192,14 @@ class Service:
 
     def release(self, consumer: Consumer, role: str, token: int | None) -> bool:
         """Take an answer, or what is given back; False if it is another consumer's turn."""
-        is_taken = self.turns.release(consumer, role, token, self.begin())
+        now = self.heard_ms = self.begin()
+        is_taken = self.turns.release(consumer, role, token, now)
         self.done()
         return is_taken
 
     def release_all(self, consumer: Consumer, why: str) -> None:
         """Take a consumer's last word."""
+        consumer.heard_ms = self.clock()
         self.turns.release_all(consumer, why)
         self.done()
 
@@ -256,6 +260,7 @@ class Service:
                 log.info("consumer %s is forgotten: %s", json.dumps(consumer.name), why)
                 if inbox := self._inboxes.pop(consumer.grant, None):
                     self._end_inbox(inbox, why)
+                self.heard_ms = max(self.heard_ms, consumer.heard_ms)
                 self.on_presence()
 
     def _tell(self, consumer: Consumer, event: Granted | Lost | Waiting) -> None:

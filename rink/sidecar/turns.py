@@ -199,7 +199,7 @@ class Turns:
         self._expire(consumer, now_ms)
         if consumer.is_forgotten or consumer.stream != stream:
             return
-        consumer.stream, consumer.is_cut = None, True
+        consumer.stream, consumer.is_cut, consumer.heard_ms = None, True, now_ms
         if by_consumer and consumer.releases_on_close:
             self.release_all(consumer, "its stream was closed")
         elif not consumer.turns:
