@@ -72,7 +72,7 @@ def test_sidecar_is_probed_at_its_public_port(folder):
     sidecar = sidecar_of(folder)
     (port,) = sidecar["ports"]
     assert port["containerPort"] == 8182
-    paths = {"startup": "/startz", "liveness": "/healthz", "readiness": "/readyz"}
+    paths = {"startup": "/startz", "liveness": "/healthz", "readiness": "/readyz?joined"}
     for kind, path in paths.items():
         assert sidecar[f"{kind}Probe"]["httpGet"] == {"path": path, "port": port["name"]}
 
