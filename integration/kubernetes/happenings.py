@@ -14,6 +14,7 @@ from kube_api import ApiError, at
 from rollout_records import APP, now
 from rollouts import Rollout
 from scenarios import REBALANCE_DELAY_S
+from sidecar_pods import GONE, SIDECAR
 
 FROZEN_S = 10.0
 LATE_MOVES = 1.5
@@ -77,17 +78,36 @@ def crash_loop(rollout: Rollout, when: str = "before-join") -> float:
     """Roll out a revision that crashes, for three times the rebalance_delay; then roll back."""
     first_start(rollout)
     began = now()
-    before = rollout.template()
+    before, held = rollout.template(), rollout.records.judge().holders
     rollout.roll(f"--crash={when}")
     time.sleep(3 * rollout.scenario.rebalance_delay)
+    rollout.healthy_moves = healthy_moves(rollout, held, began)
     rollout.roll_back(before)
     settle(rollout)
     return began
 
 
+def healthy_moves(rollout: Rollout, held: dict[str, str], began: float) -> int:
+    """Return how often roles moved that were held by pods which still are there, and go on.
+
+    Args:
+        rollout: whose pods.
+        held: who held each role before.
+        began: when it was so.
+    """
+    healthy = {pod["metadata"]["name"] for pod in rollout.old_pods()}
+    moves = rollout.records.judge().moves(began)
+    return sum(moves.get(role, 0) for role, pod in held.items() if pod in healthy)
+
+
 def crash_loop_once_joined(rollout: Rollout) -> float:
     """Do the same with a revision that crashes when it has joined."""
     return crash_loop(rollout, "after-join")
+
+
+def crash_loop_late(rollout: Rollout) -> float:
+    """Do the same with a revision that crashes after some seconds, before it asks for a role."""
+    return crash_loop(rollout, "late")
 
 
 def eviction(rollout: Rollout) -> float:
@@ -145,6 +165,33 @@ def killed_program(rollout: Rollout) -> float:
     return began
 
 
+def killed_program_for_good(rollout: Rollout) -> float:
+    """Kill the program of a pod, which asks for no role any more once it is started again."""
+    first_start(rollout)
+    began = now()
+    pod = rollout.pods()[-1]["metadata"]["name"]
+    rollout.pod_folder(pod).joinpath(GONE).touch()
+    os.kill(rollout.records.pid(pod), signal.SIGKILL)
+    rollout.struck = now()
+    time.sleep(1.0)  # the node has noted its end
+    rollout.wait(rollout.are_all_held, "a holder of each role")
+    time.sleep(LATE_MOVES * rollout.scenario.rebalance_delay)
+    return began
+
+
+def killed_sidecar(rollout: Rollout) -> float:
+    """Amid a rollout, kill the sidecar of a pod that is not replaced yet."""
+    first_start(rollout)
+    began = now()
+    rollout.roll()
+    rollout.wait_new_pod()
+    pod = rollout.old_pods()[-1]["metadata"]["name"]
+    os.kill(rollout.records.pid(pod, SIDECAR), signal.SIGKILL)
+    rollout.struck = now()
+    settle(rollout)
+    return began
+
+
 def killed_holder(rollout: Rollout) -> float:
     """Kill the program that holds the first role, with no rollout under way."""
     first_start(rollout)
@@ -193,9 +240,12 @@ HAPPENINGS: dict[str, Callable[[Rollout], float]] = {
     "two rolls": two_rolls,
     "crash loop": crash_loop,
     "crash loop once joined": crash_loop_once_joined,
+    "crash loop after a while": crash_loop_late,
     "eviction": eviction,
     "scaling": scaling,
     "killed program": killed_program,
+    "killed program for good": killed_program_for_good,
+    "killed sidecar": killed_sidecar,
     "killed holder": killed_holder,
     "killed node": killed_node,
     "frozen etcd": frozen_etcd,

@@ -16,6 +16,10 @@ from rink.testing.history import Event, Judgement, What, judge
 APP = "member"
 """The name of the workload, and of its container."""
 _REPORTS = {"gained", "let go"}
+LOGGED = re.compile(
+    r"^(\S+ \S+) INFO +rink: group \S+ (?:(joined as)|version \d+: (?:rank (\d+)|no rank))",
+    re.MULTILINE,
+)
 SAID = re.compile(r"^(\d+\.\d+) (gained|let go) (\S+) (\d+)$", re.MULTILINE)
 
 
@@ -120,9 +124,13 @@ class Records:
         anew = {tuple(line.value) for line in later if line.what == "redistributed"}
         return len(ranked) + len(anew)
 
-    def pid(self, pod: str) -> int:
-        """Return the process id of a pod's program."""
-        started = [one for one in self.journal() if one["what"] == "started" and one["pod"] == pod]
+    def pid(self, pod: str, container: str = APP) -> int:
+        """Return the process id of a pod's container."""
+        started = [
+            one
+            for one in self.journal()
+            if (one["what"], one["pod"], one["container"]) == ("started", pod, container)
+        ]
         return int(started[-1]["pid"])
 
     def _written(self) -> list[dict[str, Any]]:
@@ -130,36 +138,55 @@ class Records:
 
 
 class SaidRecords(Records):
-    """Read the events from what the programs printed: lines `SECONDS gained ROLE TOKEN`.
+    """Read the events from what programs and sidecars printed.
 
-    So the program itself says from when to when it worked under which token. Its clock has steps of
-    10 ms, and it reads it after a grant has come and before it answers a loss. So an overlap below
-    10 ms is not seen by times. The tokens are judged as well.
+    A program prints lines `SECONDS gained ROLE TOKEN`, and `let go`. So it says itself from when to
+    when it worked under which token. It reads its clock after a grant has come, and before it
+    answers a loss. An end that has passed counts from that end, as no work is begun after it. The
+    clock has steps of 10 ms, so times do not show a shorter overlap. Tokens are judged as well.
+
+    A sidecar logs when it joined and which rank it got, with the time of day.
     """
 
     def _written(self) -> list[dict[str, Any]]:
-        starts = [
-            {"what": "joined", "who": line["pod"], "at": line["at"]}
-            for line in self.journal()
-            if line["what"] == "started" and line["container"] == APP
-        ]
-        said = [
-            event
-            for journal in self._journals()
-            for log in journal.parent.glob(f"pods/*/{APP}.log")
-            for event in self._said(log)
-        ]
-        return starts + said
+        pods = [pod for journal in self._journals() for pod in journal.parent.glob("pods/*")]
+        return [line for pod in pods for line in (*self._said(pod), *self._logged(pod))]
 
     @staticmethod
-    def _said(log: Path) -> Iterator[dict[str, Any]]:
-        who = log.parent.name.split("_")[1]  # the folder is NAMESPACE_POD_UID
-        text = log.read_text(encoding="utf-8", errors="replace")
-        for found in SAID.finditer(text):
-            seconds, what, role, token = found.groups()
-            yield {
-                "what": what, "who": who, "at": float(seconds), "role": role, "token": int(token)
-            }  # fmt: skip
+    def _said(pod: Path) -> Iterator[dict[str, Any]]:
+        for seconds, what, role, token in SAID.findall(text_of(pod / f"{APP}.log")):
+            at = float(seconds)
+            yield {"what": what, "who": who(pod), "at": at, "role": role, "token": int(token)}
+
+    @staticmethod
+    def _logged(pod: Path) -> Iterator[dict[str, Any]]:
+        awake_since = time.time() - now()
+        last: str | None = None
+        for moment, joined, rank in LOGGED.findall(text_of(pod / "rink.log")):
+            whole, _, thousandths = moment.partition(",")
+            at = time.mktime(time.strptime(whole, "%Y-%m-%d %H:%M:%S")) - awake_since
+            at += int(thousandths) / 1000
+            if joined:
+                last = None
+                yield {"what": "joined", "who": who(pod), "at": at}
+            elif rank != last:  # each version says it, whether it changed or not
+                last = rank
+                yield {
+                    "what": "rank",
+                    "who": who(pod),
+                    "at": at,
+                    "rank": int(rank) if rank else None,
+                }
+
+
+def who(folder: Path) -> str:
+    """Return the pod of a folder, which is named NAMESPACE_POD_UID."""
+    return folder.name.split("_")[1]
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a file, "" if there is none."""
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

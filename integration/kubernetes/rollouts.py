@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -20,6 +21,10 @@ QUIET_S = 1.0
 PROBE = {"exec": {"command": ["test", "-e", "ready"]}, "periodSeconds": 1}
 
 
+class NoNetworkError(RuntimeError):
+    """Say that pods with a sidecar need networks of their own, since each listens on one port."""
+
+
 @attrs.frozen
 class Happened:
     """Hold what came of a row.
@@ -30,6 +35,7 @@ class Happened:
         judgement: of all events.
         starts: how many seconds each pod took from its creation until its program had joined.
         changes: how often roles were distributed anew, see `Records.changes`.
+        healthy_moves: in a crash loop, how often roles moved away from pods that went on.
         seconds: how long the row took.
     """
 
@@ -39,6 +45,7 @@ class Happened:
     starts: list[float]
     changes: int
     seconds: float
+    healthy_moves: int | None = None
 
 
 class Rollout:
@@ -49,6 +56,7 @@ class Rollout:
     Attributes:
         replicas: how many pods there are to be.
         struck: when a fault struck.
+        healthy_moves: see `Happened`.
         records: what members and nodes wrote.
 
     Args:
@@ -60,6 +68,8 @@ class Rollout:
     TIMEOUT_S = 240.0
 
     def __init__(self, cluster: Cluster, scenario: Scenario, etcd: EtcdNode) -> None:
+        if scenario.has_sidecar and cluster.network is None:
+            raise NoNetworkError(f"{scenario.name}: {cluster.why_no_network}")
         self.scenario = scenario
         self.etcd = etcd
         self.api = cluster.api
@@ -67,6 +77,7 @@ class Rollout:
         self.replicas = scenario.replicas
         self.nodes: list[NodeProcess] = []
         self.struck: float | None = None
+        self.healthy_moves: int | None = None
         self.kind = "statefulsets" if scenario.strategy is None else "deployments"
         self.path = at(self.kind, self.namespace, APP)
         self._cluster = cluster
@@ -180,6 +191,15 @@ class Rollout:
         lines = [path.read_text(errors="replace").strip().rpartition("\n")[2] for path in logs]
         return "\n".join(sorted(set(lines)))
 
+    def pod_folder(self, pod: str) -> Path:
+        """Return the working folder of a pod's containers."""
+        (folder,) = [
+            one
+            for node in self.nodes
+            for one in node.settings.folder.glob(f"pods/{self.namespace}_{pod}_*")
+        ]
+        return folder
+
     def pods(self) -> list[dict[str, Any]]:
         """Return the pods, those that end too."""
         return self.api.get(at("pods", self.namespace))["items"]
@@ -222,10 +242,8 @@ class Rollout:
         last = max((event.at for event in self.records.events()), default=now())
         if now() - last < QUIET_S or not self.are_all_held():
             return False
-        wanted = self.replicas if ranked is None else ranked
-        if self.scenario.has_sidecar:  # the program does not see its rank
-            return len(set(self.records.judge().holders.values())) == wanted
         # A peer of Rink has no ranks.
+        wanted = self.replicas if ranked is None else ranked
         return self.scenario.is_peer or len(self.records.ranks()) == wanted
 
     def are_all_held(self) -> bool:
@@ -265,6 +283,7 @@ def carry_out(cluster: Cluster, scenario: Scenario, etcd: EtcdNode) -> Happened:
             judgement=rollout.records.judge(),
             starts=rollout.records.starts(began),
             changes=rollout.records.changes(began),
+            healthy_moves=rollout.healthy_moves,
             seconds=time.monotonic() - began_at,
         )
     finally:

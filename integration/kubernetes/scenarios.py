@@ -43,6 +43,7 @@ class Limits:
         gap: seconds that any gap may last.
         gap_beyond_start: seconds that any gap may last longer than the slowest pod's start.
         settled: seconds after a fault until each role is held.
+        healthy_moves: how often roles may move away from pods that go on, in a crash loop.
         are_overlaps_shown: a peer's overlaps are counted, and break no limit.
     """
 
@@ -53,12 +54,14 @@ class Limits:
     gap: float | None = None
     gap_beyond_start: float | None = None
     settled: float | None = None
+    healthy_moves: int | None = None
     are_overlaps_shown: bool = False
 
 
 ONE_MOVE = Limits(mean=1.0, most=1, gap_p99=0.5)
 HONEST = Limits()
 FAULT = Limits(settled=TTL_S + 3.0)
+STILL = Limits(most=0, gap=0.0, healthy_moves=0)
 PEER = Limits(are_overlaps_shown=True)
 
 
@@ -332,8 +335,66 @@ PEERS = [
     ),
 ]
 
+
+def beside(name: str, says: str, **more: Any) -> Scenario:
+    """Return a row with a shell script that polls the sidecar beside it."""
+    return Scenario(name=f"sidecar-{name}", says=f"sidecar: {says}", runs="sidecar", **more)
+
+
 SIDECARS = [
-    # A shell script, which polls the sidecar beside it.
-    Scenario(name="sidecar-surge", says="sidecar: surge 1, unavailable 0", runs="sidecar"),
+    beside("surge", "surge 1, unavailable 0"),
+    beside("default", "Kubernetes' default", replicas=4, strategy=DEFAULT),
+    beside(
+        "recreate",
+        "Recreate",
+        strategy=RECREATE,
+        program=("--without-hook",),
+        limits=Limits(mean=1.0, most=1, gap_beyond_start=1.0),
+    ),
+    # A new version whose program never asks for a role, or crashes once it does.
+    beside("crash-surge", "surge 1: crash loop, rollback", happens="crash loop", limits=STILL),
+    beside(
+        "crash-default",
+        "Kubernetes' default: crash loop, rollback",
+        replicas=4,
+        strategy=DEFAULT,
+        happens="crash loop",
+        limits=Limits(gap=0.5, healthy_moves=0),
+    ),
+    beside(
+        "crash-recreate",
+        "Recreate: crash loop, rollback",
+        strategy=RECREATE,
+        happens="crash loop",
+        limits=HONEST,
+    ),
+    beside(
+        "crash-late",
+        "surge 1: crashes after 4 s, rollback",
+        happens="crash loop after a while",
+        limits=STILL,
+    ),
+    beside(
+        "crash-joined",
+        "surge 1: crashes once it asks for roles, rollback",
+        happens="crash loop once joined",
+        rebalance_delay=25.0,
+        limits=HONEST,
+    ),
+    # Faults, and programs that do not wait.
+    beside(
+        "program",
+        "kill -9 of a program that asks no more",
+        happens="killed program for good",
+        limits=Limits(settled=15.0),
+    ),
+    beside("kill", "surge 1: kill -9 of a sidecar", happens="killed sidecar", limits=FAULT),
+    beside("exit", "surge 1: exits at once, with the sleep hook", program=("--exit-at-once",)),
+    beside(
+        "exit-bare",
+        "surge 1: exits at once, without a hook",
+        program=("--exit-at-once", "--without-hook"),
+        limits=HONEST,
+    ),
 ]
 BY_NAME = {scenario.name: scenario for scenario in (*SCENARIOS, *SIDECARS, *PEERS)}

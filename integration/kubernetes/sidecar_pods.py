@@ -24,6 +24,7 @@ PROGRAM = "program"
 PERIOD_S = 0.2
 """Seconds between two calls of the program. Gaps cannot be much shorter."""
 RINK = [sys.executable, "-m", "rink.cli"]
+LATE_S = 4.0
 GONE = "gone"
 """If this file is in a pod's folder, its program asks for no role any more once it is started."""
 
@@ -95,6 +96,8 @@ def _change_program(container: dict[str, Any], scenario: Scenario, options: set[
         run = f"sed '/^trap /d' {script} > program.sh && exec sh program.sh"
     if "--crash=before-join" in options:
         run = "exit 1"
+    if "--crash=late" in options:  # after it has seemed to run, and before it asks for a role
+        run = f"sleep {LATE_S}; exit 1"
     if "--crash=after-join" in options:
         run = f"timeout 2 sh {script}; exit 1"
     if "--without-hook" in options:

@@ -5,6 +5,7 @@ The rows run several at a time, in a pool of the whole run. Each test waits for 
 
 import pytest
 from lanes import Lanes
+from rollouts import NoNetworkError
 from scenarios import BY_NAME
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(1800)]
@@ -26,5 +27,8 @@ def verdicts(kube, request):
 
 @pytest.mark.parametrize("scenario", BY_NAME.values(), ids=lambda scenario: scenario.name)
 def test_row_keeps_its_limits(verdicts, scenario):
-    verdict = verdicts[scenario.name].result()
+    try:
+        verdict = verdicts[scenario.name].result()
+    except NoNetworkError as error:
+        pytest.skip(str(error))
     assert list(verdict.misses) == []

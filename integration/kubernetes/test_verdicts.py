@@ -3,7 +3,7 @@
 import attrs
 import pytest
 from rollouts import Happened
-from scenarios import BY_NAME, PEERS, ROLES, SCENARIOS, Limits, Scenario
+from scenarios import BY_NAME, PEERS, ROLES, SCENARIOS, SIDECARS, Limits, Scenario
 from verdicts import HEADS, cells, judged, markdown
 
 from rink.testing.history import Event, judge
@@ -30,7 +30,7 @@ def moved(*, gap=0.01, roles=ALL):
     ]
 
 
-def verdict(events, limits=ONE_MOVE, struck=None, starts=(1.0,)):
+def verdict(events, limits=ONE_MOVE, struck=None, starts=(1.0,), healthy_moves=None):
     happened = Happened(
         began=BEGAN,
         struck=struck,
@@ -38,6 +38,7 @@ def verdict(events, limits=ONE_MOVE, struck=None, starts=(1.0,)):
         starts=list(starts),
         changes=1,
         seconds=30.0,
+        healthy_moves=healthy_moves,
     )
     return judged(Scenario(name="row", says="a row", limits=limits), happened)
 
@@ -79,6 +80,14 @@ def test_verdict_on_a_fault_counts_until_each_role_is_held():
     assert "until each role" in verdict(events, Limits(settled=21.0), struck=15.0).misses[0]
 
 
+def test_verdict_on_roles_that_leave_healthy_pods_says_how_many():
+    limits = Limits(healthy_moves=0)
+    assert verdict(moved(), limits, healthy_moves=0).misses == ()
+    assert verdict(moved(), limits, healthy_moves=2).misses == (
+        "2 moves away from pods that went on, at most 0.00",
+    )
+
+
 def test_verdict_counts_no_gap_and_no_move_from_before_the_rollout():
     before = [*held("first", 1.0, 1), *let_go("first", 2.0, 1), *held("old", 5.0, 2)]
     after = [*let_go("old", 20.0, 2), *held("new", 20.1, 3)]
@@ -87,7 +96,7 @@ def test_verdict_counts_no_gap_and_no_move_from_before_the_rollout():
 
 def test_rows_have_names_of_their_own_that_namespaces_may_have():
     names = list(BY_NAME)
-    assert len(names) == len(SCENARIOS) + len(PEERS)
+    assert len(names) == len(SCENARIOS) + len(SIDECARS) + len(PEERS)
     assert all(name.replace("-", "").isalnum() and name.islower() for name in names)
 
 

@@ -33,6 +33,7 @@ class Verdict:
         unheld: roles that nobody held in the end.
         changes: how often roles were distributed anew.
         seconds: how long the row took.
+        healthy_moves: in a crash loop, how often roles moved away from pods that went on.
         misses: the limits that it misses, in words.
     """
 
@@ -48,6 +49,7 @@ class Verdict:
     unheld: int
     changes: int
     seconds: float
+    healthy_moves: int | None = None
     misses: tuple[str, ...] = ()
 
     @property
@@ -108,6 +110,7 @@ def judged(scenario: Scenario, happened: Happened) -> Verdict:
         unheld=len(judgement.not_held(scenario.roles)),
         changes=happened.changes,
         seconds=happened.seconds,
+        healthy_moves=happened.healthy_moves,
     )
     misses = missed(scenario.limits, verdict)
     if not scenario.limits.are_overlaps_shown:
@@ -130,6 +133,7 @@ def missed(limits: Limits, verdict: Verdict) -> list[str]:
         ("s of the longest gap", verdict.gap, limits.gap),
         ("s of the longest gap", verdict.gap, longest),
         ("s until each role was held", verdict.settled, limits.settled),
+        ("moves away from pods that went on", verdict.healthy_moves, limits.healthy_moves),
     )
     for what, value, bound in bounds:
         if bound is not None and (value is None or value > bound):
@@ -169,6 +173,7 @@ def in_words(limits: Limits) -> str:
         ("gap ≤ ", limits.gap, "g"),
         ("gap ≤ start + ", limits.gap_beyond_start, "g"),
         ("settled ≤ ", limits.settled, "g"),
+        ("away from healthy ≤ ", limits.healthy_moves, "d"),
     )
     said = [f"{what}{bound:{how}}" for what, bound, how in bounds if bound is not None]
     return ", ".join(said) or "none"
