@@ -349,7 +349,8 @@ SIDECARS = [
         "Recreate",
         strategy=RECREATE,
         program=("--without-hook",),
-        limits=Limits(mean=1.0, most=1, gap_beyond_start=1.0),
+        # A script answers its losses one by one, and then two processes end one after the other.
+        limits=Limits(mean=1.0, most=1, gap_beyond_start=3.0),
     ),
     # A new version whose program never asks for a role, or crashes once it does.
     beside("crash-surge", "surge 1: crash loop, rollback", happens="crash loop", limits=STILL),
