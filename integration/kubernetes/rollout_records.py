@@ -145,7 +145,7 @@ class SaidRecords(Records):
     answers a loss. An end that has passed counts from that end, as no work is begun after it. The
     clock has steps of 10 ms, so times do not show a shorter overlap. Tokens are judged as well.
 
-    A sidecar logs when it joined and which rank it got, with the time of day.
+    A sidecar, or `rink run`, logs when it joined and which rank it got, with the time of day.
     """
 
     def _written(self) -> list[dict[str, Any]]:
@@ -162,7 +162,8 @@ class SaidRecords(Records):
     def _logged(pod: Path) -> Iterator[dict[str, Any]]:
         awake_since = time.time() - now()
         last: str | None = None
-        for moment, joined, rank in LOGGED.findall(text_of(pod / "rink.log")):
+        log = pod / "rink.log" if (pod / "rink.log").exists() else pod / f"{APP}.log"
+        for moment, joined, rank in LOGGED.findall(text_of(log)):
             whole, _, thousandths = moment.partition(",")
             at = time.mktime(time.strptime(whole, "%Y-%m-%d %H:%M:%S")) - awake_since
             at += int(thousandths) / 1000

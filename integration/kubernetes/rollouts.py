@@ -12,7 +12,7 @@ from kube_cluster import Cluster, NodeProcess, wait_for
 from programs import command
 from rollout_records import APP, Records, SaidRecords, now
 from scenarios import GRACE_S, Scenario
-from sidecar_pods import SIDECAR, pod_spec
+from sidecar_pods import SIDECAR, pod_spec, run_spec
 
 from rink.testing import EtcdNode
 from rink.testing.history import Event, Judgement, What
@@ -68,7 +68,7 @@ class Rollout:
     TIMEOUT_S = 240.0
 
     def __init__(self, cluster: Cluster, scenario: Scenario, etcd: EtcdNode) -> None:
-        if scenario.has_sidecar and cluster.network is None:
+        if scenario.prints and cluster.network is None:
             raise NoNetworkError(f"{scenario.name}: {cluster.why_no_network}")
         self.scenario = scenario
         self.etcd = etcd
@@ -84,7 +84,7 @@ class Rollout:
         self._folder = cluster.folder / "events" / scenario.name
         self._folder.mkdir(parents=True)
         self._revision = 1
-        kind = SaidRecords if scenario.has_sidecar else Records
+        kind = SaidRecords if scenario.prints else Records
         self.records = kind(self._folder, lambda: [node.journal for node in self.nodes])
 
     # ── what is deployed ─────────────────────────────────────────────────────────────────────
@@ -120,6 +120,9 @@ class Rollout:
         labels = {"app": APP, "revision": str(self._revision)}
         if self.scenario.has_sidecar:
             spec = pod_spec(self.scenario, self.etcd, APP, *more)
+            return {"metadata": {"labels": labels}, "spec": spec}
+        if self.scenario.runs == "run":
+            spec = run_spec(self.scenario, self.etcd, APP)
             return {"metadata": {"labels": labels}, "spec": spec}
         name = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
         container = {
@@ -244,6 +247,8 @@ class Rollout:
             return False
         # A peer of Rink has no ranks.
         wanted = self.replicas if ranked is None else ranked
+        if self.scenario.runs == "run":
+            wanted = 1
         return self.scenario.is_peer or len(self.records.ranks()) == wanted
 
     def are_all_held(self) -> bool:

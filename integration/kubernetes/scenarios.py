@@ -85,7 +85,7 @@ class Scenario:
         nodes: how many nodes share the pods.
         has_own_etcd: the row breaks its etcd, so no other row uses it.
         runs: the program in the pods: "rink", "sidecar" (a shell script with the sidecar beside
-            it), or a peer: "client-go", "redistribution".
+            it), "run" (`rink run`), or a peer: "client-go", "redistribution".
         role_count: how many roles there are.
         ttl: of the member's lease, in seconds. client-go has 15 of its own.
     """
@@ -123,12 +123,17 @@ class Scenario:
     @property
     def is_peer(self) -> bool:
         """Return whether something else than Rink runs in the pods."""
-        return self.runs not in {"rink", "sidecar"}
+        return self.runs not in {"rink", "sidecar", "run"}
 
     @property
     def has_sidecar(self) -> bool:
         """Return whether a program that is no member has the sidecar beside it."""
         return self.runs == "sidecar"
+
+    @property
+    def prints(self) -> bool:
+        """Return whether the program prints what it holds, as it is no member itself."""
+        return self.runs in {"sidecar", "run"}
 
     @property
     def needs_apiserver(self) -> bool:
@@ -396,6 +401,23 @@ SIDECARS = [
         "surge 1: exits at once, without a hook",
         program=("--exit-at-once", "--without-hook"),
         limits=HONEST,
+    ),
+    # `rink run`: a standby runs no server. The role goes to whoever has waited longest, so first to
+    # the old pods.
+    Scenario(
+        name="run-server",
+        says="`rink run` with an HTTP server: surge 1",
+        runs="run",
+        role_count=1,
+        limits=Limits(most=3, gap=2.0),
+    ),
+    Scenario(
+        name="run-server-kill",
+        says="`rink run` with an HTTP server: kill -9 of `rink run`",
+        runs="run",
+        role_count=1,
+        happens="killed holder",
+        limits=FAULT,
     ),
 ]
 BY_NAME = {scenario.name: scenario for scenario in (*SCENARIOS, *SIDECARS, *PEERS)}

@@ -1,4 +1,6 @@
-"""Make the pods of deploy/sidecar run on our node: a shell script with the sidecar beside it.
+"""Make programs that are no members run in pods: beside the sidecar, or under `rink run`.
+
+The pods of deploy/sidecar have a shell script with the sidecar beside it.
 
 The template is the one that kustomize renders, with its probes, hooks and grace. What our node
 lacks is replaced: images by commands of this machine, references to the ConfigMap by its values,
@@ -10,6 +12,7 @@ from __future__ import annotations
 import copy
 import shlex
 import sys
+from pathlib import Path
 from typing import Any
 
 from manifests import ROOT, pods_of
@@ -19,6 +22,7 @@ from rink.testing import EtcdNode
 
 FOLDER = ROOT / "deploy" / "sidecar"
 SCRIPT = FOLDER / "program.sh"
+SERVER = Path(__file__).with_name("http_server.py")
 SIDECAR = "rink"
 PROGRAM = "program"
 PERIOD_S = 0.2
@@ -103,3 +107,25 @@ def _change_program(container: dict[str, Any], scenario: Scenario, options: set[
     if "--without-hook" in options:
         del container["lifecycle"]
     container["command"] = ["sh", "-c", f"test ! -e {GONE} || exec sleep infinity; {run}"]
+
+
+def run_spec(scenario: Scenario, etcd: EtcdNode, name: str) -> dict[str, Any]:
+    """Return the spec of pods in which `rink run` runs an HTTP server, as docs/run.md has it."""
+    (role,) = scenario.roles
+    grace_s = 60
+    command = [
+        *RINK, "run", "--group=server", f"--role={role}", "--name=$(POD_NAME)",
+        f"--endpoints={etcd.endpoint}", f"--prefix={scenario.name}/", f"--ttl={scenario.ttl}",
+        f"--handover-wait={scenario.handover_wait}", f"--termination-grace={grace_s}",
+        "--public=0.0.0.0:8182", "--", sys.executable, str(SERVER), "8080",
+    ]  # fmt: skip
+    field = {"fieldRef": {"fieldPath": "metadata.name"}}
+    container = {
+        "name": name,
+        "image": "none",
+        "command": command,
+        "env": [{"name": "POD_NAME", "valueFrom": field}],
+        "ports": [{"name": "rink", "containerPort": 8182}],
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "rink"}, "periodSeconds": 2},
+    }
+    return {"terminationGracePeriodSeconds": grace_s, "containers": [container]}
