@@ -1,0 +1,272 @@
+"""Start, command, freeze and kill programs and sidecars, and read what programs report."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from processes import is_alive, wait_stopped
+
+from rink.engine.clock import SYSTEM
+from rink.testing.servers_start import free_ports
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+START_TIMEOUT_S = 30.0
+
+TTL_S = 2.0
+HOLD_S = 1.0
+GRACE_S = 3.0
+OPTIONS = (
+    "--ttl", f"{TTL_S:g}", "--hold", f"{HOLD_S:g}", "--rebalance-delay", "0.2",
+    "--absent", "1", "--grace", f"{GRACE_S:g}", "--public", "",
+)  # fmt: skip
+
+BUGS = ("Traceback (most recent call last)", "was never awaited", "never retrieved")
+"""Texts that no fault may bring into the log of a sidecar."""
+
+Hear = Callable[["Program", list[Any]], None]
+
+
+class Programs:
+    """Fork programs from one process that has imported what they need, and read all of them.
+
+    Args:
+        stderr: where their tracebacks go.
+    """
+
+    def __init__(self, stderr: Path) -> None:
+        self.stderr = stderr
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._requests = ours
+        self._lock = threading.Lock()
+        with theirs, stderr.open("wb") as log:
+            command = [sys.executable, "-I", "-S", str(HERE / "program.py"), str(theirs.fileno())]
+            self._zygote = subprocess.Popen(
+                command, pass_fds=[theirs.fileno()], stderr=log, start_new_session=True
+            )
+        self._selector = selectors.DefaultSelector()
+        self._wake, self._wakes = socket.socketpair()
+        self._selector.register(self._wakes, selectors.EVENT_READ)
+        self._new: queue.SimpleQueue[Program | None] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read, name="programs")
+        self._reader.start()
+
+    def start(self, who: str, hear: Hear, **settings: Any) -> Program:
+        """Fork a program; `hear` is called with each line that it reports, and with ["ended"]."""
+        ours, theirs = socket.socketpair()
+        program = Program(who, ours, hear)
+        with theirs, self._lock:
+            socket.send_fds(self._requests, [b"fork"], [theirs.fileno()])
+        ours.sendall(json.dumps(settings).encode() + b"\n")
+        self._new.put(program)
+        self._wake.send(b"x")
+        return program
+
+    def _read(self) -> None:
+        alive, closing = 0, False
+        while alive or not closing:
+            for key, _ in self._selector.select():
+                if key.data is None:
+                    self._wakes.recv(4096)
+                    while not self._new.empty():
+                        program = self._new.get()
+                        if program is None:
+                            closing = True
+                            continue
+                        alive += 1
+                        self._selector.register(program.wire, selectors.EVENT_READ, program)
+                elif not key.data.read():
+                    self._selector.unregister(key.fileobj)
+                    key.data.wire.close()
+                    alive -= 1
+
+    def close(self) -> None:
+        """Kill all of them."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._zygote.pid, signal.SIGKILL)
+        self._zygote.wait()
+        self._new.put(None)
+        self._wake.send(b"x")
+        self._reader.join(START_TIMEOUT_S)
+        self._selector.close()
+        for one in (self._requests, self._wake, self._wakes):
+            one.close()
+
+
+class Program:
+    """One program: its process, and the socket that it reports on."""
+
+    def __init__(self, who: str, wire: socket.socket, hear: Hear) -> None:
+        self.who, self.wire = who, wire
+        self.pid = 0
+        self.ended = threading.Event()
+        self.killed_at: float | None = None
+        self.frozen: list[tuple[float, float]] = []
+        """When it was frozen, as pairs; the end of the latest is infinite before the thaw."""
+        self._began = threading.Event()
+        self._hear = hear
+        self._rest = b""
+
+    def read(self) -> bool:
+        """Read what it reports; return False once it has ended. Only one thread calls it."""
+        try:
+            data = self.wire.recv(1 << 16)
+        except ConnectionResetError:
+            data = b""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            said = json.loads(line)
+            if said[0] == "began":
+                self.pid = said[1]
+                self._began.set()
+            else:
+                self._hear(self, said)
+        if not data:
+            self._hear(self, ["ended"])
+            self.ended.set()
+        return bool(data)
+
+    def say(self, *command: Any) -> None:
+        """Have it do something, unless it is dead."""
+        self.put(list(command))
+
+    def put(self, value: Any) -> None:
+        """Send one line."""
+        with contextlib.suppress(OSError):
+            self.wire.sendall(json.dumps(value).encode() + b"\n")
+
+    def freeze(self) -> None:
+        """Freeze it; return once it does not run any more."""
+        assert self._began.wait(START_TIMEOUT_S)
+        if self.ended.is_set() or self.is_frozen:
+            return
+        with contextlib.suppress(ProcessLookupError, AssertionError):  # it was killed meanwhile
+            os.kill(self.pid, signal.SIGSTOP)
+            wait_stopped(self.pid)
+            at = SYSTEM.now()
+            self.frozen.append((at, float("inf")))
+            self._hear(self, ["frozen", at])
+
+    def thaw(self) -> None:
+        """Have it run again."""
+        if self.is_frozen and not self.ended.is_set():
+            at = SYSTEM.now()
+            self.frozen[-1] = self.frozen[-1][0], at
+            self._hear(self, ["thawed", at])
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGCONT)
+
+    @property
+    def is_frozen(self) -> bool:
+        """Return whether it is frozen now."""
+        return bool(self.frozen) and self.frozen[-1][1] == float("inf")
+
+    def kill(self) -> None:
+        """Kill it, and wait until it is dead and read to the end."""
+        assert self._began.wait(START_TIMEOUT_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        while is_alive(self.pid):
+            time.sleep(0.001)
+        self.killed_at = SYSTEM.now()
+        assert self.ended.wait(START_TIMEOUT_S)
+
+
+class Sidecar:
+    """One `rink sidecar`, which comes back under its name and port.
+
+    Args:
+        name: of its member.
+        endpoint: of etcd.
+        prefix: of its keys.
+        folder: for its log.
+    """
+
+    def __init__(self, name: str, endpoint: str, prefix: str, folder: Path) -> None:
+        self.name = name
+        self.port = free_ports(1)[0]
+        self.endpoint = f"http://127.0.0.1:{self.port}"
+        self.log = folder / f"{name}.log"
+        self._lock = threading.RLock()
+        self._command = [
+            sys.executable, "-m", "rink.cli", "sidecar", "--group", "g", "--name", name,
+            "--endpoints", endpoint, "--prefix", prefix, "--listen", f"127.0.0.1:{self.port}",
+            *OPTIONS,
+        ]  # fmt: skip
+        self._is_frozen = False
+        self.start()
+
+    def start(self) -> None:
+        """Start it."""
+        env = {k: v for k, v in os.environ.items() if not k.startswith("RINK_")}
+        env["PYTHONPATH"] = str(ROOT)
+        with self._lock, self.log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, env=env, stderr=log, stdout=log)
+            self._is_frozen = False
+
+    def wait(self) -> None:
+        """Wait until it listens."""
+        end = time.monotonic() + START_TIMEOUT_S
+        while True:
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", self.port), 1.0).close()
+                return
+            assert self._process.poll() is None, self.text()
+            assert time.monotonic() < end, f"{self.name} does not listen: {self.text()}"
+            time.sleep(0.02)
+
+    def freeze(self) -> None:
+        """Freeze it; return once it does not run any more."""
+        with self._lock:
+            if self._process.poll() is None:
+                self._process.send_signal(signal.SIGSTOP)
+                with contextlib.suppress(AssertionError):  # it has ended by itself
+                    wait_stopped(self._process.pid)
+                self._is_frozen = True
+
+    def thaw(self) -> None:
+        """Have it run again."""
+        with self._lock:
+            if self._is_frozen:
+                self._process.send_signal(signal.SIGCONT)
+                self._is_frozen = False
+
+    def term(self) -> None:
+        """Send SIGTERM."""
+        self._process.terminate()
+
+    def kill(self) -> None:
+        """Kill it."""
+        with self._lock:
+            self._process.kill()
+            self._process.wait()
+
+    def revive(self) -> None:
+        """Have it run, whatever was done to it, and wait until it listens."""
+        self.thaw()
+        with self._lock:
+            if self._process.poll() is not None:
+                self.start()
+        self.wait()
+
+    def text(self) -> str:
+        """Return its log."""
+        return self.log.read_text(errors="replace")
+
+    def bugs(self) -> list[str]:
+        """Return what its log has that no fault may cause."""
+        text = self.text()
+        return [f"{self.name} logged: {text[text.index(bug) :][:1500]}" for bug in BUGS if bug in text]

@@ -1,0 +1,304 @@
+"""One run of a fault: programs on two sidecars, what they wrote, and the verdict."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+import attrs
+from safety.running import Program, Programs, Sidecar
+from wire import Wire
+
+from rink.core.schemes import rank_of
+from rink.engine.clock import SYSTEM
+from rink.testing.history import Event, History, Judgement, judge
+
+SETTLE_TIMEOUT_S = 20.0
+
+
+@attrs.frozen
+class Write:
+    """One write, as the unguarded resource took it: it takes all of them.
+
+    `checked` is when the program last compared its end `until` with the clock before it.
+    """
+
+    who: str
+    role: str
+    token: int
+    at: float
+    until: float
+    checked: float
+
+
+class Resources:
+    """A guarded and an unguarded resource: each write goes to both in one step.
+
+    The guarded one refuses a token below the greatest that it has seen. It is one thread's, so the
+    order of writes is known.
+    """
+
+    def __init__(self) -> None:
+        self.writes: list[Write] = []
+        self.events: list[Event] = []
+        self._greatest: dict[str, int] = {}
+
+    def write(self, who: str, role: str, token: int, until: float, checked: float) -> bool:
+        """Return whether the guarded resource accepted the write."""
+        at = SYSTEM.now()
+        self.writes.append(Write(who, role, token, at, until, checked))
+        is_accepted = token >= self._greatest.get(role, 0)
+        if is_accepted:
+            self._greatest[role] = token
+        what = "accepted" if is_accepted else "refused"
+        self.events.append(Event(what, who, at, role, token))
+        return is_accepted
+
+
+@attrs.frozen(kw_only=True)
+class Verdict:
+    """What one run showed.
+
+    Attributes:
+        fault: its name.
+        seed: of the run.
+        problems: all that is forbidden, in words.
+        accepted: writes that the guard accepted.
+        refused: writes that it refused: they were stale.
+        stale: stale writes that the guard accepted.
+        overlaps: turns that overlapped, and writes at the unguarded resource that came after a
+            later turn's though the end told for them had not passed.
+        stopped: such writes of a program that was frozen between its check and the write.
+        late: such writes after the told end of a program that was not frozen: the machine was slower
+            than the time that a write may take.
+        grants: how often a role was gained.
+        gap: the longest time that nobody held a role, in seconds.
+    """
+
+    fault: str
+    seed: str
+    problems: tuple[str, ...]
+    accepted: int
+    refused: int
+    stale: int
+    overlaps: int
+    stopped: int
+    late: int
+    grants: int
+    gap: float
+    seconds: float
+
+
+class Stage:
+    """Programs of one run, two on each of two sidecars; all of them want the same two roles.
+
+    Args:
+        programs: forks them.
+        sidecars: the two.
+        seed: of all that is random here.
+        number: of the run, for the names of its roles.
+        fault: has settings of programs: `env`, `obeys_proxy`, `wired`, `alive`, `consumer`.
+    """
+
+    def __init__(
+        self,
+        programs: Programs,
+        sidecars: list[Sidecar],
+        seed: str,
+        number: int,
+        settings: dict[str, Any],
+    ) -> None:
+        self.random = random.Random(seed)
+        self.history = History()
+        self.resources = Resources()
+        self.sidecars = sidecars
+        self.programs: list[Program] = []
+        self.problems: list[str] = []
+        self.wires: dict[str, Wire] = {}
+        self._programs = programs
+        self._settings = settings
+        self._given: dict[str, tuple[Sidecar, dict[str, Any]]] = {}
+        self._threads: list[threading.Thread] = []
+        names = (f"r{number}-{index}" for index in range(100))
+        by_rank: dict[int, str] = {}
+        for name in names:
+            by_rank.setdefault(rank_of(name, 2), name)
+        self.roles = sorted(by_rank.values())
+        self.since = 0.0
+
+    # ── programs ─────────────────────────────────────────────────────────────────────────────
+
+    def begin(self) -> None:
+        """Start all programs, and wait until both sidecars serve a role."""
+        for sidecar in self.sidecars:
+            for number in (1, 2):
+                self._start(sidecar, f"{sidecar.name}{number}", self._drawn(sidecar, number))
+        self.history.wait(lambda h: self._sides(h) == {0, 1}, SETTLE_TIMEOUT_S)
+
+    def _drawn(self, sidecar: Sidecar, number: int) -> dict[str, Any]:
+        """Draw the settings of a program."""
+        given = self._settings
+        who = f"{sidecar.name}{number}"
+        url = sidecar.endpoint
+        if given.get("wired"):
+            self.wires[who] = Wire(url)
+            url = self.wires[who].endpoint
+        cuts = given.get("wired") or given.get("reopens")
+        drawn = {
+            "url": url,
+            "roles": self.random.sample(self.roles, 2),
+            "consumer": given.get("consumer", who),
+            "alive": self.random.choice(given.get("alive", [None, 1.0])),
+            # A connection that others may close is no sign that the work has ended.
+            "on_close": "keep" if cuts else self.random.choice(["keep", "release"]),
+            "resumes": self.random.random() < 0.5,
+            "obstinate": False,
+            "obeys_proxy": False,
+            "env": {},
+            "seed": self.random.random(),
+        }
+        return {**drawn, **(given["each"](number) if "each" in given else {})}
+
+    def _start(self, sidecar: Sidecar, who: str, settings: dict[str, Any]) -> Program:
+        self._given[who] = sidecar, settings
+        program = self._programs.start(who, self._hear, **settings)
+        self.programs.append(program)
+        return program
+
+    def again(self, program: Program) -> Program:
+        """Start a program that was killed again: the same name and settings, another process."""
+        sidecar, settings = self._given[program.who]
+        return self._start(sidecar, f"{program.who}+", settings)
+
+    def _hear(self, program: Program, said: list[Any]) -> None:
+        who = program.who
+        match said:
+            case ["write", role, token, _, until, checked]:
+                program.put(self.resources.write(who, role, token, until, checked))
+            case ["gained" | "let go" as what, role, token, at, *_]:
+                self.history.add(Event(what, who, at, role, token))
+            case ["frozen" | "thawed" as what, at]:
+                self.history.add(Event(what, who, at))
+            case ["ended"]:
+                self.history.add(Event("ended", who, program.killed_at or SYSTEM.now()))
+
+    # ── what faults ask for ──────────────────────────────────────────────────────────────────
+
+    def sidecar_of(self, program: Program) -> Sidecar:
+        """Return the sidecar of a program."""
+        return self._given[program.who][0]
+
+    def beside(self, sidecar: Sidecar) -> list[Program]:
+        """Return the live programs of a sidecar."""
+        return [
+            one
+            for one in self.programs
+            if not one.ended.is_set() and self.sidecar_of(one) is sidecar
+        ]
+
+    def holder(self) -> Program:
+        """Return a program that holds a role now."""
+        self.history.wait(lambda h: bool(h.holders), SETTLE_TIMEOUT_S)
+        who = self.random.choice(sorted(self.history.holders.values()))
+        return next(one for one in self.programs if one.who == who)
+
+    def any_program(self) -> Program:
+        """Return any live program."""
+        return self.random.choice([one for one in self.programs if not one.ended.is_set()])
+
+    def meanwhile(self, step: Any) -> None:
+        """Run a fault beside this one."""
+
+        def run() -> None:
+            for pause in step:
+                time.sleep(pause)
+
+        thread = threading.Thread(target=run, name="meanwhile")
+        self._threads.append(thread)
+        thread.start()
+
+    def _sides(self, history: History) -> set[int]:
+        whose = {who: self.sidecars.index(one) for who, (one, _) in self._given.items()}
+        holders = history.holders
+        return {whose[who] for who in holders.values()} if len(holders) == len(self.roles) else set()
+
+    def recover(self) -> None:
+        """End the fault, and wait until each role is held."""
+        for thread in self._threads:
+            thread.join()
+        for program in list(self.programs):
+            program.thaw()
+        for wire in self.wires.values():
+            wire.heal()
+        for sidecar in self.sidecars:
+            sidecar.revive()
+        try:
+            self.history.wait(lambda h: set(h.holders) == set(self.roles), SETTLE_TIMEOUT_S)
+        except TimeoutError as error:
+            self.problems.append(f"not all roles are held again: {error}")
+
+    def close(self) -> None:
+        """Kill all programs."""
+        for thread in self._threads:
+            thread.join()
+        for program in self.programs:
+            if not program.ended.is_set():
+                program.kill()
+        for wire in self.wires.values():
+            wire.close()
+
+    # ── the verdict ──────────────────────────────────────────────────────────────────────────
+
+    def verdict(self, fault: str, seed: str, seconds: float) -> Verdict:
+        """Judge the run; all programs are dead."""
+        # A program notes the end of a turn a moment later than the end is, so by time.
+        events = sorted(self.history.events, key=lambda event: event.at)
+        judgement = judge([*events, *self.resources.events])
+        kinds, named = self._out_of_turn(judgement)
+        return Verdict(
+            fault=fault,
+            seed=seed,
+            problems=(*self.problems, *judgement.problems, *named),
+            accepted=judgement.accepted,
+            refused=judgement.refused,
+            stale=len(judgement.stale),
+            overlaps=len(judgement.overlaps) + len(judgement.early) + kinds["overlap"],
+            stopped=kinds["stopped"],
+            late=kinds["late"],
+            grants=len(judgement.grants),
+            gap=judgement.longest_gap(self.since),
+            seconds=seconds,
+        )
+
+    def _out_of_turn(self, judgement: Judgement) -> tuple[Counter[str], list[str]]:
+        """Find the unguarded writes that came after one of a later turn, and say why."""
+        frozen = {one.who: one.frozen for one in self.programs}
+        greatest: dict[str, int] = {}
+        kinds, named = Counter[str](), list[str]()
+        for write in self.resources.writes:
+            if write.checked >= write.until:
+                named.append(f"the program itself is wrong: {write}")
+            if write.token >= greatest.get(write.role, 0):
+                greatest[write.role] = write.token
+                continue
+            kind = kind_of(write, frozen[write.who])
+            kinds[kind] += 1
+            if kind == "overlap":
+                named.append(f"{write} came after token {greatest[write.role]}")
+        named += [f"early: {overlap}" for overlap in judgement.early]
+        return kinds, named
+
+
+def kind_of(write: Write, frozen: list[tuple[float, float]]) -> str:
+    """Return whose fault it is that a write came after one of a later turn.
+
+    Before the end that was told, it is the sidecar's. After it, the program had checked in time, and
+    was held up before it wrote: frozen by the test, or by a slow machine.
+    """
+    if write.at < write.until:
+        return "overlap"
+    is_frozen = any(begin <= write.at and write.checked <= end for begin, end in frozen)
+    return "stopped" if is_frozen else "late"
