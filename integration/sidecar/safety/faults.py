@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
+
 from safety.running import HOLD_S, TTL_S, Program, Sidecar
 from safety.stage import Stage
 
@@ -192,7 +193,7 @@ def _kill_sidecar(stage: Stage, draw: random.Random) -> Steps:
     sidecar = draw.choice(stage.sidecars)
     sidecar.kill()
     yield draw.uniform(0, 1.0)
-    sidecar.revive()
+    sidecar.start()
 
 
 def _restart_program(stage: Stage, draw: random.Random) -> Steps:
@@ -223,9 +224,11 @@ NONSENSE = (
     b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n",
     b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n",
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nevent: granted\ndata: {}\n\n",
-    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nevent: granted\ndata: "
-    b'{"role":"r","token":1,"grant":"x","state":"held","until_ms":1,"life":"0"}\n\n',
-    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n" b'{"held": null}',
+    (
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nevent: granted\ndata: "
+        b'{"role":"r","token":1,"grant":"x","state":"held","until_ms":1,"life":"0"}\n\n'
+    ),
+    b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{"held": null}',
     b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\ncut short",
 )
 
@@ -262,55 +265,53 @@ class NonsenseProxy:
         self._listener.close()
 
 
-def faults(proxy: NonsenseProxy) -> list[Fault]:
-    """Return all faults."""
-
-    def each(number: int) -> dict[str, Any]:
-        return {"env": {"http_proxy": proxy.url}, "obeys_proxy": number == 1}
-
-    return [
-        Fault(
-            "program stopped", "a program stopped for 2 × ttl", stop_program, True, {"alive": [1.0]}
-        ),
-        Fault("sidecar stopped", "its sidecar stopped for 2 × ttl", stop_sidecar, True),
-        Fault("both stopped", "both stopped for 2 × ttl", stop_both, True),
-        Fault(
-            "bytes held",
-            "a proxy between program and sidecar holds bytes for 2 × hold",
-            hold_bytes,
-            True,
-            {"wired": True},
-        ),
-        Fault(
-            "old ids",
-            "streams resumed with old ids, and grants of turns that are over",
-            resume_with_old_ids,
-            settings={"reopens": True},
-        ),
-        Fault(
-            "former life",
-            "grants and tokens of a former life of the sidecar",
-            use_grants_of_a_former_life,
-        ),
-        Fault(
-            "one name",
-            "all programs of a sidecar have one name",
-            share_a_name,
-            settings={"consumer": "same", "reopens": True},
-        ),
-        Fault("sidecar killed", "the sidecar killed, and back within 1 s", kill_sidecar),
-        Fault(
-            "slow reader",
-            "a program that reads no stream for 2 × hold, and writes by its last end",
-            read_slowly,
-        ),
-        Fault(
-            "nonsense proxy",
-            "http_proxy leads to nonsense; half of the programs obey it",
-            mislead_by_a_proxy,
-            settings={"each": each},
-        ),
-        Fault("program restarted", "a program killed, and back within 0.2 s", restart_program),
-        Fault("hurried out", "three SIGTERMs while programs answer no loss", hurry_out),
-        Fault("storm", "six faults at once, of processes and of programs", storm),
-    ]
+FAULTS = (
+    Fault(
+        "program stopped",
+        "a program stopped for twice the ttl",
+        stop_program,
+        True,
+        {"alive": [1.0]},
+    ),
+    Fault("sidecar stopped", "its sidecar stopped for twice the ttl", stop_sidecar, True),
+    Fault("both stopped", "both stopped for twice the ttl", stop_both, True),
+    Fault(
+        "bytes held",
+        "a proxy between program and sidecar holds bytes for twice the hold",
+        hold_bytes,
+        True,
+        {"wired": True},
+    ),
+    Fault(
+        "old ids",
+        "streams resumed with old ids, and grants of turns that are over",
+        resume_with_old_ids,
+        settings={"reopens": True},
+    ),
+    Fault(
+        "former life",
+        "grants and tokens of a former life of the sidecar",
+        use_grants_of_a_former_life,
+    ),
+    Fault(
+        "one name",
+        "all programs of a sidecar have one name",
+        share_a_name,
+        settings={"consumer": "same", "reopens": True},
+    ),
+    Fault("sidecar killed", "the sidecar killed, and back within 1 s", kill_sidecar),
+    Fault(
+        "slow reader",
+        "a program that reads no stream for twice the hold, and writes by its last end",
+        read_slowly,
+    ),
+    Fault(
+        "nonsense proxy",
+        "http_proxy leads to nonsense; half of the programs obey it",
+        mislead_by_a_proxy,
+        settings={"obedient": 1},
+    ),
+    Fault("program restarted", "a program killed, and back within 0.2 s", restart_program),
+    Fault("hurried out", "three SIGTERMs while programs answer no loss", hurry_out),
+    Fault("storm", "six faults at once, of processes and of programs", storm),
+)

@@ -11,11 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import attrs
-from safety.faults import Fault, NonsenseProxy, faults
+
+from rink.testing import EtcdNode
+from safety.faults import FAULTS, NonsenseProxy
 from safety.running import Programs, Sidecar
 from safety.stage import Stage, Verdict
 
-from rink.testing import EtcdNode
+BY_NAME = {fault.name: fault for fault in FAULTS}
 
 
 @attrs.frozen
@@ -65,9 +67,10 @@ class Lane(threading.Thread):
                 sidecar.kill()
 
     def _one(self, run: Run, sidecars: list[Sidecar]) -> Verdict:
-        began, fault = time.monotonic(), self._shared.faults[run.fault]
+        began, fault = time.monotonic(), BY_NAME[run.fault]
         number = self._shared.next_number()
-        stage = Stage(self._shared.programs, sidecars, run.name, number, fault.settings)
+        programs, proxy = self._shared.programs, self._shared.proxy
+        stage = Stage(programs, sidecars, run.name, number, fault.settings, proxy)
         try:
             stage.begin()
             time.sleep(stage.random.uniform(0, 0.4))
@@ -110,7 +113,7 @@ class Lanes:
     def carry_out(self) -> list[str]:
         """Carry out all runs; return troubles that are no run's."""
         proxy = NonsenseProxy()
-        self.faults: dict[str, Fault] = {fault.name: fault for fault in faults(proxy)}
+        self.proxy = proxy.url
         with tempfile.TemporaryDirectory(prefix="sidecar-faults-") as folder:
             self.folder = Path(folder)
             self.programs = Programs(self.folder / "programs.log")

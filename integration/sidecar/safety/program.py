@@ -12,6 +12,7 @@ again under a token that it is done with.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import http.client
 import json
@@ -59,12 +60,12 @@ class Program:
 
     Args:
         wire: the socket to the test.
-        settings: `url`, `roles`, `consumer`, `alive` in seconds or None, `on_close`, `resumes`,
+        settings: `url`, `host` of the sidecar, `roles`, `consumer`, `alive` in seconds or None, `on_close`, `resumes`,
             `obeys_proxy`, `obstinate` (it answers no loss before its end) and `seed`.
     """
 
     def __init__(self, wire: socket.socket, settings: dict[str, Any]) -> None:
-        self.url, self.roles = settings["url"], settings["roles"]
+        self.url, self.host, self.roles = settings["url"], settings["host"], settings["roles"]
         self.consumer, self.alive = settings["consumer"], settings["alive"]
         self.on_close, self.resumes = settings["on_close"], settings["resumes"]
         self.obstinate = settings["obstinate"]
@@ -77,6 +78,7 @@ class Program:
         self.turns: dict[str, Turn] = {}
         self.done: set[tuple[str, int]] = set()
         self.former: list[Turn] = []
+        self.dropped: set[str] = set()
         self.stream: Any = None
         self.deaf = self.mute = False
         self.written: queue.SimpleQueue[bool] = queue.SimpleQueue()
@@ -99,9 +101,7 @@ class Program:
     def serve(self, turn: Turn) -> None:
         """Write once under a turn, or end it."""
         until, checked = turn.until, now()
-        if checked >= until:
-            self.stop(turn)
-        elif turn.is_lost and not self.obstinate:
+        if checked >= until or (turn.is_lost and not self.obstinate):
             self.stop(turn)
         elif checked + LEAD_S < until:
             time.sleep(self.random.random() * MAX_PAUSE_S)
@@ -170,12 +170,14 @@ class Program:
             elif name == "data":
                 data = value
             elif not name:
-                self.take(kind, json.loads(data))
+                self.take(stream, kind, json.loads(data))
                 kind = data = ""
 
-    def take(self, kind: str, fields: dict[str, Any]) -> None:
-        """Take one event."""
+    def take(self, stream: Any, kind: str, fields: dict[str, Any]) -> None:
+        """Take one event, unless its stream was closed here meanwhile."""
         with self.lock:
+            if stream is not self.stream:
+                return
             if kind in ("granted", "lost"):
                 self.told(fields)
             elif kind == "renewed":
@@ -192,7 +194,7 @@ class Program:
         with self.lock:
             turn = self.turns.get(role)
             if turn is None or turn.token != token:
-                if (role, token) in self.done or role not in self.roles:
+                if (role, token) in self.done or fields["grant"] in self.dropped:
                     return
                 if turn is not None:
                     self.stop(turn)
@@ -215,7 +217,7 @@ class Program:
         request = urllib.request.Request(
             f"{self.url}/v1/{path}",
             json.dumps(body).encode(),
-            {"Content-Type": "application/json", **headers},
+            {"Content-Type": "application/json", "Host": self.host, **headers},
         )
         return self.opener.open(request, timeout=timeout)
 
@@ -255,15 +257,24 @@ class Program:
 
     def hold_anew(self) -> None:
         """Forget the grant, and hold the roles as another consumer."""
-        self.grant = ""
-        self.close_stream()
+        with self.lock:
+            self.dropped.add(self.grant)
+            self.grant = ""
+            self.close_stream()
 
     def close_stream(self) -> None:
-        """Close the connection of the stream; its reader sees the end."""
-        try:
-            self.stream.fp.raw._sock.shutdown(socket.SHUT_RDWR)
-        except BROKEN:
-            pass
+        """Close the connection of the stream; its reader sees the end.
+
+        Where a close gives the roles back, the work ends before it.
+        """
+        with self.lock:
+            if self.on_close == "release":
+                self.dropped.update(turn.grant for turn in self.turns.values())
+                for turn in list(self.turns.values()):
+                    self.stop(turn)
+            stream, self.stream = self.stream, None
+            with contextlib.suppress(BROKEN):
+                stream.fp.raw._sock.shutdown(socket.SHUT_RDWR)
 
     # ── what the test has it do ──────────────────────────────────────────────────────────────
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from processes import is_alive, wait_stopped
+from processes import wait_stopped
 
 from rink.engine.clock import SYSTEM
 from rink.testing.servers_start import free_ports
@@ -175,13 +175,17 @@ class Program:
         return bool(self.frozen) and self.frozen[-1][1] == float("inf")
 
     def kill(self) -> None:
-        """Kill it, and wait until it is dead and read to the end."""
+        """Kill it, and wait until all that it reported is read.
+
+        It is stopped first: its last action is before the time noted, and its connections are closed
+        after. Otherwise a role that it gives up with its connection might have its next turn before.
+        """
         assert self._began.wait(START_TIMEOUT_S)
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, AssertionError):  # it is dead
+            os.kill(self.pid, signal.SIGSTOP)
+            wait_stopped(self.pid)
+            self.killed_at = SYSTEM.now()
             os.kill(self.pid, signal.SIGKILL)
-        while is_alive(self.pid):
-            time.sleep(0.001)
-        self.killed_at = SYSTEM.now()
         assert self.ended.wait(START_TIMEOUT_S)
 
 
@@ -207,15 +211,20 @@ class Sidecar:
             *OPTIONS,
         ]  # fmt: skip
         self._is_frozen = False
+        self._is_told = False
+        self._is_ended = True
+        """Whether the test has ended it, so that it may be gone."""
+        self._failures: list[str] = []
         self.start()
 
     def start(self) -> None:
-        """Start it."""
+        """Start it, unless it runs."""
         env = {k: v for k, v in os.environ.items() if not k.startswith("RINK_")}
         env["PYTHONPATH"] = str(ROOT)
         with self._lock, self.log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, env=env, stderr=log, stdout=log)
-            self._is_frozen = False
+            if self._is_ended:
+                self._process = subprocess.Popen(self._command, env=env, stderr=log, stdout=log)
+                self._is_frozen = self._is_ended = False
 
     def wait(self) -> None:
         """Wait until it listens."""
@@ -224,8 +233,8 @@ class Sidecar:
             with contextlib.suppress(OSError):
                 socket.create_connection(("127.0.0.1", self.port), 1.0).close()
                 return
-            assert self._process.poll() is None, self.text()
-            assert time.monotonic() < end, f"{self.name} does not listen: {self.text()}"
+            assert self._process.poll() is None, f"{self.name} has ended: {self.text()[-1000:]}"
+            assert time.monotonic() < end, f"{self.name} does not listen: {self.text()[-1000:]}"
             time.sleep(0.02)
 
     def freeze(self) -> None:
@@ -245,20 +254,27 @@ class Sidecar:
                 self._is_frozen = False
 
     def term(self) -> None:
-        """Send SIGTERM."""
-        self._process.terminate()
+        """Send SIGTERM: `kill` must follow before it may be started again."""
+        with self._lock:
+            self._is_told = True
+            self._process.terminate()
 
     def kill(self) -> None:
         """Kill it."""
         with self._lock:
+            code = self._process.poll()
+            if not (self._is_ended or self._is_told or code is None):
+                self._failures.append(f"{self.name} ended by itself with status {code}")
             self._process.kill()
             self._process.wait()
+            self._is_ended, self._is_told = True, False
 
     def revive(self) -> None:
         """Have it run, whatever was done to it, and wait until it listens."""
         self.thaw()
         with self._lock:
             if self._process.poll() is not None:
+                self.kill()
                 self.start()
         self.wait()
 
@@ -269,4 +285,7 @@ class Sidecar:
     def bugs(self) -> list[str]:
         """Return what its log has that no fault may cause."""
         text = self.text()
-        return [f"{self.name} logged: {text[text.index(bug) :][:1500]}" for bug in BUGS if bug in text]
+        bugs = [bug for bug in BUGS if bug in text]
+        return self._failures + [
+            f"{self.name} logged: {text[text.index(bug) :][:1500]}" for bug in bugs
+        ]

@@ -5,16 +5,17 @@ from __future__ import annotations
 import random
 import threading
 import time
+import traceback
 from collections import Counter
 from typing import Any
 
 import attrs
-from safety.running import Program, Programs, Sidecar
 from wire import Wire
 
 from rink.core.schemes import rank_of
 from rink.engine.clock import SYSTEM
 from rink.testing.history import Event, History, Judgement, judge
+from safety.running import Program, Programs, Sidecar
 
 SETTLE_TIMEOUT_S = 20.0
 
@@ -100,7 +101,10 @@ class Stage:
         sidecars: the two.
         seed: of all that is random here.
         number: of the run, for the names of its roles.
-        fault: has settings of programs: `env`, `obeys_proxy`, `wired`, `alive`, `consumer`.
+        settings: of programs: `wired` (each has a proxy of its own), `reopens` (its connection is
+            closed while it works), `alive` (to choose from), `consumer` (the name of all), and
+            `obedient` (the number of the programs that obey http_proxy, which all have then).
+        proxy: the URL of a proxy that answers nonsense.
     """
 
     def __init__(
@@ -110,6 +114,7 @@ class Stage:
         seed: str,
         number: int,
         settings: dict[str, Any],
+        proxy: str,
     ) -> None:
         self.random = random.Random(seed)
         self.history = History()
@@ -119,7 +124,7 @@ class Stage:
         self.problems: list[str] = []
         self.wires: dict[str, Wire] = {}
         self._programs = programs
-        self._settings = settings
+        self._settings, self._proxy = settings, proxy
         self._given: dict[str, tuple[Sidecar, dict[str, Any]]] = {}
         self._threads: list[threading.Thread] = []
         names = (f"r{number}-{index}" for index in range(100))
@@ -149,6 +154,7 @@ class Stage:
         cuts = given.get("wired") or given.get("reopens")
         drawn = {
             "url": url,
+            "host": sidecar.endpoint.removeprefix("http://"),
             "roles": self.random.sample(self.roles, 2),
             "consumer": given.get("consumer", who),
             "alive": self.random.choice(given.get("alive", [None, 1.0])),
@@ -160,7 +166,10 @@ class Stage:
             "env": {},
             "seed": self.random.random(),
         }
-        return {**drawn, **(given["each"](number) if "each" in given else {})}
+        if "obedient" in given:
+            drawn["env"] = {"http_proxy": self._proxy, "HTTP_PROXY": self._proxy}
+            drawn["obeys_proxy"] = number == given["obedient"]
+        return drawn
 
     def _start(self, sidecar: Sidecar, who: str, settings: dict[str, Any]) -> Program:
         self._given[who] = sidecar, settings
@@ -213,8 +222,11 @@ class Stage:
         """Run a fault beside this one."""
 
         def run() -> None:
-            for pause in step:
-                time.sleep(pause)
+            try:
+                for pause in step:
+                    time.sleep(pause)
+            except Exception:
+                self.problems.append(traceback.format_exc())
 
         thread = threading.Thread(target=run, name="meanwhile")
         self._threads.append(thread)
@@ -223,7 +235,9 @@ class Stage:
     def _sides(self, history: History) -> set[int]:
         whose = {who: self.sidecars.index(one) for who, (one, _) in self._given.items()}
         holders = history.holders
-        return {whose[who] for who in holders.values()} if len(holders) == len(self.roles) else set()
+        return (
+            {whose[who] for who in holders.values()} if len(holders) == len(self.roles) else set()
+        )
 
     def recover(self) -> None:
         """End the fault, and wait until each role is held."""
