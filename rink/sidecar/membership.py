@@ -159,7 +159,7 @@ class Membership:
         del self._waits[role]
         self._handles[role] = handle
         self._last_token = max(self._last_token, handle.token)
-        turn = self.service.granted(role, handle.token)
+        turn = self.service.granted(role, handle.token, lambda: handle.is_held)
         if turn is None:
             return
         await handle.lost.wait()

@@ -203,9 +203,17 @@ class Service:
         self.turns.release_all(consumer, why)
         self.done()
 
-    def granted(self, role: str, token: int) -> Turn | None:
-        """Take a role that the member was granted."""
-        turn = self.turns.granted(role, token, self.begin())
+    def granted(
+        self, role: str, token: int, is_held: Callable[[], bool] = lambda: True
+    ) -> Turn | None:
+        """Take a role that the member was granted.
+
+        A process that was stopped between the grant and now may have lost it, and have another
+        session. So `is_held` is asked after the session is noted: a role that is held then is held
+        under this session, or an earlier one was noted, whose deadline has passed.
+        """
+        now = self.begin()
+        turn = self.turns.granted(role, token, now, is_held())
         self.done()
         return turn
 

@@ -261,8 +261,15 @@ class Turns:
         """Note the member's live session and its deadline; 0 and 0 where it has none."""
         self._lease, self._deadline_ms = lease, deadline_ms
 
-    def granted(self, role: str, token: int, now_ms: int) -> Turn | None:
+    def granted(self, role: str, token: int, now_ms: int, is_held: bool = True) -> Turn | None:
         """Give a role that the member was granted to the first consumer that can be told.
+
+        Args:
+            role: the role.
+            token: of the grant.
+            now_ms: the time.
+            is_held: whether the member still held it after the session was noted. If not, the
+                grant is of an earlier session, and the deadline says nothing of it.
 
         Returns:
             Its turn; None where nobody wants the role any more: then it is let go.
@@ -271,7 +278,7 @@ class Turns:
         assert seat is None or seat.turn is None, "a role has one consumer at a time"
         if seat is not None:
             seat.is_wanted = False
-        for consumer in list(seat.queue.values()) if seat else ():
+        for consumer in list(seat.queue.values()) if seat and is_held else ():
             until_ms = min(now_ms + self.hold_ms, self._deadline_ms)
             if not consumer.is_present(now_ms) or until_ms <= now_ms:
                 continue
