@@ -183,7 +183,7 @@ class Turns:
     def open_stream(self, consumer: Consumer, now_ms: int) -> int:
         """Note a new stream in place of any earlier one, and return its number."""
         self._streams += 1
-        consumer.stream = self._streams
+        consumer.stream, consumer.calls = self._streams, 0  # it answers the call that opened it
         self.renew(consumer, now_ms)
         return self._streams
 

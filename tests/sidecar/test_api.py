@@ -241,6 +241,25 @@ async def test_close_of_a_stream_that_releases_lets_go_at_once():
 
 
 @run
+async def test_consumer_whose_stream_was_closed_waits_only_while_it_renews():
+    """Its stream is no open call, so a program that is dead keeps no place in a queue."""
+    sidecar = Sidecar()
+    async with sidecar.stream(roles=["a"], alive=4) as stream:
+        _, fields = await stream.event()
+        turn = sidecar.grant("a")
+        await stream.event()
+    await sidecar.post("/v1/renew", {"grant": fields["grant"]})
+    sidecar.service.lost(turn, "version 7 gives it to another")
+    await sidecar.post("/v1/release", {"grant": fields["grant"], "role": "a", "token": 7})
+    assert sidecar.member.wanted == ["a"]
+    sidecar.clock.now_ms += 4_000
+    sidecar.service.begin()
+    sidecar.service.done()
+    assert sidecar.service.turns.consumers == {}
+    assert sidecar.member.wanted == []
+
+
+@run
 async def test_stream_that_cannot_be_written_to_is_cut_and_is_no_answer(monkeypatch):
     monkeypatch.setattr("rink.sidecar.stream.SEND_TIMEOUT_S", 0.01)
     sidecar = Sidecar()
