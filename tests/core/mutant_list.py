@@ -21,6 +21,7 @@ from mutants_of_retention import RETENTION
 from mutants_of_run import RUN
 from mutants_of_spark import SPARK
 from mutants_of_streams import STREAMS
+from mutants_of_turns import TURNS
 
 BY_HEADING: dict[str, list[Mutant]] = {
     "The weakenings that the design names": NAMED_BY_THE_DESIGN,
@@ -43,6 +44,7 @@ BY_HEADING: dict[str, list[Mutant]] = {
     "Of Spark": SPARK,
     "Of guards": GUARDS,
     "Of `rink run`": RUN,
+    "Of the sidecar": TURNS,
 }
 
 MUTANTS = [mutant for mutants in BY_HEADING.values() for mutant in mutants]

@@ -10,6 +10,7 @@ from sidecar_apart import Clock, run, until
 
 from rink.errors import RoleLost
 from rink.sidecar import program
+from rink.sidecar.clock import in_ms
 from rink.sidecar.membership import Membership
 from rink.sidecar.service import Service
 from rink.sidecar.turns import Consumer, Turns
@@ -136,6 +137,10 @@ async def test_handle_that_came_after_its_wait_was_ended_is_released():
     grant.set_result(handle)
     await until(lambda: handle.is_released)
     assert member.turn() is None
+
+
+def test_deadline_in_milliseconds_is_rounded_down():
+    assert in_ms(1234.5679) == 1_234_567
 
 
 class Ended(BaseException):

@@ -228,6 +228,19 @@ def test_lost_turn_that_is_not_answered_goes_on_until_grace(story):
     assert story.has_let_go() == ["a"]
 
 
+def test_grace_that_is_over_before_the_end_told_lets_nothing_go():
+    story = Story(grace_ms=1_000)
+    consumer = story.consumer("a")
+    turn = story.grant("a")
+    story.lose(turn)
+    story.now += 1_000
+    story.turns.renew(consumer, story.now)
+    assert story.has_let_go() == []
+    assert turn.until_ms == story.now - 1_000 + HOLD_MS
+    story.sleep(HOLD_MS - 1_000)
+    assert story.has_let_go() == ["a"]
+
+
 def test_lost_turn_without_grace_goes_on_until_the_answer():
     story = Story(grace_ms=None)
     consumer = story.consumer("a")

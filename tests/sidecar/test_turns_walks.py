@@ -4,12 +4,19 @@ import itertools
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from rink.sidecar import effects as do
 from rink.sidecar.turns import Consumer, Turns
 
 HOLD_MS, GRACE_MS = 10_000, 25_000
+SHORT_GRACE_MS = 2_000  # it is over before an end that was told before the loss
 ROLES = ("a", "b", "c")
 AHEAD_MS = 15_000  # of the deadline after each keepalive
 
@@ -27,7 +34,7 @@ class Lives(RuleBasedStateMachine):
         self.told, self.answered, self.last_token = {}, set(), {}
         self.names = itertools.count()
 
-    @initialize(grace=st.sampled_from([None, GRACE_MS]))
+    @initialize(grace=st.sampled_from([None, GRACE_MS, SHORT_GRACE_MS]))
     def begin(self, grace):
         self.turns = Turns(HOLD_MS, grace)
         self.keep_alive()
@@ -194,5 +201,6 @@ class Lives(RuleBasedStateMachine):
         assert not self.wanted
 
 
-TestLives = Lives.TestCase
-TestLives.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+def test_turns_on_random_walks_keep_each_promise():
+    steps = settings(max_examples=150, stateful_step_count=40, deadline=None)
+    run_state_machine_as_test(Lives, settings=steps)

@@ -1,0 +1,188 @@
+"""Break the promises of a sidecar: ends, turns, tokens between consumers, and former lives."""
+
+from __future__ import annotations
+
+from mutant import Mutant
+
+TESTS = {
+    "turns": ("sidecar/test_turns", "sidecar/test_turns_walks"),
+    "membership": ("sidecar/test_member_grants",),
+    "program": ("sidecar/test_member_grants",),
+    "clock": ("sidecar/test_member_grants",),
+    "api": ("sidecar/test_api",),
+    "answers": ("sidecar/test_api",),
+}
+
+
+def of(module: str, what: str, old: str, new: str, *tests: str) -> Mutant:
+    """Return one in a module of `rink/sidecar`."""
+    return Mutant(what, f"rink/sidecar/{module}.py", old, new, tests or TESTS[module])
+
+
+TURNS = [
+    of(
+        "turns",
+        "a turn is let go when its stream closes",
+        "        if by_consumer and consumer.releases_on_close:\n",
+        "        if by_consumer:\n",
+    ),
+    of(
+        "turns",
+        "a stream that the sidecar closes counts as an answer",
+        "        if by_consumer and consumer.releases_on_close:\n",
+        "        if consumer.releases_on_close:\n",
+    ),
+    of(
+        "turns",
+        "a turn is let go when its grace is over",
+        "        passed = [turn for turn in consumer.turns.values() if now_ms >= turn.until_ms]\n",
+        "        grace = math.inf if self.grace_ms is None else self.grace_ms\n"
+        "        passed = [\n"
+        "            turn for turn in consumer.turns.values() if now_ms >= turn.until_ms\n"
+        "            or (turn.lost_at_ms is not None and now_ms >= turn.lost_at_ms + grace)\n"
+        "        ]\n",
+    ),
+    of(
+        "turns",
+        "an end is moved on beyond the grace",
+        "            return min(until_ms, turn.lost_at_ms + self.grace_ms)\n",
+        "            return until_ms\n",
+    ),
+    of(
+        "turns",
+        "an end is moved on by another session",
+        "        if turn.lease != self._lease:\n",
+        "        if False:\n",
+    ),
+    of(
+        "turns",
+        "an end is moved on beyond the deadline",
+        "        until_ms = min(now_ms + self.hold_ms, self._deadline_ms)\n        if turn",
+        "        until_ms = now_ms + self.hold_ms\n        if turn",
+    ),
+    of(
+        "turns",
+        "the first end lies beyond the deadline",
+        "            until_ms = min(now_ms + self.hold_ms, self._deadline_ms)\n            if not",
+        "            until_ms = now_ms + self.hold_ms\n            if not",
+    ),
+    of(
+        "turns",
+        "an end goes back",
+        "            if until_ms > turn.until_ms:\n",
+        "            if until_ms != turn.until_ms:\n",
+    ),
+    of(
+        "turns",
+        "a renewal moves an end on that has passed",
+        '        """Note a sign of life, and move the ends on."""\n'
+        "        self._expire(consumer, now_ms)\n",
+        '        """Note a sign of life, and move the ends on."""\n',
+    ),
+    of(
+        "turns",
+        "a turn is let go a millisecond before its end",
+        "if now_ms >= turn.until_ms]\n",
+        "if now_ms + 1 >= turn.until_ms]\n",
+    ),
+    of(
+        "turns",
+        "a stream that was replaced closes the one after it",
+        "        if consumer.is_forgotten or consumer.stream != stream:\n",
+        "        if consumer.is_forgotten:\n",
+    ),
+    of(
+        "turns",
+        "an answer for an earlier turn ends a later one",
+        "        if turn is not None and token in (None, turn.token):\n",
+        "        if turn is not None:\n",
+    ),
+    of(
+        "turns",
+        "a role goes to a consumer that cannot be told",
+        "            if not consumer.is_present(now_ms) or until_ms <= now_ms:\n",
+        "            if until_ms <= now_ms:\n",
+    ),
+    of(
+        "turns",
+        "an open stream stands for a program that does not renew",
+        "        if self.alive_ms is not None:\n",
+        "        if self.alive_ms is not None and self.stream is None:\n",
+    ),
+    of(
+        "turns",
+        "a role with a turn is waited for again",
+        "        if seat.turn is None and not seat.is_wanted:\n",
+        "        if not seat.is_wanted:\n",
+    ),
+    of(
+        "turns",
+        "a stream counts as an open call",
+        "        consumer.stream, consumer.calls = self._streams, 0",
+        "        consumer.stream = self._streams",
+        "sidecar/test_api",
+    ),
+    of(
+        "membership",
+        "the token is not raised between consumers",
+        "token_above=self._last_token",
+        "token_above=0",
+    ),
+    of(
+        "membership",
+        "the token of a turn is not noted",
+        "        self._last_token = max(self._last_token, handle.token)\n",
+        "",
+    ),
+    of(
+        "membership",
+        "a grant of an ended session is told",
+        "handle.token, lambda: handle.is_held)\n",
+        "handle.token)\n",
+    ),
+    of(
+        "membership",
+        "a handle is released with its loss",
+        "        await handle.lost.wait()\n",
+        "        await handle.lost.wait()\n        self.let_go(role)\n",
+    ),
+    of(
+        "membership",
+        "a handle that comes after its wait is kept",
+        "            handle.release()\n            return\n",
+        "            return\n",
+    ),
+    of(
+        "program",
+        "a sidecar that fails revokes its lease",
+        "        os._exit(1)\n",
+        "        raise\n",
+    ),
+    of(
+        "program",
+        "a third signal revokes the lease",
+        "            os._exit(128 + number)\n",
+        "            self._stop.set()\n",
+    ),
+    of(
+        "clock",
+        "an end is rounded up",
+        "    return math.floor(seconds * 1000)\n",
+        "    return math.ceil(seconds * 1000)\n",
+    ),
+    of(
+        "api",
+        "a grant of a former life is adopted",
+        "            raise Refused(410, UNKNOWN_GRANT)\n        return consumer\n",
+        '            consumer = Consumer("former", grant)\n'
+        "            consumer.calls = 1\n"
+        "            self._service.hold(consumer, [])\n"
+        "        return consumer\n",
+    ),
+    of(
+        "answers",
+        "a released turn is told again by a stream",
+        "            if turn.is_over:\n                continue\n",
+        "",
+    ),
+]
