@@ -148,12 +148,11 @@ class Api:
             del self._waiting[consumer.grant]
         if consumer.is_forgotten:  # while it waited
             raise Refused(503, self._service.draining or UNKNOWN_GRANT)
-        if (gone.done() and not gone.cancelled()) or not consumer.turns:
-            why = "its call was given up" if consumer.turns else "its wait is over"
+        if not consumer.turns:
             fields = answers.consumer_fields(service, consumer)
-            service.release_all(consumer, why)  # the answer was not sent: nobody works under it
+            service.release_all(consumer, "its wait is over")
             return JSONResponse({**fields, "held": []})
-        service.end_call(consumer)
+        service.end_call(consumer, is_answered=not gone.done() or gone.cancelled())
         return JSONResponse(answers.consumer_fields(service, consumer))
 
     def _wake_call(self, effect: Effect) -> None:

@@ -185,9 +185,9 @@ class Service:
         self.turns.renew(consumer, self.begin())
         self.done()
 
-    def end_call(self, consumer: Consumer) -> None:
+    def end_call(self, consumer: Consumer, is_answered: bool = True) -> None:
         """Note that a consumer's call is over."""
-        self.turns.end_call(consumer, self.begin())
+        self.turns.end_call(consumer, self.begin(), is_answered)
         self.done()
 
     def release(self, consumer: Consumer, role: str, token: int | None) -> bool:

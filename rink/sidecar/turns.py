@@ -206,10 +206,17 @@ class Turns:
             self._forget(consumer, "its stream was closed")
         self._schedule(consumer, now_ms)
 
-    def end_call(self, consumer: Consumer, now_ms: int) -> None:
-        """Note that a call is answered, which is a sign of life."""
+    def end_call(self, consumer: Consumer, now_ms: int, is_answered: bool = True) -> None:
+        """Note that a call is over. Its answer is a sign of life.
+
+        A call that its caller gave up is none, nor does it answer for a turn: files and `role` may
+        have shown its end.
+        """
         consumer.calls -= 1
-        consumer.heard(now_ms)
+        if is_answered:
+            consumer.heard(now_ms)
+        else:
+            consumer.is_cut = True
         self._schedule(consumer, now_ms)
 
     def renew(self, consumer: Consumer, now_ms: int) -> None:

@@ -123,6 +123,20 @@ TURNS = [
         "sidecar/test_api",
     ),
     of(
+        "turns",
+        "a call that is given up lets its turn go",
+        "        else:\n            consumer.is_cut = True\n",
+        "        else:\n            self.release_all(consumer, 'its call was given up')\n",
+        "sidecar/test_api",
+    ),
+    of(
+        "turns",
+        "a call that is given up is a sign of life",
+        "        if is_answered:\n            consumer.heard(now_ms)\n",
+        "        if True:\n            consumer.heard(now_ms)\n",
+        "sidecar/test_api",
+    ),
+    of(
         "membership",
         "the token is not raised between consumers",
         "token_above=self._last_token",

@@ -90,12 +90,17 @@ class Sidecar:
     def stream(self, **body):
         return Stream(self, body)
 
+    def call(self, **body):
+        """Return a hold that is answered once."""
+        return Stream(self, body, accept=b"application/json")
+
 
 class Stream:
     """One stream of events, read by the test as the server sends it."""
 
-    def __init__(self, sidecar, body):
+    def __init__(self, sidecar, body, accept=b"text/event-stream"):
         self._sidecar = sidecar
+        self._accept = accept
         self._body = json.dumps(body).encode()
         self._sent = asyncio.Queue()
         self._closed = asyncio.Event()
@@ -120,7 +125,7 @@ class Stream:
         headers = [
             (b"host", b"127.0.0.1:8181"),
             (b"content-type", b"application/json"),
-            (b"accept", b"text/event-stream"),
+            (b"accept", self._accept),
         ]
         scope = {
             "type": "http", "method": "POST", "path": "/v1/hold", "query_string": b"",

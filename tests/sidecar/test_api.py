@@ -241,6 +241,22 @@ async def test_close_of_a_stream_that_releases_lets_go_at_once():
 
 
 @run
+async def test_call_that_is_given_up_as_it_is_granted_keeps_the_end_told():
+    """Files and GET /v1/role may have shown the end by then."""
+    sidecar = Sidecar()
+    async with sidecar.call(roles=["a"], wait=30, alive=60) as call:
+        await until(lambda: sidecar.member.wanted)
+        turn = sidecar.grant("a")
+        call.close()
+    assert sidecar.member.let_gone == []
+    sidecar.clock.now_ms = turn.until_ms
+    sidecar.service.begin()
+    sidecar.service.done()
+    assert sidecar.member.let_gone == ["a"]
+    assert sidecar.service.turns.consumers == {}
+
+
+@run
 async def test_consumer_whose_stream_was_closed_waits_only_while_it_renews():
     """Its stream is no open call, so a program that is dead keeps no place in a queue."""
     sidecar = Sidecar()

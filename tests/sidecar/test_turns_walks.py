@@ -139,11 +139,11 @@ class Lives(RuleBasedStateMachine):
         self.turns.close_stream(consumer, stream, by_consumer, self.now)
         self.carry_out()
 
-    @rule(data=st.data())
-    def end_call(self, data):
+    @rule(data=st.data(), is_answered=st.booleans())
+    def end_call(self, data, is_answered):
         consumer = self.any_consumer(data)
         if consumer and consumer.calls:
-            self.turns.end_call(consumer, self.now)
+            self.turns.end_call(consumer, self.now, is_answered)
             self.carry_out()
 
     # ── what is so ───────────────────────────────────────────────────────────────────────────
