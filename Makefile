@@ -52,6 +52,10 @@ integration: setup ## the tests on real servers: etcd, Redis, PostgreSQL, Spark
 faults: setup ## faults on real servers and processes, and the table of what they did
 	$(PY) -m pytest -m "" integration/faults
 
+.PHONY: sidecar-faults
+sidecar-faults: setup ## faults between programs and their sidecars, judged by what the programs wrote (make sidecar-faults FAULTS="--runs 20 --dear 5")
+	$(PY) integration/sidecar/safety/run.py $(FAULTS)
+
 .PHONY: k8s
 k8s: setup ## rollouts on Kubernetes' own controllers, and what each role's move cost (needs Go; make k8s ROLLOUTS="--only surge-3")
 	$(PY) integration/kubernetes/run.py $(ROLLOUTS)

@@ -27,7 +27,7 @@ class Fault:
         name: of its row.
         says: the row, in words.
         steps: carries it out.
-        is_dear: whether a run of it takes more than two times the TTL.
+        is_dear: whether a run of it takes much time or much work, so that it has fewer runs.
         settings: of the programs, see `Stage`.
     """
 
@@ -312,6 +312,6 @@ FAULTS = (
         settings={"obedient": 1},
     ),
     Fault("program restarted", "a program killed, and back within 0.2 s", restart_program),
-    Fault("hurried out", "three SIGTERMs while programs answer no loss", hurry_out),
-    Fault("storm", "six faults at once, of processes and of programs", storm),
+    Fault("hurried out", "three SIGTERMs while programs answer no loss", hurry_out, True),
+    Fault("storm", "six faults at once, of processes and of programs", storm, True),
 )

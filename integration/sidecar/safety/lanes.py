@@ -123,11 +123,11 @@ class Lanes:
                     lane.start()
                 for lane in lanes:
                     lane.join()
-            except BaseException:  # Ctrl-C: the lanes end after their present runs
+            except KeyboardInterrupt:  # the lanes end after their present runs
                 self.stop()
                 for lane in lanes:
                     lane.join()
-                raise
+                self.troubles.append("it was stopped")
             finally:
                 self.programs.close()
                 proxy.close()

@@ -11,6 +11,7 @@ import attrs
 from rich import box
 from rich.table import Table
 
+from safety.faults import HELD_S
 from safety.running import GRACE_S, HOLD_S, TTL_S
 from safety.stage import Verdict
 
@@ -100,7 +101,7 @@ def written(rows: list[Row], etcd: str, minutes: float, date: str) -> str:
     runs = sum(row.runs for row in rows)
     return TEXT.format(
         table=f"{head}\n{body}", runs=runs, minutes=minutes, etcd=etcd, date=date,
-        ttl=TTL_S, hold=HOLD_S, grace=GRACE_S,
+        ttl=TTL_S, hold=HOLD_S, grace=GRACE_S, held=HELD_S,
     )  # fmt: skip
 
 
@@ -133,8 +134,8 @@ unguarded one takes every write.
 - *gap*: the longest time in a run that nobody held a role.
 
 The settings are `--ttl {ttl:g} --hold {hold:g} --grace {grace:g} --absent 1 --rebalance-delay 0.2`. With this `ttl` a sidecar
-tells ends at most 0.75 s ahead. The times of faults keep the ratio to the defaults: 20 s of held bytes with a hold of 10 s are
+tells ends at most 0.75 s ahead: half of what a session lasts without an answer. The times of faults keep the ratio to the defaults: 20 s of held bytes with a hold of 10 s are
 {held:g} s with a hold of {hold:g} s. *Stopped* is SIGSTOP and SIGCONT. A killed sidecar comes back under its name.
 
 To repeat one run: `make sidecar-faults FAULTS="--one SEED/FAULT/NUMBER"`. The same seed draws the same settings and pauses.
-""".replace("{held:g}", f"{2 * HOLD_S:g}")
+"""

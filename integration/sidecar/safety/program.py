@@ -29,7 +29,7 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-TICK_S = 0.02
+TICK_S = 0.03
 LEAD_S = 0.05
 """Seconds that a write may take: it begins only if the end is further away."""
 MAX_PAUSE_S = 0.005

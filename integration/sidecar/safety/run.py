@@ -6,7 +6,8 @@
     make sidecar-faults FAULTS="--one '1/storm/17'"            one run again
     make sidecar-faults FAULTS="--json build/sidecar-faults.json --docs"
 
-Exit status 1: something was forbidden.
+Exit status 1: something was forbidden. Ctrl-C ends it after the runs that are under way, with a table of
+those that are done.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -52,6 +54,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=300, help="of each fault that is not dear")
     parser.add_argument("--dear", type=int, default=30, help="runs of each dear fault")
     parser.add_argument("--lanes", type=int, default=10, help="so many runs at a time")
+    parser.add_argument("--minutes", type=float, default=24 * 60, help="begin no run after so many")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--one", metavar="SEED/FAULT/NUMBER", help="repeat one run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures")
@@ -110,7 +113,12 @@ def main() -> int:
 
         with local_etcd(fsync=False) as etcd:
             version = version_of(etcd)
-            troubles = Lanes(etcd, runs, chosen.lanes, done).carry_out()
+            lanes = Lanes(etcd, runs, chosen.lanes, done)
+            limit = threading.Timer(chosen.minutes * 60, lanes.stop)
+            limit.daemon = True
+            limit.start()
+            troubles = lanes.carry_out()
+            limit.cancel()
     rows = [
         page.Row.of(fault.name, fault.says, mine)
         for fault in FAULTS
@@ -126,8 +134,7 @@ def main() -> int:
     if chosen.docs:
         date = dt.datetime.now(tz=dt.UTC).date().isoformat()
         page.PAGE.write_text(page.written(rows, version, minutes, date), encoding="utf-8")
-    is_bad = troubles or len(verdicts) < len(runs) or any(row.problems for row in rows)
-    return 1 if is_bad else 0
+    return 1 if troubles or any(row.problems for row in rows) else 0
 
 
 if __name__ == "__main__":

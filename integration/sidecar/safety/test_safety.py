@@ -1,0 +1,89 @@
+"""Run a few of each fault; `make sidecar-faults` runs hundreds."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from rink.testing.history import Event
+from safety.faults import FAULTS
+from safety.lanes import Lanes, Run
+from safety.stage import Resources, Stage, Write, kind_of
+
+pytestmark = pytest.mark.waits
+
+LANES = 6
+RUNS = 2
+
+
+@pytest.fixture(scope="module")
+def verdicts(etcd_node):
+    """Return the verdicts of some runs of each fault, with seeds of their own each time."""
+    found = []
+    seed = random.randrange(1_000, 1_000_000)
+    runs = [Run(fault.name, number, seed) for number in range(RUNS) for fault in FAULTS]
+    troubles = Lanes(etcd_node, runs, LANES, found.append).carry_out()
+    assert troubles == []
+    assert len(found) == len(runs)
+    return found
+
+
+@pytest.mark.parametrize("fault", [fault.name for fault in FAULTS])
+def test_fault_beside_a_sidecar_overlaps_nothing(verdicts, fault):
+    runs = [verdict for verdict in verdicts if verdict.fault == fault]
+    assert len(runs) == RUNS
+    for run in runs:
+        assert run.problems == (), run.seed
+        assert (run.stale, run.overlaps) == (0, 0), run.seed
+        assert run.accepted > 0, f"{run.seed}: nobody wrote, so nothing was shown"
+
+
+# ── bad histories, which the verdict must complain of ────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("at", "until", "frozen", "kind"),
+    [
+        (10.0, 10.5, [], "overlap"),
+        (10.0, 10.5, [(9.0, 9.9)], "overlap"),
+        (10.6, 10.5, [(9.95, 10.55)], "stopped"),
+        (10.6, 10.5, [(9.0, 9.5)], "late"),
+        (10.6, 10.5, [], "late"),
+    ],
+)
+def test_stale_write_is_told_apart_by_end_and_freeze(at, until, frozen, kind):
+    assert kind_of(Write("a1", "r", 4, at, until, checked=9.97), frozen) == kind
+
+
+def test_resource_refuses_a_token_below_the_greatest():
+    resources = Resources()
+    accepted = [resources.write("a1", "r", token, 9.0, 8.0) for token in (4, 6, 4, 6)]
+    assert accepted == [True, True, False, True]
+    assert [event.what for event in resources.events][2] == "refused"
+    assert len(resources.writes) == 4
+
+
+def bad_stage(events, writes):
+    stage = Stage(None, [], "seed", 1, {}, "")
+    for event in events:
+        stage.history.add(event)
+    stage.resources.writes += writes
+    return stage
+
+
+def test_verdict_names_turns_and_writes_that_overlap():
+    gained = [Event("gained", "a1", 1.0, "r", 4), Event("gained", "b1", 2.0, "r", 6)]
+    writes = [Write("b1", "r", 6, 2.1, 3.0, 2.1), Write("a1", "r", 4, 2.2, 2.5, 2.2)]
+    verdict = verdict_of(bad_stage(gained, writes))
+    assert verdict.overlaps == 2
+    assert Counter("came after" in problem for problem in verdict.problems) == {True: 1, False: 1}
+
+
+def test_verdict_names_a_write_after_the_end_that_was_checked():
+    verdict = verdict_of(bad_stage([], [Write("a1", "r", 4, 2.0, 1.5, 1.6)]))
+    assert ["the program itself is wrong" in problem for problem in verdict.problems] == [True]
+
+
+def verdict_of(stage):
+    stage.programs = [type("Program", (), {"who": who, "frozen": []}) for who in ("a1", "b1")]
+    return stage.verdict("bad", "seed", 1.0)
