@@ -24,7 +24,7 @@ from rink.testing.servers_start import free_ports
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 120.0
 
 TTL_S = 2.0
 HOLD_S = 1.0
