@@ -5,7 +5,7 @@ from __future__ import annotations
 from mutant import Mutant
 
 TESTS = {
-    "turns": ("sidecar/test_turns", "sidecar/test_turns_walks"),
+    "turns": ("sidecar/test_turns",),
     "membership": ("sidecar/test_member_grants",),
     "program": ("sidecar/test_member_grants",),
     "clock": ("sidecar/test_member_grants",),
@@ -59,6 +59,8 @@ TURNS = [
         "an end is moved on beyond the deadline",
         "        until_ms = min(now_ms + self.hold_ms, self._deadline_ms)\n        if turn",
         "        until_ms = now_ms + self.hold_ms\n        if turn",
+        "sidecar/test_turns_walks",
+        "sidecar/test_turns",
     ),
     of(
         "turns",

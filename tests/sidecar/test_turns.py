@@ -228,6 +228,36 @@ def test_lost_turn_that_is_not_answered_goes_on_until_grace(story):
     assert story.has_let_go() == ["a"]
 
 
+def test_end_is_moved_on_up_to_the_deadline_and_not_beyond(story):
+    consumer = story.consumer("a")
+    turn = story.grant("a")
+    story.now += HOLD_MS // 2
+    story.live(ahead_ms=HOLD_MS - 1)
+    story.turns.renew(consumer, story.now)
+    assert turn.until_ms == story.now + HOLD_MS - 1
+
+
+def test_turn_is_held_up_to_the_last_millisecond_of_its_end(story):
+    consumer = story.consumer("a", stream=False)
+    turn = story.grant("a")
+    story.turns.end_call(consumer, story.now)
+    story.now = turn.until_ms - 1
+    story.turns.step(story.now)
+    assert story.has_let_go() == []
+    story.now += 1
+    story.turns.step(story.now)
+    assert story.has_let_go() == ["a"]
+
+
+def test_role_with_a_turn_is_not_waited_for_by_the_next_consumer(story):
+    story.consumer("a")
+    story.grant("a")
+    story.effects()
+    story.consumer("a", name="cron")
+    assert story.effects(do.Want) == []
+    assert story.turns.wanted == []
+
+
 def test_grace_that_is_over_before_the_end_told_lets_nothing_go():
     story = Story(grace_ms=1_000)
     consumer = story.consumer("a")
