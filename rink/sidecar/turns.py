@@ -94,6 +94,8 @@ class Consumer:
 
     def is_present(self, now_ms: int) -> bool:
         """Return whether it keeps its place in queues, and can be told of a turn."""
+        if self.is_forgotten:
+            return False
         if self.stream is not None or self.calls > 0 or now_ms < self.alive_until_ms:
             return True
         return bool(self.turns) and not self.is_cut  # its next renewal tells it

@@ -337,6 +337,18 @@ def test_renewal_after_the_end_revives_nothing(story):
     assert consumer.is_forgotten
 
 
+def test_answer_that_comes_when_its_consumer_is_forgotten_queues_nobody(story):
+    """A process that was stopped hears the answer first, and finds the end passed and nobody alive."""
+    consumer = story.consumer("a", alive_ms=2_000)
+    turn = story.grant("a")
+    story.now += HOLD_MS
+    story.live()
+    assert story.release(consumer, "a", turn.token)
+    assert story.turns.consumers == {}
+    assert story.turns.wanted == []
+    assert story.has_let_go() == ["a"]
+
+
 def test_waiter_whose_call_has_ended_is_passed_over(story):
     gone = story.consumer("a", stream=False)
     gone.calls = 0

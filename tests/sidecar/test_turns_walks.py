@@ -49,6 +49,8 @@ class Lives(RuleBasedStateMachine):
     @rule(data=st.data())
     def grant(self, data):
         free = sorted(self.wanted - self.held.keys())
+        if data.draw(st.sampled_from([True, True, False])):
+            self.keep_alive()
         if not free or self.now >= self.deadline:
             return
         role = data.draw(st.sampled_from(free))
@@ -105,6 +107,8 @@ class Lives(RuleBasedStateMachine):
         self.carry_out()
 
     def any_consumer(self, data):
+        """Return a consumer, which a process that was stopped may hear before its timer."""
+        self.now += data.draw(st.sampled_from([0, 0, 0, 10_001]))
         consumers = list(self.turns.consumers.values())
         return data.draw(st.sampled_from(consumers)) if consumers else None
 
@@ -118,7 +122,7 @@ class Lives(RuleBasedStateMachine):
     def release(self, data, names_token, offset):
         if not (consumer := self.any_consumer(data)):
             return
-        role = data.draw(st.sampled_from(ROLES))
+        role = data.draw(st.sampled_from([*consumer.turns, *ROLES]))
         turn = consumer.turns.get(role)
         token = (turn.token if turn else consumer.over.get(role, 5)) + offset
         is_answer = turn is not None and (not names_token or token == turn.token)
@@ -179,6 +183,8 @@ class Lives(RuleBasedStateMachine):
         roles = [turn.role for turn in self.turns.turns()]
         assert sorted(roles) == sorted(self.held)
         assert self.wanted == set(self.turns.wanted)
+        for seat in self.turns._seats.values():
+            assert not any(consumer.is_forgotten for consumer in seat.queue.values())
         for consumer in self.turns.consumers.values():
             for role in consumer.waiting:
                 assert self.turns.turn(role) or role in self.wanted, f"{role} is stuck"
@@ -202,5 +208,5 @@ class Lives(RuleBasedStateMachine):
 
 
 def test_turns_on_random_walks_keep_each_promise():
-    steps = settings(max_examples=150, stateful_step_count=40, deadline=None)
+    steps = settings(max_examples=300, stateful_step_count=40, deadline=None)
     run_state_machine_as_test(Lives, settings=steps)
