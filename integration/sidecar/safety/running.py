@@ -114,6 +114,8 @@ class Program:
         self.pid = 0
         self.ended = threading.Event()
         self.killed_at: float | None = None
+        self.stops: list[tuple[float, float]] = []
+        """When it was sent each SIGSTOP, and when it had stopped."""
         self.frozen: list[tuple[float, float]] = []
         """When it was frozen, as pairs; the end of the latest is infinite before the thaw."""
         self._began = threading.Event()
@@ -154,11 +156,17 @@ class Program:
         if self.ended.is_set() or self.is_frozen:
             return
         with contextlib.suppress(ProcessLookupError, AssertionError):  # it was killed meanwhile
-            os.kill(self.pid, signal.SIGSTOP)
-            wait_stopped(self.pid)
-            at = SYSTEM.now()
+            at = self._stop()
             self.frozen.append((at, float("inf")))
             self._hear(self, ["frozen", at])
+
+    def _stop(self) -> float:
+        """Stop it, and return the time before."""
+        at = SYSTEM.now()
+        os.kill(self.pid, signal.SIGSTOP)
+        wait_stopped(self.pid)
+        self.stops.append((at, SYSTEM.now()))
+        return at
 
     def thaw(self) -> None:
         """Have it run again."""
@@ -182,9 +190,7 @@ class Program:
         """
         assert self._began.wait(START_TIMEOUT_S)
         with contextlib.suppress(ProcessLookupError, AssertionError):  # it is dead
-            os.kill(self.pid, signal.SIGSTOP)
-            wait_stopped(self.pid)
-            self.killed_at = SYSTEM.now()
+            self.killed_at = self._stop()
             os.kill(self.pid, signal.SIGKILL)
         assert self.ended.wait(START_TIMEOUT_S)
 

@@ -14,11 +14,14 @@ from wire import Wire
 
 from rink.core.schemes import rank_of
 from rink.engine.clock import SYSTEM
-from rink.testing.history import Event, History, Judgement, judge
+from rink.testing.history import Event, History, Judgement, What, judge
 from safety.running import Program, Programs, Sidecar
 
 SETTLE_TIMEOUT_S = 120.0
 """Long: sidecars that start on a machine with much other work may take half a minute."""
+
+
+BEFORE_S = 1e-6
 
 
 @attrs.frozen
@@ -270,7 +273,7 @@ class Stage:
     def verdict(self, fault: str, seed: str, seconds: float) -> Verdict:
         """Judge the run; all programs are dead."""
         # A program notes the end of a turn a moment later than the end is, so by time.
-        events = sorted(self.history.events, key=lambda event: event.at)
+        events = sorted(self._before_stops(self.history.events), key=lambda event: event.at)
         judgement = judge([*events, *self.resources.events])
         kinds, named = self._out_of_turn(judgement)
         return Verdict(
@@ -287,6 +290,22 @@ class Stage:
             gap=judgement.longest_gap(self.since),
             seconds=seconds,
         )
+
+    def _before_stops(self, events: list[Event]) -> list[Event]:
+        """Move what a program did while it was being stopped to the moment before.
+
+        A busy machine takes milliseconds to stop a process, and it holds nothing from the signal on.
+        What it reported in this time was still before its stop.
+        """
+        stops = {one.who: one.stops for one in self.programs}
+        moved = []
+        for event in events:
+            at = event.at
+            if event.what in (What.GAINED, What.LET_GO):
+                begins = [begin for begin, end in stops[event.who] if begin <= at <= end]
+                at = min([at, *(begin - BEFORE_S for begin in begins)])
+            moved.append(attrs.evolve(event, at=at))
+        return moved
 
     def _out_of_turn(self, judgement: Judgement) -> tuple[Counter[str], list[str]]:
         """Find the unguarded writes that came after one of a later turn, and say why."""

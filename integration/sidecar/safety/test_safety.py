@@ -85,5 +85,7 @@ def test_verdict_names_a_write_after_the_end_that_was_checked():
 
 
 def verdict_of(stage):
-    stage.programs = [type("Program", (), {"who": who, "frozen": []}) for who in ("a1", "b1")]
+    stage.programs = [
+        type("Program", (), {"who": who, "frozen": [], "stops": []}) for who in ("a1", "b1")
+    ]
     return stage.verdict("bad", "seed", 1.0)
