@@ -184,7 +184,7 @@ class Program:
                 for role in fields["roles"]:
                     turn = self.turns.get(role)
                     if turn and turn.grant == fields["grant"]:
-                        turn.until = max(turn.until, fields["until_ms"] / 1000)
+                        self.move_on(turn, fields["until_ms"] / 1000)
             if kind in ("granted", "lost", "renewed", "waiting"):
                 self.grant = str(fields["grant"])
 
@@ -207,8 +207,14 @@ class Program:
                     return
                 self.turns[role] = turn
                 self.report("gained", role, token, at, until)
-            turn.until = max(turn.until, until)
+            self.move_on(turn, until)
             turn.is_lost = turn.is_lost or fields["state"] == "lost"
+
+    def move_on(self, turn: Turn, until: float) -> None:
+        """Note a later end."""
+        if until > turn.until:
+            turn.until = until
+            self.report("until", turn.role, turn.token, now(), until)
 
     # ── what it says to the sidecar ──────────────────────────────────────────────────────────
 
@@ -301,7 +307,8 @@ class Program:
     def revisit(self) -> None:
         """Use all grants and tokens of turns that are over."""
         with self.lock:
-            former = list(self.former[-5:])
+            working = {turn.grant for turn in self.turns.values()} - {self.grant}
+            former = [turn for turn in self.former[-5:] if turn.grant not in working]
         for turn in former:
             grant = {"grant": turn.grant}
             self.ask("release", {**grant, "role": turn.role, "token": turn.token})

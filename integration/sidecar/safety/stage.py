@@ -131,6 +131,8 @@ class Stage:
         self._settings, self._proxy = settings, proxy
         self._given: dict[str, tuple[Sidecar, dict[str, Any]]] = {}
         self._threads: list[threading.Thread] = []
+        self._ends: dict[tuple[str, str, int], float] = {}
+        """The end of each turn, as far as its program has told."""
         names = (f"r{number}-{index}" for index in range(100))
         by_rank: dict[int, str] = {}
         for name in names:
@@ -191,8 +193,12 @@ class Stage:
         match said:
             case ["write", role, token, _, until, checked]:
                 program.put(self.resources.write(who, role, token, until, checked))
-            case ["gained" | "let go" as what, role, token, at, *_]:
+            case ["gained" | "let go" as what, role, token, at, *until]:
+                if until:
+                    self._ends[who, role, token] = until[0]
                 self.history.add(Event(what, who, at, role, token))
+            case ["until", role, token, _, until]:
+                self._ends[who, role, token] = until
             case ["frozen" | "thawed" as what, at]:
                 self.history.add(Event(what, who, at))
             case ["ended"]:
@@ -273,7 +279,9 @@ class Stage:
     def verdict(self, fault: str, seed: str, seconds: float) -> Verdict:
         """Judge the run; all programs are dead."""
         # A program notes the end of a turn a moment later than the end is, so by time.
-        events = sorted(self._before_stops(self.history.events), key=lambda event: event.at)
+        known = self.history.events
+        events = [*self._before_stops(known), *self._untold_ends(known)]
+        events.sort(key=lambda event: event.at)
         judgement = judge([*events, *self.resources.events])
         kinds, named = self._out_of_turn(judgement)
         return Verdict(
@@ -306,6 +314,16 @@ class Stage:
                 at = min([at, *(begin - BEFORE_S for begin in begins)])
             moved.append(attrs.evolve(event, at=at))
         return moved
+
+    def _untold_ends(self, events: list[Event]) -> list[Event]:
+        """Return the ends that passed before a program was killed, and that it did not report."""
+        let_go = {(one.who, one.role, one.token) for one in events if one.what is What.LET_GO}
+        ended = {one.who: one.at for one in events if one.what is What.ENDED}
+        return [
+            Event(What.LET_GO, who, until, role, token)
+            for (who, role, token), until in self._ends.items()
+            if (who, role, token) not in let_go and until < ended.get(who, 0.0)
+        ]
 
     def _out_of_turn(self, judgement: Judgement) -> tuple[Counter[str], list[str]]:
         """Find the unguarded writes that came after one of a later turn, and say why."""
