@@ -126,6 +126,12 @@ TURNS = [
     ),
     of(
         "turns",
+        "a forgotten consumer is queued for a role",
+        "        if self.is_forgotten:\n            return False\n",
+        "",
+    ),
+    of(
+        "turns",
         "a call that is given up lets its turn go",
         "        else:\n            consumer.is_cut = True\n",
         "        else:\n            self.release_all(consumer, 'its call was given up')\n",

@@ -162,14 +162,15 @@ class Program:
         for raw in stream:
             while self.deaf:
                 time.sleep(TICK_S)
-            name, _, value = raw.decode().rstrip("\r\n").partition(": ")
+            line = raw.decode().rstrip("\r\n")
+            name, _, value = line.partition(": ")
             if name == "id":
                 self.last_id = value
             elif name == "event":
                 kind = value
             elif name == "data":
                 data = value
-            elif not name:
+            elif not line and data:  # other lines are comments
                 self.take(stream, kind, json.loads(data))
                 kind = data = ""
 
