@@ -21,7 +21,7 @@ SETTLE_TIMEOUT_S = 120.0
 """Long: sidecars that start on a machine with much other work may take half a minute."""
 
 
-BEFORE_S = 1e-6
+AFTER_S = 1e-6
 
 
 @attrs.frozen
@@ -280,7 +280,7 @@ class Stage:
         """Judge the run; all programs are dead."""
         # A program notes the end of a turn a moment later than the end is, so by time.
         known = self.history.events
-        events = [*self._before_stops(known), *self._untold_ends(known)]
+        events = [*self._with_stops(known), *self._untold_ends(known)]
         events.sort(key=lambda event: event.at)
         judgement = judge([*events, *self.resources.events])
         kinds, named = self._out_of_turn(judgement)
@@ -299,19 +299,25 @@ class Stage:
             seconds=seconds,
         )
 
-    def _before_stops(self, events: list[Event]) -> list[Event]:
-        """Move what a program did while it was being stopped to the moment before.
+    def _with_stops(self, events: list[Event]) -> list[Event]:
+        """Move each stop of a program to the last thing that it reported while it was stopped.
 
-        A busy machine takes milliseconds to stop a process, and it holds nothing from the signal on.
-        What it reported in this time was still before its stop.
+        A busy machine takes milliseconds to stop a process, and the process runs for some of them.
         """
         stops = {one.who: one.stops for one in self.programs}
+        reports: dict[str, list[float]] = {}
+        for event in events:
+            if event.what in (What.GAINED, What.LET_GO):
+                reports.setdefault(event.who, []).append(event.at)
         moved = []
         for event in events:
             at = event.at
-            if event.what in (What.GAINED, What.LET_GO):
-                begins = [begin for begin, end in stops[event.who] if begin <= at <= end]
-                at = min([at, *(begin - BEFORE_S for begin in begins)])
+            if event.what in (What.FROZEN, What.ENDED):
+                ends = [end for begin, end in stops[event.who] if begin == at]
+                late = [
+                    one for one in reports.get(event.who, ()) if at <= one <= max(ends, default=at)
+                ]
+                at = max(late) + AFTER_S if late else at
             moved.append(attrs.evolve(event, at=at))
         return moved
 

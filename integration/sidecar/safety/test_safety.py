@@ -79,13 +79,40 @@ def test_verdict_names_turns_and_writes_that_overlap():
     assert Counter("came after" in problem for problem in verdict.problems) == {True: 1, False: 1}
 
 
+@pytest.mark.parametrize(("gained_at", "stopped_at"), [(2.3, 2.5), (2.3, 2.2)])
+def test_stop_of_a_program_is_after_what_it_reported_last(gained_at, stopped_at):
+    """A program that was sent SIGSTOP at 2.0 still gained a role at 2.3, and holds nothing after."""
+    events = [
+        Event("gained", "b1", 1.0, "r", 4),
+        Event("let go", "b1", 2.1, "r", 4),
+        Event("gained", "a1", gained_at, "r", 6),
+        Event("ended", "a1", 2.0),
+        Event("gained", "b1", 2.4, "r", 8),
+    ]
+    stage = bad_stage(events, [])
+    verdict = verdict_of(stage, stops=[(2.0, stopped_at)])
+    assert (verdict.overlaps == 0) == (gained_at <= stopped_at)
+
+
+def test_end_that_passed_before_a_kill_needs_no_report():
+    events = [
+        Event("gained", "a1", 1.0, "r", 4),
+        Event("gained", "b1", 2.0, "r", 6),
+        Event("ended", "a1", 2.1),
+    ]
+    stage = bad_stage(events, [])
+    assert verdict_of(stage).overlaps == 1
+    stage._ends["a1", "r", 4] = 1.9
+    assert verdict_of(stage).overlaps == 0
+
+
 def test_verdict_names_a_write_after_the_end_that_was_checked():
     verdict = verdict_of(bad_stage([], [Write("a1", "r", 4, 2.0, 1.5, 1.6)]))
     assert ["the program itself is wrong" in problem for problem in verdict.problems] == [True]
 
 
-def verdict_of(stage):
+def verdict_of(stage, stops=()):
     stage.programs = [
-        type("Program", (), {"who": who, "frozen": [], "stops": []}) for who in ("a1", "b1")
+        type("Program", (), {"who": who, "frozen": [], "stops": stops}) for who in ("a1", "b1")
     ]
     return stage.verdict("bad", "seed", 1.0)
