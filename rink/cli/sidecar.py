@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from pathlib import Path
 
@@ -200,4 +201,6 @@ def sidecar(
         with exits_at_once():
             await program.run()
 
+    gc.collect()
+    gc.freeze()  # full collections then go through connections alone, and not through every module
     asyncio.run(run())
