@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rink.core import keys
-from rink.core.keys import Keys, OffsetKeys
+from rink.core.keys import Keys, OffsetKeys, SlotKeys
 from rink.errors import ConfigError
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
@@ -93,6 +93,22 @@ def test_no_offset_lies_in_the_range_of_a_group_or_of_another_topic(one, two, to
     group, theirs = Keys.of("rink/", two), OffsetKeys.of("rink/", two, other)
     assert not group.root <= key < group.end
     assert (theirs.root <= key < theirs.end) == ((one, topic) == (two, other))
+
+
+@given(NAMES, NAMES, NAMES, NAMES, NAMES)
+def test_no_slot_lies_in_the_range_of_a_group_or_of_another_role(one, two, role, other, slot):
+    key = SlotKeys.of("rink/", one, role).slot(slot)
+    group, theirs = Keys.of("rink/", two), SlotKeys.of("rink/", two, other)
+    assert not group.root <= key < group.end
+    assert (theirs.root <= key < theirs.end) == ((one, role) == (two, other))
+    assert key.startswith(SlotKeys.of("rink/", one, role).root)
+
+
+def test_slot_has_a_key_beside_its_group():
+    key = SlotKeys.of("rink/", "g", "a/b").slot("03:00 Z")
+    assert key == b"rink/g:slots/a%2Fb/03%3A00%20Z"
+    assert keys.is_beside_group("g:slots")
+    assert not keys.is_beside_group("g:other")
 
 
 @given(st.lists(st.tuples(NAMES, NAMES, st.integers(0, 99)), unique=True, max_size=20))

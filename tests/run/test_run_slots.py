@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from rink.core.keys import Keys, SlotKeys, is_beside_group
+from rink.core.keys import Keys, SlotKeys
 from rink.errors import EtcdUnavailable, RoleLost, StateError
 from rink.etcd.api import Delete, Put
 from rink.run.slots import KEPT_SLOTS, Slot, SlotRun, SlotTurn, encode, look, minute_slot, read
@@ -156,17 +156,3 @@ def test_minute_slot_is_the_minute_in_utc():
     assert minute_slot(0.0) == "1970-01-01T00:00Z"
     assert minute_slot(59.9) == "1970-01-01T00:00Z"
     assert minute_slot(86_400 * 365 + 61) == "1971-01-01T00:01Z"
-
-
-def test_slot_keys_lie_beside_the_group_and_apart_from_each_other():
-    key = SlotKeys.of("rink/", "g", "a/b").slot("03:00 Z")
-    assert key == b"rink/g:slots/a%2Fb/03%3A00%20Z"
-    assert not GROUP.root <= key < GROUP.end
-    assert is_beside_group("g:slots")
-    assert not is_beside_group("g:other")
-    assert not is_beside_group("g")
-    roots = [
-        SlotKeys.of("rink/", group, role).root
-        for group, role in [("g", "r"), ("g", "r2"), ("g2", "r")]
-    ]
-    assert not any(a != b and a.startswith(b) for a in roots for b in roots)
