@@ -16,6 +16,10 @@ from processes import is_alive
 
 ROOT = Path(__file__).parents[2]
 RINK = [sys.executable, "-m", "rink.cli"]
+
+DEFAULT_SIGNALS = ["env", "--default-signal"]
+"""Put before a command: a test run in the background has SIGHUP, SIGINT or SIGQUIT ignored, and its
+children would inherit that."""
 BEATING = [sys.executable, "-I", "-S", str(Path(__file__).parent / "beating.py")]
 LONG_S = 30.0
 TTL = 3
@@ -87,7 +91,7 @@ class Running:
         options = ["--group", "g", "--role", role, "--prefix", prefix, "--ttl", str(TTL)]
         self.started_at = time.monotonic()
         self.process = subprocess.Popen(
-            [*before, *RINK, "run", *options, *line],
+            [*DEFAULT_SIGNALS, *before, *RINK, "run", *options, *line],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -8,7 +8,7 @@ import pty
 import signal
 import threading
 
-from run_support import LONG_S, wait_for
+from run_support import DEFAULT_SIGNALS, LONG_S, wait_for
 
 PROMPT = "ready$ "
 
@@ -22,7 +22,7 @@ class Shell:
         if self.pid == 0:
             os.chdir(folder)
             os.environ.update(env, PS1=PROMPT)
-            os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+            os.execvp("env", [*DEFAULT_SIGNALS, "bash", "--norc", "--noprofile", "-i"])
         self._thread = threading.Thread(target=self._read)
         self._thread.start()
         self.wait(PROMPT)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from processes import is_alive, thread_states, wait_stopped
-from run_support import RINK, ROOT, boot_ms, wait_for
+from run_support import DEFAULT_SIGNALS, RINK, ROOT, boot_ms, wait_for
 from shells import PROMPT, Shell
 
 pytestmark = pytest.mark.waits
@@ -125,7 +125,7 @@ def test_ctrl_z_without_a_shell_has_the_command_go_on(etcd_url, prefix, beats, l
         os.environ.update(PYTHONPATH=str(ROOT), RINK_ETCD=etcd_url)
         os.chdir(ROOT)
         words = shlex.split(line(ttl=20))
-        os.execvp(words[0], words)
+        os.execvp("env", [*DEFAULT_SIGNALS, *words])
     try:
         beat = beats.wait()
         os.write(fd, CTRL_Z.encode())
@@ -147,7 +147,7 @@ def test_terminal_that_hangs_up_ends_the_command(etcd_url, prefix, beats, line):
         os.environ.update(PYTHONPATH=str(ROOT), RINK_ETCD=etcd_url)
         os.chdir(ROOT)
         words = shlex.split(line("orphan"))
-        os.execvp(words[0], words)
+        os.execvp("env", [*DEFAULT_SIGNALS, *words])
     beats.wait("child")
     beats.wait("orphan")
     os.close(fd)
