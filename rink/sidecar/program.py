@@ -27,12 +27,9 @@ from rink.sidecar.files import Files
 from rink.sidecar.listeners import MAX_CALLERS, Address, listen, serve
 from rink.sidecar.membership import Membership
 from rink.sidecar.service import Service
-from rink.sidecar.turns import Consumer, Turns
+from rink.sidecar.turns import Turns
 
 log = logging.getLogger("rink.sidecar")
-
-POD = "pod"
-"""The name of the consumer that is the sidecar itself."""
 
 FILES = 128
 """Descriptors beside those of connections: of etcd, logs and files."""
@@ -117,7 +114,7 @@ class Program:
         for signal_ in ENDS:
             asyncio.get_running_loop().add_signal_handler(signal_, self._told, signal_)
         if settings.roles:
-            service.hold(Consumer(POD, POD, is_pod=True), list(settings.roles))
+            service.hold_for_pod(list(settings.roles))
         lag = public.LoopLag()
         async with asyncio.TaskGroup() as tasks:
             measuring = tasks.create_task(lag.run())

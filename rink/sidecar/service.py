@@ -18,6 +18,9 @@ from rink.sidecar.turns import Consumer, Turn, Turns
 
 log = logging.getLogger("rink.sidecar")
 
+POD = "pod"
+"""The name of the consumer that is the sidecar itself."""
+
 
 class Member(Protocol):
     """What the service needs of the member."""
@@ -157,6 +160,13 @@ class Service:
         self.turns.hold(consumer, roles, self.begin())
         self.done()
         self.on_presence()
+
+    def hold_for_pod(self, roles: list[str]) -> None:
+        """Add the sidecar itself as a consumer, which stands for the whole pod.
+
+        Its grant is a secret that nobody is told. So no caller of the API can give its roles back.
+        """
+        self.hold(Consumer(POD, secrets.token_urlsafe(24), is_pod=True), roles)
 
     def open_stream(self, consumer: Consumer) -> tuple[int, Inbox]:
         """Give a consumer's new stream a number and an inbox with all that is so."""

@@ -308,3 +308,16 @@ async def test_idle_stream_says_so_and_whom_it_waits_for_now(monkeypatch):
         assert (kind, fields["behind"]) == ("waiting", "shop-c: owns it in version 4")
         await until(lambda: stream._sent.qsize() > 2)
         assert all(b"event" not in stream._sent.get_nowait()["body"] for _ in range(3))
+
+
+@run
+async def test_pod_grant_is_known_to_no_caller():
+    sidecar = Sidecar()
+    sidecar.service.hold_for_pod(["leader"])
+    turn = sidecar.grant("leader")
+    for grant in ("pod", "", "default"):
+        body = {"grant": grant, "role": "leader"}
+        assert (await sidecar.post("/v1/release", body)).status_code in (400, 410)
+    assert not turn.is_over
+    assert turn.consumer.grant not in (await sidecar.get("/v1/status")).text
+    assert len(turn.consumer.grant) == 32
