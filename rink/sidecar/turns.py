@@ -358,7 +358,8 @@ class Turns:
     def _expire(self, consumer: Consumer, now_ms: int) -> None:
         """End the turns whose end has passed: the consumer has stopped by then.
 
-        One that was not alive any more, or closed its stream, is forgotten.
+        One that was not alive any more, or closed its stream, is forgotten. The pod answers never,
+        so it waits for the role again at once.
         """
         passed = [turn for turn in consumer.turns.values() if now_ms >= turn.until_ms]
         if not passed:
@@ -366,6 +367,8 @@ class Turns:
         for turn in passed:
             consumer.unanswered.add(turn.role)
             self._end(turn, "its end has passed without an answer")
+            if consumer.is_pod:
+                self._queue(consumer, turn.role)
         if not consumer.turns and now_ms >= consumer.alive_until_ms:
             self._forget(consumer, "it was not heard of in time")
 

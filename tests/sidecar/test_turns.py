@@ -367,6 +367,19 @@ def test_pod_is_alive_without_being_heard_of():
     assert turn.is_over
 
 
+def test_pod_that_lost_a_role_waits_for_it_again():
+    story = Story(grace_ms=0)
+    pod = story.consumer("a", stream=False, is_pod=True)
+    first = story.grant("a")
+    story.lose(first)
+    story.sleep(HOLD_MS)
+    assert first.is_over
+    assert story.turns.wanted == ["a"]
+    second = story.grant("a")
+    assert second.consumer is pod
+    assert second.token > first.token
+
+
 def test_last_word_ends_everything(story):
     consumer = story.consumer("a", "b")
     story.grant("a")
