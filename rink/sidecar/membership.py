@@ -75,6 +75,7 @@ class Membership:
         self._last_token = 0
         service.member = self
         service.on_presence = self._presence.set
+        service.on_failure = self.fail
 
     @property
     def has_consumers(self) -> bool:
@@ -118,8 +119,12 @@ class Membership:
 
     def _check(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (failure := task.exception()) is not None:
-            self.failure = self.failure or failure
-            self.failed.set()
+            self.fail(failure)
+
+    def fail(self, failure: BaseException) -> None:
+        """Note a fault of this program. The first one ends it."""
+        self.failure = self.failure or failure
+        self.failed.set()
 
     def let_go(self, role: str) -> None:
         """Release a role."""

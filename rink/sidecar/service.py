@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import secrets
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import attrs
@@ -123,18 +124,30 @@ class Service:
         """When a consumer last answered, or was heard of before it was forgotten."""
         self.on_presence: Callable[[], None] = lambda: None
         """Called when consumers may have come or gone."""
+        self.on_failure: Callable[[Exception], None] = lambda _: None
+        """Called with an error after which turns may be half done."""
         self._inboxes: dict[str, Inbox] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
 
     # ── inputs ───────────────────────────────────────────────────────────────────────────────
 
-    def begin(self) -> int:
-        """Note the member's session, before an input, and return the time."""
-        self.turns.session(*self.member.session())
-        return self.clock()
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[int]:
+        """Note the member's session, yield the time for an input, and carry out what follows.
 
-    def done(self) -> None:
+        An error within would leave turns half done: a role that is never let go, or a consumer that
+        is not told. So it is a failure of the whole sidecar, wherever it is raised.
+        """
+        try:
+            self.turns.session(*self.member.session())
+            yield self.clock()
+            self._follow_up()
+        except Exception as error:
+            self.on_failure(error)
+            raise
+
+    def _follow_up(self) -> None:
         """Carry out what an input has left, and set the timer."""
         now = self.clock()
         wake_at_ms = self.turns.step(now)
@@ -157,8 +170,8 @@ class Service:
 
     def hold(self, consumer: Consumer, roles: list[str]) -> None:
         """Add a consumer."""
-        self.turns.hold(consumer, roles, self.begin())
-        self.done()
+        with self.changing() as now:
+            self.turns.hold(consumer, roles, now)
         self.on_presence()
 
     def hold_for_pod(self, roles: list[str]) -> None:
@@ -173,45 +186,44 @@ class Service:
         if earlier := self._inboxes.get(consumer.grant):
             self._end_inbox(earlier, "another stream of this grant was opened")
         inbox = self._inboxes[consumer.grant] = Inbox()
-        stream = self.turns.open_stream(consumer, self.begin())
-        for turn in consumer.turns.values():
-            inbox.put(Granted(turn))
-            if turn.lost_at_ms is not None:
-                inbox.put(Lost(turn))
-        for role in consumer.waiting:
-            inbox.put(Waiting(role))
-        self.done()
+        with self.changing() as now:
+            stream = self.turns.open_stream(consumer, now)
+            for turn in consumer.turns.values():
+                inbox.put(Granted(turn))
+                if turn.lost_at_ms is not None:
+                    inbox.put(Lost(turn))
+            for role in consumer.waiting:
+                inbox.put(Waiting(role))
         return stream, inbox
 
     def close_stream(self, consumer: Consumer, stream: int, by_consumer: bool) -> None:
         """Note that a stream is closed."""
         if consumer.stream == stream:
             self._inboxes.pop(consumer.grant, None)
-        self.turns.close_stream(consumer, stream, by_consumer, self.begin())
-        self.done()
+        with self.changing() as now:
+            self.turns.close_stream(consumer, stream, by_consumer, now)
 
     def renew(self, consumer: Consumer) -> None:
         """Note a sign of life."""
-        self.turns.renew(consumer, self.begin())
-        self.done()
+        with self.changing() as now:
+            self.turns.renew(consumer, now)
 
     def end_call(self, consumer: Consumer, is_answered: bool = True) -> None:
         """Note that a consumer's call is over."""
-        self.turns.end_call(consumer, self.begin(), is_answered)
-        self.done()
+        with self.changing() as now:
+            self.turns.end_call(consumer, now, is_answered)
 
     def release(self, consumer: Consumer, role: str, token: int | None) -> bool:
         """Take an answer, or what is given back; False if it is another consumer's turn."""
-        now = self.heard_ms = self.begin()
-        is_taken = self.turns.release(consumer, role, token, now)
-        self.done()
-        return is_taken
+        with self.changing() as now:
+            self.heard_ms = now
+            return self.turns.release(consumer, role, token, now)
 
     def release_all(self, consumer: Consumer, why: str) -> None:
         """Take a consumer's last word."""
-        consumer.heard_ms = self.clock()
-        self.turns.release_all(consumer, why)
-        self.done()
+        with self.changing() as now:
+            consumer.heard_ms = now
+            self.turns.release_all(consumer, why)
 
     def granted(
         self, role: str, token: int, is_held: Callable[[], bool] = lambda: True
@@ -222,15 +234,13 @@ class Service:
         session. So `is_held` is asked after the session is noted: a role that is held then is held
         under this session, or an earlier one was noted, whose deadline has passed.
         """
-        now = self.begin()
-        turn = self.turns.granted(role, token, now, is_held())
-        self.done()
-        return turn
+        with self.changing() as now:
+            return self.turns.granted(role, token, now, is_held())
 
     def lost(self, turn: Turn, why: str) -> None:
         """Note that the member is to give a role up."""
-        self.turns.lost(turn, why, self.begin())
-        self.done()
+        with self.changing() as now:
+            self.turns.lost(turn, why, now)
 
     def obstacle(self, role: str) -> str:
         """Return who owns a role, or what keeps this member from holding it."""
@@ -245,8 +255,8 @@ class Service:
 
     def _wake(self) -> None:
         self._timer = None
-        self.begin()
-        self.done()
+        with self.changing():
+            pass
 
     def _carry_out(self, effect: Effect) -> None:
         for tell in self.on_change:

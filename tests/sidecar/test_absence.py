@@ -18,8 +18,8 @@ class Story(Sidecar):
         """Let time pass, step by step."""
         for _ in range(round(seconds * 10)):
             self.clock.now_ms += 100
-            self.service.begin()
-            self.service.done()
+            with self.service.changing():
+                pass
 
     @property
     def left_s(self):

@@ -1,8 +1,12 @@
 """The calls of the API, one by one."""
 
 import asyncio
+import errno
 
+import pytest
 from sidecar_apart import Sidecar, run, until
+
+from rink.sidecar.effects import Over
 
 EVENT_STREAM = {"accept": "text/event-stream"}
 
@@ -250,8 +254,8 @@ async def test_call_that_is_given_up_as_it_is_granted_keeps_the_end_told():
         call.close()
     assert sidecar.member.let_gone == []
     sidecar.clock.now_ms = turn.until_ms
-    sidecar.service.begin()
-    sidecar.service.done()
+    with sidecar.service.changing():
+        pass
     assert sidecar.member.let_gone == ["a"]
     assert sidecar.service.turns.consumers == {}
 
@@ -269,8 +273,8 @@ async def test_consumer_whose_stream_was_closed_waits_only_while_it_renews():
     await sidecar.post("/v1/release", {"grant": fields["grant"], "role": "a", "token": 7})
     assert sidecar.member.wanted == ["a"]
     sidecar.clock.now_ms += 4_000
-    sidecar.service.begin()
-    sidecar.service.done()
+    with sidecar.service.changing():
+        pass
     assert sidecar.service.turns.consumers == {}
     assert sidecar.member.wanted == []
 
@@ -321,3 +325,22 @@ async def test_pod_grant_is_known_to_no_caller():
     assert not turn.is_over
     assert turn.consumer.grant not in (await sidecar.get("/v1/status")).text
     assert len(turn.consumer.grant) == 32
+
+
+@run
+async def test_error_of_an_effect_is_a_failure_of_the_sidecar():
+    sidecar = Sidecar()
+    failures = []
+
+    def break_down(effect):
+        if isinstance(effect, Over):
+            raise OSError(errno.EIO, "the folder of ends is gone")
+
+    sidecar.service.on_change.append(break_down)
+    sidecar.service.on_failure = failures.append
+    await sidecar.held("leader")
+    sidecar.clock.now_ms += 9_000
+    sidecar.service._timer.cancel()
+    with pytest.raises(OSError, match="folder of ends"):
+        sidecar.service._wake()  # on the event loop, nobody would see it
+    assert [str(failure) for failure in failures] == ["[Errno 5] the folder of ends is gone"]
