@@ -19,6 +19,8 @@ from rink.sidecar.api import refusal
 from rink.sidecar.errors import Refused
 
 MIN_BEARER_BYTES = 32
+MAX_HEAD_BYTES = 16 * 1024
+"""Largest size of the head of a request."""
 
 
 class Bearer:
@@ -81,6 +83,10 @@ class Access:
         await self._app(scope, receive, send)
 
     def _check(self, scope: Scope) -> None:
+        # h11 bounds only a head that comes in parts.
+        fields = sum(len(name) + len(value) for name, value in scope["headers"])
+        if fields + len(scope["path"]) + len(scope["query_string"]) > MAX_HEAD_BYTES:
+            raise Refused(431, f"the head of the request is larger than {MAX_HEAD_BYTES:,} bytes")
         headers: dict[bytes, bytes] = {}
         for name, value in scope["headers"]:
             if name in (b"host", b"authorization") and name in headers:

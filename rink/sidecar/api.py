@@ -83,7 +83,9 @@ class Api:
             self._route("POST", "/v1/drain", self.drain),
             self._route("GET", "/openapi.json", self.openapi),
         ]
-        return Starlette(routes=routes, exception_handlers={404: _not_found, 405: _not_allowed})
+        app = Starlette(routes=routes, exception_handlers={404: _not_found, 405: _not_allowed})
+        app.router.redirect_slashes = False  # it would make a header of the request's Host
+        return app
 
     @staticmethod
     def _route(method: str, path: str, call: Callable[[Request], Awaitable[Any]]) -> Route:
@@ -209,6 +211,7 @@ class Api:
 
     async def drain(self, request: Request) -> Response:
         """Begin to leave for good: 200 once left, 202 before."""
+        bodies.check_kind(request, "application/json", "")  # a page's form has another one
         wait_s = _wait_of(request)
         self._membership.drain("a caller of the API asked for it")
         with contextlib.suppress(TimeoutError):

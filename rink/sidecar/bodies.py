@@ -35,9 +35,7 @@ async def read(request: Request) -> Mapping[str, Any]:
     Raises:
         Refused: it is too large, comes too slowly, or is no JSON object.
     """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise Refused(415, "the request needs `Content-Type: application/json`")
+    check_kind(request, "application/json")
     chunks, size = [], 0
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
@@ -57,6 +55,13 @@ async def read(request: Request) -> Mapping[str, Any]:
     if not isinstance(body, dict):
         raise Refused(400, 'the body must be a JSON object, such as {"roles": ["leader"]}')
     return body
+
+
+def check_kind(request: Request, *kinds: str) -> None:
+    """Refuse a request of another content type; "" is a request without one."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in kinds:
+        raise Refused(415, "the request needs `Content-Type: application/json`")
 
 
 @attrs.frozen

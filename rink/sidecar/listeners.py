@@ -18,13 +18,15 @@ import attrs
 import h11
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from rink.errors import ConfigError
+from rink.sidecar.access import MAX_HEAD_BYTES
 
-MAX_HEAD_BYTES = 16 * 1024
 HEAD_TIMEOUT_S = 5.0
 """Seconds within which the head of a request must be complete."""
+SEND_TIMEOUT_S = 5.0
+"""Seconds after which a connection that cannot be written to is closed."""
 MAX_CALLERS = 256
 """Largest number of connections beside those of streams."""
 BACKLOG = 256
@@ -32,50 +34,96 @@ STOP_TIMEOUT_S = 2.0
 
 
 class Protocol(H11Protocol):
-    """HTTP/1.1 of uvicorn, which also bounds the time of a request's head.
+    """HTTP/1.1 of uvicorn, which also bounds how long a client may keep a connection to itself.
 
-    An application finds in its scope's state how to end the connection without waiting for a reader
-    that reads nothing.
+    At any time a connection is served, or it is between two requests. The time between them is
+    bounded, whatever is sent: nothing, a head byte by byte, or the rest of a body that nobody reads.
+    While it is served, the time is bounded in which nothing can be written to it.
+
+    An application finds in its scope's state whether the connection was ended for one of these: to
+    the application that looks like a client that has closed it.
     """
 
     max_connections = MAX_CALLERS
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
-        self.app_state = {**self.app_state, "abort": self._abort}
-        self._head_timer: asyncio.TimerHandle | None = None
+        self._was_aborted = False
+        self.app_state = {**self.app_state, "was_aborted": lambda: self._was_aborted}
+        self._between: asyncio.TimerHandle | None = None
+        self._writing: asyncio.TimerHandle | None = None
+
+    @property
+    def is_served(self) -> bool:
+        """Return whether a request is being answered."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin with a connection, unless there are too many."""
+        """Begin with a connection.
+
+        If there are too many, another one that is not served makes room. So clients that keep
+        connections open cannot keep probes out.
+        """
         super().connection_made(transport)
+        self._watch()
         if len(self.connections) > self.max_connections:
-            transport.abort()
-            return
-        self._watch_head()
+            others = (other for other in self.connections if isinstance(other, Protocol))
+            idle = (other for other in others if other is not self and not other.is_served)
+            next(idle, self)._abort()  # noqa: SLF001 - of the same class
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of a request."""
-        super().data_received(data)
-        self._watch_head()
+        try:
+            super().data_received(data)
+        except h11.LocalProtocolError:  # there is no answer to nonsense after an answer
+            self._abort()
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        """Wait until the client reads, but not for ever."""
+        super().pause_writing()
+        self._writing = self.loop.call_later(SEND_TIMEOUT_S, self._abort)
+
+    def resume_writing(self) -> None:
+        """Go on writing."""
+        super().resume_writing()
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End with the connection."""
         super().connection_lost(exc)
-        self._end_timer()
+        if self._writing is not None:
+            self._writing.cancel()
+        self._end_between()
 
-    def _watch_head(self) -> None:
-        is_awaited = self.conn.their_state is h11.IDLE and not self.transport.is_closing()
-        if not is_awaited:
-            self._end_timer()
-        elif self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._abort)
+    def shutdown(self) -> None:
+        """End with the server."""
+        try:
+            super().shutdown()
+        except h11.LocalProtocolError:
+            self._abort()
 
-    def _end_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def _watch(self) -> None:
+        if self.is_served:
+            self._end_between()
+        elif self._between is None:
+            self._between = self.loop.call_later(HEAD_TIMEOUT_S, self._abort)
+
+    def _end_between(self) -> None:
+        if self._between is not None:
+            self._between.cancel()
+            self._between = None
 
     def _abort(self) -> None:
+        self._was_aborted = True
         self.transport.abort()
 
 

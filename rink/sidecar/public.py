@@ -88,7 +88,9 @@ def application(
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     found = (("/startz", startz), ("/healthz", healthz), ("/readyz", readyz), ("/metrics", metrics))
-    return Starlette(routes=[Route(path, call, methods=["GET"]) for path, call in found])
+    app = Starlette(routes=[Route(path, call, methods=["GET"]) for path, call in found])
+    app.router.redirect_slashes = False  # it would make a header of the request's Host
+    return app
 
 
 def _answer(why_not: str) -> Response:

@@ -11,9 +11,6 @@ from rink.sidecar.answers import EventWriter
 from rink.sidecar.service import Inbox, Service
 from rink.sidecar.turns import Consumer
 
-SEND_TIMEOUT_S = 5.0
-"""Seconds after which a stream that cannot be written to is closed."""
-
 IDLE_INTERVAL_S = 15.0
 """Seconds after which an idle stream gets a line: clients and proxies may have timeouts."""
 
@@ -30,7 +27,7 @@ class EventStream:
     """Send a consumer's events until either side ends the stream.
 
     Only a stream that the consumer closed counts as closed by it. One that is ended here, because it
-    could not be written to or the sidecar ends, is no answer to anything.
+    could not be written to (`rink.sidecar.listeners`) or the sidecar ends, is no answer to anything.
     """
 
     def __init__(self, service: Service, consumer: Consumer) -> None:
@@ -55,19 +52,15 @@ class EventStream:
                 inbox.changed.clear()
                 is_last = bool(inbox.bye)
                 if body := writer.take(inbox):
-                    async with asyncio.timeout(SEND_TIMEOUT_S):
-                        await send(_body(body, more=not is_last))
+                    await send(_body(body, more=not is_last))
                 if is_last:
                     return
                 await self._next(inbox, writer)
-            is_ours = False
-        except TimeoutError:
-            log.warning(
-                "consumer %s: its stream could not be written to for %g s, and is closed",
-                consumer.name,
-                SEND_TIMEOUT_S,
-            )
-            scope["state"]["abort"]()  # to close in order would wait for the reader
+            is_ours = scope["state"]["was_aborted"]()
+            if is_ours:
+                log.warning(
+                    "consumer %s: its stream could not be written to, and was closed", consumer.name
+                )
         except OSError:  # of the server, once the connection is gone
             is_ours = False
         finally:

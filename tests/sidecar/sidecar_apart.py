@@ -105,8 +105,7 @@ class Stream:
         self._sent = asyncio.Queue()
         self._closed = asyncio.Event()
         self.status = None
-        self.aborted = False
-        self.blocked = False
+        self.was_aborted = False
         self._text = ""
 
     async def __aenter__(self):
@@ -121,6 +120,11 @@ class Stream:
     def close(self):
         self._closed.set()
 
+    def abort(self):
+        """Close it as the server does with one that cannot be written to."""
+        self.was_aborted = True
+        self.close()
+
     async def _call(self):
         headers = [
             (b"host", b"127.0.0.1:8181"),
@@ -130,7 +134,7 @@ class Stream:
         scope = {
             "type": "http", "method": "POST", "path": "/v1/hold", "query_string": b"",
             "headers": headers, "server": ("127.0.0.1", 8181), "http_version": "1.1",
-            "root_path": "", "scheme": "http", "state": {"abort": self._abort},
+            "root_path": "", "scheme": "http", "state": {"was_aborted": lambda: self.was_aborted},
         }  # fmt: skip
         bodies = [{"type": "http.request", "body": self._body, "more_body": False}]
 
@@ -141,14 +145,9 @@ class Stream:
             return {"type": "http.disconnect"}
 
         async def send(message):
-            if self.blocked:
-                await asyncio.Event().wait()
             await self._sent.put(message)
 
         await self._sidecar.app(scope, receive, send)
-
-    def _abort(self):
-        self.aborted = True
 
     async def event(self):
         """Return the next event: its kind and its fields."""

@@ -280,14 +280,13 @@ async def test_consumer_whose_stream_was_closed_waits_only_while_it_renews():
 
 
 @run
-async def test_stream_that_cannot_be_written_to_is_cut_and_is_no_answer(monkeypatch):
-    monkeypatch.setattr("rink.sidecar.stream.SEND_TIMEOUT_S", 0.01)
+async def test_stream_that_cannot_be_written_to_is_cut_and_is_no_answer():
     sidecar = Sidecar()
     async with sidecar.stream(roles=["a"], on_close="release") as stream:
         await stream.event()
-        stream.blocked = True
-        sidecar.grant("a")
-        await until(lambda: stream.aborted)
+        turn = sidecar.grant("a")
+        stream.abort()
+        await until(lambda: turn.consumer.stream is None)
         assert sidecar.member.let_gone == []
 
 
