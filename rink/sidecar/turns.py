@@ -33,6 +33,9 @@ import attrs
 
 from rink.sidecar.effects import Bye, Effect, Granted, LetGo, Lost, Over, Renewed, Unwant, Want
 
+MAX_STALE_ENTRIES = 64
+"""Entries of the schedule that no consumer needs, beside as many as there are consumers."""
+
 
 @attrs.define(eq=False)
 class Turn:
@@ -99,6 +102,12 @@ class Consumer:
         if self.stream is not None or self.calls > 0 or now_ms < self.alive_until_ms:
             return True
         return bool(self.turns) and not self.is_cut  # its next renewal tells it
+
+    @property
+    def has_nothing(self) -> bool:
+        """Return whether nothing keeps it but that an answer may be repeated."""
+        has_roles = self.turns or self.waiting or self.unanswered or self.is_pod
+        return not has_roles and self.stream is None and not self.calls
 
     def heard(self, now_ms: int) -> None:
         """Note a sign of life."""
@@ -333,6 +342,9 @@ class Turns:
         if not consumer.turns and not consumer.is_present(now_ms):
             self._forget(consumer, "it was not heard of in time")
             return
+        if consumer.has_nothing and now_ms >= consumer.heard_ms + self.hold_ms:
+            self._forget(consumer, "it has no roles any more")
+            return
         is_due = now_ms >= consumer.moved_at_ms + self.hold_ms // 3
         if is_due and now_ms < consumer.alive_until_ms:
             self._move_on(consumer, now_ms)
@@ -346,7 +358,10 @@ class Turns:
         if consumer.turns and now_ms < consumer.alive_until_ms:
             due_ms = min(due_ms, consumer.moved_at_ms + self.hold_ms // 3)
         elif not consumer.turns and consumer.stream is None and not consumer.calls:
-            due_ms = max(now_ms, consumer.alive_until_ms)
+            due_ms = consumer.alive_until_ms
+            if consumer.has_nothing:
+                due_ms = min(due_ms, consumer.heard_ms + self.hold_ms)
+            due_ms = max(now_ms, due_ms)
         self._look_at(consumer, due_ms)
 
     def _look_at(self, consumer: Consumer, due_ms: float) -> None:
@@ -354,6 +369,10 @@ class Turns:
             consumer.due_ms = due_ms
             self._entries += 1
             heapq.heappush(self._due, (due_ms, self._entries, consumer))
+        if len(self._due) > 2 * len(self.consumers) + MAX_STALE_ENTRIES:
+            waiting = (one for one in self.consumers.values() if one.due_ms < math.inf)
+            self._due = [(one.due_ms, number, one) for number, one in enumerate(waiting)]
+            heapq.heapify(self._due)
 
     def _expire(self, consumer: Consumer, now_ms: int) -> None:
         """End the turns whose end has passed: the consumer has stopped by then.

@@ -387,3 +387,34 @@ def test_last_word_ends_everything(story):
     assert story.has_let_go() == ["a"]
     assert story.turns.wanted == []
     assert list(story.turns.turns()) == []
+
+
+def test_consumer_without_roles_is_forgotten_after_a_while(story):
+    consumer = story.consumer("a", stream=False, alive_ms=86_400_000)
+    turn = story.grant("a")
+    story.turns.end_call(consumer, story.now)
+    assert story.release(consumer, "a")
+    assert story.release(consumer, "a", turn.token), "an answer that is repeated"
+    story.sleep(HOLD_MS)
+    assert consumer.is_forgotten
+
+
+def test_forgotten_consumers_leave_nothing_behind(story):
+    for number in range(1_000):
+        consumer = story.consumer("a", name=str(number), stream=False, alive_ms=86_400_000)
+        story.turns.end_call(consumer, story.now)
+        story.turns.release_all(consumer, "its wait is over")
+        story.sleep(10)
+    assert len(story.turns._due) < 100
+    assert story.turns._seats == {}
+
+
+def test_losses_of_a_waiting_consumer_leave_nothing_behind(story):
+    consumer = story.consumer("a", stream=False, alive_ms=86_400_000)
+    story.turns.end_call(consumer, story.now)
+    for _ in range(300):
+        turn = story.grant("a")
+        story.lose(turn)
+        story.sleep(4_000)
+        assert story.release(consumer, "a", turn.token)
+    assert len(story.turns._due) < 100
