@@ -218,6 +218,7 @@ class Membership:
             error = joining.exception()
             if error is None:
                 self.rink, self.state, self.trouble = rink, State.JOINED, ""
+                self._raise_tokens(rink)
                 for role in self.service.turns.wanted:
                     self.want(role)
                 return True
@@ -233,6 +234,18 @@ class Membership:
             pause.cancel()
         self.state = State.ABSENT
         return False
+
+    def _raise_tokens(self, rink: aio.Rink) -> None:
+        """Have the group raise its tokens above the last one that was told, if they are not.
+
+        While this member was away, etcd may have been restored from a backup, and its tokens be
+        lower. No member that is in the group meanwhile can know of it.
+        """
+        engine = rink._engine  # noqa: SLF001 - of the same package
+        with engine.lock:
+            history = engine.node.sight.history
+            history.token_floor = max(history.token_floor, self._last_token)
+        engine.nudge()
 
     async def _stay(self) -> None:
         """Stay in the group while there is a consumer, and a while longer."""
