@@ -142,7 +142,7 @@ class Api:
                     [gone, told], timeout=hold.wait_s, return_when=asyncio.FIRST_COMPLETED
                 )
         except BaseException:  # cancelled: the server ends
-            service.release_all(consumer, "its call was given up")
+            service.end_call(consumer, is_answered=False)
             raise
         finally:
             gone.cancel()

@@ -343,3 +343,19 @@ async def test_error_of_an_effect_is_a_failure_of_the_sidecar():
     with pytest.raises(OSError, match="folder of ends"):
         sidecar.service._wake()  # on the event loop, nobody would see it
     assert [str(failure) for failure in failures] == ["[Errno 5] the folder of ends is gone"]
+
+
+@run
+async def test_call_that_is_cancelled_as_it_is_granted_keeps_its_end():
+    sidecar = Sidecar()
+    calling = asyncio.create_task(sidecar.post("/v1/hold", {"roles": ["a"], "wait": 30}))
+    await until(lambda: sidecar.member.wanted)
+    turn = sidecar.grant("a")  # files show its end from now on
+    calling.cancel()
+    await until(calling.done)
+    assert not turn.is_over
+    sidecar.clock.now_ms = turn.until_ms
+    with sidecar.service.changing():
+        pass
+    assert turn.is_over
+    assert sidecar.service.turns.consumers == {}

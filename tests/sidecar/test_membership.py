@@ -48,7 +48,7 @@ class World:
         self.joins += 1
         rink = GatedRink(
             self.session, "g", rebalance_delay=0.0, initial_delay=0.0, join_timeout=self.join_timeout,
-            handover_wait=0.0, leave_timeout=0.5,
+            handover_wait=0.0, leave_timeout=0.05,
         )  # fmt: skip
         rink.gate = self.gate
         self.made.append(rink)
@@ -177,6 +177,7 @@ async def test_drain_while_joined_waits_for_the_answer():
         world.membership.drain("a test")
         world.membership.hurry()
         await until(lambda: turn.lost_at_ms)
+        await until(lambda: world.service.clock() > turn.lost_at_ms + 300)  # beyond leave_timeout
         assert not world.membership.left.is_set()
         assert world.records == 1
         world.service.release(consumer, "a", turn.token)
