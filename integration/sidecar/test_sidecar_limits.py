@@ -16,7 +16,7 @@ NO_ETCD = "http://127.0.0.1:1"
 TIMEOUT_S = 5.0
 SLACK_S = 10.0
 """How late a machine with other work may be."""
-MANY = 600
+MANY = 700
 """More connections than a listener has."""
 
 pytestmark = [pytest.mark.waits, pytest.mark.timeout(180)]
@@ -288,3 +288,19 @@ def fill(address, public, count):
             assert ask(public, head(public, "GET /healthz", "Connection: close\r\n"))[0] == 200
             taken.append(time.monotonic() - began)
         assert statistics.median(taken) < 0.05, taken
+
+
+def test_holds_that_wait_keep_no_renewal_out(sidecar):
+    body = b'{"roles": ["awaited"], "wait": 60}'
+    request = head(sidecar.api, more=f"Content-Length: {len(body)}\r\n") + body
+    with contextlib.ExitStack() as stack:
+        for _ in range(256):
+            stack.enter_context(connect(sidecar.api)).sendall(request)
+        wait_for(lambda: len(sidecar.call("GET", "/v1/status")[1]["consumers"]) == 256)
+        for number in range(4):
+            connection, status = stream(sidecar, [f"stream-{number}"])
+            stack.enter_context(connection)
+            assert status == 200
+        assert sidecar.call("POST", "/v1/renew", {"grant": "nothing"})[0] == 410
+        assert sidecar.call("POST", "/v1/hold", {"roles": ["one more"]})[0] == 429
+    wait_for(lambda: sidecar.call("GET", "/v1/status")[1]["consumers"] == [])
