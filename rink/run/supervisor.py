@@ -163,7 +163,7 @@ class CommandSupervisor:
                 name=settings.slot,
                 retry=settings.retry_if_unfinished,
             )
-        self._granted_in = 0  # the session of the last start
+        self._lease = 0  # of the last start
         self._token = 0  # of the last start: the next one has a greater token
         self._why = "nothing was asked of etcd yet"
 
@@ -443,6 +443,8 @@ class CommandSupervisor:
                 return None
             started_at = loop.time()
             guarded = self._start(role)
+            if guarded is None:
+                return None
             self._guarded = guarded
             try:
                 is_lost = await self._watch(guarded, role, lost)
@@ -461,9 +463,15 @@ class CommandSupervisor:
             self._file.clear()
             lost.cancel()
 
-    def _start(self, role: aio.Role) -> Guarded:
-        until = self._deadline_ms()
-        self._granted_in = self._session_number()
+    def _start(self, role: aio.Role) -> Guarded | None:
+        """Start the command; None if the role is lost.
+
+        The role is looked at after the session. If it is held then, the session is its own: a
+        process that was stopped since the grant may have another one by now.
+        """
+        self._lease, until = self._tenure()
+        if not role.is_held:
+            return None
         self._token = role.token
         self._file.write(role.token, until)
         guarded = Guarded(self._reaper, self._stopped)
@@ -515,8 +523,8 @@ class CommandSupervisor:
         The member may have a new lease, whose deadline is not of this grant: between the two
         leases, another member may have been granted the role.
         """
-        until = self._deadline_ms()
-        if until > guarded.until > now_ms() and self._session_number() == self._granted_in:
+        lease, until = self._tenure()
+        if until > guarded.until > now_ms() and lease == self._lease:
             guarded.tell(until)
             if not is_lost:
                 self._file.write(role.token, until)
@@ -527,13 +535,22 @@ class CommandSupervisor:
 
     def _deadline_ms(self) -> int:
         """Return the session's deadline, rounded down; 0 where there is none."""
+        return self._tenure()[1]
+
+    def _tenure(self) -> tuple[int, int]:
+        """Return the live lease and its deadline in milliseconds; 0 and 0 without one.
+
+        They are read at once. The record in the view is behind: right after a new lease was granted,
+        it may still be that of the old one.
+        """
         assert self._member is not None
-        now_s = self._session.clock.now()  # first, so that the sum is never too large
-        remaining_s = self._member.session_remaining
-        return int((now_s + remaining_s) * 1000) if math.isfinite(remaining_s) else 0
+        engine = self._member._engine  # noqa: SLF001 - a part of the same package
+        with engine.lock:
+            tenure = engine.node.tenure
+            return (tenure.lease, math.floor(tenure.deadline * 1000)) if tenure.is_alive else (0, 0)
 
     def _session_number(self) -> int:
-        """Return the create revision of the member's record: another lease has another one."""
+        """Return the create revision of the member's record, by which a slot is written."""
         assert self._member is not None
         engine = self._member._engine  # noqa: SLF001 - a part of the same package
         with engine.lock:

@@ -8,6 +8,7 @@ after which that clock begins at 0 again.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shutil
@@ -16,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rink.run.guard import now_ms
+
+log = logging.getLogger("rink.run")
 
 SECRETS = re.compile(r"RINK_ETCD(_.*)?|RINK_.*(PASSWORD|TOKEN_FILE|SECRET).*")
 """Variables that lead to etcd, or to a password: the command has no use for them."""
@@ -81,12 +84,18 @@ class RoleFile:
                     return
 
     def write(self, token: int, until: int) -> None:
-        """Say that the role is held until a time."""
+        """Say that the role is held until a time.
+
+        If it cannot be written, its readers see the role end at the earlier end: that is safe.
+        """
         if self._folder is not None:
             new = self._folder / "role.new"
-            new.write_text(f"{token} {now_ms()} {until}\n", encoding="ascii")
-            new.chmod(0o644)
-            new.rename(self.path)
+            try:
+                new.write_text(f"{token} {now_ms()} {until}\n", encoding="ascii")
+                new.chmod(0o644)
+                new.rename(self.path)
+            except OSError as error:
+                log.error("%s cannot be written: %s", self.path, error.strerror)
 
     def clear(self) -> None:
         """Say that the role is not held."""

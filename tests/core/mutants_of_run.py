@@ -135,7 +135,7 @@ RUN = [
     python(
         "an end of another lease is told",
         "supervisor",
-        " and self._session_number() == self._granted_in:",
+        " and lease == self._lease:",
         ":",
         KILLS,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from pathlib import Path
@@ -144,3 +145,18 @@ def test_restarts_double_their_pause_up_to_a_minute():
 def test_leave_is_as_long_as_its_waits():
     settings = RunSettings(group="g", role="r", command=("true",), handover_wait=20, grace=5)
     assert settings.leaves_within_s == 45
+
+
+def test_role_file_on_a_full_tmpfs_keeps_the_earlier_end(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("rink.run.surroundings.is_in_memory", lambda *_: True)
+    file = RoleFile([tmp_path])
+    file.write(7, 1_000)
+    before = Path(file.path).read_text()
+
+    def fail(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", fail)
+    file.write(7, 2_000)
+    assert Path(file.path).read_text() == before
+    assert "cannot be written: No space left on device" in caplog.text
