@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from rink.sidecar.consumers import Consumer, Turn
 from rink.sidecar.effects import Granted, Lost
 from rink.sidecar.service import Inbox, Service, Waiting
-from rink.sidecar.turns import Consumer, Turn
 
 
 def turn_fields(turn: Turn, life: str) -> dict[str, Any]:

@@ -16,12 +16,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from rink.sidecar import answers, bodies, openapi, views
+from rink.sidecar.consumers import Consumer
 from rink.sidecar.effects import Effect, Granted
 from rink.sidecar.errors import Refused
 from rink.sidecar.membership import Membership
 from rink.sidecar.service import Service
 from rink.sidecar.stream import EventStream
-from rink.sidecar.turns import Consumer
 
 MAX_STREAMS = 256
 """Largest number of open streams, unless another one is set."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
-    from rink.sidecar.turns import Consumer, Turn
+    from rink.sidecar.consumers import Consumer, Turn
 
 
 @attrs.frozen

@@ -8,8 +8,8 @@ import logging
 from starlette.types import Message, Receive, Scope, Send
 
 from rink.sidecar.answers import EventWriter
+from rink.sidecar.consumers import Consumer
 from rink.sidecar.service import Inbox, Service
-from rink.sidecar.turns import Consumer
 
 IDLE_INTERVAL_S = 15.0
 """Seconds after which an idle stream gets a line: clients and proxies may have timeouts."""

@@ -18,9 +18,6 @@ An end is moved on while the consumer is alive. After a loss it is moved on as w
 consumer still works, until it answers or `grace_ms` is over. It is never moved on by another session
 than that of the grant: from the end of a session on, another member may hold the role. An end that
 has passed is over for good, so every call looks for passed ends first.
-
-A consumer is *alive* while its open stream, or its latest renewal, stands for it. It is *present*,
-so that it keeps its place in a queue and can be told of a turn, while it is alive or has an open call.
 """
 
 from __future__ import annotations
@@ -31,87 +28,11 @@ from collections.abc import Iterator
 
 import attrs
 
+from rink.sidecar.consumers import Consumer, Turn
 from rink.sidecar.effects import Bye, Effect, Granted, LetGo, Lost, Over, Renewed, Unwant, Want
 
 MAX_STALE_ENTRIES = 64
 """Entries of the schedule that no consumer needs, beside as many as there are consumers."""
-
-
-@attrs.define(eq=False)
-class Turn:
-    """One consumer's turn of one role, from the grant until the role is let go.
-
-    `lease` is the session's that it was granted under. `why` says why the role was lost.
-    """
-
-    role: str
-    consumer: Consumer
-    token: int
-    lease: int
-    until_ms: int
-    lost_at_ms: int | None = None
-    why: str = ""
-    is_over: bool = False
-
-
-@attrs.define(eq=False)
-class Consumer:
-    """A program that wants roles, from its hold until it is forgotten.
-
-    `grant` is its secret. `alive_ms` is the time within which it has to renew, or None. `heard_ms` is
-    when it was last heard of, or was granted a role. `due_ms` is when to look at it. `stream` is the number of its open stream.
-    `is_cut` says that its stream was closed, and nothing was heard since. `calls` counts its open
-    calls. `is_pod` marks the sidecar itself, which stands for the whole pod.
-
-    `over` has the token of its latest turn of each role that is over, and `unanswered` those of them
-    whose end has passed without an answer.
-    """
-
-    name: str
-    grant: str
-    alive_ms: int | None = None
-    releases_on_close: bool = False
-    is_pod: bool = False
-    heard_ms: int = 0
-    moved_at_ms: int = 0
-    stream: int | None = None
-    is_cut: bool = False
-    calls: int = 0
-    turns: dict[str, Turn] = attrs.field(factory=dict)
-    waiting: dict[str, None] = attrs.field(factory=dict)
-    over: dict[str, int] = attrs.field(factory=dict)
-    unanswered: set[str] = attrs.field(factory=set)
-    is_forgotten: bool = False
-    due_ms: float = math.inf
-
-    @property
-    def alive_until_ms(self) -> float:
-        """Return until when its ends are moved on."""
-        if self.is_pod:
-            return math.inf
-        if self.is_cut:
-            return -math.inf
-        if self.alive_ms is not None:
-            return self.heard_ms + self.alive_ms
-        return -math.inf if self.stream is None else math.inf
-
-    def is_present(self, now_ms: int) -> bool:
-        """Return whether it keeps its place in queues, and can be told of a turn."""
-        if self.is_forgotten:
-            return False
-        if self.stream is not None or self.calls > 0 or now_ms < self.alive_until_ms:
-            return True
-        return bool(self.turns) and not self.is_cut  # its next renewal tells it
-
-    @property
-    def has_nothing(self) -> bool:
-        """Return whether nothing keeps it but that an answer may be repeated."""
-        has_roles = self.turns or self.waiting or self.unanswered or self.is_pod
-        return not has_roles and self.stream is None and not self.calls
-
-    def heard(self, now_ms: int) -> None:
-        """Note a sign of life."""
-        self.heard_ms, self.is_cut = now_ms, False
 
 
 @attrs.define(eq=False)

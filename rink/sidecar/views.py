@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from rink.changes import steps
+from rink.sidecar.consumers import Turn
 from rink.sidecar.errors import Refused
 from rink.sidecar.membership import Membership
 from rink.sidecar.service import Service
-from rink.sidecar.turns import Turn
 
 
 def role_fields(service: Service, membership: Membership, role: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from mutant import Mutant
 
 TESTS = {
     "turns": ("sidecar/test_turns",),
+    "consumers": ("sidecar/test_turns",),
     "membership": ("sidecar/test_member_grants",),
     "program": ("sidecar/test_member_grants",),
     "clock": ("sidecar/test_member_grants",),
@@ -106,7 +107,7 @@ TURNS = [
         "            if until_ms <= now_ms:\n",
     ),
     of(
-        "turns",
+        "consumers",
         "an open stream stands for a program that does not renew",
         "        if self.alive_ms is not None:\n",
         "        if self.alive_ms is not None and self.stream is None:\n",
@@ -125,7 +126,7 @@ TURNS = [
         "sidecar/test_api",
     ),
     of(
-        "turns",
+        "consumers",
         "a forgotten consumer is queued for a role",
         "        if self.is_forgotten:\n            return False\n",
         "",

@@ -6,9 +6,10 @@ import contextlib
 from sidecar_apart import run
 
 from rink import aio
+from rink.sidecar.consumers import Consumer
 from rink.sidecar.membership import Membership, State
 from rink.sidecar.service import Service
-from rink.sidecar.turns import Consumer, Turns
+from rink.sidecar.turns import Turns
 from rink.testing.memory import MemoryCluster
 
 LONG_S = 20.0

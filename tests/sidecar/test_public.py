@@ -5,9 +5,10 @@ from prometheus_client import CollectorRegistry
 from sidecar_apart import StandIn, run
 
 from rink.sidecar import public
+from rink.sidecar.consumers import Consumer
 from rink.sidecar.membership import State
 from rink.sidecar.service import Service
-from rink.sidecar.turns import Consumer, Turns
+from rink.sidecar.turns import Turns
 
 
 class Probed:

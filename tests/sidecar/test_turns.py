@@ -3,7 +3,8 @@
 import pytest
 
 from rink.sidecar import effects as do
-from rink.sidecar.turns import Consumer, Turns
+from rink.sidecar.consumers import Consumer
+from rink.sidecar.turns import Turns
 
 HOLD_MS, GRACE_MS = 9_000, 30_000
 
