@@ -11,6 +11,8 @@ TESTS = {
     "program": ("sidecar/test_member_grants",),
     "clock": ("sidecar/test_member_grants",),
     "api": ("sidecar/test_api",),
+    "service": ("sidecar/test_api",),
+    "stream": ("sidecar/test_api",),
     "answers": ("sidecar/test_api",),
 }
 
@@ -207,5 +209,61 @@ TURNS = [
         "a released turn is told again by a stream",
         "            if turn.is_over:\n                continue\n",
         "",
+    ),
+    of(
+        "turns",
+        "the pod gives a lost role up for good",
+        "            if consumer.is_pod:\n                self._queue(consumer, turn.role)\n",
+        "",
+    ),
+    of(
+        "turns",
+        "entries of forgotten consumers stay in the schedule",
+        "2 * len(self.consumers) + MAX_STALE_ENTRIES:",
+        "10**9:",
+    ),
+    of(
+        "turns",
+        "a consumer without roles stays as long as it said",
+        "        if consumer.has_nothing and now_ms >=",
+        "        if False and now_ms >=",
+    ),
+    of(
+        "service",
+        "the grant of the pod is a word",
+        "Consumer(POD, secrets.token_urlsafe(24), is_pod=True)",
+        "Consumer(POD, POD, is_pod=True)",
+    ),
+    of(
+        "service",
+        "an error within the timer is seen by nobody",
+        "            self.on_failure(error)\n",
+        "",
+    ),
+    of(
+        "stream",
+        "a stream that was aborted counts as closed by its consumer",
+        '            is_ours = scope["state"]["was_aborted"]()\n',
+        "            is_ours = False\n",
+    ),
+    of(
+        "api",
+        "a hold that is cancelled as it is granted lets its turn go",
+        "            service.end_call(consumer, is_answered=False)\n            raise\n",
+        "            service.release_all(consumer, 'its call was given up')\n            raise\n",
+    ),
+    of(
+        "membership",
+        "tokens may be lower after the member was away",
+        "max(history.token_floor, self._last_token)",
+        "history.token_floor",
+        "sidecar/test_membership",
+    ),
+    of(
+        "membership",
+        "a leave gives roles up whose consumers have not answered",
+        "leave(wait=True, now=self._now",
+        "leave(wait=False, now=self._now",
+        "sidecar/test_membership",
     ),
 ]
