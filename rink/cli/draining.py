@@ -1,4 +1,4 @@
-"""`rink drain`: tells the sidecar beside it to leave. Meant for preStop hooks, so it starts fast."""
+"""`rink drain`: tells the sidecar beside it to leave. It starts fast, for preStop hooks."""
 
 from __future__ import annotations
 

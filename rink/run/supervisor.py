@@ -70,7 +70,7 @@ STOP_TAKES_EFFECT_S = 0.2
 
 @attrs.frozen(kw_only=True)
 class RunSettings:
-    """What `rink run` was asked for. Durations are in seconds."""
+    """Hold the options of `rink run`. Durations are in seconds."""
 
     group: str
     role: str
@@ -518,7 +518,7 @@ class CommandSupervisor:
         return is_lost or guarded.is_late
 
     def _move_end(self, guarded: Guarded, role: aio.Role, *, is_lost: bool) -> None:
-        """Tell the guard the deadline, if it has moved and the last end told is not over.
+        """Send the guard the deadline, if it has moved and the last end told is not over.
 
         The member may have a new lease, whose deadline is not of this grant: between the two
         leases, another member may have been granted the role.

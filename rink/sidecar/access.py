@@ -1,9 +1,9 @@
-"""Who may call the API: ASGI middleware before everything else.
+"""Refuse requests that no program of this pod would send: ASGI middleware before the API.
 
 The API listens on loopback or on a unix socket. A web page that a browser on the same machine shows
 can send requests there, too. So a request needs a `Host` that a page cannot have (a name of another
-site could be bound to 127.0.0.1), and must not come from a page. A body needs a content type that a page
-cannot send without asking first (`rink.sidecar.bodies`).
+site could be bound to 127.0.0.1), and must not come from a page. A body needs a content type that a
+page cannot send without asking first (`rink.sidecar.bodies`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What consumers read: turns as JSON objects, and events of streams as text.
+"""Write what consumers read: turns as JSON objects, and events of streams as text.
 
 Answers to requests say how much of an end is left, counted from the moment of the answer. Events
 that are pushed do not: read late, it would be wrong.

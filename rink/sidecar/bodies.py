@@ -66,7 +66,7 @@ def check_kind(request: Request, *kinds: str) -> None:
 
 @attrs.frozen
 class Hold:
-    """What a consumer asks for: roles, or the grant of an earlier call, whose stream it resumes."""
+    """Hold a request: for roles, or to resume the stream of an earlier grant."""
 
     roles: tuple[str, ...]
     consumer: str
@@ -110,7 +110,7 @@ def hold_of(body: Mapping[str, Any]) -> Hold:
 
 @attrs.frozen
 class Release:
-    """What a consumer answers: a role, and the token of its turn."""
+    """Hold a consumer's answer: a role, and the token of its turn."""
 
     grant: str
     role: str

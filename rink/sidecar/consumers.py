@@ -1,4 +1,4 @@
-"""The consumers of a sidecar and their turns, as values that `rink.sidecar.turns` changes.
+"""Hold the consumers of a sidecar and their turns; `rink.sidecar.turns` changes them.
 
 A consumer is *alive* while its open stream, or its latest renewal, stands for it. It is *present*,
 so that it keeps its place in a queue and can be told of a turn, while it is alive or has an open call.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Want:
-    """Have the member wait for a role."""
+    """Ask the member to wait for a role."""
 
     role: str
 
@@ -26,28 +26,28 @@ class Unwant:
 
 @attrs.frozen
 class LetGo:
-    """Have the member release a role."""
+    """Ask the member to release a role."""
 
     role: str
 
 
 @attrs.frozen(eq=False)
 class Granted:
-    """Tell a consumer of its turn."""
+    """Report a turn to its consumer."""
 
     turn: Turn
 
 
 @attrs.frozen(eq=False)
 class Lost:
-    """Tell a consumer that it is to stop, and to answer."""
+    """Ask a consumer to stop, and to answer."""
 
     turn: Turn
 
 
 @attrs.frozen(eq=False)
 class Renewed:
-    """Tell a consumer of the new ends of its turns."""
+    """Report the new ends of its turns to a consumer."""
 
     consumer: Consumer
     turns: tuple[Turn, ...]
@@ -63,7 +63,7 @@ class Over:
 
 @attrs.frozen(eq=False)
 class Bye:
-    """Tell a consumer that it is forgotten, and why."""
+    """End a consumer's stream with the reason: the consumer is forgotten."""
 
     consumer: Consumer
     why: str

@@ -236,7 +236,7 @@ class Membership:
         return False
 
     def _raise_tokens(self, rink: aio.Rink) -> None:
-        """Have the group raise its tokens above the last one that was told, if they are not.
+        """Raise the group's tokens above the last one that was told, if they are lower.
 
         While this member was away, etcd may have been restored from a backup, and its tokens be
         lower. No member that is in the group meanwhile can know of it.

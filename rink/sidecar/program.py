@@ -43,8 +43,8 @@ class Settings:
 
     `hold_s` is how far ahead an end is told, `absent_s` how long the member stays without a
     consumer, and `grace_s` how long a consumer may go on after a loss. `roles` are those that the
-    sidecar holds for its whole pod. `files` is the folder of ends, `bearer` the file of a token. `max_streams` is
-    the largest number of open streams.
+    sidecar holds for its whole pod. `files` is the folder of ends, `bearer` the file of a token.
+    `max_streams` is the largest number of open streams.
     """
 
     listen: Address
@@ -208,7 +208,7 @@ class Program:
 
 
 def _allow_files(streams: int) -> None:
-    """Have the system allow a descriptor for each connection, as far as it does."""
+    """Raise the limit of descriptors to one for each connection, as far as it goes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = streams + 2 * MAX_CALLERS + FILES
     if hard != resource.RLIM_INFINITY:

@@ -1,4 +1,4 @@
-"""What a kubelet and a Prometheus may ask: probes and metrics, without any name of a role."""
+"""Answer probes and show metrics, without any name of a role."""
 
 from __future__ import annotations
 

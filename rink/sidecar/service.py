@@ -25,7 +25,7 @@ POD = "pod"
 
 
 class Member(Protocol):
-    """What the service needs of the member."""
+    """Do what the service needs of the member."""
 
     def session(self) -> tuple[int, int]:
         """Return the live lease and its deadline in milliseconds; 0 and 0 without one."""
@@ -87,7 +87,7 @@ class Inbox:
 
 @attrs.frozen(eq=False)
 class Waiting:
-    """Tell a consumer that it waits for a role, and behind whom."""
+    """Report to a consumer that it waits for a role, and behind whom."""
 
     role: str
 
@@ -248,7 +248,7 @@ class Service:
         return self.member.obstacle(role)
 
     def say_bye(self, why: str) -> None:
-        """Tell every stream that it ends, and why."""
+        """End every stream with the reason."""
         for inbox in list(self._inboxes.values()):
             self._end_inbox(inbox, why)
 
@@ -271,7 +271,7 @@ class Service:
                 self.member.let_go(role)
             case Granted(turn):
                 self.counts.gained += 1
-                _say("role %s: granted to %s with token %d", turn.role, turn.consumer, turn.token)
+                _say("role %s: granted to %s with token %s", turn.role, turn.consumer, turn.token)
                 self._tell(turn.consumer, effect)
             case Lost(turn):
                 self.counts.lost += 1
@@ -304,4 +304,4 @@ class Service:
 
 def _say(text: str, role: str, consumer: Consumer, more: object) -> None:
     """Log a line; names and reasons of clients are written as JSON strings only."""
-    log.info(text, json.dumps(role), json.dumps(consumer.name), more)
+    log.info(text, json.dumps(role), json.dumps(consumer.name), json.dumps(more))

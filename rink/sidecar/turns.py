@@ -1,4 +1,4 @@
-"""Whose turn a role is: the consumers of one sidecar, and the ends that they were told.
+"""Decide which consumer of a sidecar has the turn of a role, and until when.
 
 A role belongs to the member. The programs beside it are its consumers. Of these one at a time has
 the turn of a role. Everything here is pure: calls bring the time in milliseconds of CLOCK_BOOTTIME,
@@ -298,7 +298,7 @@ class Turns:
     def _expire(self, consumer: Consumer, now_ms: int) -> None:
         """End the turns whose end has passed: the consumer has stopped by then.
 
-        One that was not alive any more, or closed its stream, is forgotten. The pod answers never,
+        One that was not alive any more, or closed its stream, is forgotten. The pod never answers,
         so it waits for the role again at once.
         """
         passed = [turn for turn in consumer.turns.values() if now_ms >= turn.until_ms]
@@ -345,7 +345,7 @@ class Turns:
         self._let_go(turn.role)
 
     def _let_go(self, role: str) -> None:
-        """Have the member release a role, and wait for it again if a consumer does."""
+        """Release a role, and wait for it again if a consumer does."""
         self._effects.append(LetGo(role))
         seat = self._seats.get(role)
         if seat is None:

@@ -1,4 +1,4 @@
-"""What the sidecar shows of roles and of its group, as JSON objects.
+"""Show roles and the group as JSON objects.
 
 Numbers are those of the command line's `--json`, and what only the sidecar knows.
 """
