@@ -12,6 +12,8 @@ import time
 import pytest
 from sidecar_support import Sidecar, wait_for
 
+from rink.sidecar.api import MAX_CALLS
+
 NO_ETCD = "http://127.0.0.1:1"
 TIMEOUT_S = 5.0
 SLACK_S = 10.0
@@ -294,9 +296,9 @@ def test_holds_that_wait_keep_no_renewal_out(sidecar):
     body = b'{"roles": ["awaited"], "wait": 60}'
     request = head(sidecar.api, more=f"Content-Length: {len(body)}\r\n") + body
     with contextlib.ExitStack() as stack:
-        for _ in range(256):
+        for _ in range(MAX_CALLS):
             stack.enter_context(connect(sidecar.api)).sendall(request)
-        wait_for(lambda: len(sidecar.call("GET", "/v1/status")[1]["consumers"]) == 256)
+        wait_for(lambda: len(sidecar.call("GET", "/v1/status")[1]["consumers"]) == MAX_CALLS)
         for number in range(4):
             connection, status = stream(sidecar, [f"stream-{number}"])
             stack.enter_context(connection)

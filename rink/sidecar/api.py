@@ -25,7 +25,7 @@ from rink.sidecar.stream import EventStream
 
 MAX_STREAMS = 256
 """Largest number of open streams, unless another one is set."""
-MAX_CALLS = 256
+MAX_CALLS = 128
 """Largest number of holds that wait for an answer."""
 MAX_ALL_ROLES = 10_000
 """Largest number of roles of all consumers."""

@@ -27,7 +27,7 @@ HEAD_TIMEOUT_S = 5.0
 """Seconds within which the head of a request must be complete."""
 SEND_TIMEOUT_S = 5.0
 """Seconds after which a connection that cannot be written to is closed."""
-MAX_CALLERS = 512
+MAX_CALLERS = 256
 """Largest number of connections beside those of streams: half of them for holds that wait
 (`rink.sidecar.api.MAX_CALLS`), so that a renewal always gets one."""
 BACKLOG = 256
