@@ -175,6 +175,14 @@ def test_unix_socket_needs_no_host_and_outlives_a_kill(lonely, tmp_path):
     second.process.terminate()
     assert second.process.wait(DEADLINE_S) == 0
     assert not path.exists()
+    third = lonely(listen=f"unix:{path}", name="third")
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as later:
+        later.bind(str(path))  # as a later sidecar does
+        third.process.terminate()
+        assert third.process.wait(DEADLINE_S) == 0
+        assert path.exists()
+    path.unlink()
     path.write_text("a file of somebody")
     assert "Address already in use" in refused("--listen", f"unix:{path}")
 

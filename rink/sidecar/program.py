@@ -102,6 +102,7 @@ class Program:
         self._bearer = Bearer(settings.bearer) if settings.bearer else None
         self._files = Files(settings.files) if settings.files else None
         self.listener = listen(settings.listen, settings.socket_group)
+        self._socket_inode = _inode(settings.listen.path)
         self.public_listener = listen(settings.public) if settings.public else None
         self._stop = asyncio.Event()
         self._signals = 0
@@ -141,8 +142,9 @@ class Program:
     def _clean_up(self) -> None:
         if self._files is not None:
             self._files.clear()
-        if self.settings.listen.path:
-            Path(self.settings.listen.path).unlink(missing_ok=True)
+        path = self.settings.listen.path
+        if path and _inode(path) == self._socket_inode:  # else it is a later sidecar's
+            Path(path).unlink(missing_ok=True)
 
     async def _fail(self) -> None:
         await self.membership.failed.wait()
@@ -215,6 +217,14 @@ def _allow_files(streams: int) -> None:
         needed = min(needed, hard)
     if soft < needed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def _inode(path: str) -> int:
+    """Return the inode of a socket, or 0."""
+    try:
+        return Path(path).stat(follow_symlinks=False).st_ino if path else 0
+    except FileNotFoundError:
+        return 0
 
 
 def _where(listener: socket.socket, address: Address | None) -> str:

@@ -12,7 +12,7 @@ TOKEN = "0123456789abcdef0123456789abcdef"
 
 
 @pytest.mark.parametrize(
-    "host", ["127.0.0.1:8181", "localhost:8181", "LOCALHOST:8181", "127.1.2.3:8181"]
+    "host", ["127.0.0.1:8181", "localhost:8181", "LOCALHOST:8181", "127.1.2.3:8181", "[::1]:8181"]
 )
 @run
 async def test_host_of_loopback_is_let_through(host):
