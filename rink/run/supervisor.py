@@ -183,6 +183,7 @@ class CommandSupervisor:
             log.warning("RINK_FILE is not set: no tmpfs at XDG_RUNTIME_DIR or /dev/shm")
         if self._beside is not None:
             self._shown = loop.create_task(self._beside(self))
+            self._shown.add_done_callback(_report_end)
         self._work = asyncio.ensure_future(self._hold())
         try:
             return await self._work
@@ -559,6 +560,12 @@ class CommandSupervisor:
 
 
 _HANDLED = tuple(sorted(ENDING | PASSED_ON))
+
+
+def _report_end(shown: asyncio.Task[None]) -> None:
+    """Log why probes are not answered any more. The command goes on."""
+    if not shown.cancelled() and (error := shown.exception()) is not None:
+        log.error("probes and metrics have failed, and are not served any more", exc_info=error)
 
 
 def _reason(role: aio.Role) -> str:
