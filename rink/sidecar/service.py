@@ -271,11 +271,12 @@ class Service:
                 self.member.let_go(role)
             case Granted(turn):
                 self.counts.gained += 1
-                _say("role %s: granted to %s with token %s", turn.role, turn.consumer, turn.token)
+                _say("role %s: granted to %s with token %d", turn.role, turn.consumer, turn.token)
                 self._tell(turn.consumer, effect)
             case Lost(turn):
                 self.counts.lost += 1
-                _say("role %s: lost, %s is told: %s", turn.role, turn.consumer, turn.why)
+                why = json.dumps(turn.why)  # it names other members
+                _say("role %s: lost, %s is told: %s", turn.role, turn.consumer, why)
                 self._tell(turn.consumer, effect)
             case Renewed(consumer):
                 if inbox := self._inboxes.get(consumer.grant):
@@ -303,5 +304,5 @@ class Service:
 
 
 def _say(text: str, role: str, consumer: Consumer, more: object) -> None:
-    """Log a line; names and reasons of clients are written as JSON strings only."""
-    log.info(text, json.dumps(role), json.dumps(consumer.name), json.dumps(more))
+    """Log a line; names of clients are written as JSON strings only."""
+    log.info(text, json.dumps(role), json.dumps(consumer.name), more)
