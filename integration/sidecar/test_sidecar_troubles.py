@@ -122,6 +122,7 @@ def test_name_that_is_taken_is_named_and_waited_for(sidecar):
     assert first.call("POST", "/v1/hold", {"roles": ["a"], "wait": 30, "alive": 60})[1]["held"]
     second = sidecar("second", (*FAST, "--name", "pod-1", "--role", "b", "--grace", "1"))
     wait_for(lambda: "still has its name" in second.said())
+    wait_for(lambda: "pod-1" in second.call("GET", "/v1/status")[1]["trouble"], second.said)
     first.kill()
     wait_for(lambda: second.call("GET", "/v1/role?name=b")[1]["held"], second.said)
 

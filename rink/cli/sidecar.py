@@ -19,6 +19,8 @@ from rink.errors import ConfigError
 API = "127.0.0.1:8181"
 PUBLIC = "0.0.0.0:8182"
 LEAVE_TIMEOUT_S = 10.0
+JOIN_TIMEOUT_S = 10.0
+"""Seconds until a join that waits for its name is tried anew, and the status says why."""
 
 
 @click.command(short_help="Hold roles for the programs beside it.")
@@ -195,6 +197,7 @@ def sidecar(
             return aio.Rink(
                 session, group, name=name, rebalance_delay=rebalance_delay,
                 leave_timeout=LEAVE_TIMEOUT_S, handover_wait=handover_wait,
+                join_timeout=JOIN_TIMEOUT_S,
             )  # fmt: skip
 
         program = Program(settings, session, make)

@@ -83,6 +83,7 @@ class Files:
             raise ConfigError(
                 f"--files {folder}: {FOLDER} must belong to this user, and nobody else may write it"
             )
+        os.fchmod(opened, 0o755)
         return opened
 
     def write(self, role: str, token: int, until_ms: int) -> None:
@@ -92,6 +93,7 @@ class Files:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             opened = os.open(temporary, flags, 0o644, dir_fd=self._folder)
+            os.fchmod(opened, 0o644)  # whatever the umask is: other users read it
             with os.fdopen(opened, "w", encoding="utf-8") as file:
                 file.write(f"{token} {self._clock()} {until_ms}\n")
                 if name.startswith("sha256."):

@@ -80,6 +80,16 @@ def test_file_is_written_removed_and_cleared(folder):
     assert list((folder / FOLDER).iterdir()) == []
 
 
+def test_file_is_readable_by_others_whatever_the_umask_is(folder):
+    before = os.umask(0o077)
+    try:
+        Files(folder, lambda: 100).write("leader", 7, 200)
+    finally:
+        os.umask(before)
+    assert (folder / FOLDER).stat().st_mode & 0o777 == 0o755
+    assert (folder / FOLDER / "leader").stat().st_mode & 0o777 == 0o644
+
+
 def test_files_of_an_earlier_life_are_removed_at_the_start(folder):
     (folder / FOLDER).mkdir()
     (folder / FOLDER / "leader").write_text("7 1 99999999999999\n")
