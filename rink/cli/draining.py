@@ -1,4 +1,4 @@
-"""`rink drain`: tells the sidecar beside it to leave. It starts fast, for preStop hooks."""
+"""`rink drain`: makes the sidecar beside it leave. It starts fast, for preStop hooks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANSWER_TIMEOUT_S = 2.0
 NO = 3
 
 
-@click.command(short_help="Have the sidecar beside it leave, as a preStop hook.")
+@click.command(short_help="Make the sidecar beside it leave, as a preStop hook.")
 @click.option(
     "--api",
     default=API,
@@ -40,13 +40,14 @@ NO = 3
     show_default=True,
     metavar="SECONDS",
     type=click.FloatRange(min=0, max=3600),
-    help="How long to wait until it has left.",
+    help="How long to wait until the sidecar has left.",
 )
 @click.pass_context
 def drain(ctx: click.Context, api: str, bearer: Path | None, wait: float) -> None:  # fmt: skip
-    """Have the sidecar begin to leave, and wait for its end. Doing so twice does nothing.
+    """Make the sidecar beside it leave for good. It may be repeated.
 
-    Exits with 0 once it has left, or at once with --wait 0, and with 3 if it is still leaving.
+    With --wait 0, exits with 0 at once. Otherwise exits with 0 once the sidecar has left, and with 3
+    if it is still leaving after that time.
     """
     status, body = _post(f"/v1/drain?wait={wait:g}", api, bearer, wait + ANSWER_TIMEOUT_S)
     if status not in (200, 202):

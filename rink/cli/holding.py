@@ -20,12 +20,12 @@ from rink.sidecar.files import FOLDER, file_name, is_valid
     envvar="RINK_FILES",
     show_envvar=True,
     type=click.Path(path_type=Path),
-    help="The folder that the sidecar was given.",
+    help="The folder of the sidecar's --files.",
 )
 def held(role: str, files: Path) -> None:  # fmt: skip
-    """Print the token of ROLE if it is held now. Exit with 3 if it is not.
+    """Print the token of ROLE if it is held here now. Exit with 3 if it is not.
 
-    Ask before each write: the role may end in the next moment.
+    Run it before each write: the role may end in the next moment.
     """
     path = files / FOLDER / file_name(role)
     try:

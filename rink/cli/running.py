@@ -78,10 +78,10 @@ def _check_slot(_: click.Context, __: click.Parameter, value: str | None) -> str
     "--wait",
     metavar="SECONDS",
     type=Seconds(min=0, min_open=True),
-    help="Exit with 75 if the role is not got within this time.  [default: wait for ever]",
+    help="Exit with 75 if it does not get the role within this time.  [default: wait for ever]",
 )
 @click.option("--once", is_flag=True, help="Exit with 124 if the role is lost.")
-@click.option("--restart", is_flag=True, help="Start the command again when it ends.")
+@click.option("--restart", is_flag=True, help="Start the command again when it ends by itself.")
 @click.option(
     "--once-per",
     "slot",
@@ -89,12 +89,12 @@ def _check_slot(_: click.Context, __: click.Parameter, value: str | None) -> str
     is_flag=False,
     flag_value=THIS_MINUTE,
     callback=_check_slot,
-    help="Run at most once for this slot, on any host.  [default SLOT: this minute, in UTC]",
+    help="Run at most once per slot, over all hosts.  [default SLOT: this minute, in UTC]",
 )
 @click.option(
     "--retry-if-unfinished",
     is_flag=True,
-    help="With --once-per: run again if an earlier run did not end by itself.",
+    help="With --once-per: run a slot again if its earlier run did not exit with a code.",
 )
 @click.option(
     "--name", help="Its name in the group.  [default: host name, process id, four hex digits]"
@@ -105,7 +105,7 @@ def _check_slot(_: click.Context, __: click.Parameter, value: str | None) -> str
     type=Seconds(min=2),
     default=TTL_S,
     show_default=True,
-    help="Seconds after which the role passes on if this host is dead or cut off.",
+    help="Seconds after which another host may take over if this one is dead or cut off.",
 )
 @click.option(
     "--handover-wait",
@@ -152,8 +152,8 @@ def run(
 ) -> None:
     """Run COMMAND while this host holds role R of group G, and kill it when the role is lost.
 
-    Without --once and --restart, the role is waited for again after a loss. When the command ends
-    by itself, its exit code is returned.
+    After a loss it waits for the role again, unless --once is given. When the command ends by
+    itself, `rink run` exits with its code, unless --restart is given.
     """
     started_at = time.time()
     if os.getpid() == 1:  # until the supervisor runs, a process 1 would not hear it

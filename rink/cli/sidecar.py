@@ -1,4 +1,4 @@
-"""`rink sidecar`: holds roles for the programs beside it, by a small HTTP API."""
+"""`rink sidecar`: holds roles for the programs beside it."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ JOIN_TIMEOUT_S = 10.0
 @click.option(
     "--socket-group",
     metavar="GROUP",
-    help="Processes of this group, a name or a number, may use it.",
+    help="Processes of this group, a name or a number, may use the unix socket.",
 )
 @click.option(
     "--bearer",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="A file with a token that each call needs.",
+    help="A file with a token of 32 bytes or more. Each call needs it.",
 )
 @click.option("--insecure", is_flag=True, help="Allow --listen on an address that others reach.")
 @click.option(
@@ -77,7 +77,7 @@ JOIN_TIMEOUT_S = 10.0
     "--files",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Write the ends of roles into this folder of a tmpfs, for shells.",
+    help="Write the ends of roles into this folder on a tmpfs, for shells and `rink held`.",
 )
 @click.option(
     "--hold",
@@ -85,7 +85,7 @@ JOIN_TIMEOUT_S = 10.0
     type=Seconds(min=1),
     default=10.0,
     show_default=True,
-    help="How far ahead the end of a turn is told.",
+    help="How far ahead the end of a turn may be. With a --ttl of 20 it is 9 at most.",
 )
 @click.option(
     "--absent",
@@ -93,13 +93,13 @@ JOIN_TIMEOUT_S = 10.0
     type=Seconds(min=0),
     default=10.0,
     show_default=True,
-    help="How long the member stays in the group without a consumer.",
+    help="How long it stays in the group after the last sign of life of a program.",
 )
 @click.option(
     "--grace",
     metavar="SECONDS",
     type=Seconds(min=0),
-    help="How long a consumer may go on after a loss.  [default: 60]",
+    help="How long a program may go on after a loss.  [default: 60]",
 )
 @click.option(
     "--rebalance-delay",
@@ -115,7 +115,7 @@ JOIN_TIMEOUT_S = 10.0
     type=Seconds(min=2),
     default=20.0,
     show_default=True,
-    help="How long etcd keeps a member that is heard of no more.",
+    help="How long etcd keeps a member from which it hears nothing.",
 )
 @click.option(
     "--handover-wait",
@@ -160,9 +160,10 @@ def sidecar(
     handover_wait: float | None, termination_grace: float | None, max_streams: int, log_level: str,
     target: Target,
 ) -> None:  # fmt: skip
-    """Hold roles for the programs beside it, which call it by HTTP, until SIGTERM or Ctrl-C.
+    """Hold roles for the programs beside it until SIGTERM or Ctrl-C. They call it by HTTP.
 
-    It joins GROUP when its first consumer asks for a role, and leaves when there is none any more.
+    It joins group G when the first program asks for a role. It leaves the group when there has been
+    no sign of life of a program for --absent. With --role it joins at once, and stays.
     """
     try:
         from rink import aio
