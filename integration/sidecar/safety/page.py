@@ -124,18 +124,17 @@ unguarded one takes every write.
 
 - *writes, refused*: at the guarded resource. A refused write was stale.
 - *stale accepted*: writes under an earlier turn that the guard accepted after a write of a later turn. It must be 0.
-- *overlaps*: it must be 0. It counts turns that two programs had at once, from the moment a program was told of its
-  turn until it let go or its end passed. It also counts writes at the unguarded resource after a write of a later
-  turn, if the end that the program knew had not passed.
+- *overlaps*: turns that two programs had at once. A turn counts from the moment that the program was told of it, until
+  the program let go or its end passed. A write at the unguarded resource counts, too, if it came after a write of a later
+  turn and before the end that its program knew. The sum must be 0.
 - *program stopped*: stale writes at the unguarded resource by a program that was frozen between its check and its
-  write. They are recognised by two things: the write came after the end that the program had checked, and the program was frozen between
-  the check and the write. Only the token guards against them.
-- *late*: the same, but the program was not frozen: the busy machine took more than the 50 ms.
+  write. The write came after the end that the program had checked. Only the token guards against these writes.
+- *late*: stale writes as above by a program that was not frozen. The busy machine took more than the 50 ms.
 - *gap*: the longest time in a run that nobody held a role.
 
-The settings are `--ttl {ttl:g} --hold {hold:g} --grace {grace:g} --absent 1 --rebalance-delay 0.2`. With this `ttl` a sidecar
-tells ends at most 0.75 s ahead: half of what a session lasts without an answer. The times of faults keep the ratio to the defaults: 20 s of held bytes with a hold of 10 s are
-{held:g} s with a hold of {hold:g} s. *Stopped* is SIGSTOP and SIGCONT. A killed sidecar comes back under its name.
+The settings are `--ttl {ttl:g} --hold {hold:g} --grace {grace:g} --absent 1 --rebalance-delay 0.2`. With this `ttl` an end is at
+most 0.75 s ahead: half of the time that a session lasts without an answer. *The hold* is `--hold`,
+so twice the hold is {held:g} s. *Stopped* means SIGSTOP, and SIGCONT later. A killed sidecar comes back under its name.
 
 To repeat one run: `make sidecar-faults FAULTS="--one SEED/FAULT/NUMBER"`. The same seed draws the same settings and pauses.
 """
