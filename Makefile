@@ -52,6 +52,10 @@ integration: setup ## the tests on real servers: etcd, Redis, PostgreSQL, Spark
 faults: setup ## faults on real servers and processes, and the table of what they did
 	$(PY) -m pytest -m "" integration/faults
 
+.PHONY: sidecar-cases
+sidecar-cases: setup ## generated requests to a sidecar, 10,000 of them: no answer of 5xx (make sidecar-cases CASES=500)
+	.ci/sidecar-cases $(CASES)
+
 .PHONY: sidecar-faults
 sidecar-faults: setup ## faults between programs and their sidecars, judged by what the programs wrote (make sidecar-faults FAULTS="--runs 20 --dear 5")
 	$(PY) integration/sidecar/safety/run.py $(FAULTS)
