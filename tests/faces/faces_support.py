@@ -212,6 +212,11 @@ class AioFace:
 QUICK = {"rebalance_delay": 0.0, "initial_delay": 0.0}
 
 
+TTL_S = 60.0
+"""The ttl of a test's session. Leases run on the real clock, so a short ttl would end them where the
+machine stands still for some seconds."""
+
+
 class World:
     """Members on one in-memory etcd; each has a session and a connection of its own."""
 
@@ -224,7 +229,7 @@ class World:
         """The connection of a member, to be cut or made to lose answers."""
         return raw(member)._session.etcd
 
-    def session(self, *, ttl: float = 10.0, **settings: Any) -> Any:
+    def session(self, *, ttl: float = TTL_S, **settings: Any) -> Any:
         session = self.face.session(self.cluster.client(), ttl=ttl, **settings)
         self.sessions.append(session)
         return session
@@ -232,7 +237,7 @@ class World:
     def make(self, name: str | None = "a", *, group: str = "g", **settings: Any) -> Any:
         """A member that has not joined yet."""
         session = settings.pop("session", None)
-        ttl = settings.pop("ttl", 10.0)
+        ttl = settings.pop("ttl", TTL_S)
         session = session or self.session(ttl=ttl)
         return self.face.rink(session, group, name=name, **{**QUICK, **settings})
 

@@ -60,7 +60,7 @@ def test_log_of_a_whole_life_has_one_line_for_each_event(world, told):
         "member",
     ]
     assert found[0].startswith("joined as 'a', by etcd at memory (")
-    assert found[0].endswith("with a ttl of 10 s")
+    assert found[0].endswith("with a ttl of 60 s")
     assert found[1] == "version 1: rank 0 of 1: started, joined a"
     assert found[2] == f"granted role 'leader' (token {token})"
     assert found[3].startswith(f"released role 'leader' (token {token}), after ")

@@ -63,7 +63,7 @@ def test_status_is_one_value_that_says_everything(world):
     assert (status.version, status.ranks, status.scheme) == (a.version.number, ("a", "b"), "jump")
     assert (status.settled, status.life, status.last_error) == (True, "active", "")
     assert (status.held, status.waiting_for, status.draining) == ({role: token}, {}, ())
-    assert 0 < status.session_remaining <= 9.0
+    assert 0 < status.session_remaining <= 54.0
     assert status.revision >= token
     assert status.members[0].labels == {"zone": "north"}
     assert status.members[1].rank == 1
@@ -71,8 +71,8 @@ def test_status_is_one_value_that_says_everything(world):
 
 
 def test_a_session_remains_for_its_ttl_less_the_margin(world):
-    member = world.join("a", ttl=10.0)
-    assert 6.0 < member.session_remaining <= 9.0
+    member = world.join("a", ttl=60.0)
+    assert 30.0 < member.session_remaining <= 54.0
     assert raw(member)._session.is_live
 
 
@@ -81,7 +81,7 @@ def test_session_margin_follows_a_larger_granted_ttl(world, monkeypatch, margin,
     """An etcd with a long election timeout does so; a margin that was set stays as it is."""
     monkeypatch.setattr("rink.testing.memory_store.MIN_TTL_S", 40)
     member = world.join("a", session=world.session(ttl=10.0, margin=margin))
-    assert remains - 3.0 < member.session_remaining <= remains
+    assert remains - 20.0 < member.session_remaining <= remains
 
 
 def test_a_name_is_made_where_none_is_given(world):
