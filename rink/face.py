@@ -366,15 +366,22 @@ class BaseRink(Generic[R, S]):
             raise self._closed()
         raise self._not_granted(engine, handle, timeout)
 
+    def _obstacle(self, name: str) -> str:
+        """Return who owns a role, or what keeps this member from holding it."""
+        engine = self._engine
+        with engine.lock:
+            lost = (name,) if name in self._table.lost else ()
+            standpoint = engine.node.standpoint(lost, engine.clock.now())
+        # Without the lock: this may call a user's scheme.
+        return standpoint.obstacle(name, engine.node.placement)
+
     def _not_granted(self, engine: Engine, handle: Handle, timeout: float | None) -> RoleTimeout:
         """Return the error of a timed-out wait for a role, with who holds it up."""
         name = handle.role
         with engine.lock:
-            lost = (name,) if name in self._table.lost else ()
             hold, gate = self._table.held.get(name), self._table.gate
-            standpoint = engine.node.standpoint(lost, engine.clock.now())
         token = hold.token if hold is not None else gate.token
-        why = standpoint.obstacle(name, engine.node.placement)
+        why = self._obstacle(name)
         if handle.token_above and gate.share is not None and token <= handle.token_above:
             holds = "this member holds it" if hold is not None else "the next grant is"
             why = f"{holds} with token {token}, and it needs one above {handle.token_above}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from functools import partial
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -50,12 +51,8 @@ def prober(address: str, margin: float) -> Beside:
         lag = LoopLag()
         registry = CollectorRegistry()
         registry.register(RunMetrics(supervisor))
-
-        def why_not_healthy() -> str:
-            return f"the event loop is {lag.lag_s:.1f} s late" if lag.lag_s >= margin else ""
-
         log.info("probes and metrics are at http://%s:%d", *listener.getsockname()[:2])
-        app = application(supervisor.why_not_ready, why_not_healthy, registry)
+        app = application(supervisor.why_not_ready, partial(lag.why_late, margin), registry)
         await asyncio.gather(lag.run(), serve(app, listener, asyncio.Event()))
 
     return beside

@@ -16,6 +16,7 @@ import click
 
 from rink.cli import kubernetes
 from rink.cli.ends import Wrong
+from rink.cli.joining import log_to_stderr, session_at, with_leave, with_name, with_ttl
 from rink.cli.options import Seconds, Target, check_group, check_role, with_target
 from rink.core.keys import check_name
 from rink.distribution import install_command
@@ -24,7 +25,6 @@ from rink.errors import ConfigError, RinkError
 if TYPE_CHECKING:
     from rink.run.supervisor import Beside
 
-TTL_S = 20.0
 GRACE_S = 10.0
 
 THIS_MINUTE = ""
@@ -96,36 +96,9 @@ def _check_slot(_: click.Context, __: click.Parameter, value: str | None) -> str
     is_flag=True,
     help="With --once-per: run a slot again if its earlier run did not exit with a code.",
 )
-@click.option(
-    "--name", help="Its name in the group.  [default: host name, process id, four hex digits]"
-)
-@click.option(
-    "--ttl",
-    metavar="SECONDS",
-    type=Seconds(min=2),
-    default=TTL_S,
-    show_default=True,
-    help="Seconds after which another host may take over if this one is dead or cut off.",
-)
-@click.option(
-    "--handover-wait",
-    metavar="SECONDS",
-    type=Seconds(min=0),
-    envvar="RINK_HANDOVER_WAIT",
-    show_envvar=True,
-    help=(
-        "How long leaving waits for a successor; the command goes on meanwhile.  "
-        f"[default: {kubernetes.HANDOVER_WAIT_S:g} in Kubernetes, else 0]"
-    ),
-)
-@click.option(
-    "--termination-grace",
-    metavar="SECONDS",
-    type=Seconds(min=0),
-    envvar="RINK_TERMINATION_GRACE",
-    show_envvar=True,
-    help="The pod's terminationGracePeriodSeconds. Leaving must be over before.",
-)
+@with_name()
+@with_ttl
+@with_leave("a successor; the command goes on meanwhile")
 @click.option(
     "--public",
     metavar="ADDRESS",
@@ -144,7 +117,7 @@ def run(
     retry_if_unfinished: bool,
     name: str | None,
     ttl: float,
-    handover_wait: float | None,
+    handover_wait: float,
     termination_grace: float | None,
     public: str | None,
     command: tuple[str, ...],
@@ -159,10 +132,7 @@ def run(
     if os.getpid() == 1:  # until the supervisor runs, a process 1 would not hear it
         signal.signal(signal.SIGTERM, _exit)
     _check(once, restart, slot, retry_if_unfinished)
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-    )
-    from rink import aio
+    log_to_stderr("info")
     from rink.run import exits
     from rink.run.slots import minute_slot
     from rink.run.supervisor import RunSettings, supervise
@@ -181,24 +151,12 @@ def run(
             wait=wait,
             once=once,
             restart=restart,
-            handover_wait=(
-                kubernetes.default_handover_wait() if handover_wait is None else handover_wait
-            ),
+            handover_wait=handover_wait,
             slot=minute_slot(started_at) if slot == THIS_MINUTE else slot,
             retry_if_unfinished=retry_if_unfinished,
         )
         kubernetes.check_grace(settings.leaves_within_s, termination_grace)
-        session = aio.Session(
-            target.endpoints,
-            ttl=ttl,
-            prefix=target.prefix,
-            user=target.user,
-            password=target.password,
-            ca=target.ca,
-            cert=target.cert,
-            key=target.key,
-            timeout=target.timeout,
-        )
+        session = session_at(target, ttl)
         beside = None if public is None else _prober(public, session.margin)
     except RinkError as error:
         raise WrongRun(str(error)) from error

@@ -11,8 +11,15 @@ import click
 
 from rink.cli import kubernetes
 from rink.cli.ends import Failed
+from rink.cli.joining import (
+    log_to_stderr,
+    session_at,
+    with_leave,
+    with_log_level,
+    with_name,
+    with_ttl,
+)
 from rink.cli.options import Seconds, Target, check_group, check_roles, with_target
-from rink.cli.workers import LEVELS
 from rink.distribution import install_command
 from rink.errors import ConfigError
 
@@ -33,12 +40,7 @@ JOIN_TIMEOUT_S = 10.0
     envvar="RINK_GROUP",
     show_envvar=True,
 )
-@click.option(
-    "--name",
-    envvar="RINK_NAME",
-    show_envvar=True,
-    help="Its name in the group.  [default: host name, process id, four hex digits]",
-)
+@with_name()
 @click.option(
     "--listen",
     default=API,
@@ -109,33 +111,8 @@ JOIN_TIMEOUT_S = 10.0
     show_default=True,
     help="How long the group waits before it grows for this member.",
 )
-@click.option(
-    "--ttl",
-    metavar="SECONDS",
-    type=Seconds(min=2),
-    default=20.0,
-    show_default=True,
-    help="How long etcd keeps a member from which it hears nothing.",
-)
-@click.option(
-    "--handover-wait",
-    metavar="SECONDS",
-    type=Seconds(min=0),
-    envvar="RINK_HANDOVER_WAIT",
-    show_envvar=True,
-    help=(
-        "How long leaving waits for a member that takes over.  "
-        f"[default: {kubernetes.HANDOVER_WAIT_S:g} in Kubernetes, else 0]"
-    ),
-)
-@click.option(
-    "--termination-grace",
-    metavar="SECONDS",
-    type=Seconds(min=0),
-    envvar="RINK_TERMINATION_GRACE",
-    show_envvar=True,
-    help="The pod's terminationGracePeriodSeconds. Leaving must be over before.",
-)
+@with_ttl
+@with_leave("a member that takes over")
 @click.option(
     "--max-streams",
     metavar="N",
@@ -144,20 +121,13 @@ JOIN_TIMEOUT_S = 10.0
     show_default=True,
     help="Largest number of open streams.",
 )
-@click.option(
-    "--log-level",
-    metavar="LEVEL",
-    type=click.Choice(LEVELS, case_sensitive=False),
-    default="info",
-    show_default=True,
-    help=f"What is logged to stderr: {', '.join(LEVELS)}.",
-)
+@with_log_level()
 @with_target
 def sidecar(
     group: str, name: str | None, listen: str, socket_group: str | None, bearer: Path | None,
     insecure: bool, public: str, roles: tuple[str, ...], files: Path | None, hold: float,
     absent: float, grace: float | None, rebalance_delay: float, ttl: float,
-    handover_wait: float | None, termination_grace: float | None, max_streams: int, log_level: str,
+    handover_wait: float, termination_grace: float | None, max_streams: int, log_level: str,
     target: Target,
 ) -> None:  # fmt: skip
     """Hold roles for the programs beside it until SIGTERM or Ctrl-C. They call it by HTTP.
@@ -171,14 +141,10 @@ def sidecar(
         from rink.sidecar.program import Program, Settings, exits_at_once
     except ModuleNotFoundError as error:
         raise Failed(f"the sidecar needs {error.name}: {install_command('sidecar')}") from error
-    logging.basicConfig(
-        level=log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-    )
+    log_to_stderr(log_level)
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     if roles and grace is None:
         raise ConfigError("--role needs --grace: nobody answers when a role is lost")
-    if handover_wait is None:
-        handover_wait = kubernetes.default_handover_wait()
     grace_s = 60.0 if grace is None else grace
     settings = Settings(
         listen=Address.of(listen), public=Address.of(public) if public else None, hold_s=hold,
@@ -188,11 +154,7 @@ def sidecar(
     kubernetes.check_grace(handover_wait + LEAVE_TIMEOUT_S + hold, termination_grace)
 
     async def run() -> None:
-        session = aio.Session(
-            target.endpoints, ttl=ttl, prefix=target.prefix, user=target.user,
-            password=target.password, ca=target.ca, cert=target.cert, key=target.key,
-            timeout=target.timeout,
-        )  # fmt: skip
+        session = session_at(target, ttl)
 
         def make() -> aio.Rink:
             return aio.Rink(

@@ -15,7 +15,7 @@ import click
 
 from rink.cli import apps, kubernetes
 from rink.cli.ends import Failed
-from rink.cli.options import Seconds
+from rink.cli.joining import log_to_stderr, with_leave, with_log_level, with_name
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from rink.streams import Worker
 
 log = logging.getLogger("rink.streams")
-
-LEVELS = ("debug", "info", "warning", "error", "critical")
 
 _ENDS = (signal.SIGTERM, signal.SIGINT)
 
@@ -46,28 +44,8 @@ def _names(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> lis
     metavar="A,B",
     help="Only these; may be given more than once.  [default: all of the app's]",
 )
-@click.option(
-    "--name", help="Its name in the groups.  [default: host name, process id, four hex digits]"
-)
-@click.option(
-    "--handover-wait",
-    metavar="SECONDS",
-    type=Seconds(min=0),
-    envvar="RINK_HANDOVER_WAIT",
-    show_envvar=True,
-    help=(
-        "How long leaving waits for a worker that takes over; this one processes meanwhile.  "
-        f"[default: {kubernetes.HANDOVER_WAIT_S:g} in Kubernetes, else 0]"
-    ),
-)
-@click.option(
-    "--termination-grace",
-    metavar="SECONDS",
-    type=Seconds(min=0),
-    envvar="RINK_TERMINATION_GRACE",
-    show_envvar=True,
-    help="The pod's terminationGracePeriodSeconds. Leaving must be over before.",
-)
+@with_name("the groups")
+@with_leave("a worker that takes over; this one processes meanwhile")
 @click.option(
     "--metrics-port",
     metavar="PORT",
@@ -81,22 +59,12 @@ def _names(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> lis
     show_default=True,
     help="The address that metrics are served at.",
 )
-@click.option(
-    "--log-level",
-    metavar="LEVEL",
-    type=click.Choice(LEVELS, case_sensitive=False),
-    default="info",
-    show_default=True,
-    help=(
-        f"What is logged to stderr: {', '.join(LEVELS)}. It has no effect if the app's module "
-        "sets up logging."
-    ),
-)
+@with_log_level("It has no effect if the app's module sets up logging.")
 def worker(
     app: str,
     processors: list[str] | None,
     name: str | None,
-    handover_wait: float | None,
+    handover_wait: float,
     termination_grace: float | None,
     metrics_port: int | None,
     metrics_host: str,
@@ -113,11 +81,7 @@ def worker(
     found = apps.load(app)
     from rink.streams import Worker
 
-    logging.basicConfig(
-        level=log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-    )
-    if handover_wait is None:
-        handover_wait = kubernetes.default_handover_wait()
+    log_to_stderr(log_level)
     made = Worker(found, processors, name=name, handover_wait=handover_wait)
     kubernetes.check_grace(made.leaves_within_s, termination_grace)
     if metrics_port is not None:

@@ -25,7 +25,7 @@ from typing import Any
 
 import attrs
 
-from rink import aio
+from rink import aio, inside
 from rink.errors import (
     ClosedError,
     EtcdAuth,
@@ -314,7 +314,9 @@ class CommandSupervisor:
         settings = self._settings
         slot = None
         if self._slot is not None and self._member is not None:
-            slot = await self._slot.begin(role, self._member.name, self._session_number())
+            slot = await self._slot.begin(
+                role, self._member.name, inside.create_revision_of(self._member)
+            )
             if slot is None:
                 return ExitStatus()
         run = await self._run(role)
@@ -539,24 +541,10 @@ class CommandSupervisor:
         return self._tenure()[1]
 
     def _tenure(self) -> tuple[int, int]:
-        """Return the live lease and its deadline in milliseconds; 0 and 0 without one.
-
-        They are read at once. The record in the view is behind: right after a new lease was granted,
-        it may still be that of the old one.
-        """
+        """Return the live lease and its deadline in milliseconds; 0 and 0 without one."""
         assert self._member is not None
-        engine = self._member._engine  # noqa: SLF001 - a part of the same package
-        with engine.lock:
-            tenure = engine.node.tenure
-            return (tenure.lease, math.floor(tenure.deadline * 1000)) if tenure.is_alive else (0, 0)
-
-    def _session_number(self) -> int:
-        """Return the create revision of the member's record, by which a slot is written."""
-        assert self._member is not None
-        engine = self._member._engine  # noqa: SLF001 - a part of the same package
-        with engine.lock:
-            record = engine.node.view.members.get(self._member.name)
-        return record.create_revision if record else 0
+        lease, deadline = inside.tenure_of(self._member)
+        return lease, math.floor(deadline * 1000)
 
 
 _HANDLED = tuple(sorted(ENDING | PASSED_ON))

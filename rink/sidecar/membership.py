@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from rink import aio
+from rink import aio, inside
 from rink.core.backoff import backoff
 from rink.errors import ClosedError, RinkError, RoleLost
 from rink.sidecar.clock import in_ms
@@ -98,12 +98,8 @@ class Membership:
         """Return the live lease and its deadline in milliseconds; 0 and 0 without one."""
         if self.rink is None:
             return 0, 0
-        engine = self.rink._engine  # noqa: SLF001 - of the same package
-        with engine.lock:
-            tenure = engine.node.tenure
-            if not tenure.is_alive:
-                return 0, 0
-            return tenure.lease, in_ms(tenure.deadline)
+        lease, deadline = inside.tenure_of(self.rink)
+        return lease, in_ms(deadline)
 
     def want(self, role: str) -> None:
         """Wait for a role, with a token above every one that was told."""
@@ -138,11 +134,7 @@ class Membership:
             is_about_to = self.state is State.ABSENT and self.has_consumers
             doing = State.JOINING.value if is_about_to else self.state.value
             return f"this sidecar is {doing}" + (self.trouble and f": {self.trouble}")
-        engine = rink._engine  # noqa: SLF001 - of the same package
-        with engine.lock:
-            lost = (role,) if role in engine.table.lost else ()
-            standpoint = engine.node.standpoint(lost, engine.clock.now())
-        return standpoint.obstacle(role, engine.node.placement)
+        return inside.obstacle_of(rink, role)
 
     async def _serve(self, rink: aio.Rink, role: str) -> None:
         """Wait for a role, have a consumer told of it, and of its loss."""
@@ -218,7 +210,9 @@ class Membership:
             error = joining.exception()
             if error is None:
                 self.rink, self.state, self.trouble = rink, State.JOINED, ""
-                self._raise_tokens(rink)
+                # While this member was away, etcd may have been restored from a backup, and its
+                # tokens be lower. No member that is in the group meanwhile can know of it.
+                inside.raise_tokens(rink, self._last_token)
                 for role in self.service.turns.wanted:
                     self.want(role)
                 return True
@@ -234,18 +228,6 @@ class Membership:
             pause.cancel()
         self.state = State.ABSENT
         return False
-
-    def _raise_tokens(self, rink: aio.Rink) -> None:
-        """Raise the group's tokens above the last one that was told, if they are lower.
-
-        While this member was away, etcd may have been restored from a backup, and its tokens be
-        lower. No member that is in the group meanwhile can know of it.
-        """
-        engine = rink._engine  # noqa: SLF001 - of the same package
-        with engine.lock:
-            history = engine.node.sight.history
-            history.token_floor = max(history.token_floor, self._last_token)
-        engine.nudge()
 
     async def _stay(self) -> None:
         """Stay in the group while there is a consumer, and a while longer."""

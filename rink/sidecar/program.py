@@ -10,6 +10,7 @@ import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -159,20 +160,13 @@ class Program:
     def _public(self, lag: public.LoopLag) -> ASGIApp:
         registry = CollectorRegistry()
         registry.register(public.Metrics(self.service, self.membership))
-        margin = self.session.margin
-
-        def unhealthy() -> str:
-            if lag.lag_s < margin:
-                return ""
-            return f"the event loop is {lag.lag_s:.1f} s late"
-
-        def unready() -> str:
-            return public.why_not_ready(self.service, self.membership)
-
-        def not_joined() -> str:
-            return public.why_not_ready(self.service, self.membership, joined=True)
-
-        return public.application(unready, unhealthy, registry, not_joined)
+        not_ready = partial(public.why_not_ready, self.service, self.membership)
+        return public.application(
+            not_ready,
+            partial(lag.why_late, self.session.margin),
+            registry,
+            partial(not_ready, joined=True),
+        )
 
     def _write_files(self, effect: Effect) -> None:
         """Keep the files of ends."""

@@ -34,6 +34,10 @@ class LoopLag:
             await asyncio.sleep(LAG_INTERVAL_S)
             self.lag_s = loop.time() - due
 
+    def why_late(self, margin_s: float) -> str:
+        """Return that the loop is late by a margin or more, or ""."""
+        return f"the event loop is {self.lag_s:.1f} s late" if self.lag_s >= margin_s else ""
+
 
 Reason = Callable[[], str]
 """Returns why something is not so, or ""."""

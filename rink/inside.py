@@ -1,0 +1,49 @@
+"""Read of a member what its public interface does not show: for the sidecar and `rink run`.
+
+Each function takes the engine's lock once, so that its answer is of one moment.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rink.engine.engine import Engine
+from rink.face import BaseRink
+
+
+def tenure_of(member: BaseRink[Any, Any]) -> tuple[int, float]:
+    """Return the live lease and its deadline by the member's clock.
+
+    Both are 0 without a live lease. They are read at once: the record in the view is behind, and
+    right after a new lease was granted it may still be that of the old one.
+    """
+    engine = _engine_of(member)
+    with engine.lock:
+        tenure = engine.node.tenure
+        return (tenure.lease, tenure.deadline) if tenure.is_alive else (0, 0.0)
+
+
+def obstacle_of(member: BaseRink[Any, Any], role: str) -> str:
+    """Return who owns a role, or what keeps the member from holding it."""
+    return member._obstacle(role)  # noqa: SLF001 - a part of the same package
+
+
+def create_revision_of(member: BaseRink[Any, Any]) -> int:
+    """Return the create revision of the member's record, or 0 without a record."""
+    engine = _engine_of(member)
+    with engine.lock:
+        record = engine.node.view.members.get(member.name)
+    return record.create_revision if record else 0
+
+
+def raise_tokens(member: BaseRink[Any, Any], floor: int) -> None:
+    """Raise the group's tokens above a floor, unless they are above it."""
+    engine = _engine_of(member)
+    with engine.lock:
+        history = engine.node.sight.history
+        history.token_floor = max(history.token_floor, floor)
+    engine.nudge()
+
+
+def _engine_of(member: BaseRink[Any, Any]) -> Engine:
+    return member._engine  # noqa: SLF001 - a part of the same package
