@@ -6,10 +6,8 @@ import contextlib
 import json
 import os
 import queue
-import selectors
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -17,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from forks import Zygote
 from members import LONG_S
 from processes import wait_stopped
 
@@ -36,7 +35,7 @@ def until(happens: Callable[[], bool], timeout: float = LONG_S) -> None:
 
 
 class Members:
-    """One zygote, and one thread that reads what all its members say.
+    """Members that are forked from one process.
 
     Attributes:
         bugs: the tracebacks that members have logged. No fault that a test makes may cause one.
@@ -44,53 +43,18 @@ class Members:
 
     def __init__(self, env: dict[str, str] | None = None) -> None:
         self.bugs: list[str] = []
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._requests = ours
-        with theirs:
-            self._zygote = subprocess.Popen(
-                [sys.executable, str(HERE / "faults_members_zygote.py"), str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,  # its members are in its process group
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
-            )
-        self._selector = selectors.DefaultSelector()
-        self._lock = threading.Lock()
-        self._wake, self._wakes = socket.socketpair()
-        self._selector.register(self._wakes, selectors.EVENT_READ)
-        self._open: set[Member] = set()
-        self._new: queue.SimpleQueue[Member | None] = queue.SimpleQueue()
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
+        self._zygote: Zygote[Member] = Zygote(
+            [sys.executable, str(HERE / "faults_members_zygote.py")],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
+        )
 
     def start(self, history: History, name: str, who: str, **given: Any) -> Member:
         """Fork a member, which the history calls `who`."""
-        ours, theirs = socket.socketpair()
-        member = Member(history, name, who, ours, self.bugs)
-        with theirs, self._lock:
-            socket.send_fds(self._requests, [b"fork"], [theirs.fileno()])
-        ours.sendall(json.dumps({"name": name, "who": who, **given}).encode() + b"\n")
-        self._new.put(member)
-        self._wake.send(b"x")
-        return member
-
-    def _read(self) -> None:
-        closing = False
-        while self._open or not closing:
-            for key, _ in self._selector.select():
-                if key.data is None:
-                    key.fileobj.recv(4096)
-                    while not self._new.empty():
-                        member = self._new.get()
-                        if member is None:
-                            closing = True  # all are dead: what they said last is still read
-                            continue
-                        self._open.add(member)
-                        self._selector.register(member.wire, selectors.EVENT_READ, member)
-                elif not key.data.read():
-                    self._selector.unregister(key.fileobj)
-                    self._open.discard(key.data)
-                    key.data.wire.close()
+        return self._zygote.fork(
+            lambda wire: Member(history, name, who, wire, self.bugs),
+            {"name": name, "who": who, **given},
+        )
 
     def check(self) -> None:
         """Fail if a member has logged a traceback since the last check."""
@@ -99,15 +63,7 @@ class Members:
 
     def close(self) -> None:
         """Kill every member and the zygote."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._zygote.pid, signal.SIGKILL)
-        self._zygote.wait()
-        self._new.put(None)
-        self._wake.send(b"x")
-        self._reader.join(LONG_S)
-        self._selector.close()
-        for one in (self._requests, self._wake, self._wakes):
-            one.close()
+        self._zygote.close()
 
 
 class Member:

@@ -14,7 +14,7 @@ from rink.run.guard import Cgroup
 pytestmark = pytest.mark.waits
 
 DELEGATED = """
-import os, subprocess, sys
+import os, subprocess, sys, time
 point, *command = sys.argv[1:]
 subprocess.run(["mount", "-t", "cgroup2", "none", point], check=True)
 own = f"{point}/rink-test-{os.getpid()}"
@@ -26,7 +26,14 @@ done = subprocess.run(command)
 left = [one for one in os.listdir(own) if one.startswith("rink-run")]
 with open(f"{point}/cgroup.procs", "w") as file:
     file.write("0")
-os.rmdir(own)
+for _ in range(500):  # the kernel may take a moment to see that nothing runs in it
+    try:
+        os.rmdir(own)
+        break
+    except OSError:
+        time.sleep(0.01)
+else:
+    sys.exit(f"cannot be removed: {own}")
 sys.exit(f"left behind: {left}" if left else done.returncode)
 """
 

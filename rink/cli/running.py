@@ -134,8 +134,9 @@ def run(
     _check(once, restart, slot, retry_if_unfinished)
     log_to_stderr("info")
     from rink.run import exits
+    from rink.run.run_settings import RunSettings
     from rink.run.slots import minute_slot
-    from rink.run.supervisor import RunSettings, supervise
+    from rink.run.supervisor import supervise
 
     log = logging.getLogger("rink.run")
     if shutil.which(command[0]) is None and not Path(command[0]).exists():

@@ -120,21 +120,21 @@ RUN = [
     ),
     python(
         "`rink run` does not kill beside a guard that hangs",
-        "supervisor",
+        "command_run",
         "            if now_ms() >= guarded.until - self._limits.lead // 2:\n",
         "            if False:\n",
         KILLS,
     ),
     python(
         "an end is not moved on",
-        "supervisor",
+        "command_run",
         "            guarded.tell(until)\n",
         "",
         KILLS,
     ),
     python(
         "an end of another lease is told",
-        "supervisor",
+        "command_run",
         " and lease == self._lease:",
         ":",
         KILLS,
@@ -155,7 +155,7 @@ RUN = [
     ),
     python(
         "a signal while waiting leaves as long as it takes",
-        "supervisor",
+        "member",
         "            async with asyncio.timeout(QUICK_LEAVE_S):\n",
         "            async with asyncio.timeout(None):\n",
         SIGNALS,
@@ -163,7 +163,7 @@ RUN = [
     python(
         "process 1 asks after no orphan",
         "supervisor",
-        "        loop.add_signal_handler(signal.SIGCHLD, self._reaper.reap)\n",
+        "        loop.add_signal_handler(signal.SIGCHLD, reaper.reap)\n",
         "        loop.add_signal_handler(signal.SIGCHLD, lambda: None)\n",
         SIGNALS,
     ),

@@ -9,6 +9,7 @@ from rink import aio
 from rink.cli.commands import commands
 from rink.run import exits, supervisor
 from rink.run.exits import ExitStatus
+from rink.run.run_settings import RunSettings
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_run_defaults_are_those_of_a_sidecar(asked, monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     result, (settings, session, ended) = asked("--", "true", "--flag")
     assert result.exit_code == 3
-    assert settings == supervisor.RunSettings(group="g", role="r", command=("true", "--flag"))
+    assert settings == RunSettings(group="g", role="r", command=("true", "--flag"))
     assert isinstance(session, aio.Session)
     assert (session.ttl, settings.grace, settings.handover_wait) == (20, 10.0, 0.0)
     assert ended == ExitStatus(3)

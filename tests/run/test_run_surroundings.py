@@ -11,7 +11,8 @@ import pytest
 
 from rink.run import cgroup, guard
 from rink.run.exits import ExitStatus
-from rink.run.supervisor import Restarts, RunSettings
+from rink.run.run_settings import RunSettings
+from rink.run.supervisor import Restarts
 from rink.run.surroundings import RoleFile, environment_of, is_in_memory
 
 MOUNTS = r"""21 1 254:0 / / rw,relatime - ext4 /dev/root rw

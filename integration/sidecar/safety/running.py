@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import queue
-import selectors
 import signal
 import socket
 import subprocess
@@ -17,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from forks import Zygote
 from processes import wait_stopped
 
 from rink.engine.clock import SYSTEM
@@ -41,7 +40,7 @@ Hear = Callable[["Program", list[Any]], None]
 
 
 class Programs:
-    """Fork programs from one process that has imported what they need, and read all of them.
+    """Programs that are forked from one process.
 
     Args:
         stderr: where their tracebacks go.
@@ -49,61 +48,17 @@ class Programs:
 
     def __init__(self, stderr: Path) -> None:
         self.stderr = stderr
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._requests = ours
-        self._lock = threading.Lock()
-        with theirs, stderr.open("wb") as log:
-            command = [sys.executable, "-I", "-S", str(HERE / "program.py"), str(theirs.fileno())]
-            self._zygote = subprocess.Popen(
-                command, pass_fds=[theirs.fileno()], stderr=log, start_new_session=True
-            )
-        self._selector = selectors.DefaultSelector()
-        self._wake, self._wakes = socket.socketpair()
-        self._selector.register(self._wakes, selectors.EVENT_READ)
-        self._new: queue.SimpleQueue[Program | None] = queue.SimpleQueue()
-        self._reader = threading.Thread(target=self._read, name="programs")
-        self._reader.start()
+        with stderr.open("wb") as log:
+            command = [sys.executable, "-I", "-S", str(HERE / "program.py")]
+            self._zygote: Zygote[Program] = Zygote(command, stderr=log)
 
     def start(self, who: str, hear: Hear, **settings: Any) -> Program:
         """Fork a program; `hear` is called with each line that it reports, and with ["ended"]."""
-        ours, theirs = socket.socketpair()
-        program = Program(who, ours, hear)
-        with theirs, self._lock:
-            socket.send_fds(self._requests, [b"fork"], [theirs.fileno()])
-        ours.sendall(json.dumps(settings).encode() + b"\n")
-        self._new.put(program)
-        self._wake.send(b"x")
-        return program
-
-    def _read(self) -> None:
-        alive, closing = 0, False
-        while alive or not closing:
-            for key, _ in self._selector.select():
-                if key.data is None:
-                    self._wakes.recv(4096)
-                    while not self._new.empty():
-                        program = self._new.get()
-                        if program is None:
-                            closing = True
-                            continue
-                        alive += 1
-                        self._selector.register(program.wire, selectors.EVENT_READ, program)
-                elif not key.data.read():
-                    self._selector.unregister(key.fileobj)
-                    key.data.wire.close()
-                    alive -= 1
+        return self._zygote.fork(lambda wire: Program(who, wire, hear), settings)
 
     def close(self) -> None:
         """Kill all of them."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._zygote.pid, signal.SIGKILL)
-        self._zygote.wait()
-        self._new.put(None)
-        self._wake.send(b"x")
-        self._reader.join(START_TIMEOUT_S)
-        self._selector.close()
-        for one in (self._requests, self._wake, self._wakes):
-            one.close()
+        self._zygote.close()
 
 
 class Program:

@@ -1,0 +1,105 @@
+"""Fork processes from one that has imported what they need, and read what all of them say."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import selectors
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+LONG_S = 120.0
+
+
+class Child(Protocol):
+    """One process that was forked."""
+
+    wire: socket.socket
+
+    def read(self) -> bool:
+        """Read what it says; return False once it has ended. Only one thread calls it."""
+
+
+C = TypeVar("C", bound=Child)
+
+
+class Zygote(Generic[C]):
+    """The process that forks, and a thread that reads from all its children.
+
+    It gets the number of a socket as its last argument. With each request there comes a socket for
+    the child, on which the child's settings follow as a line of JSON.
+
+    Args:
+        command: starts the process.
+        popen: further arguments of `subprocess.Popen`.
+    """
+
+    def __init__(self, command: list[str], **popen: Any) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._requests = ours
+        self._lock = threading.Lock()
+        with theirs:
+            self._process = subprocess.Popen(
+                [*command, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # its children are in its process group
+                **popen,
+            )
+        self._selector = selectors.DefaultSelector()
+        self._wake, self._wakes = socket.socketpair()
+        self._selector.register(self._wakes, selectors.EVENT_READ)
+        self._new: queue.SimpleQueue[C | None] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read, name="forks")
+        self._reader.start()
+
+    def fork(self, make: Callable[[socket.socket], C], settings: dict[str, Any]) -> C:
+        """Fork a child.
+
+        Args:
+            make: returns what stands for the child here, and reads from this socket.
+            settings: the child's.
+        """
+        ours, theirs = socket.socketpair()
+        child = make(ours)
+        with theirs, self._lock:
+            socket.send_fds(self._requests, [b"fork"], [theirs.fileno()])
+        ours.sendall(json.dumps(settings).encode() + b"\n")
+        self._new.put(child)
+        self._wake.send(b"x")
+        return child
+
+    def _read(self) -> None:
+        alive, is_closing = 0, False
+        while alive or not is_closing:  # all are dead then: what they said last is still read
+            for key, _ in self._selector.select():
+                if key.data is None:
+                    self._wakes.recv(4096)
+                    while not self._new.empty():
+                        child = self._new.get()
+                        if child is None:
+                            is_closing = True
+                            continue
+                        alive += 1
+                        self._selector.register(child.wire, selectors.EVENT_READ, child)
+                elif not key.data.read():
+                    self._selector.unregister(key.fileobj)
+                    key.data.wire.close()
+                    alive -= 1
+
+    def close(self) -> None:
+        """Kill all children and the process that forked them."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._new.put(None)
+        self._wake.send(b"x")
+        self._reader.join(LONG_S)
+        self._selector.close()
+        for one in (self._requests, self._wake, self._wakes):
+            one.close()

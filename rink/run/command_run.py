@@ -1,0 +1,217 @@
+"""Run the command once, under a role that is held.
+
+Rules that hold here:
+
+* The end told to the guard is the session's deadline. No other member is granted the role before
+  it, whatever happens to this process. It is moved on while the role is held, and while the command
+  stops after a loss: the claim stands until the role is released.
+* The run is over only when the guard has said that the command and its descendants are dead, or, if
+  the guard died, when this process has killed them. The caller releases the role after that.
+
+Deliberately absent: what kills the command. That is the guard's part, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from rink import aio
+from rink.errors import RoleLost
+from rink.run.exits import NOT_FOUND
+from rink.run.guard import now_ms, signal_name
+from rink.run.guarded import Guarded, KillTimes, Reaper
+from rink.run.member import RunMember
+from rink.run.run_settings import RunSettings
+from rink.run.surroundings import RoleFile, environment_of
+
+log = logging.getLogger("rink.run")
+
+MAX_TELL_INTERVAL_S = 1.0
+"""How often the end told is moved on at least, in seconds."""
+
+
+@attrs.define
+class Outcome:
+    """Hold how one run of the command went.
+
+    Attributes:
+        status: as from `waitpid`.
+        is_started: whether the command could be started.
+        is_lost: whether it was stopped because the role was lost, or was near its end.
+        ran_for: seconds.
+    """
+
+    status: int
+    is_started: bool
+    is_lost: bool
+    ran_for: float
+
+
+@attrs.frozen(kw_only=True)
+class Host:
+    """Hold what all runs of one `rink run` share.
+
+    Attributes:
+        settings: what was asked for.
+        session: of the member.
+        member: it has joined.
+        reaper: asks after the processes.
+        file: tells the command how long the role is held.
+        ignored: numbers of the signals that the command ignores, too.
+        on_stopped: called with the signal that stopped the command.
+        loss_signal: returns the signal that the command gets once the role is lost.
+    """
+
+    settings: RunSettings
+    session: aio.Session
+    member: RunMember
+    reaper: Reaper
+    file: RoleFile
+    ignored: Sequence[int]
+    on_stopped: Callable[[int], None]
+    loss_signal: Callable[[], int]
+
+    @property
+    def limits(self) -> KillTimes:
+        """Return the times that the guard keeps to."""
+        return KillTimes.of(self.session.ttl, self.session.margin, self.settings.grace)
+
+
+class CommandRun:
+    """Run the command once.
+
+    Args:
+        host: what all runs share.
+        role: it is held.
+
+    Attributes:
+        guarded: the command under its guard, while it runs.
+        is_started: whether a guard was started.
+    """
+
+    def __init__(self, host: Host, role: aio.Role) -> None:
+        self.guarded: Guarded | None = None
+        self.is_started = False
+        self._host = host
+        self._role = role
+        self._limits = host.limits
+        self._lease = 0
+
+    async def run(self) -> Outcome | None:
+        """Run the command; None if there is not enough time left to start it."""
+        loop = asyncio.get_running_loop()
+        lost = asyncio.ensure_future(self._role.lost.wait())
+        try:
+            while not self._is_time_left() and not lost.done():
+                await asyncio.wait({lost}, timeout=0.1)  # until the lease is renewed
+            if lost.done():
+                return None
+            started_at = loop.time()
+            guarded = self.guarded = self._start()
+            if guarded is None:
+                return None
+            try:
+                is_lost = await self._watch(guarded, lost)
+            except Exception:
+                guarded.stop(signal.SIGTERM)
+                await guarded.ended
+                raise
+            self._report_failure(guarded)
+            return Outcome(
+                guarded.ended.result(), guarded.failure is None, is_lost, loop.time() - started_at
+            )
+        finally:
+            self.guarded = None
+            self._host.file.clear()
+            lost.cancel()
+
+    def _report_failure(self, guarded: Guarded) -> None:
+        failure, program = guarded.failure, self._host.settings.command[0]
+        if failure is not None and failure.errno:
+            what = "was not found" if failure.code == NOT_FOUND else "cannot be run"
+            log.error("command %r %s: %s", program, what, os.strerror(failure.errno))
+
+    def _start(self) -> Guarded | None:
+        """Start the command; None if the role is lost.
+
+        The role is looked at after the session. If it is held then, the session is its own: a
+        process that was stopped since the grant may have another one by now.
+        """
+        host, role = self._host, self._role
+        self._lease, until = host.member.tenure()
+        if not role.is_held:
+            return None
+        host.file.write(role.token, until)
+        guarded = Guarded(host.reaper, host.on_stopped)
+        guarded.start(
+            host.settings.command,
+            environment_of(
+                os.environ,
+                group=host.settings.group,
+                role=role.name,
+                rank=role.rank,
+                token=role.token,
+                file=host.file.path,
+            ),
+            until=until,
+            limits=self._limits,
+            role=role.name,
+            ignored=host.ignored,
+            file=host.file.path,
+        )
+        self.is_started = True
+        log.info("starts %r with token %d", host.settings.command[0], role.token)
+        return guarded
+
+    async def _watch(self, guarded: Guarded, lost: asyncio.Future[Any]) -> bool:
+        """Move the end on until the command has ended; return whether it was made to end."""
+        interval = min(MAX_TELL_INTERVAL_S, self._host.session.ttl / 12)
+        is_lost = False
+        while not guarded.ended.done():
+            if lost.done() and not is_lost:
+                is_lost = True
+                self._host.file.clear()
+                number = self._host.loss_signal()
+                log.info("%s: the command gets %s", self._reason(), signal_name(number))
+                guarded.stop(number)
+            self._move_end(guarded, is_lost=is_lost or guarded.is_late)
+            if now_ms() >= guarded.until - self._limits.lead // 2:
+                log.error("the guard does not kill the command: `rink run` does")
+                await self._host.reaper.kill_all()
+            await asyncio.wait(
+                {guarded.ended} if is_lost else {guarded.ended, lost},
+                timeout=interval,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        return is_lost or guarded.is_late
+
+    def _move_end(self, guarded: Guarded, *, is_lost: bool) -> None:
+        """Send the guard the deadline, if it has moved and the last end told is not over.
+
+        The member may have a new lease, whose deadline is not of this grant: between the two
+        leases, another member may have been granted the role.
+        """
+        lease, until = self._host.member.tenure()
+        if until > guarded.until > now_ms() and lease == self._lease:
+            guarded.tell(until)
+            if not is_lost:
+                self._host.file.write(self._role.token, until)
+
+    def _is_time_left(self) -> bool:
+        limits = self._limits
+        return self._host.member.tenure()[1] - limits.lead - limits.notice > now_ms()
+
+    def _reason(self) -> str:
+        """Return why the role is lost."""
+        try:
+            self._role.raise_if_lost()
+        except RoleLost as error:
+            return str(error)
+        return f"role {self._role.name!r} is lost"

@@ -1,0 +1,173 @@
+"""Join the group for `rink run`, wait there for the role, and leave.
+
+The group stays at one rank, and that rank has the role. So a planned handover is immediate, and an
+unplanned one takes no more than the lease. All members of the group must therefore run the same role.
+Each one says in a label of its record which role it runs. A member that waits for another role than
+the owner runs would wait for ever: it fails instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import Awaitable, Callable
+
+from rink import aio, inside
+from rink.errors import ClosedError, ConfigError, EtcdAuth, EtcdError, EtcdTls, RoleTimeout
+from rink.run.run_settings import LEAVE_TIMEOUT_S, RunSettings
+
+log = logging.getLogger("rink.run")
+
+ROLE_LABEL = "rink-run.role"
+"""Label of a member's record that names the role which the member runs."""
+
+NEVER_GROWS_S = 365 * 86_400.0
+"""Standbys wait for the only rank. It goes to the one that has waited longest as soon as the holder
+leaves, or its lease ends."""
+
+QUICK_LEAVE_S = 0.15
+"""Time to leave the group after a signal while no command runs. The lease ends the rest."""
+
+MAX_JOIN_PAUSE_S = 30.0
+REPORT_INTERVAL_S = 60.0
+"""How often a wait is reported."""
+
+LOOK_INTERVAL_S = 1.0
+"""How often a member that waits looks whether its wait is in vain, or its slot was started."""
+
+
+class RunMember:
+    """The member of one `rink run`.
+
+    Args:
+        settings: what was asked for.
+        session: not joined yet.
+
+    Attributes:
+        why: what the member waits for.
+    """
+
+    def __init__(self, settings: RunSettings, session: aio.Session) -> None:
+        self.why = "nothing was asked of etcd yet"
+        self._settings = settings
+        self._session = session
+        self._joined: aio.Rink | None = None
+
+    # ── how it is ────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def is_joined(self) -> bool:
+        """Return whether the group was joined."""
+        return self._joined is not None
+
+    @property
+    def rink(self) -> aio.Rink:
+        """Return the member, which has joined."""
+        assert self._joined is not None
+        return self._joined
+
+    def tenure(self) -> tuple[int, int]:
+        """Return the live lease and its deadline in milliseconds; 0 and 0 without one."""
+        lease, deadline = inside.tenure_of(self.rink) if self.is_joined else (0, 0.0)
+        return lease, math.floor(deadline * 1000)
+
+    # ── life ─────────────────────────────────────────────────────────────────────────────────
+
+    async def join(self) -> None:
+        """Join the group, unless it is joined; retry while etcd does not answer."""
+        pause, reported_at = 1.0, -math.inf
+        while self._joined is None:
+            try:
+                self._joined = await self._make().join()
+            except (EtcdAuth, EtcdTls):
+                raise
+            except EtcdError as error:
+                self.why = str(error)
+                now = asyncio.get_running_loop().time()
+                if now - reported_at >= REPORT_INTERVAL_S:
+                    reported_at = now
+                    log.warning("waits to join group %r: %s", self._settings.group, error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, MAX_JOIN_PAUSE_S)
+
+    def _make(self) -> aio.Rink:
+        settings = self._settings
+        return aio.Rink(
+            self._session,
+            settings.group,
+            name=settings.name,
+            scheme=("first", "jump"),
+            rebalance_delay=NEVER_GROWS_S,
+            initial_delay=NEVER_GROWS_S,
+            leave_timeout=LEAVE_TIMEOUT_S,
+            handover_wait=settings.handover_wait,
+            labels={ROLE_LABEL: settings.role},
+        )
+
+    async def await_role(
+        self, token_above: int, is_over: Callable[[], Awaitable[bool]]
+    ) -> aio.Role | None:
+        """Wait for the role, and report on what.
+
+        Args:
+            token_above: the role's token is to be greater.
+            is_over: returns whether the role is not needed any more.
+
+        Returns:
+            The role, or None if it is not needed any more.
+
+        Raises:
+            ConfigError: the owner runs another role, so that the wait would be in vain.
+        """
+        loop = asyncio.get_running_loop()
+        report_at = loop.time() + REPORT_INTERVAL_S
+        self.why = self._obstacle()
+        log.info("waits for %s as member %r: %s", self._settings.what, self.rink.name, self.why)
+        while True:
+            try:
+                return await self.rink.await_role(
+                    self._settings.role, LOOK_INTERVAL_S, token_above=token_above
+                )
+            except RoleTimeout:
+                self.why = self._obstacle()
+            if await is_over():
+                return None
+            if loop.time() >= report_at:
+                report_at = loop.time() + REPORT_INTERVAL_S
+                log.info("still waits for %s: %s", self._settings.what, self.why)
+
+    def _obstacle(self) -> str:
+        """Return what a wait for the role waits on.
+
+        Raises:
+            ConfigError: the owner runs another role.
+        """
+        role, group = self._settings.role, self._settings.group
+        owner = self.rink.owner(role)
+        if owner is None:
+            return "nobody has a rank yet"
+        if owner == self.rink.name:
+            return inside.obstacle_of(self.rink, role)
+        runs = next(
+            (one.labels.get(ROLE_LABEL) for one in self.rink.members if one.name == owner), None
+        )
+        if runs not in {None, role}:
+            raise ConfigError(
+                f"member {owner!r} of group {group!r} runs role {runs!r}, so role {role!r} would "
+                "never start: give each role a group of its own by --group"
+            )
+        return f"member {owner!r} owns it until it leaves, or its lease ends"
+
+    async def leave(self) -> None:
+        """Leave the group; nothing is held any more."""
+        if self._joined is not None:
+            await self._joined.leave(now=True)
+            log.info("left group %r", self._settings.group)
+
+    async def leave_quickly(self) -> None:
+        """Leave the group if etcd answers at once."""
+        with contextlib.suppress(TimeoutError, ClosedError):
+            async with asyncio.timeout(QUICK_LEAVE_S):
+                await self.leave()

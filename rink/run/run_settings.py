@@ -1,0 +1,34 @@
+"""The settings of `rink run`."""
+
+from __future__ import annotations
+
+import attrs
+
+LEAVE_TIMEOUT_S = 10.0
+
+
+@attrs.frozen(kw_only=True)
+class RunSettings:
+    """Hold the options of `rink run`. Durations are in seconds."""
+
+    group: str
+    role: str
+    command: tuple[str, ...]
+    name: str | None = None
+    grace: float = 10.0
+    wait: float | None = None
+    once: bool = False
+    restart: bool = False
+    handover_wait: float = 0.0
+    slot: str | None = None
+    retry_if_unfinished: bool = False
+
+    @property
+    def what(self) -> str:
+        """Return the role and its group, for messages."""
+        return f"role {self.role!r} of group {self.group!r}"
+
+    @property
+    def leaves_within_s(self) -> float:
+        """Return the sum of all waits of a leave."""
+        return self.handover_wait + 2 * LEAVE_TIMEOUT_S + self.grace
