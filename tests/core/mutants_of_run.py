@@ -11,6 +11,7 @@ SURROUNDINGS = "run/test_run_surroundings"
 KILLS = "../integration/run/test_run_kills"
 SIGNALS = "../integration/run/test_run_signals"
 TERMINAL = "../integration/run/test_run_terminal"
+ONE_ROLE = "../integration/run/test_run_one_role"
 
 
 def python(what: str, module: str, old: str, new: str, *tests: str) -> Mutant:
@@ -138,6 +139,13 @@ RUN = [
         " and lease == self._lease:",
         ":",
         KILLS,
+    ),
+    python(
+        "a wait for another role than the group runs never ends",
+        "member",
+        "        if runs not in {None, role}:\n",
+        "        if False:\n",
+        ONE_ROLE,
     ),
     python(
         "a command that is started again has the same token",

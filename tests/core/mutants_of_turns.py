@@ -255,8 +255,8 @@ TURNS = [
     of(
         "membership",
         "tokens may be lower after the member was away",
-        "max(history.token_floor, self._last_token)",
-        "history.token_floor",
+        "inside.raise_tokens(rink, self._last_token)",
+        "inside.raise_tokens(rink, 0)",
         "sidecar/test_membership",
     ),
     of(
