@@ -54,7 +54,7 @@ def is_delegated(folder: Path) -> bool:
 
 
 def make(name: str) -> str:
-    """Make a cgroup in this process's own, and return its path; "" where that may not be."""
+    """Make a cgroup in this process's own, and return its path or ""."""
     with contextlib.suppress(OSError):
         own = own_path(
             Path("/proc/self/cgroup").read_text(encoding="utf-8"),

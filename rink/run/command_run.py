@@ -171,7 +171,11 @@ class CommandRun:
         return guarded
 
     async def _watch(self, guarded: Guarded, lost: asyncio.Future[Any]) -> bool:
-        """Move the end on until the command has ended; return whether it was made to end."""
+        """Move the end on until the command has ended.
+
+        Returns:
+            Whether the command was made to end.
+        """
         interval = min(MAX_TELL_INTERVAL_S, self._host.session.ttl / 12)
         is_lost = False
         while not guarded.ended.done():
@@ -193,7 +197,9 @@ class CommandRun:
         return is_lost or guarded.is_late
 
     def _move_end(self, guarded: Guarded, *, is_lost: bool) -> None:
-        """Send the guard the deadline, if it has moved and the last end told is not over.
+        """Send the guard the deadline if it has moved.
+
+        An end that is over is never moved.
 
         The member may have a new lease, whose deadline is not of this grant: between the two
         leases, another member may have been granted the role.

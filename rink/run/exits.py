@@ -26,7 +26,7 @@ NOT_FOUND = guard.NOT_FOUND
 
 @attrs.frozen
 class ExitStatus:
-    """How `rink run` ends: with a code, or by a signal if that is not 0."""
+    """Hold how `rink run` ends: with a code, or by a signal other than 0."""
 
     code: int = 0
     signal: int = 0

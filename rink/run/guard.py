@@ -78,7 +78,7 @@ def signal_name(number: int) -> str:
 
 
 class Ends:
-    """Decide when the command gets SIGTERM and when SIGKILL. It reads no clock.
+    """Decide when the command gets SIGTERM and SIGKILL; read no clock.
 
     Invariant: `kill_at` is never after `until - lead`. `told` moves `until` on only while the kill
     is not due, so a guard that was frozen kills first, whatever lies in its pipe.
@@ -163,7 +163,10 @@ def become_subreaper() -> None:
 
 
 def _fields(path: str) -> list[bytes]:
-    """Return the fields of a `stat` file behind the command's name, which may hold anything."""
+    """Return the fields of a `stat` file behind the command's name.
+
+    The name may hold anything.
+    """
     with open(path, "rb") as file:
         return file.read().rpartition(b")")[2].split()
 
@@ -215,7 +218,7 @@ def reaped() -> Iterator[tuple[int, int]]:
 
 
 class Timer:
-    """A timer on CLOCK_BOOTTIME, which goes on while the machine is suspended."""
+    """Keep a timer on CLOCK_BOOTTIME, which counts suspended time, too."""
 
     def __init__(self) -> None:
         self.fd = _libc.timerfd_create(CLOCK_BOOTTIME, TFD_FLAGS)
@@ -233,7 +236,7 @@ class Timer:
 
 
 class Terminal:
-    """The controlling terminal, if there is one, and which process group is in its foreground.
+    """Give the controlling terminal to process groups, if there is one.
 
     Args:
         job: the process group of `rink run`, which a shell puts into the foreground.
@@ -266,7 +269,7 @@ class Terminal:
 
 
 class Cgroup:
-    """A cgroup for the command, where `rink.run.cgroup` could make one; else it does nothing."""
+    """Keep the command in a cgroup if `rink.run.cgroup` could make one."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -284,7 +287,7 @@ class Cgroup:
                 self._write("cgroup.kill", "1")
 
     def remove(self) -> None:
-        """Remove it; nothing runs in it any more, but the kernel may take a moment to see that."""
+        """Remove it; the kernel may take a moment to see that it is empty."""
         for _ in range(REMOVE_TRIES if self._path else 0):
             try:
                 os.rmdir(self._path)
@@ -299,7 +302,7 @@ class Cgroup:
 
 
 class CommandGuard:
-    """Runs the command; `options` are as `rink.run.guarded` gives them."""
+    """Run the command; `options` are those of `rink.run.guarded`."""
 
     def __init__(self, options: dict[str, str], command: list[str]) -> None:
         self._command = command
@@ -515,7 +518,7 @@ class CommandGuard:
             os.write(self._out, f"{line}\n".encode())
 
     def _log(self, what: str, level: str = "WARNING") -> None:
-        """Write a line as `rink run` does; `rink run` itself may be stopped, or dead."""
+        """Write a line as `rink run` does, which may be stopped or dead."""
         at = time.strftime("%Y-%m-%d %H:%M:%S")
         line = f"{at},{time.time_ns() // 1_000_000 % 1000:03d} {level:<7} rink.run: "
         with contextlib.suppress(OSError):
@@ -531,7 +534,7 @@ class CommandGuard:
 
 
 def main(arguments: list[str]) -> None:
-    """Run the guard; options `NAME=VALUE` stand before the command, behind a `--`."""
+    """Run the guard: `NAME=VALUE` options, `--`, and the command."""
     place = arguments.index("--")
     options = dict(one.partition("=")[::2] for one in arguments[:place])
     CommandGuard(options, arguments[place + 1 :]).run()

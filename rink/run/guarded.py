@@ -32,7 +32,7 @@ KILLED = signal.SIGKILL
 
 @attrs.frozen(kw_only=True)
 class KillTimes:
-    """The times that a guard keeps to, in milliseconds.
+    """Hold the times that a guard keeps to, in milliseconds.
 
     Attributes:
         grace: from SIGTERM to SIGKILL.
@@ -63,14 +63,14 @@ class KillTimes:
 
 @attrs.frozen(kw_only=True)
 class Failure:
-    """Say why a command did not start: the exit code as of `env`, and the errno."""
+    """Say why a command did not start: exit code as of `env`, and errno."""
 
     code: int
     errno: int
 
 
 class Reaper:
-    """Asks after every child of this process, as a process 1 must, and kills what a guard left."""
+    """Reap every child, as a process 1 must, and kill what a guard left."""
 
     def __init__(self) -> None:
         self._exits: dict[int, asyncio.Future[int]] = {}
@@ -100,7 +100,7 @@ class Reaper:
 
 
 class Guarded:
-    """One run of the command under its guard.
+    """Start one run of the command under its guard, and speak to it.
 
     Attributes:
         ended: the command's status as from `waitpid`, once all its descendants are dead.

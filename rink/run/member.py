@@ -39,7 +39,7 @@ LOOK_INTERVAL_S = 1.0
 
 
 class RunMember:
-    """The member of one `rink run`.
+    """Join the group as one `rink run`, wait for the role, and leave.
 
     Args:
         settings: what was asked for.
@@ -69,7 +69,7 @@ class RunMember:
         return self._joined
 
     def tenure(self) -> tuple[int, int]:
-        """Return the live lease and its deadline in milliseconds; 0 and 0 without one."""
+        """Return the live lease and its deadline in ms, or 0 and 0."""
         lease, deadline = inside.tenure_of(self.rink) if self.is_joined else (0, 0.0)
         return lease, math.floor(deadline * 1000)
 

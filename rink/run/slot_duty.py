@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class SlotDuty:
-    """The slot of one `rink run`.
+    """Keep to the slot of one `rink run`.
 
     Args:
         etcd: where the slots lie.
@@ -89,7 +89,9 @@ class SlotDuty:
             )
 
     async def _while_held(self, role: aio.Role, call: Callable[[], T]) -> T:
-        """Call something on a thread, again after each EtcdError, while the role is held.
+        """Call a function on a thread, again after each EtcdError.
+
+        It ends with the role.
 
         Raises:
             RoleLost: the role is lost.

@@ -51,7 +51,7 @@ class SlotTurn(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class Slot:
-    """What lies under a slot's key.
+    """Hold what lies under a slot's key.
 
     Attributes:
         run: distinguishes this run from any other.
@@ -113,7 +113,7 @@ def _check_format(number: object) -> None:
 
 @attrs.define
 class SlotRun:
-    """One member's run of one slot.
+    """Write the run of one slot by one member.
 
     Args:
         etcd: where the slots lie.

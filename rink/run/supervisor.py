@@ -38,7 +38,7 @@ STOP_TAKES_EFFECT_S = 0.2
 
 
 class Restarts:
-    """The pauses of `--restart`. They double, up to a minute."""
+    """Choose the pauses of `--restart`. They double, up to a minute."""
 
     def __init__(self) -> None:
         self._next = FIRST_PAUSE_S
@@ -52,7 +52,7 @@ class Restarts:
 
 
 class NotGotError(Exception):
-    """The role was not got within `--wait`."""
+    """Say that the role was not got within `--wait`."""
 
 
 class CommandSupervisor:
@@ -215,7 +215,7 @@ class CommandSupervisor:
             self._continued()
 
     def _continued(self) -> None:
-        """Let the command go on too; in the foreground, if a shell has put this process there."""
+        """Let the command go on too, in the foreground if a shell says so."""
         self._job_is_stopped = False
         if (guarded := self._guarded) is not None:
             guarded.resume()
@@ -265,7 +265,9 @@ class CommandSupervisor:
         return status
 
     async def _use(self, role: aio.Role) -> ExitStatus | None:
-        """Run the command under a role; return how to end, or None to wait for the role again.
+        """Run the command under a role; return how to end.
+
+        None: wait for the role again.
 
         The caller releases the role: no process of the command is left.
         """
@@ -297,7 +299,7 @@ class CommandSupervisor:
         return None
 
     async def _run(self, role: aio.Role) -> Outcome | None:
-        """Run the command once; None if there was not enough time left to start it."""
+        """Run the command once; None if the role ends too soon to start it."""
         self._current = CommandRun(self._host, role)
         try:
             return await self._current.run()

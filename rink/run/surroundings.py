@@ -37,7 +37,7 @@ def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
 def environment_of(
     environment: Mapping[str, str], *, group: str, role: str, rank: int, token: int, file: str
 ) -> dict[str, str]:
-    """Return the command's environment. RINK_FILE is unset where there is no file."""
+    """Return the command's environment, without RINK_FILE if there is none."""
     made = without_secrets(environment)
     made.pop("RINK_FILE", None)
     made.update(RINK_GROUP=group, RINK_ROLE=role, RINK_RANK=str(rank), RINK_TOKEN=str(token))
@@ -68,7 +68,10 @@ def is_in_memory(folder: Path, mounts: str) -> bool:
 
 
 class RoleFile:
-    """The file of RINK_FILE, in a folder of its own. `path` is empty if there is no tmpfs."""
+    """Write the file of RINK_FILE, in a folder of its own.
+
+    `path` is empty if there is no tmpfs.
+    """
 
     def __init__(self, candidates: Sequence[Path]) -> None:
         self._folder: Path | None = None

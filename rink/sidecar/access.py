@@ -24,7 +24,10 @@ MAX_HEAD_BYTES = 16 * 1024
 
 
 class Bearer:
-    """Compare the token of requests with that of a file, which is read again when it changes."""
+    """Compare the token of requests with that of a file.
+
+    The file is read again when it changes.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -108,7 +111,7 @@ class Access:
 
 
 def _is_loopback(host: bytes, server: tuple[str, int | None]) -> bool:
-    """Return whether a Host header names loopback, with the port that was connected to."""
+    """Return whether a Host header names loopback and the right port."""
     name, colon, port = host.decode("latin-1").rpartition(":")
     if not colon or port != str(server[1]):
         return False

@@ -16,5 +16,5 @@ def now_ms() -> int:
 
 
 def in_ms(seconds: float) -> int:
-    """Return a reading of the same clock, or a span, in whole milliseconds, rounded down."""
+    """Return seconds in whole milliseconds, rounded down."""
     return math.floor(seconds * 1000)

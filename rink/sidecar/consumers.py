@@ -13,7 +13,7 @@ import attrs
 
 @attrs.define(eq=False)
 class Turn:
-    """One consumer's turn of one role, from the grant until the role is let go.
+    """Hold one consumer's turn of a role, from its grant to its release.
 
     `lease` is the session's that it was granted under. `why` says why the role was lost.
     """
@@ -30,7 +30,7 @@ class Turn:
 
 @attrs.define(eq=False)
 class Consumer:
-    """A program that wants roles, from its hold until it is forgotten.
+    """Hold a program that wants roles, until it is forgotten.
 
     `grant` is its secret. `alive_ms` is the time within which it has to renew, or None. `heard_ms` is
     when it was last heard of, or was granted a role. `moved_at_ms` is when its ends were last moved

@@ -95,7 +95,7 @@ class Membership:
     # ── what the service asks for (rink.sidecar.service.Member) ──────────────────────────────
 
     def session(self) -> tuple[int, int]:
-        """Return the live lease and its deadline in milliseconds; 0 and 0 without one."""
+        """Return the live lease and its deadline in ms, or 0 and 0."""
         if self.rink is None:
             return 0, 0
         lease, deadline = inside.tenure_of(self.rink)

@@ -28,7 +28,7 @@ class Member(Protocol):
     """Do what the service needs of the member."""
 
     def session(self) -> tuple[int, int]:
-        """Return the live lease and its deadline in milliseconds; 0 and 0 without one."""
+        """Return the live lease and its deadline in ms, or 0 and 0."""
         ...
 
     def want(self, role: str) -> None:
@@ -135,7 +135,7 @@ class Service:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[int]:
-        """Note the member's session, yield the time for an input, and carry out what follows.
+        """Yield the time of an input, and carry out its effects after it.
 
         An error within would leave turns half done: a role that is never let go, or a consumer that
         is not told. So it is a failure of the whole sidecar, wherever it is raised.
@@ -215,7 +215,7 @@ class Service:
             self.turns.end_call(consumer, now, is_answered)
 
     def release(self, consumer: Consumer, role: str, token: int | None) -> bool:
-        """Take an answer, or what is given back; False if it is another consumer's turn."""
+        """Take an answer or a release; False if it is another consumer's turn."""
         with self.changing() as now:
             self.heard_ms = now
             return self.turns.release(consumer, role, token, now)

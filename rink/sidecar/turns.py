@@ -37,7 +37,7 @@ MAX_STALE_ENTRIES = 64
 
 @attrs.define(eq=False)
 class _Seat:
-    """One role: whose turn it is, who waits, and whether the member waits for it."""
+    """Hold a role: whose turn it is, who waits, and if the member does."""
 
     queue: dict[str, Consumer] = attrs.field(factory=dict)
     turn: Turn | None = None
@@ -197,11 +197,11 @@ class Turns:
     # ── what the member does ─────────────────────────────────────────────────────────────────
 
     def session(self, lease: int, deadline_ms: int) -> None:
-        """Note the member's live session and its deadline; 0 and 0 where it has none."""
+        """Note the member's live lease and its deadline, or 0 and 0."""
         self._lease, self._deadline_ms = lease, deadline_ms
 
     def granted(self, role: str, token: int, now_ms: int, is_held: bool = True) -> Turn | None:
-        """Give a role that the member was granted to the first consumer that can be told.
+        """Give a granted role to the first consumer that can be told.
 
         Args:
             role: the role.
@@ -272,7 +272,7 @@ class Turns:
         self._schedule(consumer, now_ms)
 
     def _schedule(self, consumer: Consumer, now_ms: int) -> None:
-        """Look at a consumer when its next end passes or is moved on, or it stays away."""
+        """Look at a consumer at its next end, and when it has stayed away."""
         if consumer.is_forgotten:
             return
         due_ms = min([turn.until_ms for turn in consumer.turns.values()], default=math.inf)
