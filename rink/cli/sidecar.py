@@ -76,6 +76,17 @@ JOIN_TIMEOUT_S = 10.0
     help="Hold this role for the whole pod. Needs --grace. May be given more than once.",
 )
 @click.option(
+    "--label-pod",
+    multiple=True,
+    metavar="R",
+    envvar="RINK_LABEL_POD",
+    show_envvar=True,
+    help=(
+        "Label the own pod while a program of it holds this role, so that a Service selects it. "
+        "May be given more than once."
+    ),
+)
+@click.option(
     "--files",
     metavar="DIR",
     type=click.Path(path_type=Path),
@@ -125,10 +136,10 @@ JOIN_TIMEOUT_S = 10.0
 @with_target
 def sidecar(
     group: str, name: str | None, listen: str, socket_group: str | None, bearer: Path | None,
-    insecure: bool, public: str, roles: tuple[str, ...], files: Path | None, hold: float,
-    absent: float, grace: float | None, rebalance_delay: float, ttl: float,
-    handover_wait: float, termination_grace: float | None, max_streams: int, log_level: str,
-    target: Target,
+    insecure: bool, public: str, roles: tuple[str, ...], label_pod: tuple[str, ...],
+    files: Path | None, hold: float, absent: float, grace: float | None, rebalance_delay: float,
+    ttl: float, handover_wait: float, termination_grace: float | None, max_streams: int,
+    log_level: str, target: Target,
 ) -> None:  # fmt: skip
     """Hold roles for the programs beside it until SIGTERM or Ctrl-C. They call it by HTTP.
 
@@ -138,6 +149,7 @@ def sidecar(
     try:
         from rink import aio
         from rink.sidecar.listeners import Address
+        from rink.sidecar.pod_labeller import RELEASE_WAIT_S
         from rink.sidecar.program import Program, Settings, exits_at_once
     except ModuleNotFoundError as error:
         raise Failed(f"the sidecar needs {error.name}: {install_command('sidecar')}") from error
@@ -148,10 +160,11 @@ def sidecar(
     grace_s = 60.0 if grace is None else grace
     settings = Settings(
         listen=Address.of(listen), public=Address.of(public) if public else None, hold_s=hold,
-        absent_s=absent, grace_s=grace_s, roles=roles, files=files, bearer=bearer,
-        socket_group=socket_group, insecure=insecure, max_streams=max_streams,
+        absent_s=absent, grace_s=grace_s, roles=roles, label_pod=label_pod, files=files,
+        bearer=bearer, socket_group=socket_group, insecure=insecure, max_streams=max_streams,
     )  # fmt: skip
-    kubernetes.check_grace(handover_wait + LEAVE_TIMEOUT_S + hold, termination_grace)
+    label_s = RELEASE_WAIT_S if label_pod else 0.0
+    kubernetes.check_grace(handover_wait + LEAVE_TIMEOUT_S + hold + label_s, termination_grace)
 
     async def run() -> None:
         session = session_at(target, ttl)

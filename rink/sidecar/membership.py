@@ -13,6 +13,7 @@ from rink import aio, inside
 from rink.core.backoff import backoff
 from rink.errors import ClosedError, RinkError, RoleLost
 from rink.sidecar.clock import in_ms
+from rink.sidecar.pod_labeller import PodLabeller
 from rink.sidecar.service import Service
 
 log = logging.getLogger("rink.sidecar")
@@ -62,6 +63,8 @@ class Membership:
         self.left = asyncio.Event()
         """Set when the member has left for good."""
         self.failed = asyncio.Event()
+        self.labeller: PodLabeller | None = None
+        """Takes labels off the own pod before their roles are released."""
         self.failure: BaseException | None = None
         """A fault of this program, after which no turn is looked after any more."""
         self._make = make
@@ -72,6 +75,7 @@ class Membership:
         self._now = asyncio.Event()
         self._waits: dict[str, asyncio.Task[None]] = {}
         self._handles: dict[str, aio.Role] = {}
+        self._releases: set[asyncio.Task[None]] = set()
         self._last_token = 0
         service.member = self
         service.on_presence = self._presence.set
@@ -123,8 +127,26 @@ class Membership:
         self.failed.set()
 
     def let_go(self, role: str) -> None:
-        """Release a role."""
-        if handle := self._handles.pop(role, None):
+        """Release a role, as soon as its label is off the pod.
+
+        Meanwhile another consumer beside this one may wait for it: the wait has a handle of its own.
+        """
+        handle = self._handles.pop(role, None)
+        if handle is None:
+            return
+        if self.labeller is not None and not self.labeller.is_off(role):
+            task = asyncio.create_task(self._release_without_label(handle, role, self.labeller))
+            self._releases.add(task)
+            task.add_done_callback(self._releases.discard)
+            task.add_done_callback(self._check)
+        else:
+            handle.release()
+
+    @staticmethod
+    async def _release_without_label(handle: aio.Role, role: str, labeller: PodLabeller) -> None:
+        try:
+            await labeller.wait_off(role)
+        finally:
             handle.release()
 
     def obstacle(self, role: str) -> str:

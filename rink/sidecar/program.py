@@ -27,6 +27,9 @@ from rink.sidecar.effects import Effect, Granted, Over, Renewed
 from rink.sidecar.files import Files
 from rink.sidecar.listeners import MAX_CALLERS, Address, listen, serve
 from rink.sidecar.membership import Membership
+from rink.sidecar.pod_api import Pod, PodApi
+from rink.sidecar.pod_label import check_label_name
+from rink.sidecar.pod_labeller import PodLabeller
 from rink.sidecar.service import Service
 from rink.sidecar.turns import Turns
 
@@ -44,8 +47,9 @@ class Settings:
 
     `hold_s` is how far ahead an end is told, `absent_s` how long the member stays without a
     consumer, and `grace_s` how long a consumer may go on after a loss. `roles` are those that the
-    sidecar holds for its whole pod. `files` is the folder of ends, `bearer` the file of a token.
-    `max_streams` is the largest number of open streams.
+    sidecar holds for its whole pod. `label_pod` are those whose holder's pod gets a label. `files` is
+    the folder of ends, `bearer` the file of a token. `max_streams` is the largest number of open
+    streams.
     """
 
     listen: Address
@@ -54,6 +58,7 @@ class Settings:
     absent_s: float = 10.0
     grace_s: float | None = 60.0
     roles: tuple[str, ...] = ()
+    label_pod: tuple[str, ...] = ()
     files: Path | None = None
     bearer: Path | None = None
     socket_group: str | None = None
@@ -101,6 +106,8 @@ class Program:
             )
         _allow_files(settings.max_streams)
         self._bearer = Bearer(settings.bearer) if settings.bearer else None
+        self._labeller = self._make_labeller(turns)
+        self.membership.labeller = self._labeller
         self._files = Files(settings.files) if settings.files else None
         self.listener = listen(settings.listen, settings.socket_group)
         self._socket_inode = _inode(settings.listen.path)
@@ -113,6 +120,8 @@ class Program:
         settings, service, membership = self.settings, self.service, self.membership
         if self._files is not None:
             service.on_change.append(self._write_files)
+        if self._labeller is not None:
+            service.on_change.append(self._labeller.look)
         for signal_ in ENDS:
             asyncio.get_running_loop().add_signal_handler(signal_, self._told, signal_)
         if settings.roles:
@@ -130,15 +139,29 @@ class Program:
                 app = self._public(lag)
                 servers.append(tasks.create_task(serve(app, self.public_listener, self._stop)))
                 log.info("probes are at %s", _where(self.public_listener, settings.public))
+            labelling = tasks.create_task(self._label())
             tasks.create_task(membership.run())
             failing = tasks.create_task(self._fail())
             for server in servers:
                 await server
+            if self._labeller is not None:
+                await self._labeller.close()
+            labelling.cancel()
             measuring.cancel()
             failing.cancel()
         service.close()
         self._clean_up()
         await self.session.close()
+
+    def _make_labeller(self, turns: Turns) -> PodLabeller | None:
+        labelled = frozenset(check_label_name(role) for role in self.settings.label_pod)
+        if not labelled:
+            return None
+        return PodLabeller(turns, labelled, PodApi(Pod.of(os.environ), labelled))
+
+    async def _label(self) -> None:
+        if self._labeller is not None:
+            await self._labeller.run()
 
     def _clean_up(self) -> None:
         if self._files is not None:

@@ -1,0 +1,237 @@
+"""Change labels of the own pod, by one call of the Kubernetes API.
+
+Each call has a thread and a connection of its own. The thread is a daemon that nobody waits for, so
+neither a name server nor an API server that hangs keeps a sidecar from ending. Token and CA are
+read for each call, since the kubelet replaces them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import attrs
+
+from rink.errors import ConfigError
+from rink.sidecar.pod_label import TIMEOUT_MS, Roles, labels_of
+
+FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+TIMEOUT_S = TIMEOUT_MS / 1000
+CONNECT_TIMEOUT_S = 0.75 * TIMEOUT_S
+"""Shorter, so a server that cannot be reached is known to have got nothing."""
+MAX_ANSWER_BYTES = 64 * 1024
+MAX_SHOWN = 300
+"""Largest length of an API server's message that is logged."""
+REFUSED = frozenset({400, 403, 404, 422})
+"""Answers of a request that would be refused again: admission, rights, a pod that is gone."""
+NOTE = "etcd-rink/may-change-more"
+"""An annotation that is never set. The API server must refuse it, see `PodApi.label`."""
+
+
+class PodApiError(Exception):
+    """Say why a call failed.
+
+    Attributes:
+        may_take_effect: whether the API server may have carried it out, or still may.
+        is_refused: whether the same call would be refused again.
+    """
+
+    def __init__(
+        self, message: str, *, may_take_effect: bool = False, is_refused: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.may_take_effect = may_take_effect
+        self.is_refused = is_refused
+
+
+@attrs.frozen
+class Pod:
+    """Name the own pod, and how to reach the API server."""
+
+    host: str
+    port: int
+    namespace: str
+    name: str
+    folder: Path
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str], folder: Path | None = None) -> Pod:
+        """Return the pod that this process runs in.
+
+        Raises:
+            ConfigError: it runs in none, or something of the pod is missing.
+        """
+        folder = folder or FOLDER
+        found = {
+            name: environment.get(name, "")
+            for name in ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "POD_NAME")
+        }
+        missing = [name for name, value in found.items() if not value]
+        if missing:
+            raise ConfigError(
+                f"--label-pod needs {' and '.join(missing)} in the environment: run it in a pod as "
+                "deploy/sidecar/label has it"
+            )
+        host, port, name = found.values()
+        if not port.isdigit():
+            raise ConfigError(f"KUBERNETES_SERVICE_PORT is {port!r}, and must be a number")
+        try:
+            (folder / "token").read_bytes()
+            (folder / "ca.crt").read_bytes()
+            space = environment.get("POD_NAMESPACE", "")
+            space = space or (folder / "namespace").read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise ConfigError(
+                f"--label-pod needs the token of a service account: {error.filename}: "
+                f"{error.strerror}: mount it as deploy/sidecar/label does"
+            ) from error
+        return cls(host, int(port), space, name, folder)
+
+
+class _Call:
+    """One PATCH, made in a thread, which another thread may give up."""
+
+    def __init__(self, pod: Pod, metadata: dict[str, Any], query: str) -> None:
+        self._pod = pod
+        self._body = json.dumps({"metadata": metadata})
+        path = f"/api/v1/namespaces/{quote(pod.namespace, '')}/pods/{quote(pod.name, '')}"
+        # The API server gives up after `timeout`, so a late request is never carried out.
+        self._target = f"{path}?timeout={TIMEOUT_S:g}s{query}"
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._is_given_up = False
+        self.is_sent = False
+        """Whether the API server may know of it. After `give_up` it stays as it is."""
+
+    def run(self) -> tuple[int, bytes]:
+        """Return the status and the body of the answer."""
+        folder = self._pod.folder
+        token = (folder / "token").read_text(encoding="ascii").strip()
+        context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+        headers = {
+            "Authorization": f"Bearer {token}",
+            "Content-Type": "application/merge-patch+json",
+            "Accept": "application/json",
+            "Connection": "close",
+        }
+        connection = http.client.HTTPSConnection(
+            self._pod.host, self._pod.port, timeout=CONNECT_TIMEOUT_S, context=context
+        )
+        with contextlib.closing(connection):
+            connection.connect()
+            with self._lock:
+                if self._is_given_up:
+                    raise TimeoutError("given up")
+                self._socket, self.is_sent = connection.sock, True
+            self._socket.settimeout(TIMEOUT_S)
+            connection.request("PATCH", self._target, self._body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read(MAX_ANSWER_BYTES)
+
+    def give_up(self) -> None:
+        """End it: nothing is sent after this."""
+        with self._lock:
+            self._is_given_up = True
+            if self._socket is not None:
+                with contextlib.suppress(OSError):
+                    # Not SSLSocket.shutdown: after it, the other thread would write in plain text.
+                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+
+class PodApi:
+    """Put labels on the own pod.
+
+    **The token must not be able to do more.** The right to patch pods would allow any change of any
+    pod of the namespace, so an admission policy has to restrict it. Before the first label is put on,
+    a dry run tries to annotate the pod. If that is not refused, no label is put on.
+    """
+
+    def __init__(self, pod: Pod, labelled: Roles) -> None:
+        self._pod = pod
+        self._labelled = labelled
+        self._is_restricted = False
+
+    async def label(self, roles: Roles) -> None:
+        """Put the labels of these roles on, and take the others of this sidecar off.
+
+        Raises:
+            PodApiError: it did not succeed.
+        """
+        if roles and not self._is_restricted:
+            await self._check_restricted()
+        await self._patch({"labels": labels_of(roles, self._labelled)})
+
+    async def _check_restricted(self) -> None:
+        try:
+            await self._patch({"annotations": {NOTE: "true"}}, "&dryRun=All")
+        except PodApiError as error:
+            if not error.is_refused:
+                error.may_take_effect = False  # a dry run has no effect
+                raise
+            self._is_restricted = True
+            return
+        raise PodApiError(
+            "its token may change more than this label, such as images of pods: apply the "
+            "ValidatingAdmissionPolicy of deploy/sidecar/label",
+            is_refused=True,
+        )
+
+    async def _patch(self, metadata: dict[str, Any], query: str = "") -> None:
+        """Patch the metadata of the pod. Cancelling gives the call up."""
+        call = _Call(self._pod, metadata, query)
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[tuple[int, bytes]] = loop.create_future()
+
+        def work() -> None:
+            try:
+                said: tuple[int, bytes] | Exception = call.run()
+            except Exception as error:
+                said = error
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                loop.call_soon_threadsafe(_settle, answer, said)
+
+        threading.Thread(target=work, name="rink pod label", daemon=True).start()
+        try:
+            status, body = await answer
+        except asyncio.CancelledError:
+            call.give_up()
+            raise
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise PodApiError(_words(error), may_take_effect=call.is_sent) from error
+        if 200 <= status < 300:
+            return
+        raise PodApiError(
+            f"the API server answered {status}: {_message(body)}",
+            may_take_effect=status >= 500,
+            is_refused=status in REFUSED,
+        )
+
+
+def _settle(answer: asyncio.Future[tuple[int, bytes]], said: tuple[int, bytes] | Exception) -> None:
+    if answer.done():
+        return
+    if isinstance(said, Exception):
+        answer.set_exception(said)
+    else:
+        answer.set_result(said)
+
+
+def _message(body: bytes) -> str:
+    """Return the message of an error of the API server, as a JSON string."""
+    text = body.decode(errors="replace")
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        text = str(json.loads(text)["message"])
+    return json.dumps(text[:MAX_SHOWN])
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,186 @@
+"""Decide which labels the own pod is to have, and which request to send next.
+
+The label of a role is on the pod while a consumer holds the role, so a Service can select the
+holder. It is a hint, never a fence: a killed sidecar leaves it, so two pods may have it.
+
+Everything here is pure. The wanted labels follow from what is held now. There is no queue of
+changes: each request states all labels of this sidecar, so the latest one is enough.
+
+**A late request must not undo a later one.** One request is under way at a time. The API server
+drops a request that it has not carried out within `TIMEOUT_MS`. One without an answer may still take
+effect until then. So the labels are sent once more, `UNSURE_MS` after such a request has failed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+import attrs
+
+from rink.core.backoff import backoff
+from rink.errors import ConfigError
+from rink.sidecar.turns import Turns
+
+PREFIX = "etcd-rink/"
+"""The beginning of each key. The policy of deploy/sidecar/label allows these labels alone."""
+HELD = "held"
+"""The value of each label."""
+TIMEOUT_MS = 2_000
+UNSURE_MS = 2 * TIMEOUT_MS
+"""How long a request without an answer may take effect: its way, and the server's own limit."""
+LONGEST_PAUSE_S = 60.0
+EARLY_MS = 2_000
+"""How long before its end a turn loses its label, if the end is not moved on."""
+LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+
+Roles = frozenset[str]
+NONE: Roles = frozenset()
+
+
+def check_label_name(role: str) -> str:
+    """Return a role whose name can be a part of a label's key.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if not LABEL_NAME.fullmatch(role):
+        raise ConfigError(
+            f"--label-pod {role!r}: this role name cannot be a label of Kubernetes: use at most 63 "
+            "of A-Z, a-z, 0-9, '-', '_' and '.', with a letter or a digit at both ends"
+        )
+    return role
+
+
+def labels_of(roles: Roles, labelled: Roles) -> dict[str, str | None]:
+    """Return the labels as a merge patch has them: None takes a label off.
+
+    Args:
+        roles: those whose label is to be on the pod.
+        labelled: all roles of `--label-pod`.
+    """
+    return {PREFIX + role: HELD if role in roles else None for role in sorted(labelled)}
+
+
+def wanted_labels(turns: Turns, labelled: Roles, now_ms: int) -> tuple[Roles, float]:
+    """Return the roles whose label is to be on the pod, and until when this is so.
+
+    A label goes when its role is lost, while the consumer still stops. It also goes `EARLY_MS` before
+    an end that is not moved on: the session is lost, or the consumer is gone. An end is moved on
+    when a third of it has passed, so with a short `--hold` the label goes a third before the end.
+    """
+    early_ms = min(EARLY_MS, turns.hold_ms // 3)
+    wanted: set[str] = set()
+    until_ms = math.inf
+    for role in labelled:
+        turn = turns.turn(role)
+        if turn is None or turn.lost_at_ms is not None or now_ms >= turn.until_ms - early_ms:
+            continue
+        wanted.add(role)
+        until_ms = min(until_ms, turn.until_ms - early_ms)
+    return frozenset(wanted), until_ms
+
+
+@attrs.frozen
+class Send:
+    """Send a request with these labels, and none of the others."""
+
+    roles: Roles
+
+
+@attrs.frozen
+class GiveUp:
+    """Give up the request under way."""
+
+
+@attrs.frozen
+class Rest:
+    """Do nothing until a time, an answer or a change."""
+
+    until_ms: float
+
+
+class LabelPlan:
+    """Bring the labels of the pod to what is wanted, one request at a time.
+
+    `known` are the labels by the latest answer; None while that is not known.
+    """
+
+    def __init__(self) -> None:
+        self.known: Roles | None = None
+        self.in_flight: Roles | None = None
+        self.refused: Roles | None = None
+        """The labels of the latest request, if the API server refused it and would do so again."""
+        self._wanted: Roles | None = None
+        self._wanted_at_ms = -math.inf
+        self._sent_at_ms = 0
+        self._unsure_until_ms = -math.inf
+        self._is_unsure = False
+        self._failures = 0
+        self._not_before_ms = -math.inf
+
+    def is_off(self, role: str) -> bool:
+        """Return whether the label is off, as far as a request can tell."""
+        if self.in_flight is not None and role in self.in_flight:
+            return False
+        return self.known is not None and role not in self.known
+
+    def wanted_since_ms(self, wanted: Roles, now_ms: int) -> float:
+        """Return since when these labels are wanted, and so tried."""
+        return self._wanted_at_ms if wanted == self._wanted else now_ms
+
+    def step(self, wanted: Roles, now_ms: int) -> Send | GiveUp | Rest:
+        """Return what to do now."""
+        if wanted != self._wanted:  # a change is tried at once, whatever failed before
+            self._wanted, self._failures, self._not_before_ms = wanted, 0, -math.inf
+            self._wanted_at_ms = now_ms
+        if self.in_flight is not None:
+            is_late = now_ms >= self._sent_at_ms + TIMEOUT_MS
+            puts_on_too_much = bool(self.in_flight - wanted)
+            if is_late or puts_on_too_much:
+                return GiveUp()
+            return Rest(self._sent_at_ms + TIMEOUT_MS)
+        if now_ms < self._not_before_ms:
+            return Rest(self._not_before_ms)
+        if self.known != wanted:
+            return Send(wanted)
+        if self._is_unsure and now_ms < self._unsure_until_ms:
+            return Rest(self._unsure_until_ms)
+        return Send(wanted) if self._is_unsure else Rest(math.inf)
+
+    def sent(self, roles: Roles, now_ms: int) -> None:
+        """Note that a request is under way."""
+        assert self.in_flight is None, "one request is under way at a time"
+        self.in_flight, self._sent_at_ms = roles, now_ms
+
+    def answered(self) -> None:
+        """Note that the request was carried out."""
+        self.known, self.in_flight = self.in_flight, None
+        self._failures, self.refused = 0, None
+        if self._sent_at_ms >= self._unsure_until_ms:
+            self._is_unsure = False
+
+    def failed(self, now_ms: int, *, may_take_effect: bool, is_refused: bool = False) -> None:
+        """Note that the request failed, and pause before the next one.
+
+        Args:
+            now_ms: the time.
+            may_take_effect: whether it was sent and had no answer, or one that leaves this open.
+            is_refused: whether the same request would be refused again.
+        """
+        self.refused = self.in_flight if is_refused else None
+        self.in_flight = None
+        self._failures += 1
+        pause_s = backoff(self._failures, "label", LONGEST_PAUSE_S)
+        self._not_before_ms = now_ms + math.ceil(pause_s * 1000)
+        if may_take_effect:
+            self.known, self._is_unsure = None, True
+            self._unsure_until_ms = now_ms + UNSURE_MS
+
+    def given_up(self, now_ms: int) -> bool:
+        """Note that the request was given up. Return whether it was late, which is a failure."""
+        is_late = now_ms >= self._sent_at_ms + TIMEOUT_MS
+        self.failed(now_ms, may_take_effect=True)
+        if not is_late:
+            self._failures, self._not_before_ms = 0, -math.inf
+        return is_late
