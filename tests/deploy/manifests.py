@@ -39,7 +39,12 @@ WITHOUT_PODS = {
     "NetworkPolicy",
     "PersistentVolumeClaim",
     "PodDisruptionBudget",
+    "Role",
+    "RoleBinding",
     "Service",
+    "ServiceAccount",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
 }
 
 

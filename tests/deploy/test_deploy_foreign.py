@@ -8,8 +8,9 @@ from manifests import FOREIGN, ROOT, is_sidecar, name_of, pods_of, rendered
 
 WORKLOADS = {"Deployment", "StatefulSet"}
 EACH = pytest.mark.parametrize("folder", FOREIGN, ids=name_of)
-OWN_VOLUMES = {"rink-files", "rink-certificates", "rink-api"}
+OWN_VOLUMES = {"rink-files", "rink-certificates", "rink-api", "rink-token"}
 SOCKET = ROOT / "tests" / "deploy" / "foreign" / "media"
+LABEL = ROOT / "tests" / "deploy" / "foreign" / "leader"
 
 
 def before(folder):
@@ -34,7 +35,7 @@ def sidecar_of(folder):
     return sidecar
 
 
-def test_foreign_manifests_are_of_three_kinds():
+def test_foreign_manifests_are_of_several_kinds():
     specs = [spec_of(before(folder)) for folder in FOREIGN]
     assert any(len(one["containers"]) > 1 and len(one["initContainers"]) > 1
                for one in specs if "initContainers" in one)  # fmt: skip
@@ -57,6 +58,9 @@ def test_component_leaves_all_but_its_own_as_it_was(folder):
     )
     if folder == SOCKET:
         assert spec.pop("securityContext") == {"fsGroup": 10001}
+    if folder == LABEL:
+        assert spec.pop("serviceAccountName") == "rink-sidecar"
+        assert spec.pop("automountServiceAccountToken") is False
     assert new == old
 
 
@@ -105,7 +109,9 @@ def test_sidecar_reads_a_config_map_that_exists(folder):
         if "configMapKeyRef" in one.get("valueFrom", {})
     ]
     needed = {one["key"] for one in references if not one.get("optional")}
-    assert needed == {"RINK_ETCD", "RINK_GROUP"}
+    assert needed == {"RINK_ETCD", "RINK_GROUP"} | (
+        {"RINK_LABEL_POD"} if folder == LABEL else set()
+    )
     for reference in references:
         data = maps[reference["name"]]
         assert reference["key"] in data or reference.get("optional")

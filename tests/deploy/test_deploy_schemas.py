@@ -33,8 +33,20 @@ def test_package_has_every_version_up_to_the_newest():
     assert [f"1.{minor}" for minor in range(OLDEST[1], NEWEST[1] + 1)] == VERSIONS
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("folder", [*KUSTOMIZATIONS, *FOREIGN], ids=name_of)
+def has_policy(folder):
+    """Return whether a kustomization has an admission policy, which Kubernetes 1.29 lacks."""
+    return any(one["kind"] == "ValidatingAdmissionPolicy" for one in rendered(folder))
+
+
+@pytest.mark.parametrize(
+    ("folder", "version"),
+    [
+        pytest.param(folder, version, id=f"{name_of(folder)}-{version}")
+        for folder in (*KUSTOMIZATIONS, *FOREIGN)
+        for version in VERSIONS
+        if version != "1.29" or not has_policy(folder)
+    ],
+)
 def test_manifests_are_valid_strictly(folder, version):
     for manifest in rendered(folder):
         assert kubernetes_validate.validate(manifest, version, strict=True) == version
