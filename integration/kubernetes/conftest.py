@@ -15,6 +15,8 @@ from kube_cluster import running_cluster
 ROOT = Path(__file__).parents[2]
 # Behind everything else: the renderer of kustomizations, and the example of the flights.
 sys.path += [str(ROOT / name) for name in ("tests/deploy", "examples", "examples/kubernetes")]
+sys.path.append(str(ROOT / "integration" / "sidecar"))  # sidecars that are processes
+pytest.register_assert_rewrite("sidecar_support")
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,8 @@ NAMESPACE = "dry-run"
 NAME = "dry-run"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 MISSPELT = "maxSurgeX"
+CLUSTER_WIDE = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+"""Kinds without namespaces."""
 
 ASKED = [*KUSTOMIZATIONS, *FOREIGN]
 
@@ -60,10 +62,10 @@ def refusal(api: Api, manifest: Manifest, *, validation: str = "Strict") -> str 
 
     Args:
         api: the apiserver, with the namespace of `restricted_namespace`.
-        manifest: of a kind that has namespaces.
+        manifest: its own namespace counts for nothing.
         validation: of unknown fields: "Strict" refuses them, "Ignore" drops them.
     """
-    path = at(resource_of(manifest), NAMESPACE)
+    path = place_of(manifest)
     meta = {key: value for key, value in manifest["metadata"].items() if key != "namespace"}
     manifest = manifest | {"metadata": meta}
     try:
@@ -71,6 +73,11 @@ def refusal(api: Api, manifest: Manifest, *, validation: str = "Strict") -> str 
     except ApiError as error:
         return str(error)
     return None
+
+
+def place_of(manifest: Manifest) -> str:
+    """Return the path of all objects of a manifest's kind, in the namespace of the dry run."""
+    return at(resource_of(manifest), "" if manifest["kind"] in CLUSTER_WIDE else NAMESPACE)
 
 
 def resource_of(manifest: Manifest) -> str:

@@ -30,7 +30,11 @@ GROUPS = {
     "policy": ("poddisruptionbudgets",),
     "networking.k8s.io": ("networkpolicies",),
     "coordination.k8s.io": ("leases",),
-}
+    "rbac.authorization.k8s.io": ("roles", "rolebindings"),
+    "admissionregistration.k8s.io": (
+        "validatingadmissionpolicies", "validatingadmissionpolicybindings",
+    ),
+}  # fmt: skip
 CORE = (
     "pods", "nodes", "namespaces", "events", "configmaps", "secrets", "services",
     "persistentvolumeclaims", "serviceaccounts",
@@ -41,6 +45,8 @@ PREFIXES = dict.fromkeys(CORE, "/api/v1") | {
 PATCHES = {
     "merge": "application/merge-patch+json",
     "strategic": "application/strategic-merge-patch+json",
+    "json": "application/json-patch+json",
+    "apply": "application/apply-patch+yaml",
 }
 TIMEOUT_S = 30.0
 AGAIN_S = 0.2
@@ -168,10 +174,13 @@ class Api:
         """Create an object, or a subresource such as an eviction."""
         return checked(self._client.post(path, json=body, params=query))
 
-    def patch(self, path: str, body: dict[str, Any], kind: str = "strategic") -> Any:
+    def patch(
+        self, path: str, body: dict[str, Any] | list[Any], kind: str = "strategic", **query: str
+    ) -> Any:
         """Change parts of an object."""
         headers = {"Content-Type": PATCHES[kind]}
-        return checked(self._client.patch(path, content=json.dumps(body), headers=headers))
+        content = json.dumps(body)
+        return checked(self._client.patch(path, content=content, headers=headers, params=query))
 
     def delete(self, path: str, *, grace: int | None = None, uid: str | None = None) -> Any:
         """Delete an object, and what it owns after it."""

@@ -7,12 +7,11 @@ from dry_run import (
     MISSPELT,
     manifests,
     misspelt_deployment,
+    place_of,
     pod_of,
     refusal,
-    resource_of,
     restricted_namespace,
 )
-from kube_api import at
 from manifests import all_pods
 
 # The first one may have to build the control plane.
@@ -50,7 +49,6 @@ def test_apiserver_refuses_a_pod_that_is_not_restricted(api):
 
 def test_a_dry_run_stores_nothing(api):
     for where, manifest in manifests():
-        kind = resource_of(manifest)
         assert refusal(api, manifest) is None
-        names = {one["metadata"]["name"] for one in api.get(at(kind, "dry-run"))["items"]}
+        names = {one["metadata"]["name"] for one in api.get(place_of(manifest))["items"]}
         assert manifest["metadata"]["name"] not in names, where
