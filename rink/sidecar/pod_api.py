@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import http.client
 import json
+import re
 import socket
 import ssl
 import threading
@@ -33,6 +34,7 @@ MAX_SHOWN = 300
 """Largest length of an API server's message that is logged."""
 REFUSED = frozenset({400, 403, 404, 422})
 """Answers of a request that would be refused again: admission, rights, a pod that is gone."""
+TOKEN = re.compile(rb"[!-~]+")
 NOTE = "etcd-rink/may-change-more"
 """An annotation that is never set. The API server must refuse it, see `PodApi.label`."""
 
@@ -97,6 +99,29 @@ class Pod:
         return cls(host, int(port), space, name, folder)
 
 
+def read_token(folder: Path) -> str:
+    """Return the token of the service account.
+
+    Raises:
+        ValueError: the file has none. Its content is not in the message: it may be half a secret.
+    """
+    token = (folder / "token").read_bytes().strip()
+    if not TOKEN.fullmatch(token):
+        raise ValueError(f"{folder / 'token'} has no token")
+    return token.decode()
+
+
+def tls_context(folder: Path) -> ssl.SSLContext:
+    """Return a TLS context that trusts the cluster's CA alone.
+
+    From Python 3.13 on, a context is strict by default about extensions that the CA of many clusters
+    lacks, such as of EKS and MicroK8s. Chain, dates and host name are checked all the same.
+    """
+    context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
 class _Call:
     """One PATCH, made in a thread, which another thread may give up."""
 
@@ -114,9 +139,7 @@ class _Call:
 
     def run(self) -> tuple[int, bytes]:
         """Return the status and the body of the answer."""
-        folder = self._pod.folder
-        token = (folder / "token").read_text(encoding="ascii").strip()
-        context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+        token, context = read_token(self._pod.folder), tls_context(self._pod.folder)
         headers = {
             "Authorization": f"Bearer {token}",
             "Content-Type": "application/merge-patch+json",
