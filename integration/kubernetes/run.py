@@ -10,6 +10,7 @@ limit, or a part is not as it should be. 2: there is no control plane.
 
 The parts: `dry-run` asks the apiserver for each manifest of deploy/ and examples/kubernetes/.
 `flights` rolls the example of the flights once, amid its work, and judges totals and moves.
+`label` hands a role over between two sidecars ten times, and measures the label of their pods.
 """
 
 from __future__ import annotations
@@ -27,10 +28,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "integration")]
 sys.path += [str(ROOT / name) for name in ("tests/deploy", "examples", "examples/kubernetes")]
+sys.path.append(str(ROOT / "integration" / "sidecar"))
 
 import attrs  # noqa: E402 - what is ours needs the path above
 import dry_run  # noqa: E402
 import flights_roll  # noqa: E402
+import label_part  # noqa: E402
 from kube_build import NoControlPlaneError  # noqa: E402
 from kube_cluster import running_cluster  # noqa: E402
 from kube_parts import PartVerdict  # noqa: E402
@@ -47,7 +50,7 @@ from rich.table import Table  # noqa: E402
 from scenarios import BY_NAME, Scenario  # noqa: E402
 from verdicts import HEADS, Verdict, as_json, cells, write_page  # noqa: E402
 
-PARTS = {dry_run.NAME: dry_run.carry_out, flights_roll.NAME: flights_roll.carry_out}
+PARTS = {part.NAME: part.carry_out for part in (dry_run, flights_roll, label_part)}
 """What is no row. Each runs alone, after the rows, so that it disturbs none of them."""
 
 

@@ -4,6 +4,8 @@ import pytest
 from dry_run import MISSPELT, Tried, verdict
 from flights_roll import FLIGHTS, Rolled
 from flights_roll import verdict as flights_verdict
+from label_part import HAND_OVERS, MAX_GAP_S, Seen
+from label_part import verdict as label_verdict
 
 GOOD = [Tried("deploy/one: Job one", None)]
 BAD = [Tried("deploy/one: Job one", "422 Invalid")]
@@ -76,3 +78,31 @@ def test_verdict_on_a_roll_of_fewer_flights_says_so():
 
 def test_verdict_on_a_good_roll_of_flights_misses_nothing():
     assert flights_verdict(rolled(), 1.0).misses == ()
+
+
+def labels(gap_s=0.1, moves=HAND_OVERS, both=()):
+    """Return what is seen of a label that moves so often, with such gaps."""
+    seen, now = [], 0.0
+    for number in range(moves + 1):
+        for pods in ({f"web-{number % 2}"}, both, ()):
+            seen.append(Seen(now, frozenset(pods)))
+            now += gap_s / 2 if not pods else 0.01
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ({"gap_s": 2 * MAX_GAP_S}, "no pod had the label for"),
+        ({"moves": HAND_OVERS - 1}, f"{HAND_OVERS - 1} hand-overs were seen"),
+        ({"both": ("web-0", "web-1")}, "two pods had the label in"),
+    ],
+)
+def test_verdict_on_bad_labels_names_what_is_wrong(bad, words):
+    assert any(words in miss for miss in label_verdict(labels(**bad), 1.0).misses)
+
+
+def test_verdict_on_good_labels_misses_nothing():
+    verdict = label_verdict(labels(), 1.0)
+    assert verdict.misses == ()
+    assert len(verdict.figures["gaps_s"]) == HAND_OVERS
