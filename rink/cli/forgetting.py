@@ -3,7 +3,8 @@
 One transaction deletes them, guarded by the revision that was read: it is refused if anything was
 written in the group's range since. So no member that joins meanwhile loses its record. What keeps
 fencing tokens from going back is kept: the last version if it has a token base, and requests that
-raise it, or may. So are the offsets of partitions, which lie beside the range.
+raise it, or may. So are the offsets of partitions and the slots of `rink run --once-per`, which lie
+beside the range.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import click
 from rink.cli import observe, render
 from rink.cli.ends import wrapped
 from rink.cli.options import Target, announced, check_group, opened, tell, with_target
-from rink.core.keys import OFFSETS, Keys
+from rink.core.keys import OFFSETS, SLOTS, Keys
 from rink.core.record import some
 from rink.core.values import Asked, Wish
 from rink.core.view import View
@@ -37,7 +38,8 @@ class Kept:
     version: int | None
     token_base: int
     requests: tuple[Asked, ...]
-    offsets: int
+    offsets: int = 0
+    slots: int = 0
 
     def keys(self, keys: Keys) -> list[bytes]:
         """Return the keys in the group's own range that stay, in order."""
@@ -46,7 +48,7 @@ class Kept:
             found.append(keys.version(self.version))
         return sorted(found)
 
-    def lines(self, offsets_root: str) -> Iterator[str]:
+    def lines(self, keys: Keys) -> Iterator[str]:
         """Yield a line on each thing that stays, and why."""
         if self.version is not None:
             yield (
@@ -61,8 +63,17 @@ class Kept:
         if self.offsets:
             yield (
                 f"kept: {_number(self.offsets, 'offset')} of its partitions: the next members go "
-                f"on from there, unless you first run `etcdctl del --prefix {quote(offsets_root)}`"
+                f"on from there, {_unless_deleted(keys, OFFSETS)}"
             )
+        if self.slots:
+            yield (
+                f"kept: {_number(self.slots, 'slot')} of its `rink run --once-per`: the next "
+                f"members run none of them again, {_unless_deleted(keys, SLOTS)}"
+            )
+
+
+def _unless_deleted(keys: Keys, mark: str) -> str:
+    return f"unless you first run `etcdctl del --prefix {quote(root_beside(keys, mark).decode())}`"
 
 
 def _number(count: int, noun: str) -> str:
@@ -74,14 +85,14 @@ def is_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def offsets_root(keys: Keys) -> bytes:
-    """Return what the keys of the group's partitions begin with."""
-    return keys.root[:-1] + OFFSETS.encode() + b"/"
+def root_beside(keys: Keys, mark: str) -> bytes:
+    """Return the beginning of keys beside the group: `OFFSETS` or `SLOTS`."""
+    return keys.root[:-1] + mark.encode() + b"/"
 
 
-def count_offsets(etcd: Etcd, keys: Keys) -> int:
-    """Count the offsets of the group's partitions."""
-    root = offsets_root(keys)
+def count_beside(etcd: Etcd, keys: Keys, mark: str) -> int:
+    """Count the keys beside the group: `OFFSETS` or `SLOTS`."""
+    root = root_beside(keys, mark)
     return len(etcd.range(root, root[:-1] + b"0").kvs)
 
 
@@ -93,8 +104,8 @@ def count_offsets(etcd: Etcd, keys: Keys) -> int:
 def forget(group: str, yes: bool, as_json: bool, target: Target) -> None:
     """Delete the keys of GROUP, whose members are all gone.
 
-    The command is refused while the group has members. Offsets of partitions stay, and so does what
-    keeps fencing tokens from going back. The output lists what stays. On a terminal it asks first.
+    The command is refused while the group has members. Offsets of partitions and slots of
+    `rink run` stay, and so does what keeps fencing tokens from going back. The output lists what stays. On a terminal it asks first.
     """
     keys = target.keys(group)
     with opened(target) as etcd:
@@ -102,7 +113,12 @@ def forget(group: str, yes: bool, as_json: bool, target: Target) -> None:
             view = read_group(etcd, keys)
         if observe.is_empty(view):
             raise target.unknown(group)
-        kept = _kept(view, group, keys, count_offsets(etcd, keys))
+        kept = _kept(view, group, keys)
+        kept = attrs.evolve(
+            kept,
+            offsets=count_beside(etcd, keys, OFFSETS),
+            slots=count_beside(etcd, keys, SLOTS),
+        )
         deleted = _size(view) - len(kept.keys(keys))
         if deleted and is_terminal() and not yes:
             question = f"Delete {_number(deleted, 'key')} of group {group!r}?"
@@ -116,13 +132,12 @@ def forget(group: str, yes: bool, as_json: bool, target: Target) -> None:
     done = (
         f"is forgotten: {_number(deleted, 'key')} deleted" if deleted else "has nothing to forget"
     )
-    root = offsets_root(keys).decode()
-    for line in (f"{group} {done}", *kept.lines(root)):
+    for line in (f"{group} {done}", *kept.lines(keys)):
         tell(render.clean(line))
 
 
-def _kept(view: View, group: str, keys: Keys, offsets: int) -> Kept:
-    """Return what is to be kept.
+def _kept(view: View, group: str, keys: Keys) -> Kept:
+    """Return what is to be kept of the group's own range.
 
     Raises:
         StateError: members live, or the newest version cannot be read.
@@ -152,7 +167,6 @@ def _kept(view: View, group: str, keys: Keys, offsets: int) -> Kept:
         version=version.number if version else None,
         token_base=version.token_base if version else 0,
         requests=tuple(raises),
-        offsets=offsets,
     )
 
 
@@ -195,6 +209,7 @@ def _write_json(group: str, target: Target, deleted: int, kept: Kept) -> None:
             "token_base": kept.token_base,
             "requests": [asked.id for asked in kept.requests],
             "offsets": kept.offsets,
+            "slots": kept.slots,
         },
     }
     click.echo(json.dumps(facts, indent=2))

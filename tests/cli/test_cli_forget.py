@@ -6,13 +6,14 @@ import click
 import pytest
 
 from rink.core import codec
-from rink.core.keys import Keys, OffsetKeys
+from rink.core.keys import Keys, OffsetKeys, SlotKeys
 from rink.core.values import Record, Request, Wish
 from rink.errors import EtcdUnavailable
 from rink.etcd.api import Put
 
 KEYS = Keys.of("rink/", "orders")
 OFFSETS = OffsetKeys.of("rink/", "orders", "flights")
+SLOTS = SlotKeys.of("rink/", "orders", "nightly")
 
 
 def left(town):
@@ -42,11 +43,12 @@ def test_forget_as_json_says_what_was_deleted_and_kept(dead, run_json):
     dead.version(3, "a", token_base=7000)
     dead.write(OFFSETS.partition(0), b"{}")
     dead.write(OFFSETS.partition(1), b"{}")
+    dead.write(SLOTS.slot("1"), b"{}")
     assert run_json("forget", "orders") == {
         "group": "orders",
         "prefix": "rink/",
         "deleted": 3,
-        "kept": {"version": 3, "token_base": 7000, "requests": [], "offsets": 2},
+        "kept": {"version": 3, "token_base": 7000, "requests": [], "offsets": 2, "slots": 1},
     }
 
 
@@ -66,11 +68,12 @@ def test_forget_amid_a_join_deletes_nothing(dead, run, monkeypatch):
     """The member joins between the read and the transaction."""
     from rink.cli import forgetting
 
-    def read_offsets(*_):
-        dead.record("late")
+    def read_keys(*_):
+        if "orders/members/late" not in left(dead):
+            dead.record("late")
         return 0
 
-    monkeypatch.setattr(forgetting, "count_offsets", read_offsets)
+    monkeypatch.setattr(forgetting, "count_beside", read_keys)
     before = left(dead)
     result = run("forget", "orders")
     assert result.exit_code == 1
@@ -123,6 +126,17 @@ def test_forget_keeps_offsets_and_says_how_to_delete_them(dead, run):
         "`etcdctl del --prefix rink/orders:offsets/`"
     )
     assert "orders:offsets/flights/0" in left(dead)
+
+
+def test_forget_keeps_slots_and_says_how_to_delete_them(dead, run):
+    dead.write(SLOTS.slot("1"), b"{}")
+    dead.write(SLOTS.slot("2"), b"{}")
+    result = run("forget", "orders")
+    assert result.stdout.splitlines()[1] == (
+        "kept: 2 slots of its `rink run --once-per`: the next members run none of them again, "
+        "unless you first run `etcdctl del --prefix rink/orders:slots/`"
+    )
+    assert "orders:slots/nightly/1" in left(dead)
 
 
 def test_forget_of_an_unreadable_newest_version_is_refused(dead, run):
