@@ -13,6 +13,7 @@ import pytest
 from sidecar_support import Sidecar, wait_for
 
 from rink.sidecar.api import MAX_CALLS
+from rink.sidecar.listeners import MAX_CALLERS
 
 NO_ETCD = "http://127.0.0.1:1"
 TIMEOUT_S = 5.0
@@ -306,3 +307,28 @@ def test_holds_that_wait_keep_no_renewal_out(sidecar):
         assert sidecar.call("POST", "/v1/renew", {"grant": "nothing"})[0] == 410
         assert sidecar.call("POST", "/v1/hold", {"roles": ["one more"]})[0] == 429
     wait_for(lambda: sidecar.call("GET", "/v1/status")[1]["consumers"] == [])
+
+
+def test_halves_of_bodies_keep_no_renewal_out(sidecar):
+    half = head(sidecar.api, more="Content-Length: 1000\r\n") + b'{"roles": ['
+    with contextlib.ExitStack() as stack:
+        for _ in range(MANY):
+            with contextlib.suppress(ConnectionError):
+                stack.enter_context(connect(sidecar.api)).sendall(half)
+        for _ in range(5):
+            assert sidecar.call("POST", "/v1/renew", {"grant": "nothing"})[0] == 410
+
+
+def test_burst_of_streams_up_to_their_limit_is_served(tmp_path):
+    count = MAX_CALLERS + 50
+    one = Sidecar(tmp_path, "burst", NO_ETCD, "p/", ("--max-streams", str(count))).start()
+    with contextlib.ExitStack() as stack:
+        stack.callback(one.kill)
+        connections = []
+        for number in range(count):
+            body = b'{"roles": ["r-%d"]}' % number
+            more = f"Accept: text/event-stream\r\nContent-Length: {len(body)}\r\n"
+            connections.append(stack.enter_context(connect(one.api)))
+            connections[-1].sendall(head(one.api, more=more) + body)
+        for connection in connections:
+            assert b" 200 " in connection.recv(65_536)

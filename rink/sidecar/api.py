@@ -1,4 +1,4 @@
-"""The calls of the API, as a Starlette application."""
+"""The calls of the API, as an ASGI application."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import attrs
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rink.sidecar import answers, bodies, openapi, views
 from rink.sidecar.consumers import Consumer
@@ -29,6 +28,10 @@ MAX_CALLS = 128
 """Largest number of holds that wait for an answer."""
 MAX_ALL_ROLES = 10_000
 """Largest number of roles of all consumers."""
+
+GET, POST = ("GET", "HEAD"), ("POST",)
+Call = Callable[[Request], Awaitable[ASGIApp]]
+"""Returns the answer to a request, a stream or a response."""
 
 EVENT_STREAM = "text/event-stream"
 UNKNOWN_GRANT = "this grant is over, or of an earlier life of the sidecar: hold the roles anew"
@@ -68,38 +71,49 @@ class Api:
         self._max_streams = max_streams
         self._limits = Limits()
         self._waiting: dict[str, asyncio.Event] = {}
+        self._calls: dict[str, tuple[tuple[str, ...], Call]] = {
+            "/v1/hold": (POST, self.hold),
+            "/v1/renew": (POST, self.renew),
+            "/v1/release": (POST, self.release),
+            "/v1/role": (GET, self.role),
+            "/v1/status": (GET, self.status),
+            "/v1/members": (GET, self.members),
+            "/v1/history": (GET, self.history),
+            "/v1/drain": (POST, self.drain),
+            "/openapi.json": (GET, self.openapi),
+        }
         service.on_change.append(self._wake_call)
 
-    def application(self) -> Starlette:
-        """Return the ASGI application."""
-        routes = [
-            self._route("POST", "/v1/hold", self.hold),
-            self._route("POST", "/v1/renew", self.renew),
-            self._route("POST", "/v1/release", self.release),
-            self._route("GET", "/v1/role", self.role),
-            self._route("GET", "/v1/status", self.status),
-            self._route("GET", "/v1/members", self.members),
-            self._route("GET", "/v1/history", self.history),
-            self._route("POST", "/v1/drain", self.drain),
-            self._route("GET", "/openapi.json", self.openapi),
-        ]
-        app = Starlette(routes=routes, exception_handlers={404: _not_found, 405: _not_allowed})
-        app.router.redirect_slashes = False  # it would make a header of the request's Host
-        return app
+    def application(self) -> ASGIApp:
+        """Return the ASGI application.
 
-    @staticmethod
-    def _route(method: str, path: str, call: Callable[[Request], Awaitable[Any]]) -> Route:
-        async def answer(request: Request) -> Any:
-            try:
-                return await call(request)
-            except Refused as refused:
-                return refusal(refused)
+        An open stream keeps every coroutine that leads to it. Starlette's routes would add a dozen,
+        so a table does what they do.
+        """
 
-        return Route(path, answer, methods=[method])
+        async def application(scope: Scope, receive: Receive, send: Send) -> None:
+            response = await self._answer(Request(scope, receive))
+            await response(scope, receive, send)
+
+        return application
+
+    async def _answer(self, request: Request) -> ASGIApp:
+        """Return the answer to a request."""
+        methods, call = self._calls.get(request.scope["path"], ((), None))
+        if call is None:
+            return refusal(Refused(404, "there is no such call: see /openapi.json"))
+        if request.method not in methods:
+            response = refusal(Refused(405, "this call has another method: see /openapi.json"))
+            response.headers["allow"] = ", ".join(methods)
+            return response
+        try:
+            return await call(request)
+        except Refused as refused:
+            return refusal(refused)
 
     # ── roles ────────────────────────────────────────────────────────────────────────────────
 
-    async def hold(self, request: Request) -> Any:
+    async def hold(self, request: Request) -> ASGIApp:
         """Hold roles: as a stream, or as one answer."""
         hold = bodies.hold_of(await bodies.read(request))
         is_stream = EVENT_STREAM in request.headers.get("accept", "")
@@ -234,7 +248,7 @@ class _Counted:
         self._limits = limits
         self._stream = stream
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._limits.streams += 1
         try:
             await self._stream(scope, receive, send)
@@ -245,18 +259,6 @@ class _Counted:
 def refusal(refused: Refused) -> JSONResponse:
     """Return the answer to a request that is not carried out."""
     return JSONResponse({"error": str(refused)}, refused.status)
-
-
-async def _not_found(request: Request, error: Exception) -> Response:
-    del request, error
-    return refusal(Refused(404, "there is no such call: see /openapi.json"))
-
-
-async def _not_allowed(request: Request, error: Exception) -> Response:
-    del request
-    response = refusal(Refused(405, "this call has another method: see /openapi.json"))
-    response.headers.update(getattr(error, "headers", None) or {})
-    return response
 
 
 async def _gone(request: Request) -> None:

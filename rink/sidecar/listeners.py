@@ -12,7 +12,7 @@ import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import h11
@@ -27,9 +27,9 @@ HEAD_TIMEOUT_S = 5.0
 """Seconds within which the head of a request must be complete."""
 SEND_TIMEOUT_S = 5.0
 """Seconds after which a connection that cannot be written to is closed."""
-MAX_CALLERS = 256
-"""Largest number of connections beside those of streams: half of them for holds that wait
-(`rink.sidecar.api.MAX_CALLS`), so that a renewal always gets one."""
+MAX_CALLERS = 192
+"""Largest number of connections beside streams: 128 for holds that wait
+(`rink.sidecar.api.MAX_CALLS`), and 64 for the rest, so that a renewal always gets one."""
 BACKLOG = 256
 STOP_TIMEOUT_S = 2.0
 
@@ -41,11 +41,15 @@ class Protocol(H11Protocol):
     bounded, whatever is sent: nothing, a head byte by byte, or the rest of a body that nobody reads.
     While it is served, the time is bounded in which nothing can be written to it.
 
-    An application finds in its scope's state whether the connection was ended for one of these: to
-    the application that looks like a client that has closed it.
+    `open` has the connections of one listener, oldest first. One that is aborted leaves it at once:
+    the event loop accepts many connections before it closes one.
+
+    An application finds in its scope's state whether the connection was ended by a bound: to the
+    application that looks like a client that has closed it.
     """
 
     max_connections = MAX_CALLERS
+    open: ClassVar[dict[Protocol, None]] = {}
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -60,18 +64,22 @@ class Protocol(H11Protocol):
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete
 
+    @property
+    def has_request(self) -> bool:
+        """Return whether a whole request is being answered."""
+        return self.is_served and not self.cycle.more_body
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin with a connection.
 
-        If there are too many, another one that is not served makes room. So clients that keep
-        connections open cannot keep probes out.
+        If there are too many, the oldest one without a whole request makes room. So clients that
+        keep connections open, or send half a request, cannot keep probes and renewals out.
         """
         super().connection_made(transport)
         self._watch()
-        if len(self.connections) > self.max_connections:
-            others = (other for other in self.connections if isinstance(other, Protocol))
-            idle = (other for other in others if other is not self and not other.is_served)
-            next(idle, self)._abort()  # noqa: SLF001 - of the same class
+        self.open[self] = None
+        if len(self.open) > self.max_connections:
+            next(one for one in self.open if not one.has_request)._abort()  # noqa: SLF001
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of a request."""
@@ -100,6 +108,7 @@ class Protocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End with the connection."""
+        self.open.pop(self, None)
         super().connection_lost(exc)
         if self._writing is not None:
             self._writing.cancel()
@@ -125,6 +134,7 @@ class Protocol(H11Protocol):
 
     def _abort(self) -> None:
         self._was_aborted = True
+        self.open.pop(self, None)
         self.transport.abort()
 
 
@@ -148,7 +158,7 @@ async def serve(
         stop: set when to stop.
         streams: how many connections may be streams, beside `MAX_CALLERS` others.
     """
-    limited = {"max_connections": streams + MAX_CALLERS}
+    limited = {"max_connections": streams + MAX_CALLERS, "open": {}}
     config = uvicorn.Config(
         app,
         http=type("LimitedProtocol", (Protocol,), limited),

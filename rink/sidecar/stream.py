@@ -33,7 +33,7 @@ class EventStream:
     def __init__(self, service: Service, consumer: Consumer) -> None:
         self._service = service
         self._consumer = consumer
-        self._is_closed = asyncio.Event()
+        self._is_closed = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""
@@ -48,7 +48,7 @@ class EventStream:
         try:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             writer = EventWriter(service, consumer)
-            while not self._is_closed.is_set():
+            while not self._is_closed:
                 inbox.changed.clear()
                 is_last = bool(inbox.bye)
                 if body := writer.take(inbox):
@@ -79,7 +79,7 @@ class EventStream:
     async def _hear(self, receive: Receive, wake: asyncio.Event) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        self._is_closed.set()
+        self._is_closed = True
         wake.set()
 
 
