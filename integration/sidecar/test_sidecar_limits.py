@@ -332,3 +332,7 @@ def test_burst_of_streams_up_to_their_limit_is_served(tmp_path):
             connections[-1].sendall(head(one.api, more=more) + body)
         for connection in connections:
             assert b" 200 " in connection.recv(65_536)
+
+
+def test_page_is_not_there_by_default(public):
+    assert ask(public, head(public, "GET /", "Connection: close\r\n"))[0] == 404

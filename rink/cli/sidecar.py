@@ -68,6 +68,11 @@ JOIN_TIMEOUT_S = 10.0
     help='Where probes and metrics are; "" for nowhere.',
 )
 @click.option(
+    "--page",
+    is_flag=True,
+    help="Show a page at --public, with the names of roles. Whoever reaches the port can read it.",
+)
+@click.option(
     "--role",
     "roles",
     multiple=True,
@@ -136,7 +141,7 @@ JOIN_TIMEOUT_S = 10.0
 @with_target
 def sidecar(
     group: str, name: str | None, listen: str, socket_group: str | None, bearer: Path | None,
-    insecure: bool, public: str, roles: tuple[str, ...], label_pod: tuple[str, ...],
+    insecure: bool, public: str, page: bool, roles: tuple[str, ...], label_pod: tuple[str, ...],
     files: Path | None, hold: float, absent: float, grace: float | None, rebalance_delay: float,
     ttl: float, handover_wait: float, termination_grace: float | None, max_streams: int,
     log_level: str, target: Target,
@@ -157,11 +162,14 @@ def sidecar(
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     if roles and grace is None:
         raise ConfigError("--role needs --grace: nobody answers when a role is lost")
+    if page and not public:
+        raise ConfigError("--page needs --public: the page is shown there")
     grace_s = 60.0 if grace is None else grace
     settings = Settings(
         listen=Address.of(listen), public=Address.of(public) if public else None, hold_s=hold,
         absent_s=absent, grace_s=grace_s, roles=roles, label_pod=label_pod, files=files,
         bearer=bearer, socket_group=socket_group, insecure=insecure, max_streams=max_streams,
+        page=group if page else "",
     )  # fmt: skip
     label_s = RELEASE_WAIT_S if label_pod else 0.0
     kubernetes.check_grace(handover_wait + LEAVE_TIMEOUT_S + hold + label_s, termination_grace)

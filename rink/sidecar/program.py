@@ -27,6 +27,7 @@ from rink.sidecar.effects import Effect, Granted, Over, Renewed
 from rink.sidecar.files import Files
 from rink.sidecar.listeners import MAX_CALLERS, Address, listen, serve
 from rink.sidecar.membership import Membership
+from rink.sidecar.page import Page
 from rink.sidecar.pod_api import Pod, PodApi
 from rink.sidecar.pod_label import check_label_name
 from rink.sidecar.pod_labeller import PodLabeller
@@ -49,7 +50,7 @@ class Settings:
     consumer, and `grace_s` how long a consumer may go on after a loss. `roles` are those that the
     sidecar holds for its whole pod. `label_pod` are those whose holder's pod gets a label. `files` is
     the folder of ends, `bearer` the file of a token. `max_streams` is the largest number of open
-    streams.
+    streams. `page` is the group's name, if the public address is to show a page.
     """
 
     listen: Address
@@ -64,6 +65,7 @@ class Settings:
     socket_group: str | None = None
     insecure: bool = False
     max_streams: int = MAX_STREAMS
+    page: str = ""
 
 
 def hold_ms(settings: Settings, ttl: float, margin: float) -> int:
@@ -184,11 +186,13 @@ class Program:
         registry = CollectorRegistry()
         registry.register(public.Metrics(self.service, self.membership))
         not_ready = partial(public.why_not_ready, self.service, self.membership)
+        group = self.settings.page
         return public.application(
             not_ready,
             partial(lag.why_late, self.session.margin),
             registry,
             partial(not_ready, joined=True),
+            Page(self.service, self.membership, group).answer if group else None,
         )
 
     def _write_files(self, effect: Effect) -> None:

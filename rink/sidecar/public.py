@@ -1,9 +1,10 @@
-"""Answer probes and show metrics, without any name of a role."""
+"""Answer probes and show metrics, without any name of a role. A page has them: `--page`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -41,6 +42,8 @@ class LoopLag:
 
 Reason = Callable[[], str]
 """Returns why something is not so, or ""."""
+Call = Callable[[Request], Coroutine[Any, Any, Response]]
+"""Returns the answer to a request."""
 
 
 def why_not_ready(service: Service, membership: Membership, joined: bool = False) -> str:
@@ -67,7 +70,11 @@ def why_not_ready(service: Service, membership: Membership, joined: bool = False
 
 
 def application(
-    ready: Reason, healthy: Reason, registry: CollectorRegistry, joined: Reason | None = None
+    ready: Reason,
+    healthy: Reason,
+    registry: CollectorRegistry,
+    joined: Reason | None = None,
+    page: Call | None = None,
 ) -> Starlette:
     """Return the application of the probes and metrics.
 
@@ -76,6 +83,7 @@ def application(
         healthy: returns why the process should be started anew.
         registry: of the metrics.
         joined: returns why the pod is not ready if it must have joined for that; as `ready` if None.
+        page: returns the page for people, at `/`; there is none if None.
     """
 
     async def startz(_: Request) -> Response:
@@ -91,8 +99,10 @@ def application(
     async def metrics(_: Request) -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
-    found = (("/startz", startz), ("/healthz", healthz), ("/readyz", readyz), ("/metrics", metrics))
-    app = Starlette(routes=[Route(path, call, methods=["GET"]) for path, call in found])
+    calls = {"/startz": startz, "/healthz": healthz, "/readyz": readyz, "/metrics": metrics}
+    if page is not None:
+        calls["/"] = page
+    app = Starlette(routes=[Route(path, call, methods=["GET"]) for path, call in calls.items()])
     app.router.redirect_slashes = False  # it would make a header of the request's Host
     return app
 
