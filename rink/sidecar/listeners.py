@@ -292,7 +292,13 @@ def _check_folder(folder: Path, group: int | None) -> None:
         if group is not None:
             os.chown(folder, -1, group)
             folder.chmod(0o710)
-    mode = stat.S_IMODE(folder.stat().st_mode)
+    found = folder.stat()
+    if found.st_uid not in (os.geteuid(), 0):
+        raise ConfigError(
+            f"the folder {folder} belongs to user {found.st_uid}, who could replace the socket: "
+            "use a folder of this user"
+        )
+    mode = stat.S_IMODE(found.st_mode)
     allowed = 0o770 if group is not None else 0o700
     if mode & ~allowed:
         raise ConfigError(

@@ -1,13 +1,15 @@
 """A unix socket: who may use it, and what is left of an earlier life."""
 
+import contextlib
 import os
 import socket
 import stat
+from pathlib import Path
 
 import pytest
 
 from rink.errors import ConfigError
-from rink.sidecar.listeners import Address, listen
+from rink.sidecar.listeners import Address, _check_folder, listen
 
 
 def mode_of(path):
@@ -71,3 +73,15 @@ def test_socket_in_a_folder_that_others_may_write_is_refused(tmp_path, opened):
     folder.chmod(0o777)
     with pytest.raises(ConfigError, match="make it 0700"):
         opened(folder / "socket")
+
+
+@pytest.mark.parametrize(("owner", "is_refused"), [(0, False), (61_234, True)])
+def test_socket_folder_of_another_user_is_refused(path, monkeypatch, owner, is_refused):
+    """Its owner could replace the socket. Root can do so anywhere."""
+    path.parent.mkdir(mode=0o700)
+    found = list(path.parent.stat())
+    found[stat.ST_UID] = owner
+    monkeypatch.setattr(Path, "stat", lambda *_, **__: os.stat_result(found))
+    refused = pytest.raises(ConfigError, match="belongs to user 61234")
+    with refused if is_refused else contextlib.nullcontext():
+        _check_folder(path.parent, None)
