@@ -68,3 +68,14 @@ def test_held_function_follows_a_sidecar(sidecar):
         one.kill()  # its file stays
         wait_for(lambda: by_shell(folder, "job-17") == (3, ""))
         assert by_rink(folder, "job-17") == (3, "")
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="no /dev/shm, which is a tmpfs")
+def test_folder_is_one_sidecars_until_it_is_killed(sidecar):
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="rink-test-") as folder:
+        options = (*FAST, "--files", folder)
+        first = sidecar("first", options)
+        with pytest.raises(AssertionError, match="another sidecar writes its files there"):
+            sidecar("second", options)
+        first.kill()
+        sidecar("third", options)

@@ -8,6 +8,7 @@ anew. A reader needs no lock: a file is written under another name, and renamed.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import logging
 import os
@@ -22,6 +23,8 @@ from rink.sidecar.clock import now_ms
 FOLDER = "held"
 MAX_FILE_NAME = 200
 MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs"}
+REPORT_INTERVAL_MS = 60_000
+"""Time between two lines that say that files cannot be written."""
 
 log = logging.getLogger("rink.sidecar")
 
@@ -52,13 +55,14 @@ class Files:
     """Write the files of roles into a folder of the sidecar's own.
 
     Raises:
-        ConfigError: the folder is on no memory file system, or cannot be used.
+        ConfigError: the folder is on no memory file system, is another sidecar's, or cannot be used.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], int] = now_ms) -> None:
         self._clock = clock
         self._place = folder
         self._count = 0
+        self._reported_ms, self._unreported = -REPORT_INTERVAL_MS, 0
         kind = _file_system(folder)
         if kind not in MEMORY_FILE_SYSTEMS:
             raise ConfigError(
@@ -83,8 +87,19 @@ class Files:
             raise ConfigError(
                 f"--files {folder}: {FOLDER} must belong to this user, and nobody else may write it"
             )
+        try:  # the kernel ends the lock with this process, however it ends
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(opened)
+            why = "another sidecar writes its files there: give each one a folder of its own"
+            why = why if isinstance(error, BlockingIOError) else f"{FOLDER}: {error.strerror}"
+            raise ConfigError(f"--files {folder}: {why}") from error
         os.fchmod(opened, 0o755)
         return opened
+
+    def close(self) -> None:
+        """Leave the folder to another sidecar."""
+        os.close(self._folder)
 
     def write(self, role: str, token: int, until_ms: int) -> None:
         """Write the end of a role."""
@@ -101,8 +116,17 @@ class Files:
             os.rename(temporary, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         except OSError as error:
             # Its readers see the role end at the earlier end: that is safe.
-            log.error("%s cannot be written to %s: %s", name, self._place, error.strerror)
+            self._report(name, error)
             self._remove(temporary)
+
+    def _report(self, name: str, error: OSError) -> None:
+        """Log that a file cannot be written, once a minute at most."""
+        if self._clock() < self._reported_ms + REPORT_INTERVAL_MS:
+            self._unreported += 1
+            return
+        more = f"; {self._unreported:,} more writes failed before" if self._unreported else ""
+        log.error("%s cannot be written to %s: %s%s", name, self._place, error.strerror, more)
+        self._reported_ms, self._unreported = self._clock(), 0
 
     def remove(self, role: str) -> None:
         """Remove a role's file."""

@@ -168,6 +168,7 @@ class Program:
     def _clean_up(self) -> None:
         if self._files is not None:
             self._files.clear()
+            self._files.close()
         path = self.settings.listen.path
         if path and _inode(path) == self._socket_inode:  # else it is a later sidecar's
             Path(path).unlink(missing_ok=True)

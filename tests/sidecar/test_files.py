@@ -1,5 +1,6 @@
 """Files of ends: names, contents, and folders that are refused."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -108,6 +109,36 @@ def test_folder_that_others_may_write_is_refused(folder):
     (folder / FOLDER).chmod(0o777)
     with pytest.raises(ConfigError, match="nobody else may write"):
         Files(folder)
+
+
+def test_folder_of_another_sidecar_is_refused_and_kept(folder):
+    first = Files(folder, lambda: 100)
+    first.write("leader", 7, 200)
+    with pytest.raises(ConfigError, match="another sidecar"):
+        Files(folder)
+    assert (folder / FOLDER / "leader").exists()
+    first.close()
+    Files(folder).close()
+    assert list((folder / FOLDER).iterdir()) == []
+
+
+def test_full_folder_is_logged_once_a_minute(folder, caplog, monkeypatch):
+    now = [100]
+    files = Files(folder, lambda: now[0])
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module.os, "rename", full)
+    for _ in range(3):
+        files.write("leader", 7, 200)
+    assert len(caplog.messages) == 1
+    assert "leader cannot be written" in caplog.text
+    now[0] += 60_000
+    files.write("leader", 7, 200)
+    assert len(caplog.messages) == 2
+    assert "2 more" in caplog.messages[1]
+    files.close()
 
 
 def test_folder_that_is_no_tmpfs_is_refused(tmp_path, monkeypatch):
