@@ -53,8 +53,8 @@ class Protocol(H11Protocol):
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
-        self._was_aborted = False
-        self.app_state = {**self.app_state, "was_aborted": lambda: self._was_aborted}
+        self._aborted = aborted = [False]  # no cycle: it would keep the memory of a dead connection
+        self.app_state = {**self.app_state, "was_aborted": lambda: aborted[0]}
         self._between: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
 
@@ -133,7 +133,7 @@ class Protocol(H11Protocol):
             self._between = None
 
     def _abort(self) -> None:
-        self._was_aborted = True
+        self._aborted[0] = True
         self.open.pop(self, None)
         self.transport.abort()
 
