@@ -224,11 +224,14 @@ class Api:
         return JSONResponse(views.history_fields(self._membership))
 
     async def drain(self, request: Request) -> Response:
-        """Begin to leave for good: 200 once left, 202 before."""
+        """Begin to leave for good: 200 once left, 202 before.
+
+        It waits for that, unless too many other calls wait.
+        """
         bodies.check_kind(request, "application/json", "")  # a page's form has another one
         wait_s = _wait_of(request)
         self._membership.drain("a caller of the API asked for it")
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(TimeoutError, Refused), self._limits.one_more("calls", MAX_CALLS):
             async with asyncio.timeout(wait_s):
                 await self._membership.left.wait()
         has_left = self._membership.left.is_set()

@@ -134,6 +134,16 @@ async def test_drain_is_final():
 
 
 @run
+async def test_drain_that_is_one_wait_too_many_is_answered_at_once(monkeypatch):
+    """Its connection could be the last one, which a renewal needs."""
+    monkeypatch.setattr("rink.sidecar.api.MAX_CALLS", 0)
+    sidecar = Sidecar()
+    async with asyncio.timeout(10):
+        assert (await sidecar.client.post("/v1/drain?wait=300")).status_code == 202
+    assert sidecar.service.draining
+
+
+@run
 async def test_status_shows_consumers_without_their_secrets():
     sidecar = Sidecar()
     answer = await sidecar.held("leader", consumer="web")
