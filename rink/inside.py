@@ -36,6 +36,16 @@ def create_revision_of(member: BaseRink[Any, Any]) -> int:
     return record.create_revision if record else 0
 
 
+def member_count_of(member: BaseRink[Any, Any]) -> int:
+    """Return how many live members the group has.
+
+    A status says so, too, but goes through each role that is waited for.
+    """
+    engine = _engine_of(member)
+    with engine.lock:
+        return len(engine.node.view.by_age)
+
+
 def raise_tokens(member: BaseRink[Any, Any], floor: int) -> None:
     """Raise the group's tokens above a floor, unless they are above it."""
     engine = _engine_of(member)

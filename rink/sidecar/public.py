@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from rink import inside
 from rink.sidecar.membership import Membership, State
 from rink.sidecar.service import Service
 
@@ -130,7 +131,7 @@ class Metrics(Collector):
             ("joined", "1 while the member is in the group.", float(rink is not None)),
             ("ranked", "1 while the member has a rank.", float(rank is not None)),
             ("rank", "The member's rank, -1 without one.", -1 if rank is None else rank),
-            ("members", "Live members of the group.", len(rink.members) if rink else 0),
+            ("members", "Live members of the group.", inside.member_count_of(rink) if rink else 0),
             ("version", "Number of the newest version.", version.number if version else 0),
             ("roles_held", "Roles that consumers hold.", len(turns) - draining),
             ("roles_draining", "Roles that consumers are to give up.", draining),
