@@ -179,6 +179,16 @@ def test_dockerfile_runs_python_unbuffered_on_a_pinned_slim_image():
     assert "COPY rink rink" in text
 
 
+def test_dockerfile_installs_what_the_commands_of_pods_need():
+    text = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
+    (extras,) = re.findall(r"^ARG EXTRAS=(\S+)$", text, re.MULTILINE)
+    needs = {"sidecar": "sidecar", "worker": "streams"}
+    commands = [one["command"] for pods in PODS for one in pods.containers]
+    run = {command[1] for command in commands if command[0] == "rink"}
+    assert run == needs.keys()
+    assert {"cli", *needs.values()} == set(extras.split(","))
+
+
 # ── what belongs together ────────────────────────────────────────────────────────────────────
 
 
