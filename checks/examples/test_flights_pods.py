@@ -1,6 +1,7 @@
 """The judge of the flights on Kubernetes finds what it is there for."""
 
 import contextlib
+import json
 
 import flights_pods
 import pytest
@@ -9,6 +10,8 @@ from flights_demo.data import ALL_YEAR, CHUNK, make_jobs, read_flights
 from flights_demo.store import Store
 
 CARRIER = "carrier/UA"
+PODS = {"old": "python", "new": "python", "old-go": "go", "new-go": "go"}
+"""The programs in the pods. Those that are named old are of the first revision."""
 
 
 @pytest.fixture(scope="module")
@@ -23,15 +26,16 @@ def judged(tmp_path, jobs, monkeypatch):
     day = [one for one in read_flights(1) if one.day == 1]
     monkeypatch.setattr(flights_pods, "read_flights", lambda: day)
 
-    def judge(history, *, left_out=(), twice=(), both=True):
-        with contextlib.closing(Store(tmp_path / "store.db", "old")) as store:
+    def judge(history, *, left_out=(), twice=(), idle=(), token=lambda number: 1):
+        workers = [pod for pod in PODS if pod not in idle]
+        with contextlib.closing(Store(tmp_path / "store.db", check_fence=False)) as store:
             store.create(jobs.values(), open_until=ALL_YEAR)
             for number, (name, job) in enumerate(jobs.items()):
-                store.member = "new" if both and number % 2 else "old"
+                store.member = workers[number % len(workers)]
                 for first in range(0, len(job.delays), CHUNK):
                     count = min(CHUNK, len(job.delays) - first)
-                    for _ in range(0 if name in left_out else 2 if name in twice else 1):
-                        store.add(job, first, count, token=1)
+                    for turn in range(0 if name in left_out else 2 if name in twice else 1):
+                        store.add(job, first, count, token=token(turn))
             return flights_pods.build(history, store, jobs)
 
     return judge
@@ -41,9 +45,17 @@ def event(at, member, what, **facts):
     return {"at": at, "member": member, "what": what, **facts}
 
 
+def joined(pod):
+    """Return the event of a pod that joins: the old ones at 0, the new ones at 5."""
+    age, program = pod.partition("-")[0], PODS[pod]
+    return event(
+        0 if age == "old" else 5, pod, "revision", revision=f"{program}-{age}", program=program
+    )
+
+
 def rolled(*holders):
     """Return the history of a roll in which the carrier's role has these holders in turn."""
-    history = [event(0, "old", "revision", revision="1"), event(5, "new", "revision", revision="2")]
+    history = [joined(pod) for pod in PODS]
     for number, holder in enumerate(holders):
         at = 1 if number == 0 else 10 + number
         history.append(event(at, holder, "granted", role=CARRIER, token=number + 1))
@@ -73,15 +85,24 @@ def test_chunk_that_was_counted_twice_is_found(judged, jobs):
     assert report["faults"]["totals that differ"]
 
 
-def test_roll_without_work_is_found(judged):
-    assert judged(rolled("old", "new"), both=False)["faults"]["no roll while there was work"]
+def test_chunk_with_an_older_token_is_found(judged, jobs):
+    again = next(iter(jobs))
+    report = judged(rolled("old", "new"), twice=[again], token=lambda turn: 2 - turn)
+    (found, *_) = report["faults"]["stale writes accepted"]
+    assert found.startswith(f"{again}: old wrote with 1 after 2")
+
+
+@pytest.mark.parametrize("idle", PODS)
+def test_roll_in_which_a_revision_has_no_work_is_found(judged, idle):
+    (found,) = judged(rolled("old", "new"), idle=[idle])["faults"]["no roll while there was work"]
+    assert found == f"revisions in {PODS[idle]} that ran: 2, that worked: 1"
 
 
 def test_work_without_a_roll_is_found(judged):
-    history = [event(0, name, "revision", revision="1") for name in ("old", "new")]
-    report = judged(history)
+    history = [joined(pod) for pod in PODS if pod != "new-go"]
+    report = judged(history, idle=["new-go"])
     (found,) = report["faults"]["no roll while there was work"]
-    assert found == "revisions that ran: 1, that worked: 1"
+    assert found == "revisions in go that ran: 1, that worked: 1"
 
 
 def test_role_that_moves_more_than_once_is_counted():
@@ -91,15 +112,16 @@ def test_role_that_moves_more_than_once_is_counted():
 
 def test_moves_before_the_roll_are_not_counted():
     history = [
-        event(0, "old", "revision", revision="1"),
-        event(0, "older", "revision", revision="1"),
+        joined("old"),
+        joined("old-go"),
         event(1, "old", "granted", role=CARRIER, token=1),
         event(2, "old", "released", role=CARRIER, token=1),
-        event(3, "older", "granted", role=CARRIER, token=2),
-        event(9, "older", "released", role=CARRIER, token=2),
-        event(9, "new", "revision", revision="2"),
+        event(3, "old-go", "granted", role=CARRIER, token=2),
+        event(9, "old-go", "released", role=CARRIER, token=2),
+        joined("new"),
         event(10, "new", "granted", role=CARRIER, token=3),
     ]
+    history.sort(key=lambda one: one["at"])
     assert flights_pods.moves_in_roll(history, checks.holdings(history)) == {CARRIER: 1}
 
 
@@ -112,4 +134,7 @@ def test_prepare_makes_the_store_once(tmp_path, monkeypatch):
     assert (tmp_path / "store.db").stat().st_ino == made.st_ino
     assert not (tmp_path / "new.db").exists()
     with contextlib.closing(Store(tmp_path / "store.db")) as store:
-        assert sum(store.sizes().values()) == 500
+        sizes = store.sizes()
+    assert sum(sizes.values()) == 500
+    delays = json.loads((tmp_path / "jobs.json").read_text())
+    assert {name: len(its) for name, its in delays.items()} == sizes

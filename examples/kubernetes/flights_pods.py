@@ -1,11 +1,12 @@
-"""The flights on Kubernetes: processors in the pods of a Deployment, rolled once while they work.
+"""The flights on Kubernetes: processors in the pods of two Deployments, rolled while they work.
 
     python -m flights_pods prepare    make the store; the init container of each pod
     python -m flights_pods process    work until SIGTERM; the container of each pod
     python -m flights_pods check      wait for the last flight, then judge; a Job
 
-The work, the store and the judge are those of `examples/flights.py`. The folder that all pods share
-is named by FLIGHTS_DIRECTORY, and the manifests set the rest of the environment.
+The work, the store and the judge are those of `examples/flights.py`. The pods of the other
+Deployment do the same work in Go, beside the sidecar: see `go/`. The folder that all pods share is
+named by FLIGHTS_DIRECTORY, and the manifests set the rest of the environment.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from flights_demo.store import Store
 
 import rink
 
+PROGRAMS = ("go", "python")
 CHECK_TIMEOUT_S = 1800.0
 CHECK_INTERVAL_S = 1.0
 
@@ -41,7 +43,10 @@ def folder() -> Path:
 
 
 def prepare() -> None:
-    """Make the store with every job in it, unless another pod has made it."""
+    """Make the store with every job in it, unless another pod has made it.
+
+    The programs in Go read the jobs from `jobs.json`.
+    """
     here = folder()
     for name in ("events", "ready"):
         (here / name).mkdir(exist_ok=True)
@@ -49,10 +54,13 @@ def prepare() -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if (here / "store.db").exists():
             return
+        jobs = make_jobs(read_flights())
+        delays = {name: job.delays for name, job in jobs.items()}
+        (here / "jobs.json").write_text(json.dumps(delays))
         new = here / "new.db"
         new.unlink(missing_ok=True)
         with contextlib.closing(Store(new)) as store:
-            store.create(make_jobs(read_flights()).values(), open_until=ALL_YEAR)
+            store.create(jobs.values(), open_until=ALL_YEAR)
         new.rename(here / "store.db")  # only a whole store has this name
 
 
@@ -77,7 +85,7 @@ def process() -> None:
         processor = Processor(r, store, events, float(os.environ["FLIGHTS_PACE"]))
         signal.signal(signal.SIGTERM, lambda *_: processor.stopping.set())
         with r:
-            events.write("revision", revision=os.environ["POD_REVISION"])
+            events.write("revision", revision=os.environ["POD_REVISION"], program="python")
             ready.touch()
             processor.serve(jobs)
         events.write("left")
@@ -126,12 +134,21 @@ def revisions(history: list[Event]) -> dict[str, str]:
 
 
 def missing_roll(history: list[Event], accepted: list) -> list[str]:
-    """Return why this was no roll of working pods: nothing, if both revisions have worked."""
+    """Return why this was no roll of working pods: nothing, if all revisions have worked.
+
+    Each program has two revisions.
+    """
     known = revisions(history)
+    programs = {one["revision"]: one["program"] for one in history if one["what"] == "revision"}
     worked = {known[member] for _, _, member, first, _ in accepted if first is not None}
-    if len(set(known.values())) == 2 and len(worked) == 2:
-        return []
-    return [f"revisions that ran: {len(set(known.values()))}, that worked: {len(worked)}"]
+    found = []
+    for program in PROGRAMS:
+        ran = {revision for revision, its in programs.items() if its == program}
+        if len(ran) != 2 or not ran <= worked:
+            found.append(
+                f"revisions in {program} that ran: {len(ran)}, that worked: {len(ran & worked)}"
+            )
+    return found
 
 
 def jobs_by_revision(history: list[Event]) -> dict[str, int]:
@@ -147,16 +164,16 @@ def jobs_by_revision(history: list[Event]) -> dict[str, int]:
 def moves_in_roll(history: list[Event], held: list[checks.Holding]) -> dict[str, int]:
     """Return how often each carrier's role has moved since the roll began.
 
-    The roll begins when the first pod of the second revision joins, or the first pod leaves.
+    The roll begins when the first pod of a second revision joins, or the first pod leaves.
     """
-    known = revisions(history)
-    oldest = next(iter(known.values()), "")
-    begins = (
-        event["at"]
-        for event in history
-        if event["what"] == "leaving"
-        or (event["what"] == "revision" and event["revision"] != oldest)
-    )
+    oldest: dict[str, str] = {}
+    begins = []
+    for event in history:
+        if event["what"] == "revision":
+            if oldest.setdefault(event["program"], event["revision"]) != event["revision"]:
+                begins.append(event["at"])
+        elif event["what"] == "leaving":
+            begins.append(event["at"])
     carriers = (one for one in held if one.role.startswith("carrier/"))
     return checks.moves_in_deploy(carriers, [(min(begins, default=float("inf")), "deploy")])
 

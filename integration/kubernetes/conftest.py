@@ -13,9 +13,9 @@ from kube_build import NoControlPlaneError
 from kube_cluster import running_cluster
 
 ROOT = Path(__file__).parents[2]
-# Behind everything else: the renderer of kustomizations, and the example of the flights.
-sys.path += [str(ROOT / name) for name in ("tests/deploy", "examples", "examples/kubernetes")]
-sys.path.append(str(ROOT / "integration" / "sidecar"))  # sidecars that are processes
+# Behind everything else: the renderer of kustomizations, the example of the flights, and sidecars.
+FOLDERS = ("tests/deploy", "examples", "examples/kubernetes", "integration/sidecar")
+sys.path += [str(ROOT / name) for name in FOLDERS]
 pytest.register_assert_rewrite("sidecar_support")
 
 

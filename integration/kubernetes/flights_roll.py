@@ -1,9 +1,10 @@
 """Roll the example of the flights on Kubernetes' controllers, and judge its totals and moves.
 
-Everything is as in `examples/kubernetes/`: the Deployment of four pods with its commands, probes
-and default strategy, its budget and its claim, and later the Job that judges. Two values are
+Everything is as in `examples/kubernetes/`: two Deployments of two pods with their commands, probes
+and default strategy, their budgets and their claim, and later the Job that judges. Two values are
 others: where etcd is, and how long the work takes. The node has no images and no volumes, so it
-gives each container what the Dockerfile would: the paths of the modules, and the shared folder.
+gives each container what the Dockerfile would: the program in Go, the paths of the modules, and the
+shared folder. It has no ConfigMaps either, so the sidecar gets their values.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import copy
 import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -21,18 +23,21 @@ import attrs
 from flights_demo.events import Tail
 from flights_demo.store import Store
 from kube_api import ApiError, at
+from kube_build import environment, go_command, niced
 from kube_cluster import Cluster, wait_for
 from kube_parts import PartVerdict
 from kustomized import Manifest, render
-from rollouts import is_rolled
+from rollouts import NoNetworkError, is_rolled
+from sidecar_pods import known_env
 
 NAME = "flights"
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "kubernetes"
+DEPLOYMENTS = ("flights", "flights-go")
 FLIGHTS = 336_776
 JOBS_BEFORE_ROLL = 300
 PACE_S = 0.03
-"""Seconds of work for 40 flights. All the work then lasts more than `LATE_S`, and a roll 10 s."""
+"""Seconds of work for 40 flights. All the work then lasts more than `LATE_S`, and a roll 20 s."""
 LATE_S = 65.0
 """Late moves come within this after the roll: `rebalance_delay`, 60 s, and what follows it."""
 TIMEOUT_S = 240.0
@@ -60,18 +65,40 @@ class Rolled:
     report: Report
 
 
-def with_values(manifest: Manifest, values: dict[str, str]) -> Manifest:
-    """Return a copy of a workload with other values of its only container's environment.
+def on_node(manifest: Manifest, config: dict[str, str], values: dict[str, str]) -> Manifest:
+    """Return a copy of a workload as the node can run it.
 
-    Raises:
-        KeyError: the container has no such variable.
+    Args:
+        manifest: the workload.
+        config: the data of its ConfigMap. Only the sidecar uses it.
+        values: other values of variables, wherever a container has them.
     """
     manifest = copy.deepcopy(manifest)
-    (container,) = manifest["spec"]["template"]["spec"]["containers"]
-    env = {one["name"]: one for one in container["env"]}
-    for name, value in values.items():
-        env[name]["value"] = value
+    spec = manifest["spec"]["template"]["spec"]
+    for container in (*spec["initContainers"], *spec["containers"]):
+        container["env"] = known_env(container, config)
+        for one in container["env"]:
+            if one["name"] in values:
+                one["value"] = values[one["name"]]
+        if container["command"] == ["rink", "sidecar"]:
+            container["args"] = []  # --files needs a volume
     return manifest
+
+
+def build_program(folder: Path) -> None:
+    """Build the program in Go into a folder, as the Dockerfile does.
+
+    Raises:
+        NoControlPlaneError: there is no Go.
+        RuntimeError: it cannot be built; the message has what Go said.
+    """
+    command = [*niced(), go_command(), "build", "-o", str(folder / "flights-go"), "."]
+    env = environment() | {"GOFLAGS": "-mod=readonly", "CGO_ENABLED": "0"}
+    done = subprocess.run(
+        command, cwd=EXAMPLE / "go", env=env, check=False, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise RuntimeError(f"Go cannot build the flights' program:\n{done.stderr[-2000:]}")
 
 
 class FlightsRoll:
@@ -82,25 +109,33 @@ class FlightsRoll:
     """
 
     def __init__(self, cluster: Cluster) -> None:
+        if cluster.network is None:  # each sidecar listens on the same ports
+            raise NoNetworkError(f"{NAME}: {cluster.why_no_network}")
         self._api = cluster.api
         self._folder = cluster.folder / "flights"
         self._folder.mkdir()
-        paths = (ROOT, ROOT / "examples", EXAMPLE)
+        programs = cluster.folder / "flights-programs"
+        programs.mkdir()
+        build_program(programs)
+        folders = (programs, Path(sys.executable).parent, os.environ["PATH"])
+        modules = (ROOT, ROOT / "examples", EXAMPLE)
         self._node = cluster.node(
             NAME,
             image_env={
-                "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-                "PYTHONPATH": os.pathsep.join(map(str, paths)),
+                "PATH": os.pathsep.join(map(str, folders)),
+                "PYTHONPATH": os.pathsep.join(map(str, modules)),
                 "FLIGHTS_DIRECTORY": str(self._folder),
             },
         )
-        values = {"RINK_ETCD": cluster.etcd().endpoint, "FLIGHTS_PACE": f"{PACE_S}"}
         self._api.create(at("namespaces"), {"metadata": {"name": NAME}})
         cluster.bind_pods(NAME, [NAME])
-        for manifest in render(EXAMPLE):
+        manifests = render(EXAMPLE)
+        (config,) = (one["data"] for one in manifests if one["kind"] == "ConfigMap")
+        values = {"RINK_ETCD": cluster.etcd().endpoint, "FLIGHTS_PACE": f"{PACE_S}"}
+        for manifest in manifests:
             is_workload = manifest["kind"] == "Deployment"
-            self._create(with_values(manifest, values) if is_workload else manifest)
-        self._path = at("deployments", NAME, "flights")
+            self._create(on_node(manifest, config, values) if is_workload else manifest)
+        self._paths = [at("deployments", NAME, name) for name in DEPLOYMENTS]
 
     def _create(self, manifest: Manifest) -> None:
         path = at(f"{manifest['kind'].lower()}s", NAME)
@@ -126,10 +161,11 @@ class FlightsRoll:
         )
 
     def _restart(self) -> None:
-        """Roll the pods, as `kubectl rollout restart` does."""
+        """Roll all pods, as `kubectl rollout restart` does."""
         annotations = {RESTARTED: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
         template = {"metadata": {"annotations": annotations}}
-        self._api.patch(self._path, {"spec": {"template": template}})
+        for path in self._paths:
+            self._api.patch(path, {"spec": {"template": template}})
 
     def _checked(self) -> tuple[bool, Report]:
         """Run the Job of the example; return whether it succeeded, and what its pod printed."""
@@ -177,7 +213,8 @@ class FlightsRoll:
         return self._api.get(at("pods", NAME))["items"]
 
     def _is_rolled(self) -> bool:
-        return is_rolled(self._api.get(self._path), self._pods())
+        pods = self._pods()
+        return all(is_rolled(one, pods_of(one, pods)) for one in map(self._api.get, self._paths))
 
     def _are_all_ranked(self) -> bool:
         """Return whether the newest version has each pod in its ranks."""
@@ -189,6 +226,12 @@ class FlightsRoll:
     def _jobs_done(self) -> int:
         with contextlib.closing(Store(self._folder / "store.db")) as store:
             return store.done()
+
+
+def pods_of(workload: Manifest, pods: list[Manifest]) -> list[Manifest]:
+    """Return the pods that a workload selects."""
+    selected = workload["spec"]["selector"]["matchLabels"].items()
+    return [pod for pod in pods if selected <= pod["metadata"]["labels"].items()]
 
 
 def carry_out(cluster: Cluster) -> PartVerdict:
@@ -207,7 +250,7 @@ def verdict(rolled: Rolled, seconds: float) -> PartVerdict:
     report = rolled.report
     moves, counted = report["moves_per_carrier"], report["flights"]["flights"]
     says = (
-        f"{counted:,} flights counted by four pods, which were rolled once in "
+        f"{counted:,} flights counted by four pods, two of them in Go, which were rolled once in "
         f"{rolled.roll_seconds:.0f} s, when {rolled.jobs_before:,} to {rolled.jobs_after:,} of "
         f"{report['jobs']:,} jobs were done: {moves['mean']:.2f} moves per role, "
         f"at most {moves['most']}; the check {'succeeded' if rolled.job_succeeded else 'failed'}"

@@ -51,7 +51,7 @@ def pod_spec(scenario: Scenario, etcd: EtcdNode, name: str, *more: str) -> dict[
     spec = copy.deepcopy(pods.spec)
     del spec["volumes"], spec["topologySpreadConstraints"]
     for container in (*spec["initContainers"], *spec["containers"]):
-        container["env"] = [one for env in container["env"] for one in _known(env, values)]
+        container["env"] = known_env(container, values)
         del container["volumeMounts"]
     (sidecar,) = spec["initContainers"]
     assert sidecar["name"] == SIDECAR, sidecar
@@ -61,6 +61,11 @@ def pod_spec(scenario: Scenario, etcd: EtcdNode, name: str, *more: str) -> dict[
     program["name"] = name
     _change_program(program, scenario, {*scenario.program, *more})
     return spec
+
+
+def known_env(container: dict[str, Any], values: dict[str, str]) -> list[dict[str, Any]]:
+    """Return a container's variables, with the values that the ConfigMap has for those of it."""
+    return [one for env in container.get("env", []) for one in _known(env, values)]
 
 
 def _known(env: dict[str, Any], values: dict[str, str]) -> list[dict[str, Any]]:

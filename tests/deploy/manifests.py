@@ -99,6 +99,9 @@ class Pods:
         if container["command"][:2] == ["python", "-m"]:
             name = f"{container['command'][2]}.py"
             files[name] = (ROOT / "examples" / "kubernetes" / name).read_text(encoding="utf-8")
+        if container["command"] == ["flights-go"]:
+            sources = sorted((ROOT / "examples" / "kubernetes" / "go").glob("*.go"))
+            files |= {path.name: path.read_text(encoding="utf-8") for path in sources}
         return files
 
 

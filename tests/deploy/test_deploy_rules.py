@@ -385,6 +385,8 @@ def names_read(pods: Pods, container: Manifest) -> set[str]:
     for name, source in pods.programs(container).items():
         if name.endswith(".py"):
             read |= names_in(source)
+        if name.endswith(".go"):
+            read |= set(re.findall(r'os\.Getenv\("([A-Z_]+)"\)', source))
         if name.endswith(".sh"):
             read |= set(re.findall(r"\$\{([A-Z]+):-", source))
     if "/etcd" in container["image"].rpartition("etcd-development")[2]:
