@@ -32,6 +32,8 @@ SOURCES = Path(__file__).with_name("controlplane")
 STAGING = re.compile(r"^\s*(k8s\.io/[a-z-]+) => \./staging/", re.MULTILINE)
 REQUIRED = re.compile(r"^\s*(\S+) (v\S+?)(?: // indirect)?$", re.MULTILINE)
 OPTIONS = ("-v", "-trimpath", "-ldflags=-s -w")
+TARGETS = (".", "./elector", "./awaiter")
+"""The packages of the binaries, in the order of `Built`."""
 KEPT_S = 30 * 86400.0
 """A binary that nobody has asked for in this time is removed when another one is built."""
 NEEDS_BYTES = 6 << 30
@@ -51,10 +53,12 @@ class Built:
     Attributes:
         controlplane: apiserver and controllers.
         elector: a candidate of client-go's leader election.
+        awaiter: what k8s-await-election does.
     """
 
     controlplane: Path
     elector: Path
+    awaiter: Path
 
 
 def built(version: str = KUBERNETES, show: Show = print) -> Built:
@@ -70,7 +74,7 @@ def built(version: str = KUBERNETES, show: Show = print) -> Built:
         NoControlPlaneError: they cannot be built here; the message says why.
     """
     folder = cache() / f"kubernetes-{version}-{digest(version)}"
-    binaries = Built(folder / "controlplane", folder / "elector")
+    binaries = Built(folder / "controlplane", folder / "elector", folder / "awaiter")
     if is_complete(binaries):
         os.utime(folder)
         return binaries
@@ -147,7 +151,7 @@ def build(go: str, version: str, place: Path, binaries: Built, show: Show) -> No
         )
     shutil.copytree(SOURCES, place / "source")
     (place / "source" / "go.mod").write_text(go_mod(version, module))
-    for path, target in zip(attrs.astuple(binaries), (".", "./elector"), strict=True):
+    for path, target in zip(attrs.astuple(binaries), TARGETS, strict=True):
         output = place / f"{path.name}.built"
         compile_one(
             go, place / "source", target, output, show, f"Kubernetes {version}: {path.name}"

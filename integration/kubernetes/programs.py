@@ -13,6 +13,9 @@ from rink.testing import EtcdNode
 HERE = Path(__file__).parent
 INITIAL_DELAY_S = 2.0
 LEAVE_TIMEOUT_S = 10.0
+AWAIT = 'touch ready; exec "$@"'
+SERVE = 'RINK_ROLE=leader RINK_TOKEN=$(date +%s%3N) exec "$@"'
+"""A Lease has no token, so the time stands for it."""
 
 
 def command(scenario: Scenario, cluster: Cluster, etcd: EtcdNode, events: Path) -> list[str]:
@@ -34,6 +37,11 @@ def command(scenario: Scenario, cluster: Cluster, etcd: EtcdNode, events: Path) 
             config = str(cluster.folder / "kubeconfig")
             file = f"{events}/$(POD_NAME).jsonl"
             return [str(cluster.binaries.elector), config, scenario.name, "$(POD_NAME)", file]
+        case "await-election":
+            config = str(cluster.folder / "kubeconfig")
+            awaiter = [str(cluster.binaries.awaiter), config, scenario.name, "$(POD_NAME)"]
+            server = [sys.executable, str(HERE / "http_server.py"), "0"]
+            return ["sh", "-c", AWAIT, "sh", *awaiter, "sh", "-c", SERVE, "sh", *server]
     raise AssertionError(scenario.runs)
 
 

@@ -85,7 +85,7 @@ class Scenario:
         nodes: how many nodes share the pods.
         has_own_etcd: the row breaks its etcd, so no other row uses it.
         runs: the program in the pods: "rink", "sidecar" (a shell script with the sidecar beside
-            it), "run" (`rink run`), or a peer: "client-go", "redistribution".
+            it), "run" (`rink run`), or a peer: "client-go", "await-election", "redistribution".
         role_count: how many roles there are.
         ttl: of the member's lease, in seconds. client-go has 15 of its own.
     """
@@ -111,7 +111,7 @@ class Scenario:
     @property
     def roles(self) -> list[str]:
         """Return the names of the roles."""
-        if self.runs == "client-go":
+        if self.needs_apiserver:
             return ["leader"]
         return [f"role-{number}" for number in range(self.role_count)]
 
@@ -133,12 +133,12 @@ class Scenario:
     @property
     def prints(self) -> bool:
         """Return whether the program prints what it holds, as it is no member itself."""
-        return self.runs in {"sidecar", "run"}
+        return self.runs in {"sidecar", "run", "await-election"}
 
     @property
     def needs_apiserver(self) -> bool:
         """Return whether the program speaks with the apiserver."""
-        return self.runs == "client-go"
+        return self.runs in {"client-go", "await-election"}
 
 
 SCENARIOS = [
@@ -304,6 +304,14 @@ SCENARIOS = [
 ]
 
 PEERS = [
+    # Below the rows of `rink run`, with the same HTTP server.
+    Scenario(
+        name="await-election",
+        says="as k8s-await-election, with an HTTP server: surge 1",
+        role_count=1,
+        runs="await-election",
+        limits=PEER,
+    ),
     # One role: Rink beside the leader election of client-go, with its own settings.
     Scenario(name="leader-rink", says="Rink, one role: surge 1", role_count=1, ttl=15.0),
     Scenario(

@@ -64,7 +64,7 @@ def test_what_is_built_is_kept_outside_of_the_checkout(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     folder = cache() / f"kubernetes-1.37.2-{digest('1.37.2')}"
     folder.mkdir(parents=True)
-    for name in ("controlplane", "elector"):
+    for name in ("controlplane", "elector", "awaiter"):
         (folder / name).touch()
     monkeypatch.setattr(kube_build, "go_command", lambda: pytest.fail("built again"))
     assert built("1.37.2").controlplane == folder / "controlplane"
@@ -101,10 +101,10 @@ def test_two_builds_at_once_are_one(tmp_path, monkeypatch):
         one, other = pool.map(lambda _: built("1.37.2", show), range(2))
     assert one == other
     assert one.controlplane.read_text() == "built\n"
-    assert len((tmp_path / "builds").read_text().split()) == 2, "two binaries, each built once"
+    assert len((tmp_path / "builds").read_text().split()) == 3, "three binaries, each built once"
     assert any("another process" in line for line in lines)
     assert {path.name for path in one.controlplane.parent.iterdir()} == {
-        "controlplane", "elector", "lock",
+        "controlplane", "elector", "awaiter", "lock",
     }  # fmt: skip
 
 
