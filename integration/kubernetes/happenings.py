@@ -79,25 +79,29 @@ def crash_loop(rollout: Rollout, when: str = "before-join") -> float:
     first_start(rollout)
     began = now()
     before, held = rollout.template(), rollout.records.judge().holders
+    ranks = rollout.records.ranks()
     rollout.roll(f"--crash={when}")
     time.sleep(3 * rollout.scenario.rebalance_delay)
-    rollout.healthy_moves = healthy_moves(rollout, held, began)
+    healthy = bystanders(ranks, {pod["metadata"]["name"] for pod in rollout.old_pods()})
     rollout.roll_back(before)
     settle(rollout)
+    moves = rollout.records.judge().moves(began)
+    rollout.healthy_moves = sum(moves.get(role, 0) for role, pod in held.items() if pod in healthy)
     return began
 
 
-def healthy_moves(rollout: Rollout, held: dict[str, str], began: float) -> int:
-    """Return how often roles moved that were held by pods which still are there, and go on.
+def bystanders(ranks: dict[str, int], going_on: set[str]) -> set[str]:
+    """Return the pods that go on and keep their rank, so that none of their roles needs to move.
+
+    If the strategy has ended a pod, the group loses its highest rank. The pod that had it takes the
+    rank of the ended one, so roles of these two must move.
 
     Args:
-        rollout: whose pods.
-        held: who held each role before.
-        began: when it was so.
+        ranks: the rank of each pod before.
+        going_on: the pods that the strategy has not ended.
     """
-    healthy = {pod["metadata"]["name"] for pod in rollout.old_pods()}
-    moves = rollout.records.judge().moves(began)
-    return sum(moves.get(role, 0) for role, pod in held.items() if pod in healthy)
+    left = len(ranks.keys() & going_on)
+    return {pod for pod, rank in ranks.items() if pod in going_on and rank < left}
 
 
 def crash_loop_once_joined(rollout: Rollout) -> float:

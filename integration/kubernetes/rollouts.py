@@ -35,7 +35,8 @@ class Happened:
         judgement: of all events.
         starts: how many seconds each pod took from its creation until its program had joined.
         changes: how often roles were distributed anew, see `Records.changes`.
-        healthy_moves: in a crash loop, how often roles moved away from pods that went on.
+        healthy_moves: in a crash loop, how often roles moved away from pods that went on with
+            their rank.
         seconds: how long the row took.
     """
 

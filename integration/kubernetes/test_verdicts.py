@@ -2,6 +2,7 @@
 
 import attrs
 import pytest
+from happenings import bystanders
 from rollouts import Happened
 from scenarios import BY_NAME, PEERS, ROLES, SCENARIOS, SIDECARS, Limits, Scenario
 from verdicts import HEADS, cells, judged, markdown
@@ -84,8 +85,16 @@ def test_verdict_on_roles_that_leave_healthy_pods_says_how_many():
     limits = Limits(healthy_moves=0)
     assert verdict(moved(), limits, healthy_moves=0).misses == ()
     assert verdict(moved(), limits, healthy_moves=2).misses == (
-        "2 moves away from pods that went on, at most 0.00",
+        "2 moves away from pods that kept their rank, at most 0.00",
     )
+
+
+def test_pods_that_keep_their_rank_are_all_unless_one_was_ended():
+    ranks = {"a": 0, "b": 1, "c": 2, "d": 3}
+    assert bystanders(ranks, {*ranks, "standby"}) == ranks.keys()
+    assert bystanders(ranks, {"a", "c", "d"}) == {"a", "c"}, "d takes the rank of b"
+    assert bystanders(ranks, {"a", "b", "c"}) == {"a", "b", "c"}
+    assert bystanders(ranks, set()) == set()
 
 
 def test_verdict_counts_no_gap_and_no_move_from_before_the_rollout():

@@ -33,7 +33,8 @@ class Verdict:
         unheld: roles that nobody held in the end.
         changes: how often roles were distributed anew.
         seconds: how long the row took.
-        healthy_moves: in a crash loop, how often roles moved away from pods that went on.
+        healthy_moves: in a crash loop, how often roles moved away from pods that went on with
+            their rank.
         misses: the limits that it misses, in words.
     """
 
@@ -133,7 +134,7 @@ def missed(limits: Limits, verdict: Verdict) -> list[str]:
         ("s of the longest gap", verdict.gap, limits.gap),
         ("s of the longest gap", verdict.gap, longest),
         ("s until each role was held", verdict.settled, limits.settled),
-        ("moves away from pods that went on", verdict.healthy_moves, limits.healthy_moves),
+        ("moves away from pods that kept their rank", verdict.healthy_moves, limits.healthy_moves),
     )
     for what, value, bound in bounds:
         if bound is not None and (value is None or value > bound):
