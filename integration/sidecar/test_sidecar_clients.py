@@ -10,9 +10,10 @@ from pathlib import Path
 
 import attrs
 import pytest
-from sidecar_support import DEADLINE_S, wait_for
+from sidecar_support import DEADLINE_S, Sidecar, wait_for
 
 from rink import rank_of
+from rink.testing import local_etcd
 
 pytestmark = [pytest.mark.waits, pytest.mark.timeout(240)]  # Go's first build takes a minute
 
@@ -168,3 +169,20 @@ def test_client_with_another_clock_stops_by_what_was_left(clients, sidecar):
     time.sleep(SLACK_S)
     assert len(clients.tokens()) == before
     assert program.poll() is None
+
+
+def test_client_holds_its_role_again_after_an_outage_of_etcd(clients, tmp_path, prefix):
+    """The member's session ends, and so do all turns. A client that answers waits for its role."""
+    with local_etcd() as node:
+        sidecar = Sidecar(tmp_path, "only", node.endpoint, prefix).start()
+        try:
+            clients.start(sidecar)
+            token = clients.next_token()
+            node.freeze()
+            wait_for(lambda: "its end has passed" in sidecar.said(), sidecar.said)
+            written = len(clients.tokens())
+            node.thaw()
+            assert clients.next_token(above=token) > token
+        finally:
+            sidecar.kill()
+    assert set(clients.tokens()[:written]) == {token}

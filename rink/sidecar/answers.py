@@ -20,7 +20,7 @@ def turn_fields(turn: Turn, life: str) -> dict[str, Any]:
         "role": turn.role,
         "token": turn.token,
         "grant": turn.consumer.grant,
-        "state": "held" if turn.lost_at_ms is None else "lost",
+        "state": "lost" if turn.is_lost else "held",
         "until_ms": turn.until_ms,
         "life": life,
     }
@@ -36,11 +36,12 @@ def answered(turn: Turn, life: str, now_ms: int) -> dict[str, Any]:
 def consumer_fields(service: Service, consumer: Consumer) -> dict[str, Any]:
     """Return what a hold or a renewal is answered with."""
     now = service.clock()
+    turns = (*consumer.turns.values(), *consumer.unanswered.values())
     return {
         "grant": consumer.grant,
         "life": service.life,
         "now_ms": now,
-        "held": [answered(turn, service.life, now) for turn in consumer.turns.values()],
+        "held": [answered(turn, service.life, now) for turn in turns],
         "waiting": [waiting_fields(service, consumer, role) for role in consumer.waiting],
     }
 
@@ -78,11 +79,10 @@ class EventWriter:
                 parts += self._waiting(event.role)
                 continue
             turn = event.turn
-            if turn.is_over:
-                continue
-            if isinstance(event, Granted):
+            is_unanswered = consumer.unanswered.get(turn.role) is turn
+            if isinstance(event, Granted) and not turn.is_over:
                 parts.append(self._event("granted", turn_fields(turn, life)))
-            elif isinstance(event, Lost):
+            elif isinstance(event, Lost) and (is_unanswered or not turn.is_over):
                 fields = {**turn_fields(turn, life), "why": turn.why}
                 parts.append(self._event("lost", fields))
         if inbox.is_renewed:

@@ -27,6 +27,11 @@ class Turn:
     why: str = ""
     is_over: bool = False
 
+    @property
+    def is_lost(self) -> bool:
+        """Return whether its consumer is to stop, and to answer."""
+        return self.lost_at_ms is not None or self.is_over
+
 
 @attrs.define(eq=False)
 class Consumer:
@@ -38,8 +43,8 @@ class Consumer:
     its stream was closed, and that nothing was heard since. `calls` counts its open calls. `is_pod`
     marks the sidecar itself, which stands for the whole pod.
 
-    `over` has the token of its latest turn of each role that is over, and `unanswered` those of them
-    whose end has passed without an answer.
+    `over` has the token of its latest turn of each role that is over. `unanswered` has those turns
+    whose end has passed without an answer. It is told of them as lost until it answers.
     """
 
     name: str
@@ -55,7 +60,7 @@ class Consumer:
     turns: dict[str, Turn] = attrs.field(factory=dict)
     waiting: dict[str, None] = attrs.field(factory=dict)
     over: dict[str, int] = attrs.field(factory=dict)
-    unanswered: set[str] = attrs.field(factory=set)
+    unanswered: dict[str, Turn] = attrs.field(factory=dict)
     is_forgotten: bool = False
     due_ms: float = math.inf
 

@@ -193,6 +193,8 @@ class Service:
                 inbox.put(Granted(turn))
                 if turn.lost_at_ms is not None:
                     inbox.put(Lost(turn))
+            for turn in consumer.unanswered.values():
+                inbox.put(Lost(turn))
             for role in consumer.waiting:
                 inbox.put(Waiting(role))
         return stream, inbox

@@ -182,7 +182,7 @@ class Turns:
         elif role in consumer.waiting and token is None:
             self._unqueue(consumer, role)
             consumer.over.setdefault(role, 0)
-        consumer.unanswered.discard(role)
+        consumer.unanswered.pop(role, None)
         if is_lost and token is not None and consumer.is_present(now_ms):
             self._queue(consumer, role)
         self._schedule(consumer, now_ms)
@@ -298,17 +298,22 @@ class Turns:
     def _expire(self, consumer: Consumer, now_ms: int) -> None:
         """End the turns whose end has passed: the consumer has stopped by then.
 
-        One that was not alive any more, or closed its stream, is forgotten. The pod never answers,
-        so it waits for the role again at once.
+        One that was not alive any more, or closed its stream, is forgotten. Any other one is told of
+        the loss, if it was not told before. It waits for the role again once it has answered. The
+        pod never answers, so it waits again at once.
         """
         passed = [turn for turn in consumer.turns.values() if now_ms >= turn.until_ms]
         if not passed:
             return
         for turn in passed:
-            consumer.unanswered.add(turn.role)
             self._end(turn, "its end has passed without an answer")
             if consumer.is_pod:
                 self._queue(consumer, turn.role)
+                continue
+            consumer.unanswered[turn.role] = turn
+            if turn.lost_at_ms is None:
+                turn.why = "its end has passed"
+                self._effects.append(Lost(turn))
         if not consumer.turns and now_ms >= consumer.alive_until_ms:
             self._forget(consumer, "it was not heard of in time")
 

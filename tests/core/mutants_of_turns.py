@@ -207,13 +207,25 @@ TURNS = [
     of(
         "answers",
         "a released turn is told again by a stream",
-        "            if turn.is_over:\n                continue\n",
-        "",
+        "            if isinstance(event, Granted) and not turn.is_over:\n",
+        "            if isinstance(event, Granted):\n",
+    ),
+    of(
+        "answers",
+        "a renewal does not say that an end has passed",
+        "    turns = (*consumer.turns.values(), *consumer.unanswered.values())\n",
+        "    turns = tuple(consumer.turns.values())\n",
+    ),
+    of(
+        "turns",
+        "an end that passes without a loss is told to nobody",
+        "                self._effects.append(Lost(turn))\n        if not consumer.turns",
+        "        if not consumer.turns",
     ),
     of(
         "turns",
         "the pod gives a lost role up for good",
-        "            if consumer.is_pod:\n                self._queue(consumer, turn.role)\n",
+        "            if consumer.is_pod:\n                self._queue(consumer, turn.role)\n                continue\n",
         "",
     ),
     of(

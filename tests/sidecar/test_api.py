@@ -63,6 +63,26 @@ async def test_renew_moves_the_end_on_and_says_what_is_lost():
 
 
 @run
+async def test_renew_says_that_a_turn_is_lost_until_it_is_answered():
+    sidecar = Sidecar()
+    answer = await sidecar.held("leader", alive=60)
+    grant = {"grant": answer["grant"]}
+    sidecar.member.is_live = False  # so its end is not moved on
+    sidecar.clock.now_ms += 9_000
+    sidecar.service._wake()
+    assert sidecar.member.let_gone == ["leader"]
+    sidecar.member.is_live = True
+    for _ in range(2):
+        (renewed,) = (await sidecar.post("/v1/renew", grant)).json()["held"]
+        assert (renewed["state"], renewed["token"], renewed["left_ms"]) == ("lost", 7, 0)
+    body = {**grant, "role": "leader", "token": 7}
+    assert (await sidecar.post("/v1/release", body)).status_code == 204
+    renewed = (await sidecar.post("/v1/renew", grant)).json()
+    assert renewed["held"] == []
+    assert [one["role"] for one in renewed["waiting"]] == ["leader"]
+
+
+@run
 async def test_release_frees_the_role_before_it_answers_and_may_be_repeated():
     sidecar = Sidecar()
     answer = await sidecar.held("leader")
@@ -214,6 +234,22 @@ async def test_resumed_stream_begins_with_all_that_is_so():
     sidecar.clock.now_ms += 9_000
     sidecar.service._wake()
     assert sidecar.member.let_gone == ["a"]
+
+
+@run
+async def test_stream_tells_a_loss_when_an_end_has_passed():
+    sidecar = Sidecar()
+    async with sidecar.stream(roles=["a"]) as stream:
+        await stream.event()
+        sidecar.grant("a")
+        _, granted = await stream.event()
+        sidecar.member.is_live = False
+        sidecar.clock.now_ms += 9_000
+        sidecar.service._wake()
+        kind, fields = await stream.event()
+        assert (kind, fields["state"], fields["token"]) == ("lost", "lost", 7)
+        async with sidecar.stream(grant=granted["grant"]) as again:
+            assert (await again.event())[0] == "lost"
 
 
 @run

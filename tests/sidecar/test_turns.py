@@ -293,6 +293,18 @@ def test_late_answer_after_grace_queues_again(story):
     assert story.turns.wanted == ["a"]
 
 
+def test_end_that_passes_without_a_loss_is_told_as_one(story):
+    """The member's session may end a moment later than the turn, so nobody has told the loss."""
+    consumer = story.consumer("a")
+    turn = story.grant("a")
+    story.live(lease=2)
+    story.sleep(HOLD_MS)
+    assert [effect.turn for effect in story.effects(do.Lost)] == [turn]
+    assert not consumer.is_forgotten
+    assert story.release(consumer, "a", turn.token)
+    assert story.turns.wanted == ["a"]
+
+
 def test_turn_of_a_session_that_ended_is_moved_on_no_more(story):
     story.consumer("a")
     turn = story.grant("a")
