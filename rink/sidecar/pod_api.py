@@ -14,6 +14,7 @@ import json
 import re
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,6 +36,9 @@ MAX_SHOWN = 300
 REFUSED = frozenset({400, 403, 404, 422})
 """Answers of a request that would be refused again: admission, rights, a pod that is gone."""
 TOKEN = re.compile(rb"[!-~]+")
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+"""SO_LINGER. Closing drops what is not sent. Else the kernel sends it for minutes, when a network is
+back, and a late call undoes a later one."""
 NOTE = "etcd-rink/may-change-more"
 """An annotation that is never set. The API server must refuse it, see `PodApi.label`."""
 
@@ -155,6 +159,7 @@ class _Call:
                 if self._is_given_up:
                     raise TimeoutError("given up")
                 self._socket, self.is_sent = connection.sock, True
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
             self._socket.settimeout(TIMEOUT_S)
             connection.request("PATCH", self._target, self._body, headers)
             answer = connection.getresponse()
@@ -257,4 +262,5 @@ def _message(body: bytes) -> str:
 
 
 def _words(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    text = str(error)[:MAX_SHOWN] or type(error).__name__
+    return json.dumps(text) if isinstance(error, http.client.HTTPException) else text
