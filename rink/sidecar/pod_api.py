@@ -180,7 +180,8 @@ class PodApi:
 
     **The token must not be able to do more.** The right to patch pods would allow any change of any
     pod of the namespace, so an admission policy has to restrict it. Before the first label is put on,
-    a dry run tries to annotate the pod. If that is not refused, no label is put on.
+    a dry run tries to annotate the pod. If that is not refused, no label is put on. If labels are
+    refused as well, the token may have no rights at all yet, so it is tried again.
     """
 
     def __init__(self, pod: Pod, labelled: Roles) -> None:
@@ -196,7 +197,11 @@ class PodApi:
         """
         if roles and not self._is_restricted:
             await self._check_restricted()
-        await self._patch({"labels": labels_of(roles, self._labelled)})
+        try:
+            await self._patch({"labels": labels_of(roles, self._labelled)})
+        except PodApiError as error:
+            self._is_restricted = self._is_restricted and not error.is_refused
+            raise
 
     async def _check_restricted(self) -> None:
         try:

@@ -1,12 +1,16 @@
 """How a sidecar finds its pod and the API server; calls are tried in integration/sidecar."""
 
+import asyncio
 import ssl
 
 import pytest
 import trustme
+from jumping import jumping
 
 from rink.errors import ConfigError
-from rink.sidecar.pod_api import Pod, read_token, tls_context
+from rink.sidecar.pod_api import Pod, PodApi, PodApiError, read_token, tls_context
+
+LEADER = frozenset({"leader"})
 
 ENVIRONMENT = {
     "KUBERNETES_SERVICE_HOST": "10.0.0.1",
@@ -77,3 +81,51 @@ def test_ca_without_the_extensions_of_a_strict_check_is_trusted(mounted, monkeyp
     assert not context.verify_flags & ssl.VERIFY_X509_STRICT
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert context.check_hostname
+
+
+class Answering(PodApi):
+    """Calls that are answered by a test: `rights` are what the token may change."""
+
+    def __init__(self):
+        super().__init__(None, LEADER)
+        self.rights = set()
+        self.changed = []
+        self.dry_runs = 0
+        self.hangs = False
+
+    async def _patch(self, metadata, query=""):
+        self.dry_runs += bool(query)
+        if self.hangs and not query:
+            await asyncio.Event().wait()
+        if not self.rights >= metadata.keys():
+            raise PodApiError("the API server answered 403", is_refused=True)
+        if not query:
+            self.changed.append(metadata)
+
+
+@jumping
+async def test_refusal_for_want_of_rights_is_no_proof_of_a_policy():
+    api = Answering()
+    with pytest.raises(PodApiError, match="answered 403"):
+        await api.label(LEADER)
+    api.rights = {"labels", "annotations"}  # the Role is bound, and no policy applied
+    with pytest.raises(PodApiError, match="may change more"):
+        await api.label(LEADER)
+    assert api.changed == []
+    api.rights = {"labels"}
+    await api.label(LEADER)
+    await api.label(LEADER)
+    assert api.changed == 2 * [{"labels": {"etcd-rink/leader": "held"}}]
+
+
+@jumping
+async def test_dry_run_is_not_repeated_after_a_label_that_was_too_slow():
+    """Else two slow calls would never fit into the time of one."""
+    api = Answering()
+    api.rights, api.hangs = {"labels"}, True
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(2):
+            await api.label(LEADER)
+    api.hangs = False
+    await api.label(LEADER)
+    assert api.dry_runs == 1
