@@ -39,3 +39,14 @@ def test_wait_of_a_standby_never_speaks_of_growth(runs, beats):
     assert standby.ends() == 75
     assert "member 'h1' owns it until it leaves, or its lease ends" in standby.log
     assert "grow" not in standby.log
+
+
+def test_other_role_follows_an_owner_that_leaves(runs, beats):
+    """A rename of the role, host by host: a wait for a member that leaves is not in vain."""
+    leaver = runs("--name", "h1", "--handover-wait", "60", "--", *beats.command())
+    beats.wait()
+    leaver.process.terminate()
+    wait_for(lambda: "waits up to 60 s for a successor" in leaver.log)
+    other = runs("--name", "h2", "--", "true", role="other")
+    assert other.ends() == 0
+    leaver.ends()

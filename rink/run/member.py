@@ -3,7 +3,7 @@
 The group stays at one rank, and that rank has the role. So a planned handover is immediate, and an
 unplanned one takes no more than the lease. All members of the group must therefore run the same role.
 Each one says in a label of its record which role it runs. A member that waits for another role than
-the owner runs would wait for ever: it fails instead.
+the owner runs would wait for ever: it fails instead, unless the owner leaves.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class RunMember:
         """Return what a wait for the role waits on.
 
         Raises:
-            ConfigError: the owner runs another role.
+            ConfigError: the owner runs another role, and stays.
         """
         role, group = self._settings.role, self._settings.group
         owner = self.rink.owner(role)
@@ -150,9 +150,8 @@ class RunMember:
             return "nobody has a rank yet"
         if owner == self.rink.name:
             return inside.obstacle_of(self.rink, role)
-        runs = next(
-            (one.labels.get(ROLE_LABEL) for one in self.rink.members if one.name == owner), None
-        )
+        stays = (one for one in self.rink.members if one.name == owner and not one.leaving)
+        runs = next((one.labels.get(ROLE_LABEL) for one in stays), None)
         if runs not in {None, role}:
             raise ConfigError(
                 f"member {owner!r} of group {group!r} runs role {runs!r}, so role {role!r} would "
