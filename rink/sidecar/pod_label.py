@@ -104,9 +104,13 @@ class LabelPlan:
     """Bring the labels of the pod to what is wanted, one request at a time.
 
     `known` are the labels by the latest answer; None while that is not known.
+
+    Args:
+        who: names this pod, so that pods do not retry in step.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, who: str = "") -> None:
+        self._who = who
         self.known: Roles | None = None
         self.in_flight: Roles | None = None
         self.refused: Roles | None = None
@@ -171,7 +175,7 @@ class LabelPlan:
         self.refused = self.in_flight if is_refused else None
         self.in_flight = None
         self._failures += 1
-        pause_s = backoff(self._failures, "label", LONGEST_PAUSE_S)
+        pause_s = backoff(self._failures, self._who, LONGEST_PAUSE_S)
         self._not_before_ms = now_ms + math.ceil(pause_s * 1000)
         if may_take_effect:
             self.known, self._is_unsure = None, True

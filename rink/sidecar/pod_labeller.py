@@ -44,16 +44,22 @@ class PodLabeller:
         labelled: the roles.
         labels: changes the labels of the pod.
         clock: returns the time in milliseconds.
+        who: names the pod.
     """
 
     def __init__(
-        self, turns: Turns, labelled: Roles, labels: Labels, clock: Callable[[], int] = now_ms
+        self,
+        turns: Turns,
+        labelled: Roles,
+        labels: Labels,
+        clock: Callable[[], int] = now_ms,
+        who: str = "",
     ) -> None:
         self._turns = turns
         self._labelled = labelled
         self._labels = labels
         self._clock = clock
-        self._plan = LabelPlan()
+        self._plan = LabelPlan(who)
         self._request: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._moved = asyncio.Event()

@@ -159,7 +159,8 @@ class Program:
         labelled = frozenset(check_label_name(role) for role in self.settings.label_pod)
         if not labelled:
             return None
-        return PodLabeller(turns, labelled, PodApi(Pod.of(os.environ), labelled))
+        pod = Pod.of(os.environ)
+        return PodLabeller(turns, labelled, PodApi(pod, labelled), who=pod.name)
 
     async def _label(self) -> None:
         if self._labeller is not None:

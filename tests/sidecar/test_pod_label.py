@@ -165,18 +165,29 @@ def test_request_without_an_answer_is_given_up_in_time():
     assert plan.known is None
 
 
-def test_failures_are_tried_again_with_growing_pauses():
-    plan, now, pauses = started(), NOW, []
-    for _ in range(20):
+def pauses_of(plan, number=20):
+    """Return the pauses after so many failures in a row, in milliseconds."""
+    now, pauses = NOW, []
+    for _ in range(number):
         assert plan.step(A, now) == Send(A)
         plan.sent(A, now)
         plan.failed(now, may_take_effect=False)
         rest = plan.step(A, now)
         pauses.append(rest.until_ms - now)
         now = rest.until_ms
+    return pauses
+
+
+def test_failures_are_tried_again_with_growing_pauses():
+    pauses = pauses_of(started())
     assert pauses[0] <= 50
     assert pauses[:10] == sorted(pauses[:10])
     assert 30_000 <= max(pauses) <= 60_000
+
+
+def test_pods_do_not_retry_in_step():
+    first, second = pauses_of(LabelPlan("web-1")), pauses_of(LabelPlan("web-2"))
+    assert sum(abs(one - other) for one, other in zip(first, second, strict=True)) > 20_000
 
 
 def test_take_off_is_tried_at_once_after_failures_to_put_on():
