@@ -1,4 +1,4 @@
-"""The calls of the API, as an ASGI application."""
+"""Answer the calls of the API, as an ASGI application."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAX_ALL_ROLES = 10_000
 
 GET, POST = ("GET", "HEAD"), ("POST",)
 Call = Callable[[Request], Awaitable[ASGIApp]]
-"""Returns the answer to a request, a stream or a response."""
+"""Returns the answer to a request: a stream or a response."""
 
 EVENT_STREAM = "text/event-stream"
 UNKNOWN_GRANT = "this grant is over, or of an earlier life of the sidecar: hold the roles anew"
@@ -87,8 +87,8 @@ class Api:
     def application(self) -> ASGIApp:
         """Return the ASGI application.
 
-        An open stream keeps every coroutine that leads to it. Starlette's routes would add a dozen,
-        so a table does what they do.
+        An open stream keeps every coroutine that leads to it. Starlette's routes would add a dozen
+        coroutines, so a table takes their place.
         """
 
         async def application(scope: Scope, receive: Receive, send: Send) -> None:
@@ -226,7 +226,7 @@ class Api:
     async def drain(self, request: Request) -> Response:
         """Begin to leave for good: 200 once left, 202 before.
 
-        It waits for that, unless too many other calls wait.
+        The call waits until the member has left, unless too many other calls wait.
         """
         bodies.check_kind(request, "application/json", "")  # a page's form has another one
         wait_s = _wait_of(request)

@@ -1,7 +1,8 @@
 """Hold the consumers of a sidecar and their turns; `rink.sidecar.turns` changes them.
 
-A consumer is *alive* while its open stream, or its latest renewal, stands for it. It is *present*,
-so that it keeps its place in a queue and can be told of a turn, while it is alive or has an open call.
+A consumer is *alive* while its open stream, or its latest renewal, stands for it. It is *present*
+while it is alive or has an open call. A present consumer keeps its place in a queue, and can be
+told of a turn.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import attrs
 class Turn:
     """Hold one consumer's turn of a role, from its grant to its release.
 
-    `lease` is the session's that it was granted under. `why` says why the role was lost.
+    `lease` is the lease under which it was granted. `why` says why the role was lost.
     """
 
     role: str
@@ -29,7 +30,7 @@ class Turn:
 
     @property
     def is_lost(self) -> bool:
-        """Return whether its consumer is to stop, and to answer."""
+        """Return whether the consumer is to stop, and then to answer."""
         return self.lost_at_ms is not None or self.is_over
 
 
@@ -37,14 +38,15 @@ class Turn:
 class Consumer:
     """Hold a program that wants roles, until it is forgotten.
 
-    `grant` is its secret. `alive_ms` is the time within which it has to renew, or None. `heard_ms` is
-    when it was last heard of, or was granted a role. `moved_at_ms` is when its ends were last moved
-    on, and `due_ms` when to look at it. `stream` is the number of its open stream. `is_cut` says that
-    its stream was closed, and that nothing was heard since. `calls` counts its open calls. `is_pod`
-    marks the sidecar itself, which stands for the whole pod.
+    `grant` is its secret. `alive_ms` is the time within which it has to renew, or None. `heard_ms`
+    is when it was last heard of, or was granted a role. `moved_at_ms` is when its ends were last
+    moved on, and `due_ms` when to look at it. `stream` is the number of its open stream. `is_cut`
+    says that its stream was closed, and that nothing was heard since. `calls` counts its open
+    calls. `is_pod` marks the sidecar itself, which stands for the whole pod.
 
-    `over` has the token of its latest turn of each role that is over. `unanswered` has those turns
-    whose end has passed without an answer. It is told of them as lost until it answers.
+    `over` has, for each role, the token of the latest turn that is over. `unanswered` has the turns
+    whose end has passed without an answer. The consumer is told that they are lost, until it
+    answers.
     """
 
     name: str

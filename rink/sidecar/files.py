@@ -1,8 +1,8 @@
-"""Ends that a shell can read: one small file for each role that is held.
+"""Write the ends of roles for shells: a small file for each held role.
 
-A file has one line, `token written_ms until_ms`, of CLOCK_BOOTTIME. The role is held while
-`written_ms <= now < until_ms`. The first half refuses a file from before the machine was started
-anew. A reader needs no lock: a file is written under another name, and renamed.
+A file begins with the line `token written_ms until_ms`. Both times are of CLOCK_BOOTTIME. The role
+is held while `written_ms <= now < until_ms`. A file from before a reboot fails `written_ms <= now`.
+A reader needs no lock: a file is written under another name, and renamed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FOLDER = "held"
 MAX_FILE_NAME = 200
 MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs"}
 REPORT_INTERVAL_MS = 60_000
-"""Time between two lines that say that files cannot be written."""
+"""Time between two lines of the log on files that cannot be written."""
 
 log = logging.getLogger("rink.sidecar")
 
@@ -32,8 +32,8 @@ log = logging.getLogger("rink.sidecar")
 def file_name(role: str) -> str:
     """Return the name of a role's file.
 
-    All but `A-Za-z0-9_-` is percent-encoded, so no name leads out of the folder. A long name has a
-    hash of itself instead; the file then has the role's name in a second line.
+    All but `A-Za-z0-9_-` is percent-encoded, so no name leads out of the folder. A long name is
+    replaced by its hash. The file then has the role's name in a second line.
     """
     encoded = re.sub(
         rb"[^A-Za-z0-9_-]", lambda found: b"%%%02X" % found[0][0], role.encode()
@@ -55,7 +55,8 @@ class Files:
     """Write the files of roles into a folder of the sidecar's own.
 
     Raises:
-        ConfigError: the folder is on no memory file system, is another sidecar's, or cannot be used.
+        ConfigError: the folder is on no memory file system, belongs to another sidecar, or cannot
+            be used.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], int] = now_ms) -> None:
@@ -66,8 +67,9 @@ class Files:
         kind = _file_system(folder)
         if kind not in MEMORY_FILE_SYSTEMS:
             raise ConfigError(
-                f"--files {folder}: this is on {kind or 'an unknown file system'}, and files of ends "
-                "must be gone after a restart: use a tmpfs, such as an emptyDir with medium: Memory"
+                f"--files {folder}: this is on {kind or 'an unknown file system'}, and files of "
+                "ends must be gone after a restart: use a tmpfs, such as an emptyDir with medium: "
+                "Memory"
             )
         self._folder = self._open(folder)
         self.clear()
@@ -115,7 +117,7 @@ class Files:
                     file.write(f"{role}\n")
             os.rename(temporary, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         except OSError as error:
-            # Its readers see the role end at the earlier end: that is safe.
+            # Readers see the role end at the end in the old file. This is safe.
             self._report(name, error)
             self._remove(temporary)
 
@@ -124,7 +126,9 @@ class Files:
         if self._clock() < self._reported_ms + REPORT_INTERVAL_MS:
             self._unreported += 1
             return
-        more = f"; {self._unreported:,} more writes failed before" if self._unreported else ""
+        count, more = self._unreported, ""
+        if count:
+            more = f"; {count:,} more write{'s' * (count != 1)} failed before"
         log.error("%s cannot be written to %s: %s%s", name, self._place, error.strerror, more)
         self._reported_ms, self._unreported = self._clock(), 0
 
@@ -133,7 +137,7 @@ class Files:
         self._remove(file_name(role))
 
     def clear(self) -> None:
-        """Remove every file, also of an earlier life."""
+        """Remove every file, also those of an earlier life."""
         for name in list(self._names()):
             self._remove(name)
 

@@ -1,4 +1,4 @@
-"""The sockets that a sidecar listens on, and the servers behind them."""
+"""Listen on the sockets of a sidecar, and serve applications on them."""
 
 from __future__ import annotations
 
@@ -28,24 +28,25 @@ HEAD_TIMEOUT_S = 5.0
 SEND_TIMEOUT_S = 5.0
 """Seconds after which a connection that cannot be written to is closed."""
 MAX_CALLERS = 192
-"""Largest number of connections beside streams: 128 for holds that wait
-(`rink.sidecar.api.MAX_CALLS`), and 64 for the rest, so that a renewal always gets one."""
+"""Largest number of connections beside streams: 128 for holds and drains that wait
+(`rink.sidecar.api.MAX_CALLS`), and 64 for the rest, so that a renewal always gets a connection."""
 BACKLOG = 256
 STOP_TIMEOUT_S = 2.0
 
 
 class Protocol(H11Protocol):
-    """HTTP/1.1 of uvicorn, which also bounds how long a client may keep a connection to itself.
+    """Speak HTTP/1.1, and bound how long a client may use up a connection.
 
     At any time a connection is served, or it is between two requests. The time between them is
-    bounded, whatever is sent: nothing, a head byte by byte, or the rest of a body that nobody reads.
-    While it is served, the time is bounded in which nothing can be written to it.
+    bounded, whatever the client sends: nothing, a head byte by byte, or the rest of a body that
+    nobody reads. While a connection is served, the time in which nothing can be written to it is
+    bounded.
 
-    `open` has the connections of one listener, oldest first. One that is aborted leaves it at once:
-    the event loop accepts many connections before it closes one.
+    `open` has the connections of one listener, oldest first. An aborted connection leaves it at
+    once, since the event loop accepts many connections before it closes any.
 
-    An application finds in its scope's state whether the connection was ended by a bound: to the
-    application that looks like a client that has closed it.
+    `was_aborted` in the state of an application's scope returns whether this class aborted the
+    connection. Otherwise an abort looks to the application as if the client had closed it.
     """
 
     max_connections = MAX_CALLERS
@@ -72,8 +73,8 @@ class Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin with a connection.
 
-        If there are too many, the oldest one without a whole request makes room. So clients that
-        keep connections open, or send half a request, cannot keep probes and renewals out.
+        If there are too many, the oldest connection without a whole request makes room. So clients
+        that keep connections open, or send half a request, cannot keep probes and renewals out.
         """
         super().connection_made(transport)
         self._watch()
@@ -139,7 +140,7 @@ class Protocol(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to the command."""
+    """Serve, and leave signals to the command."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -183,7 +184,7 @@ async def serve(
 
 @attrs.frozen
 class Address:
-    """Where to listen: a host and a port, or the path of a unix socket."""
+    """Hold an address to listen on: host and port, or a unix socket's path."""
 
     host: str = ""
     port: int = 0
@@ -191,17 +192,17 @@ class Address:
 
     @classmethod
     def of(cls, text: str) -> Address:
-        """Return the address that an option gives.
+        """Return the address that the text of an option names.
 
         Raises:
-            ConfigError: it is none.
+            ConfigError: the text names no address.
         """
         if text.startswith(("unix:", "/")):
             return cls(path=text.removeprefix("unix:"))
-        found = re.fullmatch(r"(?:\[([^]]*)\]|([^:\[\]]*)):(\d{1,5})", text)
-        if found is None or int(found[3]) > 65_535:
+        parts = re.fullmatch(r"(?:\[([^]]*)\]|([^:\[\]]*)):(\d{1,5})", text)
+        if parts is None or int(parts[3]) > 65_535:
             raise ConfigError(f"{text!r} is no address: give HOST:PORT, or unix:PATH")
-        return cls(found[1] or found[2] or "127.0.0.1", int(found[3]))
+        return cls(parts[1] or parts[2] or "127.0.0.1", int(parts[3]))
 
     @property
     def is_local(self) -> bool:
@@ -224,8 +225,8 @@ def listen(address: Address, group: str | None = None) -> socket.socket:
     """Return a socket that listens.
 
     Args:
-        address: where.
-        group: for a unix socket, a group whose processes may use it, too: its name or its number.
+        address: the address to listen on.
+        group: for a unix socket, the name or number of a group whose processes may use it, too.
 
     Raises:
         ConfigError: the address is taken, or cannot be used.
@@ -250,7 +251,7 @@ def listen(address: Address, group: str | None = None) -> socket.socket:
 def _listen_unix(path: str, group: str | None) -> socket.socket:
     """Listen on a unix socket, in a folder that others cannot enter.
 
-    A socket that is left there is removed only if nobody answers on it.
+    A socket of an earlier life is removed only if nobody answers on it.
     """
     place = Path(path)
     listener = socket.socket(socket.AF_UNIX)
@@ -292,13 +293,13 @@ def _check_folder(folder: Path, group: int | None) -> None:
         if group is not None:
             os.chown(folder, -1, group)
             folder.chmod(0o710)
-    found = folder.stat()
-    if found.st_uid not in (os.geteuid(), 0):
+    status = folder.stat()
+    if status.st_uid not in (os.geteuid(), 0):
         raise ConfigError(
-            f"the folder {folder} belongs to user {found.st_uid}, who could replace the socket: "
+            f"the folder {folder} belongs to user {status.st_uid}, who could replace the socket: "
             "use a folder of this user"
         )
-    mode = stat.S_IMODE(found.st_mode)
+    mode = stat.S_IMODE(status.st_mode)
     allowed = 0o770 if group is not None else 0o700
     if mode & ~allowed:
         raise ConfigError(

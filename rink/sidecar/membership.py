@@ -90,8 +90,8 @@ class Membership:
     def absence_left_s(self) -> float:
         """Return how many seconds to stay on without a consumer.
 
-        They count from when the last one was heard of. One that is killed is forgotten only once its
-        ends have passed, and nobody serves meanwhile.
+        They count from when the last consumer was heard of. A killed consumer is forgotten only
+        once its ends have passed, and nobody serves meanwhile.
         """
         passed_s = (self.service.clock() - self.service.heard_ms) / 1000
         return max(0.0, self._absent_s - passed_s)
@@ -129,7 +129,8 @@ class Membership:
     def let_go(self, role: str) -> None:
         """Release a role, as soon as its label is off the pod.
 
-        Meanwhile another consumer beside this one may wait for it: the wait has a handle of its own.
+        Meanwhile another consumer of this sidecar may wait for the role. Its wait has a handle of
+        its own.
         """
         handle = self._handles.pop(role, None)
         if handle is None:

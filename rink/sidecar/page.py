@@ -1,7 +1,7 @@
 """Show a sidecar to people: one HTML page without scripts, for `--page`.
 
-It has the names of roles and consumers, which the metrics leave out. It never has a grant, which is
-its consumer's secret. Names come from programs and from etcd, so every text is escaped.
+The page has the names of roles and consumers, which the metrics leave out. It never has a grant,
+which is a consumer's secret. Names come from programs and from etcd, so every text is escaped.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from rink.sidecar.membership import Membership, State
 from rink.sidecar.service import Service
 
 MAX_ROWS = 200
-"""Largest number of rows of a table: the page says how many more there are."""
+"""Largest number of rows of a table. Below it, the page says how many more there are."""
 MAX_EVENTS = 30
 REFRESH_INTERVAL_S = 5
 MAX_AGE_MS = 1_000
-"""How old a page may be that is sent again."""
+"""How old a page may be to be sent again."""
 
 HEADERS = {
     "cache-control": "no-store",
@@ -55,12 +55,14 @@ p { margin: .3em 0; overflow-wrap: anywhere } p b { color: var(--text) }
 table { border-collapse: collapse; width: 100%; font-size: .93em }
 th, td { padding: .3em .8em .3em 0; text-align: left; vertical-align: top;
   border-bottom: 1px solid var(--line); overflow-wrap: anywhere }
-th { font-weight: 600; color: var(--soft) } th, .short { white-space: nowrap; overflow-wrap: normal }
+th { font-weight: 600; color: var(--soft) }
+th, .short { white-space: nowrap; overflow-wrap: normal }
 td:first-child { min-width: 8em } td:last-child { min-width: 18em }
 .good { color: var(--good); font-weight: 600 } .bad { color: var(--bad); font-weight: 600 }
 .busy { color: var(--busy); font-weight: 600 }
 @media (max-width: 40em) {
-  thead { display: none } tr { display: block; border-bottom: 1px solid var(--line); padding: .4em 0 }
+  thead { display: none }
+  tr { display: block; border-bottom: 1px solid var(--line); padding: .4em 0 }
   td { display: grid; grid-template-columns: 7em 1fr; border: 0; padding: .1em 0;
     min-width: 0 !important }
   td::before { content: attr(data-of); color: var(--soft) }
@@ -71,9 +73,9 @@ td:first-child { min-width: 8em } td:last-child { min-width: 18em }
 
 @attrs.frozen
 class Cell:
-    """A cell of a table.
+    """Hold a cell of a table.
 
-    `mark` is the CSS class of its text. A short one, such as a number, is not wrapped.
+    `mark` is the CSS class of its text. A short text, such as a number, is not wrapped.
     """
 
     text: str
@@ -86,7 +88,7 @@ Row = tuple[Cell, ...]
 
 @attrs.frozen(kw_only=True)
 class Rows:
-    """The rows of a table that are shown, and how many there are in all."""
+    """Hold the shown rows of a table, and the number of all its rows."""
 
     shown: list[Row]
     count: int
@@ -94,7 +96,10 @@ class Rows:
 
 @attrs.frozen(kw_only=True)
 class Shown:
-    """Hold all that a page shows. `status` is the group's, None while it is not joined."""
+    """Hold all that a page shows.
+
+    `status` is the group's, or None while the sidecar has not joined. `me` is the member's name.
+    """
 
     group: str
     state: Cell
@@ -107,7 +112,7 @@ class Shown:
 
 
 class Page:
-    """Answer with the page. It is built once a second at most, whoever asks.
+    """Answer with the page, which is built once a second at most.
 
     Args:
         service: the turns.
@@ -133,7 +138,7 @@ class Page:
         return HTMLResponse(self._body, headers=HEADERS)
 
     def _note(self, effect: Effect) -> None:
-        """Keep what became of a turn. Nothing of the turn is kept but texts."""
+        """Keep the texts of what happened to a turn, and not the turn."""
         match effect:
             case Granted(turn):
                 what, why = Cell("granted", "good", is_short=True), ""
@@ -192,7 +197,10 @@ class Page:
 
 
 def _status(rink: aio.Rink) -> GroupStatus:
-    """Return the group, without what a member waits for: that may be 10,000 roles."""
+    """Return the group's status, without the roles that this member waits for.
+
+    There may be 10,000 of them.
+    """
     engine = rink._engine  # noqa: SLF001 - of the same package
     with engine.lock:
         view, owned = engine.node.view, engine.node.owned
@@ -240,7 +248,10 @@ def _waits(service: Service) -> Rows:
 
 
 def _seconds(milliseconds: int) -> str:
-    """Return a duration in words: tenths of a second below 10 s, and minutes above 2."""
+    """Return a duration as text.
+
+    It has tenths of a second below 10 s, and minutes from 2 minutes on.
+    """
     seconds = milliseconds / 1000
     if seconds < 10:
         return f"{seconds:.1f} s"
@@ -290,7 +301,10 @@ def _members(shown: Shown) -> str:
 
 
 def _table(title: str, headings: tuple[str, ...], rows: Rows) -> str:
-    """Return a table with its title. A phone shows each row as a block, with its own headings."""
+    """Return a table with its title.
+
+    A phone shows each row as a block, with the headings in it.
+    """
     title = f"<h2>{title} <span>{rows.count:,}</span></h2>"
     if not rows.shown:
         return title + "<p>None.</p>"
@@ -322,12 +336,18 @@ def _marked(cell: Cell) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a text as HTML. Letters that run from right to left do not turn the text beside it."""
+    """Return a text as HTML, in an element of its own direction.
+
+    So letters that run from right to left do not reorder the text beside it.
+    """
     return f'<bdi dir="ltr">{escape(visible(text))}</bdi>'
 
 
 def visible(text: str) -> str:
-    """Return a text whose invisible characters are escaped, such as those that turn a direction."""
+    """Return a text with its invisible characters escaped.
+
+    Some of them would change the direction of the text.
+    """
     if text.isprintable():
         return text
     return "".join(

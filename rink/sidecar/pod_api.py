@@ -1,7 +1,7 @@
-"""Change labels of the own pod, by one call of the Kubernetes API.
+"""Change labels of the own pod by calls of the Kubernetes API.
 
-Each call has a thread and a connection of its own. The thread is a daemon that nobody waits for, so
-neither a name server nor an API server that hangs keeps a sidecar from ending. Token and CA are
+Each call has a thread and a connection of its own. The thread is a daemon, and nobody waits for it.
+So a name server or an API server that hangs does not keep a sidecar from ending. Token and CA are
 read for each call, since the kubelet replaces them.
 """
 
@@ -29,25 +29,26 @@ from rink.sidecar.pod_label import TIMEOUT_MS, Roles, labels_of
 FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TIMEOUT_S = TIMEOUT_MS / 1000
 CONNECT_TIMEOUT_S = 0.75 * TIMEOUT_S
-"""Shorter, so a server that cannot be reached is known to have got nothing."""
+"""Shorter than `TIMEOUT_S`. So a call that cannot connect fails before it is given up, and it is
+known that the server got nothing."""
 MAX_ANSWER_BYTES = 64 * 1024
 MAX_SHOWN = 300
 """Largest length of an API server's message that is logged."""
 REFUSED = frozenset({400, 403, 404, 422})
-"""Answers of a request that would be refused again: admission, rights, a pod that is gone."""
+"""Statuses of a refusal that the same call would get again: admission, rights, or no such pod."""
 TOKEN = re.compile(rb"[!-~]+")
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-"""SO_LINGER. Closing drops what is not sent. Else the kernel sends it for minutes, when a network is
-back, and a late call undoes a later one."""
+"""Value of SO_LINGER: closing a connection drops the bytes that are not sent yet. Otherwise the
+kernel tries for minutes to send them, and an old call that arrives late would undo a newer one."""
 NOTE = "etcd-rink/may-change-more"
-"""An annotation that is never set. The API server must refuse it, see `PodApi.label`."""
+"""An annotation that is never set. The API server must refuse it: see `PodApi`."""
 
 
 class PodApiError(Exception):
     """Say why a call failed.
 
     Attributes:
-        may_take_effect: whether the API server may have carried it out, or still may.
+        may_take_effect: whether the API server may have carried the call out, or still may.
         is_refused: whether the same call would be refused again.
     """
 
@@ -74,40 +75,41 @@ class Pod:
         """Return the pod that this process runs in.
 
         Raises:
-            ConfigError: it runs in none, or something of the pod is missing.
+            ConfigError: it runs in no pod, or a variable or a file of the pod is missing.
         """
         folder = folder or FOLDER
-        found = {
+        values = {
             name: environment.get(name, "")
             for name in ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "POD_NAME")
         }
-        missing = [name for name, value in found.items() if not value]
+        missing = [name for name, value in values.items() if not value]
         if missing:
             raise ConfigError(
                 f"--label-pod needs {' and '.join(missing)} in the environment: run it in a pod as "
                 "deploy/sidecar/label has it"
             )
-        host, port, name = found.values()
+        host, port, name = values.values()
         if not port.isdigit():
             raise ConfigError(f"KUBERNETES_SERVICE_PORT is {port!r}, and must be a number")
         try:
             (folder / "token").read_bytes()
             (folder / "ca.crt").read_bytes()
-            space = environment.get("POD_NAMESPACE", "")
-            space = space or (folder / "namespace").read_text(encoding="utf-8").strip()
+            namespace = environment.get("POD_NAMESPACE", "")
+            namespace = namespace or (folder / "namespace").read_text(encoding="utf-8").strip()
         except OSError as error:
             raise ConfigError(
                 f"--label-pod needs the token of a service account: {error.filename}: "
                 f"{error.strerror}: mount it as deploy/sidecar/label does"
             ) from error
-        return cls(host, int(port), space, name, folder)
+        return cls(host, int(port), namespace, name, folder)
 
 
 def read_token(folder: Path) -> str:
     """Return the token of the service account.
 
     Raises:
-        ValueError: the file has none. Its content is not in the message: it may be half a secret.
+        ValueError: the file has no token. The message leaves its content out, which may be a part
+            of a secret.
     """
     token = (folder / "token").read_bytes().strip()
     if not TOKEN.fullmatch(token):
@@ -118,8 +120,9 @@ def read_token(folder: Path) -> str:
 def tls_context(folder: Path) -> ssl.SSLContext:
     """Return a TLS context that trusts the cluster's CA alone.
 
-    From Python 3.13 on, a context is strict by default about extensions that the CA of many clusters
-    lacks, such as of EKS and MicroK8s. Chain, dates and host name are checked all the same.
+    From Python 3.13 on, a context by default demands extensions that the CA of many clusters lacks,
+    such as that of EKS or MicroK8s. This context does not. It still checks the chain, the dates and
+    the host name.
     """
     context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -127,7 +130,7 @@ def tls_context(folder: Path) -> ssl.SSLContext:
 
 
 class _Call:
-    """One PATCH, made in a thread, which another thread may give up."""
+    """Make one PATCH in a thread, which another thread may give up."""
 
     def __init__(self, pod: Pod, metadata: dict[str, Any], query: str) -> None:
         self._pod = pod
@@ -139,7 +142,7 @@ class _Call:
         self._socket: socket.socket | None = None
         self._is_given_up = False
         self.is_sent = False
-        """Whether the API server may know of it. After `give_up` it stays as it is."""
+        """Whether the API server may know of the call. After `give_up` this does not change."""
 
     def run(self) -> tuple[int, bytes]:
         """Return the status and the body of the answer."""
@@ -166,7 +169,7 @@ class _Call:
             return answer.status, answer.read(MAX_ANSWER_BYTES)
 
     def give_up(self) -> None:
-        """End it: nothing is sent after this."""
+        """End the call: it writes nothing after this."""
         with self._lock:
             self._is_given_up = True
             if self._socket is not None:
@@ -179,9 +182,10 @@ class PodApi:
     """Put labels on the own pod.
 
     **The token must not be able to do more.** The right to patch pods would allow any change of any
-    pod of the namespace, so an admission policy has to restrict it. Before the first label is put on,
-    a dry run tries to annotate the pod. If that is not refused, no label is put on. If labels are
-    refused as well, the token may have no rights at all yet, so it is tried again.
+    pod of the namespace, so an admission policy has to restrict it. Before the first label is put
+    on, a dry run tries to annotate the pod. If the API server does not refuse it, no label is put
+    on. If the API server then refuses the label, too, the token may have no rights at all, and the
+    refusal proves no policy. So the dry run is repeated before the next label.
     """
 
     def __init__(self, pod: Pod, labelled: Roles) -> None:
@@ -190,10 +194,10 @@ class PodApi:
         self._is_restricted = False
 
     async def label(self, roles: Roles) -> None:
-        """Put the labels of these roles on, and take the others of this sidecar off.
+        """Put on the labels of these roles, and take off this sidecar's others.
 
         Raises:
-            PodApiError: it did not succeed.
+            PodApiError: the call failed, or the token is not restricted.
         """
         if roles and not self._is_restricted:
             await self._check_restricted()
@@ -213,7 +217,7 @@ class PodApi:
             self._is_restricted = True
             return
         raise PodApiError(
-            "its token may change more than this label, such as images of pods: apply the "
+            "the sidecar's token may change more than labels, such as images of pods: apply the "
             "ValidatingAdmissionPolicy of deploy/sidecar/label",
             is_refused=True,
         )
@@ -226,11 +230,11 @@ class PodApi:
 
         def work() -> None:
             try:
-                said: tuple[int, bytes] | Exception = call.run()
+                outcome: tuple[int, bytes] | Exception = call.run()
             except Exception as error:
-                said = error
+                outcome = error
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-                loop.call_soon_threadsafe(_settle, answer, said)
+                loop.call_soon_threadsafe(_settle, answer, outcome)
 
         threading.Thread(target=work, name="rink pod label", daemon=True).start()
         try:
@@ -249,13 +253,15 @@ class PodApi:
         )
 
 
-def _settle(answer: asyncio.Future[tuple[int, bytes]], said: tuple[int, bytes] | Exception) -> None:
+def _settle(
+    answer: asyncio.Future[tuple[int, bytes]], outcome: tuple[int, bytes] | Exception
+) -> None:
     if answer.done():
         return
-    if isinstance(said, Exception):
-        answer.set_exception(said)
+    if isinstance(outcome, Exception):
+        answer.set_exception(outcome)
     else:
-        answer.set_result(said)
+        answer.set_result(outcome)
 
 
 def _message(body: bytes) -> str:

@@ -1,14 +1,15 @@
-"""Decide which labels the own pod is to have, and which request to send next.
+"""Decide which labels the own pod is to have, and what to send next.
 
 The label of a role is on the pod while a consumer holds the role, so a Service can select the
 holder. It is a hint, never a fence: a killed sidecar leaves it, so two pods may have it.
 
-Everything here is pure. The wanted labels follow from what is held now. There is no queue of
-changes: each request states all labels of this sidecar, so the latest one is enough.
+Everything here is pure. The wanted labels follow from the roles that are held now. There is no
+queue of changes: each request states all labels of this sidecar, so the latest request is enough.
 
-**A late request must not undo a later one.** One request is under way at a time. The API server
-drops a request that it has not carried out within `TIMEOUT_MS`. One without an answer may still take
-effect until then. So the labels are sent once more, `UNSURE_MS` after such a request has failed.
+**An old request must not undo a newer one.** One request is under way at a time. The API server
+drops a request that it has not carried out within `TIMEOUT_MS`. Until then, a request without an
+answer may still take effect. So the labels are sent once more, `UNSURE_MS` after such a request has
+failed.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from rink.errors import ConfigError
 from rink.sidecar.turns import Turns
 
 PREFIX = "etcd-rink/"
-"""The beginning of each key. The policy of deploy/sidecar/label allows these labels alone."""
+"""The beginning of each label's key. The policy of deploy/sidecar/label allows only such keys."""
 HELD = "held"
 """The value of each label."""
 TIMEOUT_MS = 2_000
 UNSURE_MS = 2 * TIMEOUT_MS
-"""How long a request without an answer may take effect: its way, and the server's own limit."""
+"""How long a request without an answer may still take effect: its way, and the server's limit."""
 LONGEST_PAUSE_S = 60.0
 EARLY_MS = 2_000
-"""How long before its end a turn loses its label, if the end is not moved on."""
+"""How long before the end of a turn its label goes, if the end is not moved on."""
 LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 Roles = frozenset[str]
@@ -39,10 +40,10 @@ NONE: Roles = frozenset()
 
 
 def check_label_name(role: str) -> str:
-    """Return a role whose name can be a part of a label's key.
+    """Return a role's name if it can be a part of a label's key.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: it cannot be one.
     """
     if not LABEL_NAME.fullmatch(role):
         raise ConfigError(
@@ -56,18 +57,19 @@ def labels_of(roles: Roles, labelled: Roles) -> dict[str, str | None]:
     """Return the labels as a merge patch has them: None takes a label off.
 
     Args:
-        roles: those whose label is to be on the pod.
+        roles: the roles whose labels are to be on the pod.
         labelled: all roles of `--label-pod`.
     """
     return {PREFIX + role: HELD if role in roles else None for role in sorted(labelled)}
 
 
 def wanted_labels(turns: Turns, labelled: Roles, now_ms: int) -> tuple[Roles, float]:
-    """Return the roles whose label is to be on the pod, and until when this is so.
+    """Return the roles whose labels are to be on the pod, and until when.
 
-    A label goes when its role is lost, while the consumer still stops. It also goes `EARLY_MS` before
-    an end that is not moved on: the session is lost, or the consumer is gone. An end is moved on
-    when a third of it has passed, so with a short `--hold` the label goes a third before the end.
+    A label goes when its role is lost, while the consumer still stops. It also goes `EARLY_MS`
+    before an end that is not moved on, since the session is lost or the consumer is gone. An end is
+    moved on when a third of `--hold` has passed. So with a `--hold` below 6 s, the label goes a
+    third of it before the end.
     """
     early_ms = min(EARLY_MS, turns.hold_ms // 3)
     wanted: set[str] = set()
@@ -83,7 +85,7 @@ def wanted_labels(turns: Turns, labelled: Roles, now_ms: int) -> tuple[Roles, fl
 
 @attrs.frozen
 class Send:
-    """Send a request with these labels, and none of the others."""
+    """Send a request that puts on these labels and takes off the others."""
 
     roles: Roles
 
@@ -101,9 +103,9 @@ class Rest:
 
 
 class LabelPlan:
-    """Bring the labels of the pod to what is wanted, one request at a time.
+    """Bring the labels of the pod to the wanted ones, a request at a time.
 
-    `known` are the labels by the latest answer; None while that is not known.
+    `known` are the labels that are on the pod, or None if the latest request leaves this open.
 
     Args:
         who: names this pod, so that pods do not retry in step.
@@ -114,7 +116,7 @@ class LabelPlan:
         self.known: Roles | None = None
         self.in_flight: Roles | None = None
         self.refused: Roles | None = None
-        """The labels of the latest request, if the API server refused it and would do so again."""
+        """The labels of the latest request, if the API server would refuse it again."""
         self._wanted: Roles | None = None
         self._wanted_at_ms = -math.inf
         self._sent_at_ms = 0
@@ -124,13 +126,13 @@ class LabelPlan:
         self._not_before_ms = -math.inf
 
     def is_off(self, role: str) -> bool:
-        """Return whether the label is off, as far as a request can tell."""
+        """Return whether the label is known to be off, and stays off."""
         if self.in_flight is not None and role in self.in_flight:
             return False
         return self.known is not None and role not in self.known
 
     def wanted_since_ms(self, wanted: Roles, now_ms: int) -> float:
-        """Return since when these labels are wanted, and so tried."""
+        """Return since when these labels are wanted."""
         return self._wanted_at_ms if wanted == self._wanted else now_ms
 
     def step(self, wanted: Roles, now_ms: int) -> Send | GiveUp | Rest:
@@ -169,7 +171,7 @@ class LabelPlan:
 
         Args:
             now_ms: the time.
-            may_take_effect: whether it was sent and had no answer, or one that leaves this open.
+            may_take_effect: whether the request may have been carried out, or still may be.
             is_refused: whether the same request would be refused again.
         """
         self.refused = self.in_flight if is_refused else None
@@ -182,7 +184,10 @@ class LabelPlan:
             self._unsure_until_ms = now_ms + UNSURE_MS
 
     def given_up(self, now_ms: int) -> bool:
-        """Note that the request was given up. Return whether it was late, which is a failure."""
+        """Note that the request was given up; return whether it was late.
+
+        Only a late request counts as a failure.
+        """
         is_late = now_ms >= self._sent_at_ms + TIMEOUT_MS
         self.failed(now_ms, may_take_effect=True)
         if not is_late:

@@ -1,7 +1,7 @@
-"""Keep the labels of the own pod, on an event loop: what carries out `rink.sidecar.pod_label`.
+"""Keep the labels of the own pod: carry out `rink.sidecar.pod_label`.
 
-No trouble of the API server reaches a role. A release waits `RELEASE_WAIT_S` at most, and a failure
-costs one line of the log a minute.
+No trouble of the API server reaches a role. A release waits `RELEASE_WAIT_S` at most. Failures log
+one warning a minute at most.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rink.sidecar.turns import Turns
 log = logging.getLogger("rink.sidecar")
 
 RELEASE_WAIT_S = 2.0
-"""Seconds that a release waits at most until its label is off, from when the label is to go."""
+"""Seconds that a release waits at most for its label, from the last change of the wanted labels."""
 REPORT_INTERVAL_S = 60.0
 """Seconds between two lines that say why labels could not be changed."""
 
@@ -32,16 +32,16 @@ class Labels(Protocol):
     """Change the labels of the pod."""
 
     async def label(self, roles: Roles) -> None:
-        """Put the labels of these roles on, and take the others of this sidecar off."""
+        """Put on the labels of these roles, and take off this sidecar's others."""
         ...
 
 
 class PodLabeller:
-    """Keep a label on the own pod for each of some roles while a consumer holds it.
+    """Keep a label on the own pod for each role while a consumer holds it.
 
     Args:
         turns: who holds which role.
-        labelled: the roles.
+        labelled: the roles of `--label-pod`.
         labels: changes the labels of the pod.
         clock: returns the time in milliseconds.
         who: names the pod.
@@ -63,24 +63,25 @@ class PodLabeller:
         self._request: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._moved = asyncio.Event()
-        """Set when the plan has learnt something, and replaced by a new one."""
+        """Set when a request has ended, and then replaced by a new event."""
         self._is_closing = False
         self._reported_at_s = -math.inf
         self._is_reported = False
 
     def look(self, _: Effect | None = None) -> None:
-        """Look again at what is held."""
+        """Look again at the roles that are held."""
         self._changed.set()
 
     def is_off(self, role: str) -> bool:
-        """Return whether nothing has to be taken off before a release."""
+        """Return whether a release of the role needs to wait for no label."""
         return role not in self._labelled or self._plan.is_off(role)
 
     async def wait_off(self, *roles: str) -> None:
-        """Wait until labels are off, at most until they could be so for `RELEASE_WAIT_S`.
+        """Wait until the labels of these roles are off, in bounded time.
 
-        A label goes at the loss. So a program that stops slowly has used up this wait. It does not
-        wait for what the API server refuses.
+        `RELEASE_WAIT_S` counts from the last change of the wanted labels. A label goes at the loss,
+        so a program that stops slowly has used up this time. A request that the API server would
+        refuse again ends the wait.
         """
         self.look()
         now = self._clock()
@@ -108,7 +109,7 @@ class PodLabeller:
         await self.wait_off(*self._labelled)
 
     def _step(self) -> float:
-        """Do what is due, and return when to look again if nothing changes."""
+        """Do the next steps of the plan, and return when to look again."""
         if self._request is not None and self._request.done():
             self._note(self._request)
             self._request = None
@@ -136,7 +137,7 @@ class PodLabeller:
         return wanted_labels(self._turns, self._labelled, now)
 
     def _note(self, request: asyncio.Task[None]) -> None:
-        """Note what came of a request."""
+        """Note the outcome of a request."""
         before = self._plan.known or NONE
         error = request.exception()
         if error is None:

@@ -48,9 +48,9 @@ class Settings:
 
     `hold_s` is how far ahead an end is told, `absent_s` how long the member stays without a
     consumer, and `grace_s` how long a consumer may go on after a loss. `roles` are those that the
-    sidecar holds for its whole pod. `label_pod` are those whose holder's pod gets a label. `files` is
-    the folder of ends, `bearer` the file of a token. `max_streams` is the largest number of open
-    streams. `page` is the group's name, if the public address is to show a page.
+    sidecar holds for its whole pod. `label_pod` are the roles whose holder's pod gets a label.
+    `files` is the folder of ends, `bearer` the file of a token. `max_streams` is the largest number
+    of open streams. `page` is the group's name, or "" to show no page.
     """
 
     listen: Address

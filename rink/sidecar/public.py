@@ -1,4 +1,7 @@
-"""Answer probes and show metrics, without any name of a role. A page has them: `--page`."""
+"""Answer probes and show metrics, without any name of a role.
+
+Only the page of `--page` has such names.
+"""
 
 from __future__ import annotations
 
@@ -50,14 +53,14 @@ Call = Callable[[Request], Coroutine[Any, Any, Response]]
 def why_not_ready(service: Service, membership: Membership, joined: bool = False) -> str:
     """Return why the pod should take no traffic, or "". A role is never a reason.
 
-    Without a consumer there is nothing to join for. So a pod whose program has not begun yet is ready,
-    as far as the sidecar goes.
+    Without a consumer there is nothing to join for. So the sidecar calls a pod ready whose program
+    has not begun yet.
 
     Args:
         service: the turns.
         membership: the member.
-        joined: whether that is to be a reason, too. Then a program that crashes before it asks for a
-            role never makes its pod ready, and a rollout ends no pod in its favor.
+        joined: whether not to have joined is a reason, too. Then a program that crashes before it
+            asks for a role never makes its pod ready, and a rollout ends no pod in its favor.
     """
     if service.draining:
         return f"draining: {service.draining}"
@@ -83,8 +86,9 @@ def application(
         ready: returns why the pod is not ready.
         healthy: returns why the process should be started anew.
         registry: of the metrics.
-        joined: returns why the pod is not ready if it must have joined for that; as `ready` if None.
-        page: returns the page for people, at `/`; there is none if None.
+        joined: returns why the pod is not ready if it must have joined for that. If it is None,
+            `ready` takes its place.
+        page: returns the page for people, at `/`. If it is None, there is no page.
     """
 
     async def startz(_: Request) -> Response:

@@ -26,8 +26,8 @@ _HEADERS = [
 class EventStream:
     """Send a consumer's events until either side ends the stream.
 
-    Only a stream that the consumer closed counts as closed by it. One that is ended here, because it
-    could not be written to (`rink.sidecar.listeners`) or the sidecar ends, is no answer to anything.
+    Only a stream that the consumer closed counts as closed by it. A stream that is ended here is no
+    answer: it could not be written to (`rink.sidecar.listeners`), or the sidecar ends.
     """
 
     def __init__(self, service: Service, consumer: Consumer) -> None:

@@ -298,9 +298,9 @@ class Turns:
     def _expire(self, consumer: Consumer, now_ms: int) -> None:
         """End the turns whose end has passed: the consumer has stopped by then.
 
-        One that was not alive any more, or closed its stream, is forgotten. Any other one is told of
-        the loss, if it was not told before. It waits for the role again once it has answered. The
-        pod never answers, so it waits again at once.
+        A consumer that was not alive any more, or closed its stream, is forgotten. Each other
+        consumer is told of the loss, if it was not told before. It waits for the role again once it
+        has answered. The pod never answers, so it waits again at once.
         """
         passed = [turn for turn in consumer.turns.values() if now_ms >= turn.until_ms]
         if not passed:
