@@ -1,6 +1,7 @@
-"""Read of a member what its public interface does not show: for the sidecar and `rink run`.
+"""Read and change what a member's public interface does not show.
 
-Each function takes the engine's lock once, so that its answer is of one moment.
+The sidecar and `rink run` use this. Each function takes the engine's lock once, so its answer is of
+one moment.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from rink.face import BaseRink
 def tenure_of(member: BaseRink[Any, Any]) -> tuple[int, float]:
     """Return the live lease and its deadline by the member's clock.
 
-    Both are 0 without a live lease. They are read at once: the record in the view is behind, and
-    right after a new lease was granted it may still be that of the old one.
+    Both are 0 without a live lease. They come from the engine. The record in the view is behind:
+    right after a new lease was granted, it may still name the old lease.
     """
     engine = _engine_of(member)
     with engine.lock:
@@ -29,7 +30,7 @@ def obstacle_of(member: BaseRink[Any, Any], role: str) -> str:
 
 
 def create_revision_of(member: BaseRink[Any, Any]) -> int:
-    """Return the create revision of the member's record, or 0 without a record."""
+    """Return the create revision of the member's record, or 0 without one."""
     engine = _engine_of(member)
     with engine.lock:
         record = engine.node.view.members.get(member.name)
@@ -39,7 +40,7 @@ def create_revision_of(member: BaseRink[Any, Any]) -> int:
 def member_count_of(member: BaseRink[Any, Any]) -> int:
     """Return how many live members the group has.
 
-    A status says so, too, but goes through each role that is waited for.
+    A status has this number, too, but it goes through each role that is waited for.
     """
     engine = _engine_of(member)
     with engine.lock:
@@ -47,7 +48,7 @@ def member_count_of(member: BaseRink[Any, Any]) -> int:
 
 
 def raise_tokens(member: BaseRink[Any, Any], floor: int) -> None:
-    """Raise the group's tokens above a floor, unless they are above it."""
+    """Raise the group's tokens above a floor, unless they are above it by now."""
     engine = _engine_of(member)
     with engine.lock:
         history = engine.node.sight.history

@@ -3,10 +3,11 @@
 Rules that hold here:
 
 * The end told to the guard is the session's deadline. No other member is granted the role before
-  it, whatever happens to this process. It is moved on while the role is held, and while the command
-  stops after a loss: the claim stands until the role is released.
-* The run is over only when the guard has said that the command and its descendants are dead, or, if
-  the guard died, when this process has killed them. The caller releases the role after that.
+  this end, whatever happens to this process. The end is moved on while the role is held, and while
+  the command stops after a loss: the claim stands until the role is released.
+* The run is over only when the guard has said that the command and its descendants are dead. If the
+  guard died, this process kills them, and then the run is over. The caller releases the role after
+  that.
 
 Deliberately absent: what kills the command. That is the guard's part, in a process of its own.
 """
@@ -34,18 +35,18 @@ from rink.run.surroundings import RoleFile, environment_of
 log = logging.getLogger("rink.run")
 
 MAX_TELL_INTERVAL_S = 1.0
-"""How often the end told is moved on at least, in seconds."""
+"""Largest number of seconds between two looks whether the end is to be moved on."""
 
 
 @attrs.define
 class Outcome:
-    """Hold how one run of the command went.
+    """Hold the outcome of one run of the command.
 
     Attributes:
         status: as from `waitpid`.
         is_started: whether the command could be started.
         is_lost: whether it was stopped because the role was lost, or was near its end.
-        ran_for: seconds.
+        ran_for: how many seconds the run took.
     """
 
     status: int
@@ -59,11 +60,11 @@ class Host:
     """Hold what all runs of one `rink run` share.
 
     Attributes:
-        settings: what was asked for.
-        session: of the member.
-        member: it has joined.
-        reaper: asks after the processes.
-        file: tells the command how long the role is held.
+        settings: the options.
+        session: the member's session.
+        member: the member, which joins before the first run.
+        reaper: reaps the processes.
+        file: tells the command until when the role is held.
         ignored: numbers of the signals that the command ignores, too.
         on_stopped: called with the signal that stopped the command.
         loss_signal: returns the signal that the command gets once the role is lost.
@@ -89,7 +90,7 @@ class CommandRun:
 
     Args:
         host: what all runs share.
-        role: it is held.
+        role: the role, which is held.
 
     Attributes:
         guarded: the command under its guard, while it runs.
@@ -105,7 +106,7 @@ class CommandRun:
         self._lease = 0
 
     async def run(self) -> Outcome | None:
-        """Run the command; None if there is not enough time left to start it."""
+        """Run the command; return None if too little time is left to start it."""
         loop = asyncio.get_running_loop()
         lost = asyncio.ensure_future(self._role.lost.wait())
         try:
@@ -139,10 +140,10 @@ class CommandRun:
             log.error("command %r %s: %s", program, what, os.strerror(failure.errno))
 
     def _start(self) -> Guarded | None:
-        """Start the command; None if the role is lost.
+        """Start the command; return None if the role is lost.
 
-        The role is looked at after the session. If it is held then, the session is its own: a
-        process that was stopped since the grant may have another one by now.
+        The role is checked after the session was read. If the role is held then, it was granted
+        under this session: a process that was stopped since the grant may have another session.
         """
         host, role = self._host, self._role
         self._lease, until = host.member.tenure()
@@ -199,10 +200,8 @@ class CommandRun:
     def _move_end(self, guarded: Guarded, *, is_lost: bool) -> None:
         """Send the guard the deadline if it has moved.
 
-        An end that is over is never moved.
-
-        The member may have a new lease, whose deadline is not of this grant: between the two
-        leases, another member may have been granted the role.
+        An end that has passed is never moved. Nor is an end moved to the deadline of a new lease:
+        between the two leases, another member may have been granted the role.
         """
         lease, until = self._host.member.tenure()
         if until > guarded.until > now_ms() and lease == self._lease:

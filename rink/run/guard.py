@@ -16,8 +16,9 @@ Rules that hold here:
 
 PDEATHSIG of the command is a second net, in case the guard itself is killed.
 
-Lines from `rink run`: `until MS`, `signal N`, `stop N`, `kill`, `resume`. Lines to it: `started PID`,
-`failed CODE ERRNO`, `stopped N`, `late`, `ended STATUS`, where STATUS is as from `waitpid`.
+Lines from `rink run`: `until MS`, `signal N`, `stop N`, `kill`, `resume`. Lines to `rink run`:
+`started PID`, `failed CODE ERRNO`, `stopped N`, `late`, `ended STATUS`, where STATUS is as from
+`waitpid`.
 """
 
 from __future__ import annotations

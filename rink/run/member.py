@@ -1,9 +1,9 @@
 """Join the group for `rink run`, wait there for the role, and leave.
 
 The group stays at one rank, and that rank has the role. So a planned handover is immediate, and an
-unplanned one takes no more than the lease. All members of the group must therefore run the same role.
-Each one says in a label of its record which role it runs. A member that waits for another role than
-the owner runs would wait for ever: it fails instead, unless the owner leaves.
+unplanned handover takes no longer than the lease. All members of the group must therefore run the
+same role. Each member names its role in a label of its record. If the owner runs another role, a
+member would wait for ever. So it fails instead, unless the owner leaves.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ ROLE_LABEL = "rink-run.role"
 """Label of a member's record that names the role which the member runs."""
 
 NEVER_GROWS_S = 365 * 86_400.0
-"""Standbys wait for the only rank. It goes to the one that has waited longest as soon as the holder
-leaves, or its lease ends."""
+"""Standbys wait for the only rank. As soon as the holder leaves or its lease ends, the standby that
+has waited longest gets it."""
 
 QUICK_LEAVE_S = 0.15
 """Time to leave the group after a signal while no command runs. The lease ends the rest."""
 
 MAX_JOIN_PAUSE_S = 30.0
 REPORT_INTERVAL_S = 60.0
-"""How often a wait is reported."""
+"""Seconds between two lines of the log on one wait."""
 
 LOOK_INTERVAL_S = 1.0
-"""How often a member that waits looks whether its wait is in vain, or its slot was started."""
+"""Seconds between two looks of a waiting member: at the owner's role, and at its slot."""
 
 
 class RunMember:
     """Join the group as one `rink run`, wait for the role, and leave.
 
     Args:
-        settings: what was asked for.
-        session: not joined yet.
+        settings: the options.
+        session: the session to join the group with.
 
     Attributes:
         why: what the member waits for.
@@ -55,7 +55,7 @@ class RunMember:
         self._session = session
         self._joined: aio.Rink | None = None
 
-    # ── how it is ────────────────────────────────────────────────────────────────────────────
+    # ── the state ────────────────────────────────────────────────────────────────────────────
 
     @property
     def is_joined(self) -> bool:
@@ -109,17 +109,17 @@ class RunMember:
     async def await_role(
         self, token_above: int, is_over: Callable[[], Awaitable[bool]]
     ) -> aio.Role | None:
-        """Wait for the role, and report on what.
+        """Wait for the role, and log what the wait is for.
 
         Args:
-            token_above: the role's token is to be greater.
+            token_above: a number below the role's token.
             is_over: returns whether the role is not needed any more.
 
         Returns:
             The role, or None if it is not needed any more.
 
         Raises:
-            ConfigError: the owner runs another role, so that the wait would be in vain.
+            ConfigError: the owner runs another role and stays, so the wait would never end.
         """
         loop = asyncio.get_running_loop()
         report_at = loop.time() + REPORT_INTERVAL_S
@@ -139,7 +139,7 @@ class RunMember:
                 log.info("still waits for %s: %s", self._settings.what, self.why)
 
     def _obstacle(self) -> str:
-        """Return what a wait for the role waits on.
+        """Return what keeps this member from the role.
 
         Raises:
             ConfigError: the owner runs another role, and stays.
@@ -160,7 +160,7 @@ class RunMember:
         return f"member {owner!r} owns it until it leaves, or its lease ends"
 
     async def leave(self) -> None:
-        """Leave the group; nothing is held any more."""
+        """Leave the group. The caller holds no role any more."""
         if self._joined is not None:
             await self._joined.leave(now=True)
             log.info("left group %r", self._settings.group)

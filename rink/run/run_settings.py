@@ -1,4 +1,4 @@
-"""The settings of `rink run`."""
+"""Hold the settings of `rink run`."""
 
 from __future__ import annotations
 

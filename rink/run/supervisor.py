@@ -2,7 +2,7 @@
 
 Rules that hold here:
 
-* The role is released only when a run is over: no process of the command is left then.
+* The role is released only after a run is over: no process of the command is left then.
 * Every start of the command has a greater token than the one before.
 """
 
@@ -32,7 +32,8 @@ log = logging.getLogger("rink.run")
 
 FIRST_PAUSE_S = 1.0
 MAX_PAUSE_S = 60.0
-"""Pauses before `--restart` starts the command again; one that ran for longer begins anew."""
+"""Longest pause before `--restart` starts the command again. After a run that took as long, the
+pauses begin anew."""
 
 STOP_TAKES_EFFECT_S = 0.2
 
@@ -59,9 +60,9 @@ class CommandSupervisor:
     """Run a command under a role, in the event loop of the main thread.
 
     Args:
-        settings: what was asked for.
-        session: not joined yet.
-        beside: runs beside it in the same loop, and shows how it is.
+        settings: the options.
+        session: the session to join the group with.
+        beside: runs in the same loop, and serves probes and metrics of this supervisor.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class CommandSupervisor:
                 name=settings.slot,
                 retry=settings.retry_if_unfinished,
             )
-        self._token = 0  # of the last start: the next one has a greater token
+        self._token = 0  # of the last start: the next start has a greater token
 
     async def run(self) -> ExitStatus:
         """Run the command; return how `rink run` is to end."""
@@ -126,7 +127,7 @@ class CommandSupervisor:
         finally:
             file.remove()
 
-    # ── how it is ────────────────────────────────────────────────────────────────────────────
+    # ── the state ────────────────────────────────────────────────────────────────────────────
 
     @property
     def is_joined(self) -> bool:
@@ -156,7 +157,8 @@ class CommandSupervisor:
     def why_not_ready(self) -> str:
         """Return why this host could not take the role over, or "".
 
-        A standby is ready. Else a rollout would wait for it, and it for the rollout.
+        A standby is ready. Otherwise a rollout would wait for the standby, and the standby for the
+        rollout.
         """
         if not self.is_joined:
             return f"waits to join the group: {self._member.why}"
@@ -215,7 +217,7 @@ class CommandSupervisor:
             self._continued()
 
     def _continued(self) -> None:
-        """Let the command go on too, in the foreground if a shell says so."""
+        """Let the command go on, too, in the foreground if a shell says so."""
         self._job_is_stopped = False
         if (guarded := self._guarded) is not None:
             guarded.resume()
@@ -267,9 +269,8 @@ class CommandSupervisor:
     async def _use(self, role: aio.Role) -> ExitStatus | None:
         """Run the command under a role; return how to end.
 
-        None: wait for the role again.
-
-        The caller releases the role: no process of the command is left.
+        None means to wait for the role again. No process of the command is left, so the caller
+        releases the role.
         """
         settings = self._settings
         slot = None
@@ -299,7 +300,7 @@ class CommandSupervisor:
         return None
 
     async def _run(self, role: aio.Role) -> Outcome | None:
-        """Run the command once; None if the role ends too soon to start it."""
+        """Run the command once; return None if the role ends too soon."""
         self._current = CommandRun(self._host, role)
         try:
             return await self._current.run()
@@ -317,7 +318,7 @@ class CommandSupervisor:
         await asyncio.sleep(pause)
 
     async def _get_role(self) -> aio.Role | None:
-        """Join, and wait for the role; None if the slot need not be run any more."""
+        """Join, and wait for the role; return None if the slot needs no run."""
         wait = self._settings.wait
         try:
             async with asyncio.timeout(wait):
@@ -357,7 +358,7 @@ def supervise(
 ) -> ExitStatus:
     """Run a command under a role to its end.
 
-    The loop is not closed: that would wait for threads which ask etcd.
+    The loop is not closed: closing it would wait for threads that ask etcd.
     """
     loop = asyncio.new_event_loop()
     try:

@@ -1,8 +1,8 @@
 """Give the command its environment, and the file that says until when the role is held.
 
-The file is one line, `token written_ms until_ms` in milliseconds of CLOCK_BOOTTIME. The role is held
-if `written_ms <= now < until_ms`. It lies on a tmpfs only: on a disk it would outlive a reboot,
-after which that clock begins at 0 again.
+The file is one line, `token written_ms until_ms` in milliseconds of CLOCK_BOOTTIME. The role is
+held if `written_ms <= now < until_ms`. The file lies on a tmpfs only: on a disk it would outlive a
+reboot, after which this clock begins at 0 again.
 """
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ class NoMember:
 class Inbox:
     """Hold what a consumer's stream is yet to be told.
 
-    Events are written out only when they are sent. So a slow reader hears the end of that moment. Of
-    a turn that is over by then, it hears only a loss that it has not answered.
+    Events are written out only when they are sent. So a slow reader hears the end of that moment.
+    Of a turn that is over by then, it hears only a loss that it has not answered.
     """
 
     events: deque[Granted | Lost | Waiting] = attrs.field(factory=deque)

@@ -11,13 +11,13 @@ and leave effects that the service carries out.
 **A told end is a promise.** `until_ms` is at most `hold_ms` ahead, and never beyond the member's
 deadline. The invariant of this file: a role is let go only if its consumer has answered, or if the
 `until_ms` of its turn has passed. An end never goes back, and counts as told once it is set,
-whether anybody has read it or not. So `_end` is the only place that lets a told role go, and each of
-its callers has one of the two reasons.
+whether anybody has read it or not. So `_end` is the only place that lets a told role go, and each
+of its callers has one of the two reasons.
 
 An end is moved on while the consumer is alive. After a loss it is moved on as well, since the
-consumer still works, until it answers or `grace_ms` is over. It is never moved on by another session
-than that of the grant: from the end of a session on, another member may hold the role. An end that
-has passed is over for good, so every call looks for passed ends first.
+consumer still works, until it answers or `grace_ms` is over. It is never moved on by another
+session than that of the grant: from the end of a session on, another member may hold the role. An
+end that has passed is over for good, so every call looks for passed ends first.
 """
 
 from __future__ import annotations
