@@ -1,10 +1,11 @@
 """`rink forget`: delete the keys of a group whose members are all gone.
 
-One transaction deletes them, guarded by the revision that was read: it is refused if anything was
-written in the group's range since. So no member that joins meanwhile loses its record. What keeps
-fencing tokens from going back is kept: the last version if it has a token base, and requests that
-raise it, or may. So are the offsets of partitions and the slots of `rink run --once-per`, which lie
-beside the range.
+One transaction deletes them, guarded by the revision that was read. It is refused if anything was
+written in the group's range since then. So no member that joins meanwhile loses its record.
+
+Some keys stay, since fencing tokens must not go back: the last version if it has a token base, and
+requests that raise the base, or may raise it. The offsets of partitions and the slots of
+`rink run --once-per` stay, too. They lie beside the range.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Kept:
         return sorted(found)
 
     def lines(self, keys: Keys) -> Iterator[str]:
-        """Yield a line on each thing that stays, and why."""
+        """Yield a line on each kind of key that stays, with the reason."""
         if self.version is not None:
             yield (
                 f"kept: version {self.version}, with the token base {self.token_base}, because "
@@ -81,12 +82,12 @@ def _number(count: int, noun: str) -> str:
 
 
 def is_terminal() -> bool:
-    """Return whether somebody can be asked."""
+    """Return whether somebody can answer a question."""
     return sys.stdin.isatty()
 
 
 def root_beside(keys: Keys, mark: str) -> bytes:
-    """Return the beginning of keys beside the group: `OFFSETS` or `SLOTS`."""
+    """Return the prefix of keys beside the group: `OFFSETS` or `SLOTS`."""
     return keys.root[:-1] + mark.encode() + b"/"
 
 
@@ -105,7 +106,8 @@ def forget(group: str, yes: bool, as_json: bool, target: Target) -> None:
     """Delete the keys of GROUP, whose members are all gone.
 
     The command is refused while the group has members. Offsets of partitions and slots of
-    `rink run` stay, and so does what keeps fencing tokens from going back. The output lists what stays. On a terminal it asks first.
+    `rink run` stay, and so does what keeps fencing tokens from going back. The output lists what
+    stays. On a terminal it asks first.
     """
     keys = target.keys(group)
     with opened(target) as etcd:
@@ -137,7 +139,7 @@ def forget(group: str, yes: bool, as_json: bool, target: Target) -> None:
 
 
 def _kept(view: View, group: str, keys: Keys) -> Kept:
-    """Return what is to be kept of the group's own range.
+    """Return which keys of the group's own range are to stay.
 
     Raises:
         StateError: members live, or the newest version cannot be read.
@@ -175,15 +177,13 @@ def _size(view: View) -> int:
 
 
 def _delete(etcd: Etcd, keys: Keys, view: View, kept: Kept) -> None:
-    """Delete the group's range but for what is kept.
+    """Delete the keys of the group's range that are not kept.
 
-    Nothing is deleted if the range was written to since the read.
-
-    The guard holds however late the transaction is applied: a record that is not in the view has a
-    later revision.
+    Nothing is deleted if the range was written to since the read. This holds however late the
+    transaction is applied: a record that is not in the view has a later revision.
 
     Raises:
-        StateError: it was written to.
+        StateError: the range was written to.
     """
     unwritten = Compare(keys.root, api.Target.MOD, view.revision + 1, keys.end, is_below=True)
     starts = [keys.root, *(key + b"\0" for key in kept.keys(keys))]

@@ -1,4 +1,4 @@
-"""The options of commands that join a group, and what these options set up."""
+"""Define the options of commands that join a group."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def with_name(groups: str = "the group") -> Callable[..., Any]:
     """Return a decorator that gives a command the option `--name`.
 
     Args:
-        groups: what the name is unique in.
+        groups: the groups in which the name is unique, in words.
     """
     return click.option(
         "--name",
@@ -47,7 +47,7 @@ def with_log_level(note: str = "") -> Callable[..., Any]:
     """Return a decorator that gives a command the option `--log-level`.
 
     Args:
-        note: a sentence that follows in its help.
+        note: a sentence to add to the help of the option.
     """
     return click.option(
         "--log-level",
@@ -72,7 +72,7 @@ def with_leave(successor: str) -> Callable[..., Any]:
     The command gets `handover_wait` in seconds with its default, and `termination_grace`.
 
     Args:
-        successor: what the leave waits for, and what goes on meanwhile.
+        successor: names in the help whom the leave waits for, and what goes on meanwhile.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -114,7 +114,7 @@ _TERMINATION_GRACE = click.option(
 
 
 def session_at(target: Target, ttl: float) -> aio.Session:
-    """Return a session at the etcd that a command's options name."""
+    """Return a session with the etcd that a command's options name."""
     from rink import aio
 
     return aio.Session(

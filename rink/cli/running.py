@@ -1,4 +1,4 @@
-"""`rink run`: runs a command while a role is held."""
+"""`rink run`: run a command while a role is held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rink sidecar`: holds roles for the programs beside it."""
+"""`rink sidecar`: hold roles for the programs beside it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ API = "127.0.0.1:8181"
 PUBLIC = "0.0.0.0:8182"
 LEAVE_TIMEOUT_S = 10.0
 GC_THRESHOLDS = (700, 5, 2)
-"""A full collection after 7,000 new objects in place of 70,000: what is left of 1,000 connections
-that end at once is 100,000 objects in cycles."""
+"""Thresholds of a full collection after 7,000 new objects, not 70,000. When 1,000 connections end
+at once, they leave 100,000 objects in cycles."""
 JOIN_TIMEOUT_S = 10.0
-"""Seconds until a join that waits for its name is tried anew, and the status says why."""
+"""Seconds until a join that waits for its name is tried again, and the status says why."""
 
 
 @click.command(short_help="Hold roles for the programs beside it.")
@@ -90,8 +90,8 @@ JOIN_TIMEOUT_S = 10.0
     envvar="RINK_LABEL_POD",
     show_envvar=True,
     help=(
-        "Label the own pod while a program of it holds this role, so that a Service selects it. "
-        "May be given more than once."
+        "Label the own pod while this role is held here, so that a Service selects the pod. May be "
+        "given more than once."
     ),
 )
 @click.option(

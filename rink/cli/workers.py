@@ -1,4 +1,4 @@
-"""`rink worker`: runs an app's processors until it is told to leave."""
+"""`rink worker`: run an app's processors until it is told to leave."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ def worker(
     metrics_host: str,
     log_level: str,
 ) -> None:
-    """Run the processors of the app that MODULE:ATTR names, such as shop:app, until SIGTERM or Ctrl-C.
+    """Run the processors of an app until SIGTERM or Ctrl-C.
 
-    Then it leaves in order: each partition passes to another worker once its in-flight events are committed.
-    While it waits for a worker that takes over, a second signal ends that wait.
-    The next one ends the process at once.
+    MODULE:ATTR names the app, such as shop:app. At the end it leaves in order: each partition passes
+    to another worker once its in-flight events are committed. While it waits for a worker that
+    takes over, a second signal ends that wait. The next signal ends the process at once.
     """
     if _LAST is _exit:  # until the worker runs, since to load the app may take seconds
         signal.signal(signal.SIGTERM, _exit)
@@ -97,8 +97,8 @@ async def _until_told(worker: Worker) -> None:
     The first signal begins to leave. If the worker then waits for a successor, the second one ends
     that wait. The last one ends the process.
 
-    The handlers are Python's own. Those of the event loop wait for the loop, and a processor may keep
-    the loop busy: the last signal must end the process then as well.
+    The handlers are Python's own. Handlers of the event loop would wait for the loop, and a
+    processor may keep the loop busy. The last signal must end the process then, too.
     """
     loop = asyncio.get_running_loop()
 
