@@ -1,4 +1,7 @@
-"""Fork processes from one that has imported what they need, and read what all of them say."""
+"""Fork processes from a process that has done their imports, and read them.
+
+Reading is done by one thread for all of them.
+"""
 
 from __future__ import annotations
 
@@ -14,26 +17,29 @@ import threading
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
-LONG_S = 120.0
+JOIN_TIMEOUT_S = 120.0
 
 
 class Child(Protocol):
-    """One process that was forked."""
+    """Stand for a forked process, and read from it."""
 
     wire: socket.socket
 
     def read(self) -> bool:
-        """Read what it says; return False once it has ended. Only one thread calls it."""
+        """Read from the child; return False once it has ended.
+
+        Only one thread calls this.
+        """
 
 
 C = TypeVar("C", bound=Child)
 
 
 class Zygote(Generic[C]):
-    """The process that forks, and a thread that reads from all its children.
+    """Start a process that forks, and read from all its children in a thread.
 
-    It gets the number of a socket as its last argument. With each request there comes a socket for
-    the child, on which the child's settings follow as a line of JSON.
+    The process gets the number of a socket as its last argument. Each request on this socket brings
+    a socket for a new child. The child's settings follow there, as a line of JSON.
 
     Args:
         command: starts the process.
@@ -62,8 +68,8 @@ class Zygote(Generic[C]):
         """Fork a child.
 
         Args:
-            make: returns what stands for the child here, and reads from this socket.
-            settings: the child's.
+            make: returns an object that stands for the child here. It reads from the given socket.
+            settings: the settings of the child.
         """
         ours, theirs = socket.socketpair()
         child = make(ours)
@@ -76,7 +82,7 @@ class Zygote(Generic[C]):
 
     def _read(self) -> None:
         alive, is_closing = 0, False
-        while alive or not is_closing:  # all are dead then: what they said last is still read
+        while alive or not is_closing:  # once closed, all are dead: their last words are still read
             for key, _ in self._selector.select():
                 if key.data is None:
                     self._wakes.recv(4096)
@@ -99,7 +105,7 @@ class Zygote(Generic[C]):
         self._process.wait()
         self._new.put(None)
         self._wake.send(b"x")
-        self._reader.join(LONG_S)
+        self._reader.join(JOIN_TIMEOUT_S)
         self._selector.close()
-        for one in (self._requests, self._wake, self._wakes):
-            one.close()
+        for wire in (self._requests, self._wake, self._wakes):
+            wire.close()

@@ -35,7 +35,7 @@ def until(happens: Callable[[], bool], timeout: float = LONG_S) -> None:
 
 
 class Members:
-    """Members that are forked from one process.
+    """Fork members from one process.
 
     Attributes:
         bugs: the tracebacks that members have logged. No fault that a test makes may cause one.

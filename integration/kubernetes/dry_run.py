@@ -76,7 +76,10 @@ def refusal(api: Api, manifest: Manifest, *, validation: str = "Strict") -> str 
 
 
 def place_of(manifest: Manifest) -> str:
-    """Return the path of all objects of a manifest's kind, in the namespace of the dry run."""
+    """Return the path of all objects of a manifest's kind.
+
+    If the kind has namespaces, the path is in the namespace of the dry run.
+    """
     return at(resource_of(manifest), "" if manifest["kind"] in CLUSTER_WIDE else NAMESPACE)
 
 

@@ -75,7 +75,10 @@ def two_rolls(rollout: Rollout) -> float:
 
 
 def crash_loop(rollout: Rollout, when: str = "before-join") -> float:
-    """Roll out a revision that crashes, for three times the rebalance_delay; then roll back."""
+    """Roll out a revision that crashes, and roll back.
+
+    The crash loop lasts three times the rebalance_delay.
+    """
     first_start(rollout)
     began = now()
     before, held = rollout.template(), rollout.records.judge().holders
@@ -91,13 +94,13 @@ def crash_loop(rollout: Rollout, when: str = "before-join") -> float:
 
 
 def bystanders(ranks: dict[str, int], going_on: set[str]) -> set[str]:
-    """Return the pods that go on and keep their rank, so that none of their roles needs to move.
+    """Return the pods that go on and keep their rank.
 
-    If the strategy has ended a pod, the group loses its highest rank. The pod that had it takes the
-    rank of the ended one, so roles of these two must move.
+    None of their roles needs to move. If the strategy has ended a pod, the group loses its highest
+    rank. The pod of the highest rank takes the ended pod's rank, so roles of these two pods move.
 
     Args:
-        ranks: the rank of each pod before.
+        ranks: the rank of each pod before the rollout.
         going_on: the pods that the strategy has not ended.
     """
     left = len(ranks.keys() & going_on)

@@ -133,8 +133,8 @@ def go_command() -> str:
     go = shutil.which("go")
     if go is None:
         raise NoControlPlaneError(
-            f"building the control plane of Kubernetes {KUBERNETES} needs Go, and there is no `go` on "
-            "the PATH: install it from https://go.dev/dl"
+            f"building the control plane of Kubernetes {KUBERNETES} needs Go, and there is no `go` "
+            "on the PATH: install it from https://go.dev/dl"
         )
     return go
 

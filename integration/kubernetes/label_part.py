@@ -1,8 +1,8 @@
-"""Hand a role over between two labelled pods, and measure when which pod has the label.
+"""Hand a role over between two pods, and measure their labels.
 
 Two sidecars, each a process with the token of its pod, label their pods on the real apiserver. The
-holder leaves by SIGTERM, and starts anew when the other one holds. The apiserver is asked all the
-time which pods have the label.
+holder gets SIGTERM, and is started again once it has ended. All the time, the apiserver is asked
+which pods have the label.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from pod_labels import LabelledSidecar, in_pod
 NAME = "label"
 HAND_OVERS = 10
 MAX_GAP_S = 2.0
-"""The limit of the time without a label in a hand-over."""
+"""Largest allowed time without a label in a hand-over."""
 ROLE = "leader"
 OPTIONS = (
-    "--ttl", "9", "--hold", "3", "--grace", "5", "--rebalance-delay", "0.2", "--handover-wait", "20",
+    "--ttl", "9", "--hold", "3", "--grace", "5",
+    "--rebalance-delay", "0.2", "--handover-wait", "20",
 )  # fmt: skip
 RENEW_INTERVAL_S = 0.1
 
@@ -39,7 +40,7 @@ class Seen:
 
     Attributes:
         at_s: when it was asked.
-        pods: those with the label.
+        pods: the pods with the label.
     """
 
     at_s: float
@@ -63,13 +64,13 @@ class Watcher(threading.Thread):
             self.seen.append(Seen(began, frozenset(one["metadata"]["name"] for one in items)))
 
     def holder(self) -> str:
-        """Return the pod that has the label now, "" if not one has it."""
+        """Return the only pod that has the label now, or ""."""
         pods = self.seen[-1].pods if self.seen else frozenset()
         return next(iter(pods)) if len(pods) == 1 else ""
 
 
 class Program(threading.Thread):
-    """A program beside a sidecar: it wants the role, and answers its loss at once."""
+    """Be a program beside a sidecar: hold the role, and answer a loss at once."""
 
     def __init__(self, sidecar: LabelledSidecar) -> None:
         super().__init__(name=f"program beside {sidecar.name}", daemon=True)
@@ -95,7 +96,7 @@ class Program(threading.Thread):
 
 
 class Pair:
-    """Two pods, each with a sidecar and its program."""
+    """Start and end two pods, each with a sidecar and its program."""
 
     def __init__(self, space: Space, folder: Path) -> None:
         self._space, self._folder = space, folder
@@ -113,7 +114,7 @@ class Pair:
         return LabelledSidecar(environment, mounted, *more, options=OPTIONS)
 
     def start(self, *names: str) -> None:
-        """Start sidecars, those of both pods without a name, and their programs."""
+        """Start the sidecars and programs of these pods, or of both pods."""
         for name in names or self._sidecars:
             self._programs[name] = Program(self._sidecars[name].start())
             self._programs[name].start()
@@ -127,7 +128,7 @@ class Pair:
         self._programs[name].join()
 
     def are_ready(self) -> bool:
-        """Return whether both are in the group, and its ranks are settled."""
+        """Return whether both sidecars are in the group, and it is settled."""
         for sidecar in self._sidecars.values():
             group = sidecar.call("GET", "/v1/status")[1]["group"]
             if group is None or len(group["members"]) < 2 or not group["settled"]:
@@ -135,13 +136,13 @@ class Pair:
         return True
 
     def close(self) -> None:
-        """Kill both."""
+        """Kill both sidecars."""
         for sidecar in self._sidecars.values():
             sidecar.kill()
 
 
 def carry_out(cluster: Cluster) -> PartVerdict:
-    """Hand the role over, and return the verdict on what was seen of the label."""
+    """Hand the role over, and return the verdict on the labels."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, _space(cluster) as space:
         watcher, pair = Watcher(cluster.api, space.name), Pair(space, Path(folder))
@@ -178,7 +179,7 @@ def verdict(seen: list[Seen], seconds: float) -> PartVerdict:
 
     Args:
         seen: the answers of the apiserver, in their order.
-        seconds: how long it took.
+        seconds: how long the part took.
     """
     gaps: list[float] = []
     twice, last = 0, None
@@ -201,8 +202,8 @@ def verdict(seen: list[Seen], seconds: float) -> PartVerdict:
     middle = sorted(gaps)[len(gaps) // 2] if gaps else 0.0
     says = (
         f"the label moved {len(gaps)} times between two pods; without it were "
-        f"{middle:.2f} s in the median and {max(gaps, default=0.0):.2f} s at most; two pods had it in "
-        f"{twice} of {len(seen)} answers of the apiserver"
+        f"{middle:.2f} s in the median and {max(gaps, default=0.0):.2f} s at most; two pods had it "
+        f"in {twice} of {len(seen)} answers of the apiserver"
     )
     figures = {"gaps_s": gaps, "answers": len(seen), "twice": twice}
     return PartVerdict(name=NAME, says=says, figures=figures, misses=tuple(misses), seconds=seconds)

@@ -1,7 +1,7 @@
-"""Pods with the service account of deploy/sidecar/label, and what their tokens may do.
+"""Create pods with the account of deploy/sidecar/label, and their tokens.
 
-RBAC, account and policy are those of the component, as kustomize renders them. The pods run nowhere:
-an apiserver does not care. Their tokens are bound to them, as the kubelet asks for.
+RBAC, account and policy are those of the component, as kustomize renders them. The pods run nowhere,
+and the apiserver does not check that. Each token is bound to its pod, as the kubelet asks for it.
 """
 
 from __future__ import annotations
@@ -112,14 +112,14 @@ class Space:
 
 
 def annotated() -> Manifest:
-    """Return a patch that no policy of ours allows, with a value that is new each time."""
+    """Return a patch with a new annotation, which the policy refuses."""
     return {"metadata": {"annotations": {"a": str(time.monotonic_ns())}}}
 
 
 def refusal(
     api: Api, space: Space, pod: Manifest, body: Any, kind: str = "merge", **query: str
 ) -> str | None:
-    """Patch a pod, and return why this is refused; None if it is not."""
+    """Patch a pod, and return why the apiserver refuses it, or None."""
     try:
         api.patch(at("pods", space.name, pod["metadata"]["name"]), body, kind, **query)
     except ApiError as error:

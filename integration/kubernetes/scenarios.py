@@ -64,7 +64,7 @@ HONEST = Limits()
 FAULT = Limits(settled=TTL_S + 3.0)
 STILL = Limits(most=0, gap=0.0, healthy_moves=0)
 SHRUNK = Limits(most=2, gap=0.5, healthy_moves=0)
-"""A pod was ended first, so two pods' roles move, and some of them back. Others must not."""
+"""A pod was ended first. So roles of two pods move, and some of them move back. Others must not."""
 PEER = Limits(are_overlaps_shown=True)
 
 
@@ -340,7 +340,7 @@ PEERS = [
         happens="killed holder",
         limits=PEER,
     ),
-    # Five pods are replaced: a scheduler that redistributes on each join and leave does so 10 times.
+    # Five pods are replaced: a scheduler that redistributes on each join and leave does it 10 times.
     Scenario(name="five-rink", says="Rink: surge 1", replicas=5),
     Scenario(
         name="five-redistributed",

@@ -64,7 +64,10 @@ def pod_spec(scenario: Scenario, etcd: EtcdNode, name: str, *more: str) -> dict[
 
 
 def known_env(container: dict[str, Any], values: dict[str, str]) -> list[dict[str, Any]]:
-    """Return a container's variables, with the values that the ConfigMap has for those of it."""
+    """Return a container's variables, with values in place of the ConfigMap.
+
+    A variable of the ConfigMap that has no value there is left out.
+    """
     return [one for env in container.get("env", []) for one in _known(env, values)]
 
 

@@ -37,7 +37,7 @@ MEMBERS = ("one", "two")
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    """The folder of the built program."""
+    """Build the program, and return its folder."""
     folder = tmp_path_factory.mktemp("program")
     try:
         build_program(folder)
@@ -100,7 +100,7 @@ class Pods:
 
 @pytest.fixture
 def pods(tmp_path, program, etcd_url, prefix, monkeypatch):
-    """Makes pods of one group; all have ended at the end."""
+    """Yield a maker of pods of one group, and end all pods."""
     monkeypatch.setenv("FLIGHTS_DIRECTORY", str(tmp_path))
     monkeypatch.setattr(flights_pods, "read_flights", lambda: DAY)
     flights_pods.prepare()

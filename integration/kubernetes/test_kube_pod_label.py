@@ -18,7 +18,7 @@ ON = APP | {LABEL: "held"}
 
 @pytest.fixture(scope="module")
 def space(kube):
-    """A namespace with the account, and no policy yet."""
+    """Create a namespace with the account, and no policy yet."""
     made = Space.made(kube, "following")
     yield made
     made.close()
@@ -26,7 +26,7 @@ def space(kube):
 
 @pytest.fixture
 def policy(space):
-    """The policy, in effect."""
+    """Apply the policy, and wait until it has an effect."""
     pod = space.pod(f"asks-{time.monotonic_ns()}")
     space.apply_policy(space.api(pod), pod)
     yield
@@ -35,7 +35,7 @@ def policy(space):
 
 @pytest.fixture
 def labelled(space, tmp_path, etcd_url, prefix):
-    """Starts a sidecar in a new pod; returns both. All are killed at the end."""
+    """Yield a function that starts a sidecar in a new pod, and kill all."""
     made = []
 
     def labelled(name, **metadata):

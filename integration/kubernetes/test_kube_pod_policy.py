@@ -19,7 +19,7 @@ IMAGE = [{"name": "main", "image": "registry.example.com/other:1"}]
 
 @pytest.fixture(scope="module")
 def space(kube):
-    """A namespace with the account and the policy."""
+    """Create a namespace with the account and the policy."""
     made = Space.made(kube, "labelled")
     pod = made.pod("first")
     made.apply_policy(made.api(pod), pod)
@@ -30,7 +30,7 @@ def space(kube):
 
 @pytest.fixture(scope="module")
 def own(space):
-    """A pod, and a client with its token."""
+    """Create a pod, and a client with its token."""
     pod = space.pod("own", annotations={"kept": "1"})
     return pod, space.api(pod)
 

@@ -1,4 +1,4 @@
-"""The command has a cgroup of its own where one may be made, and its kill ends all that is in it."""
+"""The command has a cgroup of its own if it can be made. Its kill ends all processes in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group has one role: a second `rink run` with another one says so, and does not wait in vain."""
+"""A group has one role: a `rink run` with another role fails, and does not wait for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An API server that knows one pod, and sidecars that label it."""
+"""Stand in for an API server, and run sidecars that label its pod."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SCRIPT = Path(__file__).with_name("labelled_sidecar.py")
 PATH = "/api/v1/namespaces/shop/pods/web-1?timeout=2s"
 LABEL = "etcd-rink/leader"
 OPTIONS = (*FAST, "--grace", "1")
-"""Programs here do not answer a loss. So the sidecar waits a second for them, then for their end."""
+"""Programs here do not answer a loss. So the sidecar waits a second for them, and then for the end."""
 
 
 class LabelledSidecar(Sidecar):
-    """A sidecar in a pod.
+    """Run a sidecar in a pod.
 
     Args:
-        environment: of the pod, see `in_pod`.
+        environment: the environment of the pod: see `in_pod`.
         mounted: the folder of the service account.
         more: the other arguments of a `Sidecar`.
     """
@@ -39,7 +39,7 @@ class LabelledSidecar(Sidecar):
         self._env |= environment
 
     def hold(self, role="leader", **more):
-        """Hold a role by a call that waits; returns its grant."""
+        """Hold a role by a call that waits, and return its grant."""
         body = {"roles": [role], "wait": 30, "alive": 60, **more}
         status, said = self.call("POST", "/v1/hold", body)
         assert status == 200, said
@@ -65,7 +65,10 @@ def in_pod(host, port, pod="web-1", namespace="shop"):
 
 
 class Server(ThreadingHTTPServer):
-    """A server of one address family. A client that goes away is no fault of it."""
+    """Serve on one address family.
+
+    A client that goes away is no error.
+    """
 
     daemon_threads = True
     block_on_close = False
@@ -79,7 +82,7 @@ class Server(ThreadingHTTPServer):
 
 
 class Kube:
-    """An API server that knows one pod, behind TLS.
+    """Stand in for an API server that knows one pod, behind TLS.
 
     Attributes:
         labels: of the pod.

@@ -1,4 +1,4 @@
-"""`rink sidecar --label-pod` beside API servers that answer, hang, refuse, and change their token."""
+"""`rink sidecar --label-pod` beside API servers that answer, hang or refuse."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.waits, pytest.mark.timeout(180)]
 BUSY_S = 2.0
 """What a busy machine may add to a bound."""
 END_S = 3 + RELEASE_WAIT_S + BUSY_S
-"""A program that does not answer has the role until its end, of 3 s. Then the label may take 2 s."""
+"""A program that does not answer has the role until its end, of 3 s. The label may take 2 s more."""
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def kube(tmp_path):
 
 @pytest.fixture
 def labelled(tmp_path, etcd_url, prefix, kube):
-    """Starts sidecars in the pod; all are killed at the end."""
+    """Yield a function that starts a sidecar in the pod, and kill all."""
     made = []
 
     def labelled(name="rink", host=None, port=None, **more):

@@ -1,4 +1,4 @@
-"""What goes wrong with events, and with who processes them: tried again, given up, quarantined, cancelled."""
+"""Trouble with events and their processors: retries, giving up, quarantine, cancelling."""
 
 import asyncio
 import contextlib
@@ -393,7 +393,7 @@ async def _note(events):
 
 @with_shop()
 async def test_a_planned_stop_is_no_crash_whatever_the_processor_does(shop):
-    """A thread that outlasts its grace, an event that is marked: the next owner need not be careful."""
+    """A thread outlasts its grace with a marked event: the next owner need not be careful."""
     go = threading.Event()
 
     @shop.app.processor(shop.legs, grace=0.3, **QUICK)

@@ -99,7 +99,10 @@ def resume_with_old_ids(stage: Stage) -> Steps:
 
 
 def use_grants_of_a_former_life(stage: Stage) -> Steps:
-    """Kill a sidecar; its next life hears the grants and tokens of the former one again and again."""
+    """Kill a sidecar, and send its next life the former grants and tokens.
+
+    They are sent again and again.
+    """
     sidecar = stage.sidecar_of(stage.holder())
     sidecar.kill()
     yield stage.random.uniform(0, 0.3)

@@ -107,34 +107,41 @@ def written(rows: list[Row], etcd: str, minutes: float, date: str) -> str:
 
 TEXT = """# Faults beside a sidecar
 
-Written by `make sidecar-faults FAULTS=--docs`; do not edit. {runs:,} runs on {date}, in {minutes:.0f} minutes,
-with etcd {etcd}.
+Written by `make sidecar-faults FAULTS=--docs`; do not edit. {runs:,} runs on {date}, in
+{minutes:.0f} minutes, with etcd {etcd}.
 
 {table}
 
 ## How it is measured
 
-Each run has two sidecars as processes, and two programs beside each. All four programs want the same two roles. A
-program has the standard library only. It holds by a stream, and reads CLOCK_BOOTTIME before each write. It writes
-only if the end that it was told is more than 50 ms ahead. Then it waits up to 5 ms, and writes. Whether it renews (`alive`),
-what a close means (`on_close`), and whether it resumes a stream or holds anew, is drawn for each program.
+Each run has two sidecars as processes, and two programs beside each. All four programs want the
+same two roles. A program has the standard library only. It holds by a stream, and reads
+CLOCK_BOOTTIME before each write. It writes only if the end that it was told is more than 50 ms
+ahead. Then it waits up to 5 ms, and writes. Whether it renews (`alive`), what a close means
+(`on_close`), and whether it resumes a stream or holds anew, is drawn for each program.
 
-Each write goes to two resources at once. The guarded one refuses a token that is below the greatest one so far. The
-unguarded one takes every write.
+Each write goes to two resources at once. The guarded one refuses a token that is below the greatest
+one so far. The unguarded one takes every write.
 
 - *writes, refused*: at the guarded resource. A refused write was stale.
-- *stale accepted*: writes under an earlier turn that the guard accepted after a write of a later turn. It must be 0.
-- *overlaps*: turns that two programs had at once. A turn counts from the moment that the program was told of it, until
-  the program let go or its end passed. A write at the unguarded resource counts, too, if it came after a write of a later
-  turn and before the end that its program knew. The sum must be 0.
-- *program stopped*: stale writes at the unguarded resource by a program that was frozen between its check and its
-  write. The write came after the end that the program had checked. Only the token guards against these writes.
-- *late*: stale writes as above by a program that was not frozen. The busy machine took more than the 50 ms.
+- *stale accepted*: writes under an earlier turn that the guard accepted after a write of a later
+  turn. It must be 0.
+- *overlaps*: turns that two programs had at once. A turn counts from the moment that the program
+  was told of it, until the program let go or its end passed. A write at the unguarded resource
+  counts, too, if it came after a write of a later turn and before the end that its program knew.
+  The sum must be 0.
+- *program stopped*: stale writes at the unguarded resource by a program that was frozen between its
+  check and its write. The write came after the end that the program had checked. Only the token
+  guards against these writes.
+- *late*: stale writes as above by a program that was not frozen. The busy machine took more than
+  the 50 ms.
 - *gap*: the longest time in a run that nobody held a role.
 
-The settings are `--ttl {ttl:g} --hold {hold:g} --grace {grace:g} --absent 1 --rebalance-delay 0.2`. With this `ttl` an end is at
-most 0.75 s ahead: half of the time that a session lasts without an answer. *The hold* is `--hold`,
-so twice the hold is {held:g} s. *Stopped* means SIGSTOP, and SIGCONT later. A killed sidecar comes back under its name.
+The settings are `--ttl {ttl:g} --hold {hold:g} --grace {grace:g} --absent 1 --rebalance-delay 0.2`.
+With this `ttl` an end is at most 0.75 s ahead: half of the time that a session lasts without an
+answer. *The hold* is `--hold`, so twice the hold is {held:g} s. *Stopped* means SIGSTOP, and
+SIGCONT later. A killed sidecar comes back under its name.
 
-To repeat one run: `make sidecar-faults FAULTS="--one SEED/FAULT/NUMBER"`. The same seed draws the same settings and pauses.
+To repeat one run: `make sidecar-faults FAULTS="--one SEED/FAULT/NUMBER"`. The same seed draws the
+same settings and pauses.
 """

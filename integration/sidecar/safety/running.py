@@ -40,7 +40,7 @@ Hear = Callable[["Program", list[Any]], None]
 
 
 class Programs:
-    """Programs that are forked from one process.
+    """Fork programs from one process.
 
     Args:
         stderr: where their tracebacks go.
@@ -140,8 +140,9 @@ class Program:
     def kill(self) -> None:
         """Kill it, and wait until all that it reported is read.
 
-        It is stopped first: its last action is before the time noted, and its connections are closed
-        after. Otherwise a role that it gives up with its connection might have its next turn before.
+        It is stopped first. So its last action is before the noted time, and its connections are
+        closed after it. Otherwise a role that it gives up with its connection might have its next
+        turn before that time.
         """
         assert self._began.wait(START_TIMEOUT_S)
         with contextlib.suppress(ProcessLookupError, AssertionError):  # it is dead
