@@ -1,4 +1,4 @@
-"""The flights on Kubernetes: processors in the pods of two Deployments, rolled while they work.
+"""Process the flights in the pods of two Deployments, rolled while they work.
 
     python -m flights_pods prepare    make the store; the init container of each pod
     python -m flights_pods process    work until SIGTERM; the container of each pod
@@ -134,9 +134,9 @@ def revisions(history: list[Event]) -> dict[str, str]:
 
 
 def missing_roll(history: list[Event], accepted: list) -> list[str]:
-    """Return why this was no roll of working pods: nothing, if all revisions have worked.
+    """Return the programs that were not rolled while they worked, in words.
 
-    Each program has two revisions.
+    Each program has two revisions, and both must have worked.
     """
     known = revisions(history)
     programs = {one["revision"]: one["program"] for one in history if one["what"] == "revision"}

@@ -1,9 +1,10 @@
 // The flights in Go: a program that is no member of the group, with the sidecar beside it.
 //
-// It does the work of ../flights_pods.py on the same store, under the same roles. It holds the
-// carriers' roles for as long as it runs, and each job's role for the job. Before each write it
-// checks the end of its turn, and the store checks the token in the transaction of the write.
-// On SIGTERM it goes on until it holds nothing. `hold.go` speaks with the sidecar.
+// It does the work of ../flights_pods.py on the same store, under the same roles. It wants the
+// carriers' roles as long as it runs, and a job's role until the job is done. Before each write it
+// checks the end of its turn, and in the transaction of the write it checks the token.
+// On SIGTERM it gives its jobs back, and works for the carriers until their roles are lost.
+// `hold.go` speaks with the sidecar.
 package main
 
 import (
@@ -26,7 +27,7 @@ import (
 
 const (
 	chunk        = 40  // flights in one write
-	batchSize    = 40  // jobs that are asked for at once: about a quarter is ours
+	batchSize    = 40  // jobs that are asked for at once: with four pods, we get about a quarter
 	publishEvery = 500 // milliseconds
 )
 
@@ -94,7 +95,7 @@ func (w *Work) serve(stopped <-chan os.Signal) {
 	}
 }
 
-// doOneChunk does some flights of a job, and returns whether it had one.
+// doOneChunk does some flights of a job, and returns whether there was a job.
 func (w *Work) doOneChunk() bool {
 	held := w.batch.Held()
 	if len(held) == 0 {
@@ -106,7 +107,7 @@ func (w *Work) doOneChunk() bool {
 	}
 	turn := held[0]
 	first, size := 0, len(w.jobs[turn.Role])
-	// Another pod may have moved the position until the grant.
+	// Until the grant, another pod may have worked on this job.
 	must(w.db.QueryRow("SELECT next FROM jobs WHERE id = ?", turn.Role).Scan(&first))
 	if first < size {
 		w.say("working", map[string]any{"role": turn.Role, "token": turn.Token, "first": first})
@@ -137,7 +138,8 @@ func (w *Work) write(consumer *Consumer, turn Turn, do func(Turn) error) bool {
 	return true
 }
 
-// pending returns some jobs that are not done, by chance, so that no slow pod's jobs are in the way.
+// pending returns random jobs that are not done. In a fixed order, the jobs of a slow pod could take
+// up the whole batch.
 func (w *Work) pending() []string {
 	rows, err := w.db.Query("SELECT id FROM jobs WHERE next < size" +
 		" AND month <= (SELECT month FROM open_until)")
@@ -208,7 +210,8 @@ func (w *Work) fenced(turn Turn, first any, count int, write func(*sql.Tx) error
 			turn.Role, turn.Token, highest, w.name, at)
 		return errors.Join(errStale, err, tx.Commit())
 	}
-	if _, err = tx.Exec("INSERT OR REPLACE INTO fences VALUES (?, ?)", turn.Role, turn.Token); err != nil {
+	_, err = tx.Exec("INSERT OR REPLACE INTO fences VALUES (?, ?)", turn.Role, turn.Token)
+	if err != nil {
 		return err
 	}
 	_, err = tx.Exec("INSERT INTO accepted (role, token, member, first, count, at)"+
@@ -241,7 +244,8 @@ func (w *Work) said(what string, turn Turn) {
 
 // say appends a line to the pod's file of events, with one system call.
 func (w *Work) say(what string, facts map[string]any) {
-	event := map[string]any{"at": clock(unix.CLOCK_MONOTONIC).Seconds(), "member": w.name, "what": what}
+	at := clock(unix.CLOCK_MONOTONIC).Seconds()
+	event := map[string]any{"at": at, "member": w.name, "what": what}
 	for name, fact := range facts {
 		event[name] = fact
 	}

@@ -17,10 +17,10 @@ import (
 
 const (
 	renewMs  = 1000
-	marginMs = 100 // no write begins later than this before an end
+	marginMs = 100 // no write begins in the last 100 ms before an end
 )
 
-// Turn is what is known of a role that is wanted. Until is 0 while no work under it is allowed.
+// Turn is the state of a role that the consumer wants. Until is 0 while no work under it is allowed.
 type Turn struct {
 	Role  string
 	Token int64
@@ -30,7 +30,7 @@ type Turn struct {
 	Left  int64  `json:"left_ms"`
 }
 
-// Answer is what the sidecar says of a grant.
+// Answer has the roles of a grant, as the sidecar states them.
 type Answer struct {
 	Grant   string
 	Held    []Turn
@@ -38,10 +38,10 @@ type Answer struct {
 }
 
 // Consumer holds roles through the sidecar. One goroutine calls its methods and does the work,
-// so no work runs while a loss is answered.
+// so no work runs while it answers a loss.
 type Consumer struct {
 	name    string
-	said    func(what string, turn Turn) // is told "granted" before and "released" after all work
+	said    func(what string, turn Turn) // called with "granted" before all work, "released" after it
 	turns   map[string]Turn
 	grant   atomic.Value // string
 	changed chan struct{}
@@ -106,7 +106,7 @@ func (c *Consumer) read(stream *http.Response) {
 	}
 }
 
-// Take asks once for roles, and waits shortly for the first one. Renewals tell of the others.
+// Take asks once for roles, and waits briefly for the first grant. Renewals bring the others.
 func (c *Consumer) Take(roles []string) {
 	clear(c.turns)
 	for _, role := range roles {
@@ -123,7 +123,7 @@ func (c *Consumer) Refresh() {
 	default:
 	}
 	if grant := c.grant.Load(); grant != "" && now() >= c.renewed+renewMs {
-		c.ask("/v1/renew", body{"grant": grant}) // if it fails, the ends that were told bind as before
+		c.ask("/v1/renew", body{"grant": grant}) // if it fails, the known ends stay valid
 	}
 	for _, turn := range c.turns {
 		if !turn.MayWrite() {
@@ -148,7 +148,7 @@ func (c *Consumer) ask(path string, fields body) {
 	c.learn(answer, asked, now())
 }
 
-// learn compares what is known with an answer, and answers for each role that is over.
+// learn updates the turns by an answer, and releases each role that is over.
 func (c *Consumer) learn(answer Answer, asked, read int64) {
 	told := map[string]Turn{}
 	for _, turn := range answer.Waiting {
@@ -168,8 +168,8 @@ func (c *Consumer) learn(answer Answer, asked, read int64) {
 				c.said("granted", turn)
 			}
 			c.turns[role] = turn
-		case "waiting": // what is known of an earlier life of the sidecar binds until its end
-		default: // lost, or its end has passed: with the token, the consumer waits for it again
+		case "waiting": // an end that an earlier life of the sidecar told stays valid
+		default: // lost, or the end has passed. A release with the token waits for the role again
 			c.stop(known)
 			c.release(role, max(known.Token, turn.Token))
 		}

@@ -4,8 +4,8 @@
 //
 // The tool itself is not in the Go module proxy. This is what it does by default, read in its
 // source: client-go's leader election with 15 s, 10 s and 2 s, the pod's name as the identity,
-// ReleaseOnCancel, and the command killed when the Lease is lost. It does not handle SIGTERM. It is
-// left out that the tool can write a Service's Endpoints and answer a probe.
+// ReleaseOnCancel, and the command killed when the Lease is lost. It does not handle SIGTERM. The
+// tool can also write a Service's Endpoints and answer a probe: this program does neither.
 package main
 
 import (
