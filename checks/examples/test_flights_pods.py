@@ -11,7 +11,7 @@ from flights_demo.store import Store
 
 CARRIER = "carrier/UA"
 PODS = {"old": "python", "new": "python", "old-go": "go", "new-go": "go"}
-"""The programs in the pods. Those that are named old are of the first revision."""
+"""The program of each pod. The pods named old are of the first revision."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def event(at, member, what, **facts):
 
 
 def joined(pod):
-    """Return the event of a pod that joins: the old ones at 0, the new ones at 5."""
+    """Return the event of a pod that joins: an old pod at 0, a new pod at 5."""
     age, program = pod.partition("-")[0], PODS[pod]
     return event(
         0 if age == "old" else 5, pod, "revision", revision=f"{program}-{age}", program=program

@@ -213,8 +213,8 @@ QUICK = {"rebalance_delay": 0.0, "initial_delay": 0.0}
 
 
 TTL_S = 60.0
-"""The ttl of a test's session. Leases run on the real clock, so a short ttl would end them where the
-machine stands still for some seconds."""
+"""The ttl of a test's session. Leases run on the real clock. With a short ttl they would end if the
+machine stood still for some seconds."""
 
 
 class World:

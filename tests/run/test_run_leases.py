@@ -30,7 +30,10 @@ class Guarded:
 
 
 def command_run(lease, role=None):
-    """Return a run that was started under lease 1, of a member that has another lease now, or 0."""
+    """Return a run that was started under lease 1.
+
+    Its member now has the lease of the argument, or none if this is 0.
+    """
     until = guard.now_ms() + 120_000 if lease else 0
     host = types.SimpleNamespace(
         member=types.SimpleNamespace(tenure=lambda: (lease, until)),

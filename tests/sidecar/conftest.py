@@ -1,4 +1,7 @@
-"""A sidecar without sockets: its application is called in this process, and its member is a stand-in."""
+"""Run a sidecar without sockets, with a stand-in for its member.
+
+Tests call its application in this process.
+"""
 
 import sys
 from pathlib import Path

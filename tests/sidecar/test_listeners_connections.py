@@ -1,4 +1,4 @@
-"""The connections of a listener: how many there are, and which one makes room."""
+"""A listener has a largest number of connections, and closes the right ones."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n"
 
 
 class Transport(asyncio.Transport):
-    """A transport that is closed only in the next turn of the event loop, as real ones are."""
+    """Stand in for a transport, which the next turn of the loop closes."""
 
     def __init__(self):
         super().__init__()
@@ -36,7 +36,7 @@ class Transport(asyncio.Transport):
 
 
 class Listener:
-    """One listener, to which a test connects."""
+    """Stand in for a listener, to which a test connects."""
 
     def __init__(self):
         self.release = asyncio.Event()

@@ -29,7 +29,7 @@ ODD_NAMES = [
 
 
 class Seen(HTMLParser):
-    """What a browser makes of a page: its elements, their attributes, and the text of the body."""
+    """Read a page as a browser does: elements, attributes, and the body's text."""
 
     def __init__(self, page):
         super().__init__()
@@ -51,7 +51,7 @@ class Seen(HTMLParser):
 
 
 class Shows:
-    """A sidecar whose member is a stand-in, and its page."""
+    """Run a sidecar whose member is a stand-in, and show its page."""
 
     def __init__(self, has_page=True):
         self.clock = Clock()
@@ -63,7 +63,7 @@ class Shows:
         self.client = httpx.AsyncClient(transport=transport, base_url="http://10.0.0.7:8182")
 
     def hold(self, *roles, name="web", token=7):
-        """Add a consumer that holds its roles, but for those that another one has."""
+        """Add a consumer that holds its roles, except roles that another has."""
         consumer = Consumer(name, f"{SECRET}-{name}", alive_ms=600_000)
         before = set(self.member.wanted)
         self.service.hold(consumer, list(roles))

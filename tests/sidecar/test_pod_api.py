@@ -1,4 +1,4 @@
-"""How a sidecar finds its pod and the API server; calls are tried in integration/sidecar."""
+"""A sidecar finds its pod and the API server. integration/sidecar tries the calls."""
 
 import asyncio
 import ssl
@@ -84,7 +84,10 @@ def test_ca_without_the_extensions_of_a_strict_check_is_trusted(mounted, monkeyp
 
 
 class Answering(PodApi):
-    """Calls that are answered by a test: `rights` are what the token may change."""
+    """Answer calls by the rights of a token.
+
+    `rights` are the fields that the token may change.
+    """
 
     def __init__(self):
         super().__init__(None, LEADER)

@@ -58,7 +58,7 @@ def test_labels_of_all_roles_are_stated_each_time():
 
 
 class Held:
-    """A member that holds the role `a` for a consumer with a stream."""
+    """Hold the role `a` for a consumer with a stream."""
 
     def __init__(self, hold_ms=HOLD_MS, deadline_ms=NOW + 60_000):
         self.turns = Turns(hold_ms, None)
@@ -221,7 +221,7 @@ def test_refusal_is_kept_until_another_answer():
 
 
 class Faults(RuleBasedStateMachine):
-    """An API server that answers, refuses, or carries a request out late or never."""
+    """Answer, refuse, or carry a request out late or never."""
 
     def __init__(self):
         super().__init__()

@@ -25,7 +25,10 @@ def now_ms():
 
 
 class Kube:
-    """An API server. `trouble` is raised, or hung in if it is "hangs"."""
+    """Stand in for an API server.
+
+    `trouble` is an error to raise, or "hangs".
+    """
 
     def __init__(self):
         self.labels = A | B  # of a former life
@@ -49,7 +52,7 @@ class Kube:
 
 
 class Handle:
-    """A role that the member holds."""
+    """Stand in for a role that the member holds."""
 
     def __init__(self, kube):
         self.kube = kube
@@ -62,7 +65,10 @@ class Handle:
 
 
 class Story:
-    """A sidecar's service and labels. Its member releases roles as the real one does."""
+    """Run a sidecar's service and labels.
+
+    Its member releases roles as the real one does.
+    """
 
     def __init__(self, **troubles):
         self.kube = Kube()
@@ -89,7 +95,7 @@ class Story:
             await self.running
 
     def grant(self, role="a"):
-        """Grant a role to a consumer; returns both and the handle."""
+        """Grant a role to a consumer, and return both and the handle."""
         consumer = Consumer("web", f"secret-{self.tokens}", calls=1)
         self.service.hold(consumer, [role])
         self.service.open_stream(consumer)
