@@ -1,4 +1,6 @@
-"""Ask the apiserver whether it takes the manifests of deploy/ and examples/kubernetes/.
+"""Ask the apiserver whether it accepts the manifests of the project.
+
+These are the manifests of deploy/ and examples/kubernetes/.
 
 The foreign manifests of tests/deploy/foreign, into which the sidecar is patched, are asked for too.
 

@@ -1,4 +1,4 @@
-"""Roll the example of the flights on Kubernetes' controllers, and judge its totals and moves.
+"""Roll the example of the flights, and judge its totals and moves.
 
 Everything is as in `examples/kubernetes/`: two Deployments of two pods with their commands, probes
 and default strategy, their budgets and their claim, and later the Job that judges. Two values are
@@ -102,7 +102,7 @@ def build_program(folder: Path) -> None:
 
 
 class FlightsRoll:
-    """The example in a namespace of its own, on a node of its own.
+    """Run the example in a namespace of its own, on a node of its own.
 
     Args:
         cluster: where.
@@ -142,7 +142,10 @@ class FlightsRoll:
         self._api.create(path, manifest, fieldValidation="Strict")
 
     def run(self) -> Rolled:
-        """Let the pods work, roll them once, wait for late moves, and run the check's Job."""
+        """Let the pods work, roll them once, and run the check's Job.
+
+        Before the Job it waits for late moves.
+        """
         self._wait(self._is_rolled, "the first pods")
         self._wait(self._are_all_ranked, "a rank of each pod")
         self._wait(lambda: self._jobs_done() >= JOBS_BEFORE_ROLL, "some work")
@@ -168,7 +171,7 @@ class FlightsRoll:
             self._api.patch(path, {"spec": {"template": template}})
 
     def _checked(self) -> tuple[bool, Report]:
-        """Run the Job of the example; return whether it succeeded, and what its pod printed."""
+        """Run the example's Job; return whether it succeeded, and its output."""
         (job,) = render(EXAMPLE / "check")
         self._create(job)
         path = at("jobs", NAME, job["metadata"]["name"])
@@ -246,7 +249,10 @@ def carry_out(cluster: Cluster) -> PartVerdict:
 
 
 def verdict(rolled: Rolled, seconds: float) -> PartVerdict:
-    """Return the verdict on a roll that took so many seconds with all around it."""
+    """Return the verdict on a roll.
+
+    `seconds` is how long the whole part took.
+    """
     report = rolled.report
     moves, counted = report["moves_per_carrier"], report["flights"]["flights"]
     says = (

@@ -1,4 +1,4 @@
-"""Speak with a kube-apiserver: a thin client that passes objects as the dicts they are.
+"""Speak with a kube-apiserver, and pass objects as plain dicts.
 
 `Api` blocks, for tests; `AsyncApi` is for the node. Both raise `ApiError` where the apiserver
 refuses. A path is made by `at`:
@@ -143,7 +143,7 @@ def watch_query(since: str, query: dict[str, str]) -> dict[str, str]:
 
 
 class Api:
-    """A client that blocks. Safe from any thread.
+    """Call the apiserver, and block. Safe from any thread.
 
     Each thread has connections of its own. With one pool for all threads, a connection that one
     thread closed as too long idle was now and then in use by another one (httpx 0.28).
@@ -200,7 +200,7 @@ class Api:
 
 
 class AsyncApi:
-    """The same client for asyncio, with what a node needs."""
+    """Call the apiserver on asyncio, with the calls that a node needs."""
 
     def __init__(self, access: Access) -> None:
         self._client = httpx.AsyncClient(**access.options())

@@ -1,4 +1,4 @@
-"""Carry out a scenario on a cluster: deploy, let it happen, wait until all has settled."""
+"""Carry out a scenario on a cluster, and wait until it has settled."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Happened:
 
 
 class Rollout:
-    """One scenario in a namespace of its own, with nodes of its own.
+    """Run one scenario in a namespace of its own, on nodes of its own.
 
     `TIMEOUT_S` bounds each wait for something to happen.
 

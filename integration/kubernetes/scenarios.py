@@ -1,6 +1,6 @@
-"""The rows of the table: what is deployed, what happens to it, and what that may cost.
+"""List the rows of the table: a deployment, an event, and the limits.
 
-Each row is one group of 30 roles in a namespace of its own. `rollouts` carries a row out, and
+Each row is one group in a namespace of its own. It has 30 roles if the row gives no other number. `rollouts` carries a row out, and
 `verdicts` judges its history.
 """
 
@@ -120,7 +120,10 @@ class Scenario:
 
     @property
     def weight(self) -> float:
-        """Return a rough measure of how long the row takes; the longest ones begin first."""
+        """Return a rough measure of how long the row takes.
+
+        The longest rows begin first.
+        """
         return 4 * self.rebalance_delay + 3 * self.pod_start[1]
 
     @property
@@ -135,7 +138,7 @@ class Scenario:
 
     @property
     def prints(self) -> bool:
-        """Return whether the program prints what it holds, as it is no member itself."""
+        """Return whether the program prints its roles, being no member."""
         return self.runs in {"sidecar", "run", "await-election"}
 
     @property

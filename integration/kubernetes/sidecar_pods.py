@@ -1,4 +1,4 @@
-"""Make programs that are no members run in pods: beside the sidecar, or under `rink run`.
+"""Run programs in pods beside the sidecar, or under `rink run`.
 
 The pods of deploy/sidecar have a shell script with the sidecar beside it.
 
@@ -72,7 +72,7 @@ def known_env(container: dict[str, Any], values: dict[str, str]) -> list[dict[st
 
 
 def _known(env: dict[str, Any], values: dict[str, str]) -> list[dict[str, Any]]:
-    """Return a variable with the value that the ConfigMap has; none if it has none."""
+    """Return a variable with its value in the ConfigMap, or no variable."""
     reference = env.get("valueFrom", {}).get("configMapKeyRef")
     if reference is None:
         return [env]

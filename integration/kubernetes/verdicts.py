@@ -82,7 +82,10 @@ HEADS = (
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the smallest value that at least this share of them does not exceed; 0 of none."""
+    """Return the smallest value that covers this share of the values.
+
+    It is 0 if there are no values.
+    """
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0
 

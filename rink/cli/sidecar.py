@@ -149,9 +149,9 @@ def sidecar(
     ttl: float, handover_wait: float, termination_grace: float | None, max_streams: int,
     log_level: str, target: Target,
 ) -> None:  # fmt: skip
-    """Hold roles for the programs beside it until SIGTERM or Ctrl-C. They call it by HTTP.
+    """Hold roles for the programs beside it until SIGTERM or Ctrl-C.
 
-    It joins group G when the first program asks for a role. It leaves the group when there has been
+    The programs call it by HTTP. It joins group G when the first program asks for a role. It leaves the group when there has been
     no sign of life of a program for --absent. With --role it joins at once, and stays.
     """
     try:

@@ -157,7 +157,7 @@ def _hurry(worker: Worker, name: str) -> None:
 
 
 def _serve_metrics(worker: Worker, host: str, port: int) -> None:
-    """Serve the worker's metrics, beside those of the process and the app's own."""
+    """Serve the metrics of the worker, the process and the app."""
     from prometheus_client import (
         REGISTRY,
         CollectorRegistry,

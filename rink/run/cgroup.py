@@ -1,6 +1,6 @@
-"""Make a cgroup for the command, where this process may: its kill is one step of the kernel.
+"""Make a cgroup for the command, if this process may make one.
 
-It reaches what signals may not: processes that have become another user's, and those that start new
+The kernel kills a cgroup in one step. This reaches what signals may not: processes that have become another user's, and those that start new
 ones faster than `/proc` can be read. The guard looks at `/proc` in any case, so without a cgroup
 only these two are left.
 

@@ -1,4 +1,6 @@
-"""Run one command as its parent, and end it in time whatever happens to `rink run`.
+"""Run a command as its parent, and end it in time.
+
+It ends in time whatever happens to `rink run`.
 
 This file is started by its path, as a process of its own, and uses only the standard library. It
 has one thread and no connection to etcd, so nothing there can hold it up.

@@ -1,4 +1,4 @@
-"""Hold to a slot while its job is waited for, begun and finished: `--once-per`.
+"""Begin and finish the slot of `--once-per`, and wait for its turn.
 
 The transactions are those of `slots`. Here they are sent on a thread, and again while the role is
 held.

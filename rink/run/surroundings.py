@@ -1,4 +1,4 @@
-"""Give the command its environment, and the file that says until when the role is held.
+"""Give the command its environment, and the file with the role's end.
 
 The file is one line, `token written_ms until_ms` in milliseconds of CLOCK_BOOTTIME. The role is
 held if `written_ms <= now < until_ms`. The file lies on a tmpfs only: on a disk it would outlive a

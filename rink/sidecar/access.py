@@ -1,4 +1,6 @@
-"""Refuse requests that no program of this pod would send: ASGI middleware before the API.
+"""Refuse requests that no program of this pod would send.
+
+This is ASGI middleware before the API.
 
 The API listens on loopback or on a unix socket. A web page that a browser on the same machine shows
 can send requests there, too. So a request needs a `Host` that a page cannot have (a name of another

@@ -1,7 +1,7 @@
-"""Write what consumers read: turns as JSON objects, and events of streams as text.
+"""Write turns as JSON objects for consumers, and events as text.
 
-Answers to requests say how much of an end is left, counted from the moment of the answer. Events
-that are pushed do not: read late, it would be wrong.
+Answers to requests have the time that is left until an end, counted from the moment of the answer.
+Pushed events do not have it: a consumer may read them late, and then it would be wrong.
 """
 
 from __future__ import annotations

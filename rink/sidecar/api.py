@@ -198,7 +198,10 @@ class Api:
         return consumer
 
     async def role(self, request: Request) -> Response:
-        """Say whether a role is held here now. It asks etcd nothing, and acquires nothing."""
+        """Say whether a role is held here now.
+
+        It asks etcd nothing, and acquires nothing.
+        """
         query = request.query_params
         name = query.get("name", "")
         bodies.check_role(name)

@@ -1,4 +1,4 @@
-"""The clock that a sidecar and its consumers share.
+"""Read the clock that a sidecar and its consumers share.
 
 `CLOCK_BOOTTIME` counts from the machine's start, while it is suspended too. Every language reads it
 by `clock_gettime`, and a shell in `/proc/uptime`. It is the clock of the member's deadline.

@@ -1,4 +1,6 @@
-"""Hold the consumers of a sidecar and their turns; `rink.sidecar.turns` changes them.
+"""Hold the consumers of a sidecar and their turns.
+
+`rink.sidecar.turns` changes them.
 
 A consumer is *alive* while its open stream, or its latest renewal, stands for it. It is *present*
 while it is alive or has an open call. A present consumer keeps its place in a queue, and can be

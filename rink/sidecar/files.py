@@ -152,7 +152,7 @@ class Files:
 
 
 def _file_system(folder: Path) -> str:
-    """Return the type of the file system that a folder is on, by /proc/self/mountinfo."""
+    """Return the type of a folder's file system, by /proc/self/mountinfo."""
     try:
         found = folder.stat()
     except OSError as error:

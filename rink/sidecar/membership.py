@@ -1,4 +1,4 @@
-"""The sidecar's member: it joins when there is a consumer, and leaves when there is none."""
+"""Join the group while there is a consumer, and leave it otherwise."""
 
 from __future__ import annotations
 

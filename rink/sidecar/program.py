@@ -1,4 +1,4 @@
-"""One sidecar from its start to its end."""
+"""Run one sidecar from its start to its end."""
 
 from __future__ import annotations
 
@@ -69,9 +69,10 @@ class Settings:
 
 
 def hold_ms(settings: Settings, ttl: float, margin: float) -> int:
-    """Return how far ahead an end is told: at most half of what a session lasts without an answer.
+    """Return how far ahead an end is told.
 
-    With more, ends would meet the deadline between two keepalives, and go by it.
+    It is at most half of the time that a session lasts without an answer. With more, ends would
+    reach the deadline between two keepalives, and follow the deadline.
     """
     return in_ms(min(settings.hold_s, (ttl - margin) / 2))
 
@@ -233,7 +234,7 @@ class Program:
 
 
 def _allow_files(streams: int) -> None:
-    """Raise the limit of descriptors to one for each connection, as far as it goes."""
+    """Raise the limit of descriptors to one for each connection, if allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = streams + 2 * MAX_CALLERS + FILES
     if hard != resource.RLIM_INFINITY:

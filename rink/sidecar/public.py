@@ -51,7 +51,9 @@ Call = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 def why_not_ready(service: Service, membership: Membership, joined: bool = False) -> str:
-    """Return why the pod should take no traffic, or "". A role is never a reason.
+    """Return why the pod should take no traffic, or "".
+
+    A role is never a reason.
 
     Without a consumer there is nothing to join for. So the sidecar calls a pod ready whose program
     has not begun yet.

@@ -1,4 +1,4 @@
-"""The turns on an event loop: what carries out their effects, and wakes them in time."""
+"""Run the turns on an event loop: wake them, and carry out their effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One consumer's stream of events, as an ASGI response (text/event-stream)."""
+"""Send a consumer's events as an ASGI response (text/event-stream)."""
 
 from __future__ import annotations
 

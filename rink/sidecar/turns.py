@@ -1,4 +1,4 @@
-"""Decide which consumer of a sidecar has the turn of a role, and until when.
+"""Decide which consumer has the turn of a role, and until when.
 
 A role belongs to the member. The programs beside it are its consumers. Of these one at a time has
 the turn of a role. Everything here is pure: calls bring the time in milliseconds of CLOCK_BOOTTIME,
