@@ -2,9 +2,9 @@
 
 The source of Kubernetes comes from the Go module proxy. Only `controlplane/` is ours: a small
 `main.go` that starts the real kube-apiserver and the real controllers, and two small peers. The
-binaries are kept outside the checkout, in `$XDG_CACHE_HOME/etcd-rink` or `~/.cache/etcd-rink`. Their
-folder's name has the version of Kubernetes and a digest of our sources. So only a change of either
-builds anew.
+binaries are kept outside the checkout, in `$XDG_CACHE_HOME/etcd-rink` or `~/.cache/etcd-rink`.
+Their folder's name has the version of Kubernetes and a digest of our sources. So only a change of
+either builds anew.
 
 k8s.io/kubernetes cannot be required as other modules are: its go.mod points at folders of its own
 repository for about 30 more modules. They are published with the same version number, so `go_mod`

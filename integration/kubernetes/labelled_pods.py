@@ -1,7 +1,8 @@
 """Create pods with the account of deploy/sidecar/label, and their tokens.
 
-RBAC, account and policy are those of the component, as kustomize renders them. The pods run nowhere,
-and the apiserver does not check that. Each token is bound to its pod, as the kubelet asks for it.
+RBAC, account and policy are those of the component, as kustomize renders them. The pods run
+nowhere, and the apiserver does not check that. Each token is bound to its pod, as the kubelet asks
+for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """List the rows of the table: a deployment, an event, and the limits.
 
-Each row is one group in a namespace of its own. It has 30 roles if the row gives no other number. `rollouts` carries a row out, and
-`verdicts` judges its history.
+Each row is one group in a namespace of its own. It has 30 roles if the row gives no other number.
+`rollouts` carries a row out, and `verdicts` judges its history.
 """
 
 from __future__ import annotations
@@ -343,7 +343,8 @@ PEERS = [
         happens="killed holder",
         limits=PEER,
     ),
-    # Five pods are replaced: a scheduler that redistributes on each join and leave does it 10 times.
+    # Five pods are replaced. So a scheduler that redistributes on each join and leave does it
+    # 10 times.
     Scenario(name="five-rink", says="Rink: surge 1", replicas=5),
     Scenario(
         name="five-redistributed",

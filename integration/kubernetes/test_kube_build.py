@@ -75,7 +75,11 @@ case "$1 $2" in
   "mod download") echo '{"GoMod": "'$HOME'/go.mod"}' ;;
   "env GOVERSION") echo go1.99.0 ;;
   "list -deps") echo one; echo two ;;
-  build*) for turn in $(seq 1000); do [ -e $HOME/go-on ] && break; sleep 0.01; done; echo $$ >> $HOME/builds; while [ "$1" != -o ]; do shift; done; echo built > "$2" ;;
+  build*)
+    for turn in $(seq 1000); do [ -e $HOME/go-on ] && break; sleep 0.01; done
+    echo $$ >> $HOME/builds
+    while [ "$1" != -o ]; do shift; done
+    echo built > "$2" ;;
 esac
 """
 

@@ -19,7 +19,7 @@ SCRIPT = Path(__file__).with_name("labelled_sidecar.py")
 PATH = "/api/v1/namespaces/shop/pods/web-1?timeout=2s"
 LABEL = "etcd-rink/leader"
 OPTIONS = (*FAST, "--grace", "1")
-"""Programs here do not answer a loss. So the sidecar waits a second for them, and then for the end."""
+"""Programs here do not answer a loss. So the sidecar waits a second, and then for the end."""
 
 
 class LabelledSidecar(Sidecar):

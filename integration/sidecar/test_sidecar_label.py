@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.waits, pytest.mark.timeout(180)]
 BUSY_S = 2.0
 """What a busy machine may add to a bound."""
 END_S = 3 + RELEASE_WAIT_S + BUSY_S
-"""A program that does not answer has the role until its end, of 3 s. The label may take 2 s more."""
+"""A program that does not answer has the role until its end: 3 s. The label may take 2 s more."""
 
 
 @pytest.fixture

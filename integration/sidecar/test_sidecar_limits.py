@@ -185,7 +185,8 @@ def test_chunked_body_is_read(sidecar):
         (b"HEAD /v1/drain HTTP/1.1\r\nHost: API\r\n\r\n", 405),
         ((b"POST /v1/renew HTTP/1.1\r\nHost: API\r\nContent-Length: 2\r\n"
          b"Transfer-Encoding: chunked\r\nContent-Type: application/json\r\n\r\n0\r\n\r\n"), 400),
-        (b"POST /v1/renew HTTP/1.1\r\nHost: API\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400),
+        ((b"POST /v1/renew HTTP/1.1\r\nHost: API\r\nContent-Length: 2\r\n"
+         b"Content-Length: 3\r\n\r\n{}"), 400),
         (b"POST /v1/renew HTTP/1.1\r\nHost: API\r\nTransfer-Encoding: gzip\r\n\r\n", None),
         ((b"POST /v1/drain HTTP/1.1\r\nHost: API\r\nContent-Length: 0\r\n"
          b"Content-Type: application/x-www-form-urlencoded\r\n\r\n"), 415),

@@ -151,8 +151,9 @@ def sidecar(
 ) -> None:  # fmt: skip
     """Hold roles for the programs beside it until SIGTERM or Ctrl-C.
 
-    The programs call it by HTTP. It joins group G when the first program asks for a role. It leaves the group when there has been
-    no sign of life of a program for --absent. With --role it joins at once, and stays.
+    The programs call it by HTTP. It joins group G when the first program asks for a role. It leaves
+    the group when there has been no sign of life of a program for --absent. With --role it joins at
+    once, and stays.
     """
     try:
         from rink import aio

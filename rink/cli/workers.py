@@ -72,9 +72,9 @@ def worker(
 ) -> None:
     """Run the processors of an app until SIGTERM or Ctrl-C.
 
-    MODULE:ATTR names the app, such as shop:app. At the end it leaves in order: each partition passes
-    to another worker once its in-flight events are committed. While it waits for a worker that
-    takes over, a second signal ends that wait. The next signal ends the process at once.
+    MODULE:ATTR names the app, such as shop:app. At the end it leaves in order: each partition
+    passes to another worker once its in-flight events are committed. While it waits for a worker
+    that takes over, a second signal ends that wait. The next signal ends the process at once.
     """
     if _LAST is _exit:  # until the worker runs, since to load the app may take seconds
         signal.signal(signal.SIGTERM, _exit)

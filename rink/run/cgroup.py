@@ -1,8 +1,8 @@
 """Make a cgroup for the command, if this process may make one.
 
-The kernel kills a cgroup in one step. This reaches what signals may not: processes that have become another user's, and those that start new
-ones faster than `/proc` can be read. The guard looks at `/proc` in any case, so without a cgroup
-only these two are left.
+The kernel kills a cgroup in one step. This reaches processes that signals may not: those of another
+user, and those that start new ones faster than `/proc` can be read. The guard looks at `/proc` in
+any case, so without a cgroup only these two kinds are left.
 
 A cgroup counts as delegated if systemd has marked it (`Delegate=yes`), or if it belongs to this
 process's user and that is not root. Root could write elsewhere too, where systemd does not expect

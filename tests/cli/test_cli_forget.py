@@ -168,7 +168,9 @@ def test_forget_without_etcd_exits_with_1(dead, run):
     assert run("forget", "orders").exit_code == 1
 
 
-@pytest.mark.parametrize(("answer", "yes", "forgotten"), [("n", [], False), ("y", [], True), ("", ["--yes"], True)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "yes", "forgotten"), [("n", [], False), ("y", [], True), ("", ["--yes"], True)]
+)
 def test_forget_on_a_terminal_asks_unless_told_yes(dead, run, monkeypatch, answer, yes, forgotten):
     asked = []
 

@@ -225,7 +225,8 @@ TURNS = [
     of(
         "turns",
         "the pod gives a lost role up for good",
-        "            if consumer.is_pod:\n                self._queue(consumer, turn.role)\n                continue\n",
+        "            if consumer.is_pod:\n"
+        "                self._queue(consumer, turn.role)\n                continue\n",
         "",
     ),
     of(

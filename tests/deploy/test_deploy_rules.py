@@ -83,7 +83,9 @@ def test_pod_has_no_service_account_token(pods):
 
 @pytest.mark.parametrize("folder", KUSTOMIZATIONS, ids=name_of)
 def test_kustomization_has_no_rbac_and_no_secret(folder):
-    forbidden = {"Secret", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}  # fmt: skip
+    forbidden = {
+        "Secret", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
+    }  # fmt: skip
     assert forbidden & {one["kind"] for one in rendered(folder)} == set()
 
 

@@ -90,7 +90,8 @@ def shown(**fields):
 
 def status(*members):
     return GroupStatus(
-        group="orders", revision=1, version=1, ranks=(), scheme="", pins={}, token_base=0, because=(),
+        group="orders", revision=1, version=1, ranks=(), scheme="", pins={}, token_base=0,
+        because=(),
         by="", proclaimed="", versions_kept=1, coordinator=None, settled=True, in_the_way=(),
         members=members, absent=(), settings_differ=(), requests=(), problems=(),
     )  # fmt: skip

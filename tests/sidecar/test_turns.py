@@ -351,7 +351,7 @@ def test_renewal_after_the_end_revives_nothing(story):
 
 
 def test_answer_that_comes_when_its_consumer_is_forgotten_queues_nobody(story):
-    """A process that was stopped hears the answer first, and finds the end passed and nobody alive."""
+    """A process that was stopped hears the answer first. By then the end has passed."""
     consumer = story.consumer("a", alive_ms=2_000)
     turn = story.grant("a")
     story.now += HOLD_MS
