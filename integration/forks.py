@@ -82,7 +82,7 @@ class Zygote(Generic[C]):
 
     def _read(self) -> None:
         alive, is_closing = 0, False
-        while alive or not is_closing:  # once closed, all are dead: their last words are still read
+        while alive or not is_closing:  # once closed, all children are dead: read their last lines
             for key, _ in self._selector.select():
                 if key.data is None:
                     self._wakes.recv(4096)

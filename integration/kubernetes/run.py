@@ -51,11 +51,14 @@ from scenarios import BY_NAME, Scenario  # noqa: E402
 from verdicts import HEADS, Verdict, as_json, cells, write_page  # noqa: E402
 
 PARTS = {part.NAME: part.carry_out for part in (dry_run, flights_roll, label_part)}
-"""What is no row. Each runs alone, after the rows, so that it disturbs none of them."""
+"""The parts below the table. Each runs alone after the rows, so that it disturbs no row."""
 
 
 def options() -> tuple[argparse.Namespace, list[Scenario], list[str]]:
-    """Return the options, the chosen rows with their changes, and the names of the chosen parts."""
+    """Return the options, the chosen rows, and the names of chosen parts.
+
+    The rows have the changes that the options ask for.
+    """
     known = [*BY_NAME, *PARTS]
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

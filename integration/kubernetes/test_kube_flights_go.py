@@ -26,7 +26,7 @@ from sidecar_support import DEADLINE_S, FAST, Sidecar, wait_for
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(400)]
 
 TTL_S = 9.0
-"""That of FAST."""
+"""The `--ttl` of FAST."""
 GREATER = 10**9
 """A token that a later holder would have."""
 DAY = [one for one in read_flights(1) if one.day == 1]

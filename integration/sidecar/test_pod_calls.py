@@ -1,4 +1,4 @@
-"""Calls of the API server at the level of their connection."""
+"""Calls of the API server, at the level of TCP connections."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sidecar_support import wait_for
 from rink.sidecar.pod_api import Pod, PodApi, PodApiError
 
 TCP_CLOSE = 7
-"""The state of a connection that the other side has reset. After its end alone it is CLOSE_WAIT."""
+"""The state of a connection that the other side has reset. After a mere close it is CLOSE_WAIT."""
 
 
 @pytest.fixture
 def silent(tmp_path):
-    """An API server that reads one request; gives its pod, and a list for the connection."""
+    """Yield the pod of a server that reads one request, and its connections."""
     files = Files(tmp_path / "pems", "127.0.0.1")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.cert, files.key)
@@ -47,7 +47,7 @@ def silent(tmp_path):
 
 
 def test_call_that_is_given_up_is_reset(silent):
-    """Else the kernel would send it for minutes, and a later call could be undone."""
+    """Otherwise the kernel sends it for minutes, and it could undo a newer call."""
     pod, asked = silent
 
     async def give_up():

@@ -69,7 +69,7 @@ class Kept:
         if self.slots:
             yield (
                 f"kept: {_number(self.slots, 'slot')} of its `rink run --once-per`: the next "
-                f"members run none of them again, {_unless_deleted(keys, SLOTS)}"
+                f"members run no finished slot again, {_unless_deleted(keys, SLOTS)}"
             )
 
 

@@ -126,7 +126,7 @@ class LabelPlan:
         self._not_before_ms = -math.inf
 
     def is_off(self, role: str) -> bool:
-        """Return whether the label is known to be off, and stays off."""
+        """Return whether the label is off, and no request is putting it on."""
         if self.in_flight is not None and role in self.in_flight:
             return False
         return self.known is not None and role not in self.known

@@ -133,7 +133,7 @@ def test_forget_keeps_slots_and_says_how_to_delete_them(dead, run):
     dead.write(SLOTS.slot("2"), b"{}")
     result = run("forget", "orders")
     assert result.stdout.splitlines()[1] == (
-        "kept: 2 slots of its `rink run --once-per`: the next members run none of them again, "
+        "kept: 2 slots of its `rink run --once-per`: the next members run no finished slot again, "
         "unless you first run `etcdctl del --prefix rink/orders:slots/`"
     )
     assert "orders:slots/nightly/1" in left(dead)

@@ -1,4 +1,4 @@
-"""What belongs together in deploy/sidecar/label: account, rights, policy, pods and Service."""
+"""The parts of deploy/sidecar/label agree: account, rights, policy, pods, Service."""
 
 import re
 
@@ -104,7 +104,7 @@ def test_service_selects_the_label_and_the_pods_of_the_app():
     assert selector.items() <= PODS.labels.items()
 
 
-def test_example_of_a_service_is_the_one_that_is_tried():
+def test_service_example_is_the_tried_service():
     example = yaml.safe_load((FOLDER / "service.yaml").read_text(encoding="utf-8"))
     assert example == only("Service")
 

@@ -1,4 +1,4 @@
-"""The page of `--page`: escaped names, bounds, no grant, and what it is without a member."""
+"""The page of `--page` escapes names, is bounded, has no grant, and needs no member."""
 
 import re
 from html.parser import HTMLParser

@@ -229,7 +229,7 @@ class Faults(RuleBasedStateMachine):
         self.plan = LabelPlan()
         self.wanted = NONE
         self.labels = AB  # of a former life
-        self.late = []  # requests without an answer: labels, and until when they may take effect
+        self.late = []  # unanswered requests: labels, and until when they may take effect
 
     def abandon(self, roles):
         self.late.append((roles, self.now + UNSURE_MS))

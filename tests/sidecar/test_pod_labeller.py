@@ -1,4 +1,4 @@
-"""The labels of the pod beside a sidecar's turns, with an API server that is a stand-in."""
+"""The pod's labels follow a sidecar's turns, beside a stand-in of the API server."""
 
 import asyncio
 import contextlib
