@@ -148,12 +148,18 @@ def test_mailbox_whose_time_ends_in_a_signal_handler_gives_nothing():
 
 
 def test_waits_shorter_than_a_time_slice_end():
-    """A thread may lose its processor between the start of a wait and the sleep."""
+    """A thread may lose its processor between the start of a wait and the sleep.
+
+    A slow machine takes more than 20 s for 30,000 waits, so they also end after 2 s.
+    """
     ended = threading.Event()
 
     def wait():
+        until = time.monotonic() + 2.0
         for _ in range(30_000):
             SYSTEM.give_way(0.000_001)
+            if time.monotonic() > until:
+                break
         ended.set()
 
     threading.Thread(target=wait, daemon=True).start()
