@@ -22,6 +22,8 @@ DEFAULT_SIGNALS = ["env", "--default-signal"]
 children would inherit that."""
 BEATING = [sys.executable, "-I", "-S", str(Path(__file__).parent / "beating.py")]
 LONG_S = 30.0
+UNREAD_S = 2.0
+"""How long a thread may take to read what a process that has ended wrote before."""
 TTL = 3
 """Seconds: the deadline is at most 2.5 s ahead, and SIGKILL comes 0.5 s before."""
 
@@ -100,18 +102,31 @@ class Running:
             env={**os.environ, "PYTHONPATH": str(ROOT), "RINK_ETCD": endpoint, **env},
             **{"start_new_session": True, **dict(popen)},
         )
-        self.log, self.output = "", ""
-        self._threads = [threading.Thread(target=run) for run in (self._read, self._read_output)]
-        for thread in self._threads:
+        self._read = {}
+        self._threads = {
+            pipe: threading.Thread(target=self._read_all, args=[pipe])
+            for pipe in (self.process.stdout, self.process.stderr)
+        }
+        for thread in self._threads.values():
             thread.start()
 
-    def _read(self):
-        for line in self.process.stderr:
-            self.log += line
+    def _read_all(self, pipe):
+        for line in pipe:
+            self._read[pipe] = self._read.get(pipe, "") + line
 
-    def _read_output(self):
-        for line in self.process.stdout:
-            self.output += line
+    def _text(self, pipe):
+        """Return what was written, all of it if the process has ended and nobody else can write."""
+        if self.process.poll() is not None:
+            self._threads[pipe].join(UNREAD_S)
+        return self._read.get(pipe, "")
+
+    @property
+    def log(self):
+        return self._text(self.process.stderr)
+
+    @property
+    def output(self):
+        return self._text(self.process.stdout)
 
     @property
     def pid(self):
@@ -150,7 +165,7 @@ class Running:
             self.process.send_signal(signal.SIGCONT)
             self.process.kill()  # its guard then ends the command
         self.process.wait()
-        for thread in self._threads:
+        for thread in self._threads.values():
             thread.join(LONG_S)  # until the guard has ended too
             assert not thread.is_alive(), "a process of the command still runs"
         for pipe in (self.process.stdout, self.process.stderr):

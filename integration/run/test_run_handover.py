@@ -55,14 +55,11 @@ class Client(threading.Thread):
         return {token for _, token in list(self.answers)}
 
 
-def slowness():
-    """How much longer a process takes to start than on a quiet machine: two start in each gap."""
-    took = []
-    for _ in range(5):
-        at = time.monotonic()
-        subprocess.run([sys.executable, "-I", "-S", "-c", "import ctypes, socket"], check=True)
-        took.append(time.monotonic() - at)
-    return max(1.0, statistics.median(took) / QUIET_START_S)
+def time_start():
+    """Return how long a process takes to start now: two start in each gap."""
+    at = time.monotonic()
+    subprocess.run([sys.executable, "-I", "-S", "-c", "import ctypes, socket"], check=True)
+    return time.monotonic() - at
 
 
 def test_http_server_is_handed_over_within_300_ms(runs, wire_to, etcd_node):
@@ -78,6 +75,7 @@ def test_http_server_is_handed_over_within_300_ms(runs, wire_to, etcd_node):
                 endpoint=wire.endpoint, before=host.command,
             )  # fmt: skip
 
+        starts = []
         client = Client([host.address for host in hosts])
         client.start()
         try:
@@ -86,6 +84,7 @@ def test_http_server_is_handed_over_within_300_ms(runs, wire_to, etcd_node):
             for number in range(1, HANDOVERS + 1):
                 standby = start(hosts[number % 2])
                 standby.wait_log("waits for role")
+                starts.append(time_start())
                 holder.ends(signal.SIGTERM)
                 holder = standby
                 wait_for(lambda number=number: len(client.tokens()) > number)
@@ -100,7 +99,8 @@ def test_http_server_is_handed_over_within_300_ms(runs, wire_to, etcd_node):
     tokens = [token for _, token in client.answers]
     assert tokens == sorted(tokens)
     assert len(gaps) == HANDOVERS
-    limit = GAP_S * slowness()
+    # Beside other tests, all that a hand-over does takes longer, too.
+    limit = GAP_S * max(1.0, statistics.median(starts) / QUIET_START_S)
     print(
         f"limit {limit:.3f} s; gaps: median {statistics.median(gaps):.3f} s, max {max(gaps):.3f} s"
     )
