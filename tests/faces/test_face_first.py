@@ -47,7 +47,7 @@ def test_leader_by_first_moves_once_in_a_surge_deploy(world):
     settle(old, 5)
     new = []
     for index, leaver in enumerate(old):
-        new.append(grants.join(f"new-{index}", rebalance_delay=60.0))
+        new.append(grants.join(f"new-{index}", rebalance_delay=3600.0))
         leaver.leave()
         settle([*old[index + 1 :], *new], 5)
     until(new[0], lambda: len(grants.names) > 1)
