@@ -10,6 +10,7 @@ from typing import Any
 
 from rink.engine.engine import Engine
 from rink.face import BaseRink
+from rink.seen import GroupStatus, seen
 
 
 def tenure_of(member: BaseRink[Any, Any]) -> tuple[int, float]:
@@ -45,6 +46,17 @@ def member_count_of(member: BaseRink[Any, Any]) -> int:
     engine = _engine_of(member)
     with engine.lock:
         return len(engine.node.view.by_age)
+
+
+def status_without_waits(member: BaseRink[Any, Any]) -> GroupStatus:
+    """Return the group's status without the roles that this member waits for.
+
+    There may be 10,000 of them.
+    """
+    engine = _engine_of(member)
+    with engine.lock:
+        view, owned = engine.node.view, engine.node.owned
+    return seen(view, member.group, owned)
 
 
 def raise_tokens(member: BaseRink[Any, Any], floor: int) -> None:

@@ -17,7 +17,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from rink import aio
-from rink.seen import GroupStatus, seen
+from rink.inside import status_without_waits
+from rink.seen import GroupStatus
 from rink.sidecar import answers
 from rink.sidecar.consumers import Turn
 from rink.sidecar.effects import Effect, Granted, Lost, Over
@@ -159,7 +160,7 @@ class Page:
             member=self._member(now, rink),
             turns=_turns(service, now),
             waits=_waits(service),
-            status=_status(rink) if rink else None,
+            status=status_without_waits(rink) if rink else None,
             me=rink.name if rink else "",
             events=Rows(
                 shown=[
@@ -194,17 +195,6 @@ class Page:
             ("version", str(version.number) if version else "none yet"),
             ("session ends in", _seconds(left_ms)),
         ]
-
-
-def _status(rink: aio.Rink) -> GroupStatus:
-    """Return the group's status, without the roles that this member waits for.
-
-    There may be 10,000 of them.
-    """
-    engine = rink._engine  # noqa: SLF001 - of the same package
-    with engine.lock:
-        view, owned = engine.node.view, engine.node.owned
-    return seen(view, rink.group, owned)
 
 
 def _names(turn: Turn) -> tuple[Cell, Cell]:

@@ -108,6 +108,16 @@ class Story:
     def release(self, consumer, turn):
         assert self.service.release(consumer, turn.role, None)
 
+    async def wait_of_release(self, trouble):
+        """Return for how many seconds a release waits after trouble of the API server began."""
+        consumer, turn, handle = self.grant()
+        await pass_time(1)
+        self.kube.trouble = trouble
+        given_back_s = time_s()
+        self.release(consumer, turn)
+        await pass_time(5)
+        return handle.released_s - given_back_s
+
 
 def time_s():
     return asyncio.get_running_loop().time()
@@ -188,13 +198,8 @@ def test_release_waits_no_longer_than_its_bound(trouble):
     @jumping
     async def tell():
         async with Story() as story:
-            consumer, turn, handle = story.grant()
-            await pass_time(1)
-            story.kube.trouble = trouble
-            given_back_s = time_s()
-            story.release(consumer, turn)
-            await pass_time(5)
-            assert handle.released_s == pytest.approx(given_back_s + RELEASE_WAIT_S, abs=0.01)
+            waited_s = await story.wait_of_release(trouble)
+            assert waited_s == pytest.approx(RELEASE_WAIT_S, abs=0.01)
             story.kube.trouble = None
             await pass_time(70)
             assert story.kube.labels == NONE
@@ -219,13 +224,8 @@ async def test_release_long_after_the_loss_waits_for_nothing():
 @jumping
 async def test_release_does_not_wait_for_what_is_refused():
     async with Story() as story:
-        consumer, turn, handle = story.grant()
-        await pass_time(1)
-        story.kube.trouble = FORBIDDEN
-        given_back_s = time_s()
-        story.release(consumer, turn)
-        await pass_time(5)
-        assert handle.released_s == pytest.approx(given_back_s + DELAY_S, abs=0.01)
+        waited_s = await story.wait_of_release(FORBIDDEN)
+        assert waited_s == pytest.approx(DELAY_S, abs=0.01)
 
 
 @jumping

@@ -13,13 +13,10 @@ import (
 	"log"
 	"os"
 	"os/exec"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"rink.test/controlplane/election"
 )
 
 func main() {
@@ -32,35 +29,20 @@ func main() {
 }
 
 func run(kubeconfig, namespace, name string, command []string) error {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return err
-	}
-	client, err := kubernetes.NewForConfig(config)
+	lock, err := election.NewLock(kubeconfig, namespace, name)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ended := make(chan error)
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Name: "leader", Namespace: namespace},
-			Client:     client.CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{Identity: name},
+	elector, err := election.NewElector(lock, leaderelection.LeaderCallbacks{
+		OnStartedLeading: func(ctx context.Context) {
+			child := exec.CommandContext(ctx, command[0], command[1:]...)
+			child.Stdout, child.Stderr = os.Stdout, os.Stderr
+			ended <- child.Run()
 		},
-		ReleaseOnCancel: true,
-		LeaseDuration:   15 * time.Second,
-		RenewDeadline:   10 * time.Second,
-		RetryPeriod:     2 * time.Second,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) {
-				child := exec.CommandContext(ctx, command[0], command[1:]...)
-				child.Stdout, child.Stderr = os.Stdout, os.Stderr
-				ended <- child.Run()
-			},
-			OnStoppedLeading: func() { log.Print("lost leader status") },
-		},
+		OnStoppedLeading: func() { log.Print("lost leader status") },
 	})
 	if err != nil {
 		return err

@@ -15,18 +15,13 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
-)
 
-const role = "leader"
+	"rink.test/controlplane/election"
+)
 
 type history struct {
 	lock  sync.Mutex
@@ -48,11 +43,9 @@ func main() {
 }
 
 func run(kubeconfig, namespace, name, path string) error {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return err
-	}
-	client, err := kubernetes.NewForConfig(config)
+	// The identity is as the components of Kubernetes make it. With the pod's name alone, a program
+	// that is started again in its pod would take its former life's lease for its own.
+	lock, err := election.NewLock(kubeconfig, namespace, name+"_"+string(uuid.NewUUID()))
 	if err != nil {
 		return err
 	}
@@ -70,33 +63,23 @@ func run(kubeconfig, namespace, name, path string) error {
 		said.letGo() // the work ends before the lease is released
 		cancel()
 	}()
-	lock := &resourcelock.LeaseLock{
-		LeaseMeta: metav1.ObjectMeta{Name: role, Namespace: namespace},
-		Client:    client.CoordinationV1(),
-		// As the components of Kubernetes do it. With the pod's name alone, a program that is
-		// started again in its pod would take its former life's lease for its own.
-		LockConfig: resourcelock.ResourceLockConfig{Identity: name + "_" + string(uuid.NewUUID())},
+	elector, err := election.NewElector(lock, leaderelection.LeaderCallbacks{
+		OnStartedLeading: func(ctx context.Context) {
+			record, _, err := lock.Get(ctx)
+			if err != nil {
+				return // it is lost again, or being cancelled
+			}
+			said.gained(ctx, record.LeaderTransitions+1)
+		},
+		OnStoppedLeading: said.letGo,
+	})
+	if err != nil {
+		return err
 	}
 	if err := os.WriteFile("ready", nil, 0o644); err != nil {
 		return err
 	}
-	leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
-		Lock:            lock,
-		ReleaseOnCancel: true,
-		LeaseDuration:   15 * time.Second,
-		RenewDeadline:   10 * time.Second,
-		RetryPeriod:     2 * time.Second,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) {
-				record, _, err := lock.Get(ctx)
-				if err != nil {
-					return // it is lost again, or being cancelled
-				}
-				said.gained(ctx, record.LeaderTransitions+1)
-			},
-			OnStoppedLeading: said.letGo,
-		},
-	})
+	elector.Run(ctx)
 	return nil
 }
 
@@ -124,7 +107,7 @@ func (h *history) say(what string) {
 		panic(err)
 	}
 	at := float64(now.Sec) + float64(now.Nsec)/1e9
-	line, err := json.Marshal(map[string]any{"what": what, "who": h.who, "role": role, "token": h.token, "at": at})
+	line, err := json.Marshal(map[string]any{"what": what, "who": h.who, "role": election.Role, "token": h.token, "at": at})
 	if err != nil {
 		panic(err)
 	}
