@@ -128,6 +128,6 @@ def terminal_width() -> int | None:
 def commands() -> None:
     """Sticky, exclusive roles over etcd: look at groups, run workers of streams, and an etcd for development.
 
-    Only dev, forget, run, worker, send, sendmany and streams change anything. The other commands only
-    read: they join no group and write no key.
+    Only dev, drain, forget, run, send, sendmany, sidecar, streams and worker change anything. The other
+    commands only read: they join no group and write no key.
     """
