@@ -46,6 +46,7 @@ def prober(address: str, margin: float) -> Beside:
         ConfigError: the address is taken, or cannot be used.
     """
     listener = listen(Address.of(address))
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # else it logs its own start
 
     async def beside(supervisor: CommandSupervisor) -> None:
         lag = LoopLag()
