@@ -407,7 +407,8 @@ class CommandGuard:
         due = self._ends.due(now)
         if due == TERM:
             self._say("late")
-            self._log(f"its end is near: it gets SIGTERM, and SIGKILL in {self._left(now)} ms")
+            left = self._left(now)
+            self._log(f"gets SIGTERM, and SIGKILL in {left} ms: the role's end is near")
             self._terminate(signal.SIGTERM)
         if not self._reap(now):
             return True
@@ -482,7 +483,7 @@ class CommandGuard:
             now = now_ms()
             if self._ends.close(now):
                 left = self._left(now)
-                self._log(f"`rink run` has ended: it gets SIGTERM, and SIGKILL in {left} ms")
+                self._log(f"gets SIGTERM, and SIGKILL in {left} ms: `rink run` has ended")
                 self._terminate(signal.SIGTERM)
             return
         *lines, self._text = (self._text + data).split(b"\n")

@@ -174,7 +174,7 @@ class CommandSupervisor:
         deed = self._stages.take(number, at, is_running=self.is_running)
         guarded = self._guarded
         if deed is Deed.END:
-            log.info("%s: ends; no command runs", name)
+            log.info("%s: `rink run` ends, since no command runs", name)
             self._work.cancel()
         if guarded is None:
             return

@@ -57,7 +57,7 @@ class Bearer:
             if self._seen is None:
                 raise ConfigError(
                     f"the token file {self._path} has {len(token)} bytes: it needs "
-                    f"{MIN_BEARER_BYTES} or more, such as of `openssl rand -hex 32`"
+                    f"{MIN_BEARER_BYTES} or more, such as from `openssl rand -hex 32`"
                 )
             return
         self._seen, self._token = seen, token

@@ -152,7 +152,7 @@ def _only(body: Mapping[str, Any], names: set[str]) -> None:
     unknown = [json.dumps(name) for name in body if name not in names]
     if unknown:
         known = ", ".join(f'"{name}"' for name in sorted(names))
-        raise Refused(400, f"unknown field {unknown[0]}: there are {known}")
+        raise Refused(400, f"unknown field {unknown[0]}: the fields are {known}")
 
 
 def _text(body: Mapping[str, Any], name: str, default: str) -> str:

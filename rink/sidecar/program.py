@@ -219,7 +219,7 @@ class Program:
         """
         self._signals += 1
         if self._signals == 1:
-            self.membership.drain(f"{number.name}; a second signal waits for no successor")
+            self.membership.drain(f"{number.name}; a second signal ends the wait for a successor")
             asyncio.get_running_loop().create_task(self._end())
         elif self._signals == 2:
             log.info("%s: waits for no successor; another signal ends it at once", number.name)
