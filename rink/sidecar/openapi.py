@@ -22,7 +22,7 @@ _TURN: dict[str, Any] = {
         "now_ms": {"type": "integer"},
         "left_ms": {
             "type": "integer",
-            "description": "Milliseconds that are left, counted from before the request was sent.",
+            "description": "Milliseconds until the end. Count them from before the request was sent.",
         },
         "why": {"type": "string"},
     },
@@ -108,7 +108,7 @@ def _body(*required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
     return {"required": True, "content": _json(schema)}
 
 
-_COMMON = (400, 401, 403, 421)
+_COMMON = (400, 401, 403, 421, 431)
 _POSTED = (*_COMMON, 408, 413, 415)
 
 _HOLD_ANSWER = {
@@ -207,6 +207,7 @@ DOCUMENT: dict[str, Any] = {
                 ],
                 "responses": _answers(
                     *_COMMON,
+                    415,
                     _200=_object("It has left."),
                     _202=_object("It is still leaving."),
                 ),
