@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from rink.cli import kubernetes
-from rink.cli.ends import Failed
+from rink.cli.apps import NeedsExtra
 from rink.cli.joining import (
     log_to_stderr,
     session_at,
@@ -161,7 +161,8 @@ def sidecar(
         from rink.sidecar.pod_labeller import RELEASE_WAIT_S
         from rink.sidecar.program import Program, Settings, exits_at_once
     except ModuleNotFoundError as error:
-        raise Failed(f"the sidecar needs {error.name}: {install_command('sidecar')}") from error
+        text = f"the sidecar needs {error.name}: {install_command('sidecar')}"
+        raise NeedsExtra(text) from error
     log_to_stderr(log_level)
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     if roles and grace is None:
