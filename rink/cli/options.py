@@ -249,7 +249,7 @@ _OPTIONS = (
         "--ca",
         envvar="RINK_ETCD_CA",
         show_envvar=True,
-        help="PEM file of who signed the servers' certificates.",
+        help="PEM file of the authority that signed the servers' certificates.",
     ),
     click.option(
         "--cert",

@@ -73,7 +73,7 @@ JOIN_TIMEOUT_S = 10.0
 @click.option(
     "--page",
     is_flag=True,
-    help="Show a page at --public, with the names of roles. Whoever reaches the port can read it.",
+    help="Show a page at --public, with names of roles. Everyone who reaches the port can read it.",
 )
 @click.option(
     "--role",
