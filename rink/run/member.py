@@ -50,7 +50,7 @@ class RunMember:
     """
 
     def __init__(self, settings: RunSettings, session: aio.Session) -> None:
-        self.why = "nothing was asked of etcd yet"
+        self.why = "etcd has not answered yet (--endpoints, RINK_ETCD)"
         self._settings = settings
         self._session = session
         self._joined: aio.Rink | None = None
