@@ -48,6 +48,14 @@ def member_count_of(member: BaseRink[Any, Any]) -> int:
         return len(engine.node.view.by_age)
 
 
+def has_other_members(member: BaseRink[Any, Any]) -> bool:
+    """Return whether another member is there that does not leave."""
+    engine = _engine_of(member)
+    with engine.lock:
+        by_age = engine.node.view.by_age
+        return any(other.is_active and other.name != member.name for other in by_age)
+
+
 def status_without_waits(member: BaseRink[Any, Any]) -> GroupStatus:
     """Return the group's status without the roles that this member waits for.
 

@@ -135,6 +135,8 @@ class Membership:
         handle = self._handles.pop(role, None)
         if handle is None:
             return
+        if self.service.draining and handle.is_held and not self.service.turns.is_wanted(role):
+            self._wait_for_no_successor(role)
         if self.labeller is not None and not self.labeller.is_off(role):
             task = asyncio.create_task(self._release_without_label(handle, role, self.labeller))
             self._releases.add(task)
@@ -142,6 +144,18 @@ class Membership:
             task.add_done_callback(self._check)
         else:
             handle.release()
+
+    def _wait_for_no_successor(self, role: str) -> None:
+        """Have another member do what no consumer here does any more.
+
+        A draining sidecar takes no new consumer, so nobody would do the role until a successor
+        comes. Without another member, an earlier end would help no role, and end the others.
+        """
+        if self._now.is_set() or self.rink is None or not inside.has_other_members(self.rink):
+            return
+        text = "role %s: no consumer here has it any more, so no successor is waited for"
+        log.info(text, json.dumps(role))
+        self._now.set()
 
     @staticmethod
     async def _release_without_label(handle: aio.Role, role: str, labeller: PodLabeller) -> None:

@@ -77,6 +77,10 @@ class Turns:
         """Return the roles that the member is to wait for."""
         return [role for role, seat in self._seats.items() if seat.is_wanted]
 
+    def is_wanted(self, role: str) -> bool:
+        """Return whether a consumer has a role, or waits for it."""
+        return role in self._seats
+
     def turn(self, role: str) -> Turn | None:
         """Return the turn of a role, if there is one."""
         seat = self._seats.get(role)

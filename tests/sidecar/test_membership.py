@@ -5,7 +5,7 @@ import contextlib
 
 from sidecar_apart import run
 
-from rink import aio
+from rink import aio, rank_of
 from rink.sidecar.consumers import Consumer
 from rink.sidecar.membership import Membership, State
 from rink.sidecar.service import Service
@@ -32,8 +32,9 @@ class GatedRink(aio.Rink):
 class World:
     """An etcd, and one sidecar's member without its API."""
 
-    def __init__(self, absent_s=0.0, stays=False, join_timeout=LONG_S):
+    def __init__(self, absent_s=0.0, stays=False, join_timeout=LONG_S, handover_wait=0.0):
         self.join_timeout = join_timeout
+        self.handover_wait = handover_wait
         self.cluster = MemoryCluster()
         self.etcd = self.cluster.client()
         self.session = aio.Session(self.etcd, ttl=10.0)
@@ -49,7 +50,7 @@ class World:
         self.joins += 1
         rink = GatedRink(
             self.session, "g", rebalance_delay=0.0, initial_delay=0.0, join_timeout=self.join_timeout,
-            handover_wait=0.0, leave_timeout=0.05,
+            handover_wait=self.handover_wait, leave_timeout=0.05,
         )  # fmt: skip
         rink.gate = self.gate
         self.made.append(rink)
@@ -197,6 +198,39 @@ async def test_drain_without_an_answer_waits_for_the_end():
         await until(lambda: turn.is_over)
         assert world.service.clock() >= turn.until_ms
         await until(world.membership.left.is_set)
+
+
+@run
+async def test_wait_for_a_successor_ends_with_the_last_consumer_of_any_role():
+    """Its other role is still done. But nobody here does this one, and another member can."""
+    async with World(stays=True, handover_wait=1e6) as world:
+        await until(lambda: world.state is State.JOINED)
+        member = world.made[0]
+        async with aio.Rink(world.session, "g", initial_delay=0.0, rebalance_delay=0.0):
+            await until(lambda: member.size == 2)
+            mine = [role for role in "abcdefghij" if rank_of(role, 2) == member.rank]
+            first, second = world.consumer(mine[0], name="stays"), world.consumer(mine[1])
+            held, given_back = await world.turn(mine[0]), await world.turn(mine[1])
+            world.membership.drain("SIGTERM")
+            await until(lambda: "a successor" in member.status().leaving)
+            assert not held.is_lost
+            world.service.release(second, mine[1], given_back.token)
+            await until(lambda: held.is_lost)
+            world.service.release(first, mine[0], held.token)
+            await until(lambda: world.state is State.LEFT)
+
+
+@run
+async def test_wait_for_a_successor_goes_on_where_no_other_member_could_do_the_role():
+    async with World(handover_wait=1e6) as world:
+        first, second = world.consumer("a", name="stays"), world.consumer("b")
+        held, given_back = await world.turn("a"), await world.turn("b")
+        world.membership.drain("SIGTERM")
+        await until(lambda: world.state is State.LEAVING)
+        world.service.release(second, "b", given_back.token)
+        assert not world.membership._now.is_set()
+        world.service.release(first, "a", held.token)
+        await until(lambda: world.state is State.LEFT)
 
 
 @run
