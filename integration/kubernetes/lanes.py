@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import TracebackType
 from typing import Self
 
@@ -48,15 +48,22 @@ class Lanes:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def submit(self, rows: list[Scenario]) -> dict[str, Future[Verdict]]:
-        """Begin rows when there is room, the longest ones first. Return their verdicts to come."""
-        longest_first = sorted(rows, key=lambda row: row.weight, reverse=True)
-        return {row.name: self._pool.submit(self._one, row) for row in longest_first}
+        """Begin rows when there is room, the longest ones first. Return their verdicts to come.
+
+        A row that runs alone begins once all other rows have ended.
+        """
+        verdicts: dict[str, Future[Verdict]] = {}
+        for row in sorted(rows, key=lambda row: (row.runs_alone, -row.weight)):
+            before = list(verdicts.values()) if row.runs_alone else []
+            verdicts[row.name] = self._pool.submit(self._one, row, before)
+        return verdicts
 
     def submit_part(self, part: Callable[[Cluster], PartVerdict]) -> Future[PartVerdict]:
         """Begin a part that is no row when there is room. Return its verdict to come."""
         return self._pool.submit(part, self._cluster)
 
-    def _one(self, scenario: Scenario) -> Verdict:
+    def _one(self, scenario: Scenario, before: list[Future[Verdict]]) -> Verdict:
+        wait(before)  # the pool began them earlier, so they do not wait for this one
         return judged(scenario, carry_out(self._cluster, scenario, self._etcd(scenario)))
 
     def _etcd(self, scenario: Scenario) -> EtcdNode:

@@ -107,7 +107,7 @@ class Outcome:
 
 
 def carry_out_all(rows: list[Scenario], parts: list[str], lanes: int, console: Console) -> Outcome:
-    """Carry out the rows, most of them together, then the parts one by one."""
+    """Carry out the rows, several at a time, then the parts one by one."""
     outcome = Outcome()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with (
@@ -118,19 +118,17 @@ def carry_out_all(rows: list[Scenario], parts: list[str], lanes: int, console: C
         task = progress.add_task("rollouts", total=len(rows) + len(parts))
         if cluster.why_no_network:
             progress.console.print(f"pods share the host's network: {cluster.why_no_network}")
-        together = [row for row in rows if not row.runs_alone]
-        for batch in (together, *([row] for row in rows if row.runs_alone)):
-            futures = {future: name for name, future in running.submit(batch).items()}
-            for future in concurrent.futures.as_completed(futures):
-                name = futures[future]
-                try:
-                    outcome.verdicts[name] = future.result()
-                    says = outcome.verdicts[name].outcome
-                except Exception as error:  # the other rows go on
-                    progress.console.print(outcome.failed(name, error), markup=False)
-                    says = "failed"
-                progress.console.print(f"{name}: {says}", markup=False, highlight=False)
-                progress.advance(task)
+        futures = {future: name for name, future in running.submit(rows).items()}
+        for future in concurrent.futures.as_completed(futures):
+            name = futures[future]
+            try:
+                outcome.verdicts[name] = future.result()
+                says = outcome.verdicts[name].outcome
+            except Exception as error:  # the other rows go on
+                progress.console.print(outcome.failed(name, error), markup=False)
+                says = "failed"
+            progress.console.print(f"{name}: {says}", markup=False, highlight=False)
+            progress.advance(task)
         for name in parts:
             try:
                 outcome.parts[name] = running.submit_part(PARTS[name]).result()

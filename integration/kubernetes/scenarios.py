@@ -377,6 +377,12 @@ SIDECARS = [
         # A script answers its losses one by one, and then two processes end one after the other.
         limits=Limits(mean=1.0, most=1, gap_beyond_start=3.0),
     ),
+    beside(
+        "recreate-hook",
+        "Recreate, with the sleep hook",
+        strategy=RECREATE,
+        limits=Limits(mean=1.0, most=1, gap_beyond_start=3.0),
+    ),
     # A new version whose program never asks for a role, or crashes once it does.
     beside("crash-surge", "surge 1: crash loop, rollback", happens="crash loop", limits=STILL),
     beside(
@@ -385,14 +391,14 @@ SIDECARS = [
         replicas=4,
         strategy=DEFAULT,
         happens="crash loop",
-        limits=attrs.evolve(SHRUNK, gap=1.0),
+        limits=SHRUNK,
     ),
     beside(
         "crash-recreate",
         "Recreate: crash loop, rollback",
         strategy=RECREATE,
         happens="crash loop",
-        limits=HONEST,
+        limits=Limits(most=1),
     ),
     beside(
         "crash-late",
@@ -405,7 +411,7 @@ SIDECARS = [
         "surge 1: crashes once it asks for roles, rollback",
         happens="crash loop once joined",
         rebalance_delay=25.0,
-        limits=HONEST,
+        limits=Limits(most=2, gap=0.5),
     ),
     # Faults, and programs that do not wait.
     beside(
@@ -420,7 +426,7 @@ SIDECARS = [
         "exit-bare",
         "surge 1: exits at once, without a hook",
         program=("--exit-at-once", "--without-hook"),
-        limits=HONEST,
+        limits=Limits(mean=1.0, most=1, gap=15.0),
     ),
     # `rink run`: a standby runs no server. The role goes to whoever has waited longest, so first to
     # the old pods.
