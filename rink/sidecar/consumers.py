@@ -2,9 +2,10 @@
 
 `rink.sidecar.turns` changes them.
 
-A consumer is *alive* while its open stream, or its latest renewal, stands for it. It is *present*
-while it is alive or has an open call. A present consumer keeps its place in a queue, and can be
-told of a turn.
+A consumer is *alive* while its open stream, or its latest renewal, stands for it. Then its ends are
+moved on. It is *present* while it can be told of a turn: by its stream, by its open call, or by its
+next renewal. A consumer that is not present keeps its place in a queue until it is forgotten, but
+gets no turn.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Consumer:
     """Hold a program that wants roles, until it is forgotten.
 
     `grant` is its secret. `alive_ms` is the time within which it has to renew, or None. `heard_ms`
-    is when it was last heard of, or was granted a role. `moved_at_ms` is when its ends were last
+    is when it was last heard of, or had its first turn told by its stream. `kept_ms` is for how
+    long it is kept after that, without a stream. `moved_at_ms` is when its ends were last
     moved on, and `due_ms` when to look at it. `stream` is the number of its open stream. `is_cut`
     says that its stream was closed, and that nothing was heard since. `calls` counts its open
     calls. `is_pod` marks the sidecar itself, which stands for the whole pod.
@@ -57,6 +59,7 @@ class Consumer:
     releases_on_close: bool = False
     is_pod: bool = False
     heard_ms: int = 0
+    kept_ms: int = 0
     moved_at_ms: int = 0
     stream: int | None = None
     is_cut: bool = False
@@ -79,19 +82,34 @@ class Consumer:
             return self.heard_ms + self.alive_ms
         return -math.inf if self.stream is None else math.inf
 
+    @property
+    def present_until_ms(self) -> float:
+        """Return until when it can be told of a turn, if nothing is heard of it meanwhile.
+
+        A consumer that holds a role and has `alive_ms` must renew. If it does not, its open stream
+        stands for nothing. Else each new turn would have an end of its own, and a program that
+        hangs would get one role after the other.
+        """
+        if self.turns and self.alive_ms is not None:
+            return self.alive_until_ms
+        if self.is_open or self.is_pod:
+            return math.inf
+        return -math.inf if self.is_cut else self.heard_ms + self.kept_ms
+
     def is_present(self, now_ms: int) -> bool:
-        """Return whether it keeps its place in queues, and can be told of a turn."""
-        if self.is_forgotten:
-            return False
-        if self.stream is not None or self.calls > 0 or now_ms < self.alive_until_ms:
-            return True
-        return bool(self.turns) and not self.is_cut  # its next renewal tells it
+        """Return whether it can be told of a turn."""
+        return not self.is_forgotten and now_ms < self.present_until_ms
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether it has a stream or a call."""
+        return self.stream is not None or self.calls > 0
 
     @property
     def has_nothing(self) -> bool:
         """Return whether nothing keeps it but that an answer may be repeated."""
         has_roles = self.turns or self.waiting or self.unanswered or self.is_pod
-        return not has_roles and self.stream is None and not self.calls
+        return not has_roles and not self.is_open
 
     def heard(self, now_ms: int) -> None:
         """Note a sign of life."""

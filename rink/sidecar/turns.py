@@ -78,8 +78,9 @@ class Turns:
         return [role for role, seat in self._seats.items() if seat.is_wanted]
 
     def is_wanted(self, role: str) -> bool:
-        """Return whether a consumer has a role, or waits for it."""
-        return role in self._seats
+        """Return whether a consumer has a role, or waits for it and can be told."""
+        seat = self._seats.get(role)
+        return seat is not None and (seat.is_wanted or seat.turn is not None)
 
     def turn(self, role: str) -> Turn | None:
         """Return the turn of a role, if there is one."""
@@ -111,6 +112,7 @@ class Turns:
     def hold(self, consumer: Consumer, roles: list[str], now_ms: int) -> None:
         """Add a consumer, which waits for its roles in this order."""
         self.consumers[consumer.grant] = consumer
+        consumer.kept_ms = self.hold_ms if consumer.alive_ms is None else consumer.alive_ms
         consumer.heard(now_ms)
         for role in dict.fromkeys(roles):
             self._queue(consumer, role)
@@ -150,7 +152,7 @@ class Turns:
         """
         consumer.calls -= 1
         if is_answered:
-            consumer.heard(now_ms)
+            self._hear(consumer, now_ms)
         else:
             consumer.is_cut = True
         self._schedule(consumer, now_ms)
@@ -159,7 +161,7 @@ class Turns:
         """Note a sign of life, and move the ends on."""
         self._expire(consumer, now_ms)
         if not consumer.is_forgotten:
-            consumer.heard(now_ms)
+            self._hear(consumer, now_ms)
             self._move_on(consumer, now_ms)
             self._schedule(consumer, now_ms)
 
@@ -177,18 +179,25 @@ class Turns:
             False if this is another consumer's turn, or was never this one's.
         """
         self._expire(consumer, now_ms)
-        turn, is_lost = consumer.turns.get(role), role in consumer.unanswered
+        turn, unanswered = consumer.turns.get(role), consumer.unanswered.get(role)
+        is_lost = False
         if turn is not None and token in (None, turn.token):
             is_lost = turn.lost_at_ms is not None
             self._end(turn, "answered" if is_lost else "given back")
+        elif unanswered is not None and token in (None, unanswered.token):
+            is_lost = True
+            del consumer.unanswered[role]
         elif token is not None and token > consumer.over.get(role, 0):
             return False
         elif role in consumer.waiting and token is None:
             self._unqueue(consumer, role)
             consumer.over.setdefault(role, 0)
-        consumer.unanswered.pop(role, None)
-        if is_lost and token is not None and consumer.is_present(now_ms):
+        if consumer.is_forgotten:
+            return role in consumer.over
+        if is_lost and token is not None:
             self._queue(consumer, role)
+        if not consumer.turns:  # no end depends on it
+            self._hear(consumer, now_ms)
         self._schedule(consumer, now_ms)
         return role in consumer.over
 
@@ -229,13 +238,17 @@ class Turns:
             del seat.queue[consumer.grant], consumer.waiting[role]
             if not consumer.turns:
                 consumer.moved_at_ms = now_ms
-            consumer.heard_ms = max(consumer.heard_ms, now_ms)
+                if consumer.is_open:  # it had not to renew while it only waited
+                    consumer.heard_ms = now_ms
             turn = Turn(role, consumer, token, self._lease, until_ms)
             seat.turn = consumer.turns[role] = turn
             self._effects.append(Granted(turn))
             self._look_at(consumer, min(until_ms, consumer.moved_at_ms + self.hold_ms // 3))
             return turn
-        self._let_go(role)
+        # If nobody can be told, nobody is waited for. Else the member would be granted the role
+        # again at once, and write its record each time.
+        queue = seat.queue.values() if seat else ()
+        self._let_go(role, any(consumer.is_present(now_ms) for consumer in queue))
         return None
 
     def lost(self, turn: Turn, why: str, now_ms: int) -> None:
@@ -264,11 +277,12 @@ class Turns:
         self._expire(consumer, now_ms)
         if consumer.is_forgotten:
             return
-        if not consumer.turns and not consumer.is_present(now_ms):
+        if consumer.has_nothing:
+            if now_ms >= consumer.heard_ms + self.hold_ms:
+                self._forget(consumer, "it has no roles any more")
+        elif not consumer.turns and not consumer.is_present(now_ms):
             self._forget(consumer, "it was not heard of in time")
-            return
-        if consumer.has_nothing and now_ms >= consumer.heard_ms + self.hold_ms:
-            self._forget(consumer, "it has no roles any more")
+        if consumer.is_forgotten:
             return
         is_due = now_ms >= consumer.moved_at_ms + self.hold_ms // 3
         if is_due and now_ms < consumer.alive_until_ms:
@@ -282,11 +296,10 @@ class Turns:
         due_ms = min([turn.until_ms for turn in consumer.turns.values()], default=math.inf)
         if consumer.turns and now_ms < consumer.alive_until_ms:
             due_ms = min(due_ms, consumer.moved_at_ms + self.hold_ms // 3)
-        elif not consumer.turns and consumer.stream is None and not consumer.calls:
-            due_ms = consumer.alive_until_ms
-            if consumer.has_nothing:
-                due_ms = min(due_ms, consumer.heard_ms + self.hold_ms)
-            due_ms = max(now_ms, due_ms)
+        elif consumer.has_nothing:
+            due_ms = consumer.heard_ms + self.hold_ms
+        elif not consumer.turns:
+            due_ms = max(now_ms, consumer.present_until_ms)
         self._look_at(consumer, due_ms)
 
     def _look_at(self, consumer: Consumer, due_ms: float) -> None:
@@ -353,32 +366,42 @@ class Turns:
         self._effects.append(Over(turn, why))
         self._let_go(turn.role)
 
-    def _let_go(self, role: str) -> None:
+    def _let_go(self, role: str, is_wanted: bool = True) -> None:
         """Release a role, and wait for it again if a consumer does."""
         self._effects.append(LetGo(role))
         seat = self._seats.get(role)
         if seat is None:
             return
-        if seat.queue:
+        if not seat.queue:
+            del self._seats[role]
+        elif is_wanted:
+            self._want(role, seat)
+
+    def _want(self, role: str, seat: _Seat) -> None:
+        if seat.turn is None and not seat.is_wanted:
             seat.is_wanted = True
             self._effects.append(Want(role))
-        else:
-            del self._seats[role]
+
+    def _hear(self, consumer: Consumer, now_ms: int) -> None:
+        """Note a sign of life. Roles may be free that nobody present waited for."""
+        consumer.heard(now_ms)
+        for role in consumer.waiting:
+            self._want(role, self._seats[role])
 
     def _queue(self, consumer: Consumer, role: str) -> None:
         seat = self._seats.setdefault(role, _Seat())
         seat.queue[consumer.grant] = consumer
         consumer.waiting[role] = None
-        if seat.turn is None and not seat.is_wanted:
-            seat.is_wanted = True
-            self._effects.append(Want(role))
+        self._want(role, seat)
 
     def _unqueue(self, consumer: Consumer, role: str) -> None:
         seat = self._seats[role]
         del seat.queue[consumer.grant], consumer.waiting[role]
-        if not seat.queue and seat.is_wanted:
+        if seat.queue or seat.turn is not None:
+            return
+        if seat.is_wanted:
             self._effects.append(Unwant(role))
-            del self._seats[role]
+        del self._seats[role]
 
     def _forget(self, consumer: Consumer, why: str) -> None:
         for role in list(consumer.waiting):

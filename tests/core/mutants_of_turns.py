@@ -5,8 +5,8 @@ from __future__ import annotations
 from mutant import Mutant
 
 TESTS = {
-    "turns": ("sidecar/test_turns",),
-    "consumers": ("sidecar/test_turns",),
+    "turns": ("sidecar/test_turns", "sidecar/test_turns_presence"),
+    "consumers": ("sidecar/test_turns", "sidecar/test_turns_presence"),
     "membership": ("sidecar/test_member_grants",),
     "program": ("sidecar/test_member_grants",),
     "clock": ("sidecar/test_member_grants",),
@@ -128,9 +128,9 @@ TURNS = [
         "sidecar/test_api",
     ),
     of(
-        "consumers",
+        "turns",
         "a forgotten consumer is queued for a role",
-        "        if self.is_forgotten:\n            return False\n",
+        "        if consumer.is_forgotten:\n            return role in consumer.over\n",
         "",
     ),
     of(
@@ -143,8 +143,8 @@ TURNS = [
     of(
         "turns",
         "a call that is given up is a sign of life",
-        "        if is_answered:\n            consumer.heard(now_ms)\n",
-        "        if True:\n            consumer.heard(now_ms)\n",
+        "        if is_answered:\n            self._hear(consumer, now_ms)\n",
+        "        if True:\n            self._hear(consumer, now_ms)\n",
         "sidecar/test_api",
     ),
     of(
@@ -238,8 +238,45 @@ TURNS = [
     of(
         "turns",
         "a consumer without roles stays as long as it said",
-        "        if consumer.has_nothing and now_ms >=",
-        "        if False and now_ms >=",
+        "            if now_ms >= consumer.heard_ms + self.hold_ms:\n",
+        "            if now_ms >= consumer.present_until_ms:\n",
+    ),
+    of(
+        "turns",
+        "a role that nobody present waits for is waited for again",
+        "        self._let_go(role, any(consumer.is_present(now_ms) for consumer in queue))\n",
+        "        self._let_go(role)\n",
+    ),
+    of(
+        "turns",
+        "a consumer that comes back is in no queue any more",
+        "        for role in consumer.waiting:\n            self._want(role, self._seats[role])\n",
+        "",
+    ),
+    of(
+        "turns",
+        "a grant to a program without a stream is a sign of life",
+        "                if consumer.is_open:  # it",
+        "                if True:  # it",
+    ),
+    of(
+        "consumers",
+        "a program that hangs gets one role after the other",
+        "        if self.turns and self.alive_ms is not None:\n",
+        "        if False:\n",
+    ),
+    of(
+        "turns",
+        "an answer for an earlier turn answers a later loss",
+        "        elif unanswered is not None and token in (None, unanswered.token):\n",
+        "        elif unanswered is not None:\n",
+    ),
+    of(
+        "turns",
+        "a consumer that answers its only turn is forgotten at once",
+        "            self._hear(consumer, now_ms)\n        self._schedule(consumer, now_ms)\n"
+        "        return role",
+        "            pass\n        self._schedule(consumer, now_ms)\n        return role",
     ),
     of(
         "service",

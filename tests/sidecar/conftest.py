@@ -8,3 +8,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[1] / "streams"))  # the event loop whose time jumps
+
+import pytest
+from turn_story import Story
+
+
+@pytest.fixture
+def story():
+    """Return turns whose clock and member the test moves."""
+    return Story()

@@ -61,5 +61,5 @@ async def test_roles_given_back_count_from_their_release():
     answer = await story.held("leader")
     story.pass_s(6)
     await story.post("/v1/release", {"grant": answer["grant"], "role": "leader"})
-    story.pass_s(0.2)
-    assert story.left_s == ABSENT_S - 0.2
+    story.pass_s(9.2)  # meanwhile the release may come again
+    assert story.left_s == ABSENT_S - 9.2

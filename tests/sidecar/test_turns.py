@@ -1,66 +1,8 @@
 """Turns of roles: who is told what, and when a role is let go."""
 
-import pytest
+from turn_story import GRACE_MS, HOLD_MS, Story
 
 from rink.sidecar import effects as do
-from rink.sidecar.consumers import Consumer
-from rink.sidecar.turns import Turns
-
-HOLD_MS, GRACE_MS = 9_000, 30_000
-
-
-class Story:
-    """Turns, a member that grants what is wanted, and a clock that a test moves."""
-
-    def __init__(self, grace_ms=GRACE_MS):
-        self.turns = Turns(HOLD_MS, grace_ms)
-        self.now = 100_000
-        self.token = 6
-        self.said = []
-        self.live()
-
-    def live(self, lease=1, ahead_ms=15_000):
-        self.turns.session(lease, self.now + ahead_ms)
-
-    def consumer(self, *roles, name="web", stream=True, **how):
-        consumer = Consumer(name, f"secret-{name}", **how)
-        consumer.calls = 0 if stream else 1
-        self.turns.hold(consumer, list(roles), self.now)
-        if stream:
-            self.turns.open_stream(consumer, self.now)
-        return consumer
-
-    def grant(self, role):
-        self.token += 1
-        return self.turns.granted(role, self.token, self.now)
-
-    def lose(self, turn):
-        self.turns.lost(turn, "version 7 gives it to another", self.now)
-
-    def release(self, consumer, role, token=None):
-        return self.turns.release(consumer, role, token, self.now)
-
-    def sleep(self, ms):
-        """Let time pass, with the member's session renewed."""
-        end = self.now + ms
-        while self.now < end:
-            self.now = min(end, self.turns.step(self.now) or end)
-            self.live(self.turns._lease)
-        self.turns.step(end)
-
-    def effects(self, kind=object):
-        self.said += self.turns.take_effects()
-        found = [effect for effect in self.said if isinstance(effect, kind)]
-        self.said = []
-        return found
-
-    def has_let_go(self):
-        return [effect.role for effect in self.effects(do.LetGo)]
-
-
-@pytest.fixture
-def story():
-    return Story()
 
 
 def test_hold_wants_each_role_once_in_order(story):
@@ -364,7 +306,7 @@ def test_answer_that_comes_when_its_consumer_is_forgotten_queues_nobody(story):
 
 def test_waiter_whose_call_has_ended_is_passed_over(story):
     gone = story.consumer("a", stream=False)
-    gone.calls = 0
+    story.turns.end_call(gone, story.now, is_answered=False)
     second = story.consumer("a", name="cron")
     assert story.grant("a").consumer is second
 

@@ -33,6 +33,7 @@ class Lives(RuleBasedStateMachine):
         self.token = 10
         self.wanted, self.held = set(), {}
         self.told, self.answered, self.last_token = {}, set(), {}
+        self.heard_at = {}
         self.names = itertools.count()
 
     @initialize(grace=st.sampled_from([None, GRACE_MS, SHORT_GRACE_MS]))
@@ -58,7 +59,10 @@ class Lives(RuleBasedStateMachine):
         self.token += 1
         self.wanted.discard(role)
         self.held[role] = self.token
-        self.turns.granted(role, self.token, self.now)
+        turn = self.turns.granted(role, self.token, self.now)
+        queue = [one for one in self.turns.consumers.values() if role in one.waiting]
+        is_awaited = any(one.is_present(self.now) for one in queue)
+        assert turn or is_awaited or role not in self.turns.wanted, "it would spin"
         self.carry_out()
 
     @rule(data=st.data())
@@ -102,6 +106,7 @@ class Lives(RuleBasedStateMachine):
     def hold(self, roles, alive, on_close, stream):
         consumer = Consumer("web", f"grant-{next(self.names)}", alive, on_close)
         consumer.calls = 0 if stream else 1
+        self.heard_at[consumer] = self.now
         self.turns.hold(consumer, roles, self.now)
         if stream:
             self.turns.open_stream(consumer, self.now)
@@ -116,7 +121,16 @@ class Lives(RuleBasedStateMachine):
     @rule(data=st.data())
     def renew(self, data):
         if consumer := self.any_consumer(data):
+            self.heard_at[consumer] = self.now
             self.turns.renew(consumer, self.now)
+            self.carry_out()
+
+    @rule(data=st.data())
+    def open_stream(self, data):
+        consumer = self.any_consumer(data)
+        if consumer and not consumer.calls:
+            self.heard_at[consumer] = self.now
+            self.turns.open_stream(consumer, self.now)
             self.carry_out()
 
     @rule(data=st.data(), names_token=st.booleans(), offset=st.sampled_from([0, 0, 0, -1, 1]))
@@ -131,6 +145,8 @@ class Lives(RuleBasedStateMachine):
             self.answered.add(turn)
         is_taken = self.turns.release(consumer, role, token if names_token else None, self.now)
         assert is_taken or not is_answer
+        if is_taken and not consumer.turns:
+            self.heard_at[consumer] = self.now
         self.carry_out()
 
     @rule(data=st.data(), by_consumer=st.booleans(), is_old=st.booleans())
@@ -148,6 +164,8 @@ class Lives(RuleBasedStateMachine):
     def end_call(self, data, is_answered):
         consumer = self.any_consumer(data)
         if consumer and consumer.calls:
+            if is_answered:
+                self.heard_at[consumer] = self.now
             self.turns.end_call(consumer, self.now, is_answered)
             self.carry_out()
 
@@ -163,6 +181,9 @@ class Lives(RuleBasedStateMachine):
                 case do.Granted(turn):
                     assert turn.token > self.last_token.get(turn.role, 0)
                     self.last_token[turn.role] = turn.token
+                    consumer = turn.consumer
+                    if len(consumer.turns) == 1 and consumer.is_open:
+                        self.heard_at[consumer] = self.now
                 case do.Over(turn):
                     told = self.told.get(turn, 0)
                     assert turn in self.answered or self.now >= max(told, turn.until_ms)
@@ -173,6 +194,9 @@ class Lives(RuleBasedStateMachine):
             is_moved = turn.until_ms > self.told.get(turn, 0)
             assert not is_moved or turn.until_ms <= min(self.deadline, self.now + HOLD_MS)
             assert not is_moved or turn.lease == self.lease
+            alive_ms = turn.consumer.alive_ms
+            if is_moved and turn in self.told and alive_ms is not None:
+                assert self.now < self.heard_at[turn.consumer] + alive_ms, "it did not renew"
             grace, lost_at = self.turns.grace_ms, turn.lost_at_ms
             assert not is_moved or None in (grace, lost_at) or turn.until_ms <= lost_at + grace
             self.told[turn] = turn.until_ms
@@ -188,7 +212,8 @@ class Lives(RuleBasedStateMachine):
             assert not any(consumer.is_forgotten for consumer in seat.queue.values())
         for consumer in self.turns.consumers.values():
             for role in consumer.waiting:
-                assert self.turns.turn(role) or role in self.wanted, f"{role} is stuck"
+                is_stuck = not self.turns.turn(role) and role not in self.wanted
+                assert not (is_stuck and consumer.is_present(self.now)), f"{role} is stuck"
 
     def teardown(self):
         """With nobody heard of any more, every turn ends, and lost ones within the grace."""
@@ -196,6 +221,7 @@ class Lives(RuleBasedStateMachine):
             return
         for consumer in list(self.turns.consumers.values()):
             if consumer.calls:
+                self.heard_at[consumer] = self.now
                 self.turns.end_call(consumer, self.now)
             if consumer.stream is not None:
                 self.turns.close_stream(consumer, consumer.stream, False, self.now)
