@@ -189,14 +189,15 @@ class Service:
         inbox = self._inboxes[consumer.grant] = Inbox()
         with self.changing() as now:
             stream = self.turns.open_stream(consumer, now)
-            for turn in consumer.turns.values():
-                inbox.put(Granted(turn))
-                if turn.lost_at_ms is not None:
-                    inbox.put(Lost(turn))
-            for turn in consumer.unanswered.values():
+        inbox.events.clear()  # what was told meanwhile is a part of what is so now
+        for turn in consumer.turns.values():
+            inbox.put(Granted(turn))
+            if turn.lost_at_ms is not None:
                 inbox.put(Lost(turn))
-            for role in consumer.waiting:
-                inbox.put(Waiting(role))
+        for turn in consumer.unanswered.values():
+            inbox.put(Lost(turn))
+        for role in consumer.waiting:
+            inbox.put(Waiting(role))
         return stream, inbox
 
     def close_stream(self, consumer: Consumer, stream: int, by_consumer: bool) -> None:

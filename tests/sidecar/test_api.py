@@ -253,6 +253,21 @@ async def test_stream_tells_a_loss_when_an_end_has_passed():
 
 
 @run
+async def test_stream_that_finds_an_end_passed_tells_the_loss_once():
+    sidecar = Sidecar()
+    async with sidecar.stream(roles=["a"]) as first:
+        await first.event()
+        sidecar.grant("a")
+        _, granted = await first.event()
+        sidecar.member.is_live = False
+        sidecar.clock.now_ms += 9_000  # a process that was stopped hears the new stream first
+        async with sidecar.stream(grant=granted["grant"]) as second:
+            assert (await second.event())[0] == "lost"
+            sidecar.service.say_bye("a test")
+            assert (await second.event())[0] == "bye"
+
+
+@run
 async def test_second_stream_of_a_grant_ends_the_first():
     sidecar = Sidecar()
     async with sidecar.stream(roles=["a"]) as first:
