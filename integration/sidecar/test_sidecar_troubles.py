@@ -8,11 +8,13 @@ import signal
 import socket
 import stat
 import subprocess
+import threading
 import time
 
 import pytest
 from sidecar_support import DEADLINE_S, FAST, RINK, Sidecar, wait_for
 
+from rink.sidecar.service import LEAVES
 from rink.testing import local_etcd
 
 NO_ETCD = "http://127.0.0.1:1"
@@ -195,6 +197,26 @@ def test_signal_without_a_consumer_ends_it(lonely):
     sidecar = lonely()
     sidecar.process.terminate()
     assert sidecar.process.wait(DEADLINE_S) == 0
+
+
+def test_signal_ends_a_hold_that_waits(lonely):
+    sidecar = lonely()
+    answers = []
+
+    def hold():
+        body = {"roles": ["a"], "wait": 60, "alive": 60}
+        answers.append(sidecar.call("POST", "/v1/hold", body))
+
+    holding = threading.Thread(target=hold)
+    holding.start()
+    wait_for(lambda: sidecar.call("GET", "/v1/status")[1]["consumers"])
+    sidecar.process.terminate()
+    assert sidecar.process.wait(DEADLINE_S) == 0
+    holding.join(DEADLINE_S)
+    ((status, answer),) = answers
+    assert (status, answer) == (503, {"error": LEAVES})
+    assert "Traceback" not in sidecar.said()
+    assert "not heard of in time" not in sidecar.said()
 
 
 def test_signal_after_a_drain_is_the_first(sidecar):

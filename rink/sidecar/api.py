@@ -19,7 +19,7 @@ from rink.sidecar.consumers import Consumer
 from rink.sidecar.effects import Effect, Granted
 from rink.sidecar.errors import Refused
 from rink.sidecar.membership import Membership
-from rink.sidecar.service import Service
+from rink.sidecar.service import LEAVES, Service
 from rink.sidecar.stream import EventStream
 
 MAX_STREAMS = 256
@@ -132,7 +132,7 @@ class Api:
 
     def _new_consumer(self, hold: bodies.Hold) -> Consumer:
         if self._service.draining:
-            raise Refused(503, f"this sidecar takes no more consumers: {self._service.draining}")
+            raise Refused(503, LEAVES)
         if self._service.turns.role_count + len(hold.roles) > MAX_ALL_ROLES:
             raise Refused(429, f"all consumers together may have {MAX_ALL_ROLES:,} roles")
         return Consumer(
@@ -143,27 +143,29 @@ class Api:
         )
 
     async def _wait(self, request: Request, consumer: Consumer, hold: bodies.Hold) -> Response:
-        """Wait until a role is granted, the time is over, or the caller is gone."""
+        """Wait until a role is granted, the time is over, or caller or sidecar are gone."""
         service = self._service
         granted = self._waiting[consumer.grant] = asyncio.Event()
         consumer.calls = 1
         service.hold(consumer, list(hold.roles))
+        left = self._membership.left
         gone = asyncio.create_task(_gone(request))
-        told = asyncio.create_task(granted.wait())
+        waits = [gone, *(asyncio.create_task(event.wait()) for event in (granted, left))]
         try:
             if not consumer.turns and hold.wait_s:
-                await asyncio.wait(
-                    [gone, told], timeout=hold.wait_s, return_when=asyncio.FIRST_COMPLETED
-                )
+                await asyncio.wait(waits, timeout=hold.wait_s, return_when=asyncio.FIRST_COMPLETED)
         except BaseException:  # cancelled: the server ends
             service.end_call(consumer, is_answered=False)
             raise
         finally:
-            gone.cancel()
-            told.cancel()
+            for wait in waits:
+                wait.cancel()
             del self._waiting[consumer.grant]
         if consumer.is_forgotten:  # while it waited
-            raise Refused(503, self._service.draining or UNKNOWN_GRANT)
+            raise Refused(410, UNKNOWN_GRANT)
+        if not consumer.turns and left.is_set():
+            service.release_all(consumer, "the sidecar has left")
+            raise Refused(503, LEAVES)
         if not consumer.turns:
             fields = answers.consumer_fields(service, consumer)
             service.release_all(consumer, "its wait is over")

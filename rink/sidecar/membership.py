@@ -14,7 +14,7 @@ from rink.core.backoff import backoff
 from rink.errors import ClosedError, RinkError, RoleLost
 from rink.sidecar.clock import in_ms
 from rink.sidecar.pod_labeller import PodLabeller
-from rink.sidecar.service import Service
+from rink.sidecar.service import LEAVES, Service
 
 log = logging.getLogger("rink.sidecar")
 
@@ -229,7 +229,7 @@ class Membership:
                 await self._stay()
                 await self._leave()
         self.state = State.LEFT
-        self.service.say_bye(self.service.draining)
+        self.service.say_bye(LEAVES)
         self.left.set()
 
     async def _join(self) -> bool:

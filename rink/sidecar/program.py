@@ -219,7 +219,10 @@ class Program:
         """
         self._signals += 1
         if self._signals == 1:
-            self.membership.drain(f"{number.name}; a second signal ends the wait for a successor")
+            second = "a second signal ends the wait for a successor"
+            if self.service.draining:
+                log.info("%s: it leaves already; %s", number.name, second)
+            self.membership.drain(f"{number.name}; {second}")
             asyncio.get_running_loop().create_task(self._end())
         elif self._signals == 2:
             log.info("%s: waits for no successor; another signal ends it at once", number.name)

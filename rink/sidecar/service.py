@@ -20,6 +20,12 @@ from rink.sidecar.turns import Turns
 
 log = logging.getLogger("rink.sidecar")
 
+LEAVES = "draining: this sidecar leaves the group, and takes no more consumers"
+"""Tells consumers why nothing is granted here any more.
+
+The operator's reason is another one. It has words such as `SIGTERM`.
+"""
+
 POD = "pod"
 """The name of the consumer that is the sidecar itself."""
 
@@ -117,7 +123,7 @@ class Service:
         self.life = secrets.token_hex(4)
         self.counts = Counts()
         self.draining = ""
-        """Why no new consumer is taken, or ""."""
+        """Why no new consumer is taken, in the operator's words, or ""."""
         self.member: Member = NoMember()
         self.on_change: list[Callable[[Effect], None]] = []
         """Called with each effect, before it is carried out: files, labels."""
@@ -127,6 +133,7 @@ class Service:
         """Called when consumers may have come or gone."""
         self.on_failure: Callable[[Exception], None] = lambda _: None
         """Called with an error after which turns may be half done."""
+        self._bye = ""
         self._inboxes: dict[str, Inbox] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
@@ -198,6 +205,8 @@ class Service:
             inbox.put(Lost(turn))
         for role in consumer.waiting:
             inbox.put(Waiting(role))
+        if self._bye:
+            self._end_inbox(inbox, self._bye)
         return stream, inbox
 
     def close_stream(self, consumer: Consumer, stream: int, by_consumer: bool) -> None:
@@ -251,7 +260,8 @@ class Service:
         return self.member.obstacle(role)
 
     def say_bye(self, why: str) -> None:
-        """End every stream with the reason."""
+        """End every stream with the reason, and each one that is opened later."""
+        self._bye = why
         for inbox in list(self._inboxes.values()):
             self._end_inbox(inbox, why)
 

@@ -279,6 +279,18 @@ TURNS = [
         "            pass\n        self._schedule(consumer, now_ms)\n        return role",
     ),
     of(
+        "api",
+        "a hold waits for a sidecar that has left",
+        "asyncio.create_task(event.wait()) for event in (granted, left))",
+        "asyncio.create_task(event.wait()) for event in (granted,))",
+    ),
+    of(
+        "service",
+        "a stream that is opened when the sidecar has left waits for ever",
+        "        if self._bye:\n            self._end_inbox(inbox, self._bye)\n",
+        "",
+    ),
+    of(
         "service",
         "the grant of the pod is a word",
         "Consumer(POD, secrets.token_urlsafe(24), is_pod=True)",

@@ -7,6 +7,7 @@ import pytest
 from sidecar_apart import Sidecar, run, until
 
 from rink.sidecar.effects import Over
+from rink.sidecar.service import LEAVES
 
 EVENT_STREAM = {"accept": "text/event-stream"}
 
@@ -148,7 +149,7 @@ async def test_drain_is_final():
     assert (await sidecar.client.post("/v1/drain")).status_code == 202
     refused = await sidecar.post("/v1/hold", {"roles": ["leader"]})
     assert refused.status_code == 503
-    assert "takes no more consumers" in refused.json()["error"]
+    assert refused.json() == {"error": LEAVES}, "not the operator's words"
     sidecar.member.left.set()
     assert (await sidecar.client.post("/v1/drain?wait=5")).status_code == 200
 
@@ -420,3 +421,27 @@ async def test_call_that_is_cancelled_as_it_is_granted_keeps_its_end():
         pass
     assert turn.is_over
     assert sidecar.service.turns.consumers == {}
+
+
+@run
+async def test_hold_that_waits_when_the_sidecar_has_left_is_ended():
+    sidecar = Sidecar()
+    body = {"roles": ["a"], "wait": 3_600, "alive": 3_600}
+    calling = asyncio.create_task(sidecar.post("/v1/hold", body))
+    await until(lambda: sidecar.member.wanted)
+    sidecar.member.drain("SIGTERM; a second signal ends the wait for a successor")
+    sidecar.member.left.set()
+    answer = await asyncio.wait_for(calling, 5)
+    assert (answer.status_code, answer.json()) == (503, {"error": LEAVES})
+    assert sidecar.service.turns.consumers == {}
+    assert sidecar.member.wanted == []
+
+
+@run
+async def test_stream_that_is_opened_when_the_sidecar_has_left_ends():
+    sidecar = Sidecar()
+    answer = await sidecar.held("a", alive=60)
+    sidecar.service.say_bye(LEAVES)
+    async with sidecar.stream(grant=answer["grant"]) as stream:
+        assert (await stream.event())[0] == "granted"
+        assert (await stream.event())[1]["why"] == LEAVES

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import signal
 import types
 
@@ -168,6 +169,28 @@ def test_sidecar_that_fails_ends_at_once_and_gives_nothing_back(ends, caplog, er
         raise error
     assert ends == [1]
     assert "its roles go when its lease runs out" in caplog.text
+
+
+def test_first_signal_after_a_drain_is_said(caplog):
+    """A preStop hook has drained it. A drain is no signal, so this one is the first."""
+    caplog.set_level(logging.INFO, "rink.sidecar")
+
+    @run
+    async def tell():
+        member = Member()
+        told = types.SimpleNamespace(
+            _signals=0,
+            service=member.service,
+            membership=member.membership,
+            _end=asyncio.Event().wait,
+        )
+        member.membership.drain("a caller of the API asked for it")
+        caplog.clear()
+        program.Program._told(told, signal.SIGTERM)
+
+    tell()
+    text = "SIGTERM: it leaves already; a second signal ends the wait for a successor"
+    assert [record.getMessage() for record in caplog.records] == [text]
 
 
 def test_third_signal_ends_at_once_and_gives_nothing_back(ends):

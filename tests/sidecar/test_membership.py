@@ -8,7 +8,7 @@ from sidecar_apart import run
 from rink import aio, rank_of
 from rink.sidecar.consumers import Consumer
 from rink.sidecar.membership import Membership, State
-from rink.sidecar.service import Service
+from rink.sidecar.service import LEAVES, Service
 from rink.sidecar.turns import Turns
 from rink.testing.memory import MemoryCluster
 
@@ -182,10 +182,12 @@ async def test_drain_while_joined_waits_for_the_answer():
         await until(lambda: world.service.clock() > turn.lost_at_ms + 300)  # beyond leave_timeout
         assert not world.membership.left.is_set()
         assert world.records == 1
+        _, inbox = world.service.open_stream(consumer)
         world.service.release(consumer, "a", turn.token)
         await until(world.membership.left.is_set)
         assert world.state is State.LEFT
         assert world.records == 0
+        assert inbox.bye == LEAVES
 
 
 @run
