@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rink.core.view import View
 from rink.engine.engine import Engine
 from rink.face import BaseRink
 from rink.seen import GroupStatus, seen
@@ -46,6 +47,18 @@ def member_count_of(member: BaseRink[Any, Any]) -> int:
     engine = _engine_of(member)
     with engine.lock:
         return len(engine.node.view.by_age)
+
+
+def view_of(member: BaseRink[Any, Any]) -> View:
+    """Return the group's keys as the member sees them now."""
+    engine = _engine_of(member)
+    with engine.lock:
+        return engine.node.view
+
+
+def prefix_of(member: BaseRink[Any, Any]) -> str:
+    """Return the prefix of all keys."""
+    return member._session.prefix  # noqa: SLF001 - a part of the same package
 
 
 def has_other_members(member: BaseRink[Any, Any]) -> bool:

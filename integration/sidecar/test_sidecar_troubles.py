@@ -160,6 +160,33 @@ def test_token_that_is_wrong_is_refused(lonely, tmp_path):
     subprocess.run([*line, "--bearer", str(token)], check=True, timeout=DEADLINE_S)
 
 
+def test_group_is_shown_as_the_command_line_shows_it(sidecar, etcd_url, prefix):
+    one = sidecar("one")
+    assert one.call("POST", "/v1/hold", {"roles": ["a"], "wait": 30, "alive": 60})[1]["held"]
+
+    def by_rink(command):
+        line = [*RINK, command, "orders", "--json", "--endpoints", etcd_url, "--prefix", prefix]
+        return json.loads(subprocess.check_output(line, timeout=DEADLINE_S))
+
+    def by_sidecar(call):
+        status, fields = one.call("GET", f"/v1/{call}")
+        assert status == 200
+        return fields
+
+    wait_for(lambda: by_rink("status")["settled"])
+    seen, shown = by_rink("status"), by_sidecar("status")["group"]
+    asks_etcd = {"leases", "leases_problem", "draining_since"}
+    assert seen.keys() - shown.keys() == asks_etcd
+    assert shown["not_ranked"] == "", "of this member alone, so in words"
+    same = seen.keys() - asks_etcd - {"not_ranked"}
+    assert {name: shown[name] for name in same} == {name: seen[name] for name in same}
+    members = by_sidecar("members")
+    assert members == {name: seen[name] for name in members}
+    assert len(members["members"]) == 1
+    assert by_sidecar("history") == by_rink("history")
+    assert by_sidecar("history")["versions"]
+
+
 # ── unix sockets ─────────────────────────────────────────────────────────────────────────────
 
 

@@ -263,7 +263,7 @@ class Membership:
             pause = asyncio.create_task(asyncio.sleep(backoff(failures, rink.name)))
             await self._first(pause, self._drain)
             pause.cancel()
-        self.state = State.ABSENT
+        self.state, self.trouble = State.ABSENT, ""
         return False
 
     async def _stay(self) -> None:

@@ -1,17 +1,21 @@
 """Show roles and the group as JSON objects.
 
-Numbers are those of the command line's `--json`, and what only the sidecar knows.
+The group is shown as by the command line's `--json`, and with what only the member knows.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from rink import aio, inside
 from rink.changes import steps
 from rink.sidecar.consumers import Turn
 from rink.sidecar.errors import Refused
 from rink.sidecar.membership import Membership
 from rink.sidecar.service import Service
+
+MAX_VERSIONS = 20
+"""Versions that a history shows, as `rink history` does."""
 
 
 def role_fields(service: Service, membership: Membership, role: str) -> dict[str, Any]:
@@ -59,7 +63,7 @@ def status_fields(service: Service, membership: Membership) -> dict[str, Any]:
             }
             for consumer in service.turns.consumers.values()
         ],
-        "group": rink.status().as_json() if rink else None,
+        "group": _group_fields(rink) if rink else None,
     }
 
 
@@ -75,21 +79,31 @@ def _turn_fields(turn: Turn) -> dict[str, Any]:
     }
 
 
+def _group_fields(rink: aio.Rink) -> dict[str, Any]:
+    return {"prefix": inside.prefix_of(rink), **rink.status().as_json()}
+
+
 def member_fields(membership: Membership) -> dict[str, Any]:
     """Return the members of the group."""
-    status = _joined(membership).status().as_json()
-    return {"group": status["group"], "members": status["members"]}
+    rink = _joined(membership)
+    status = inside.status_without_waits(rink).as_json()
+    fields = {name: status[name] for name in ("group", "revision", "members")}
+    return {"prefix": inside.prefix_of(rink), **fields}
 
 
 def history_fields(membership: Membership) -> dict[str, Any]:
     """Return the newest versions, and what each changed."""
     rink = _joined(membership)
-    view = rink._engine.node.view  # noqa: SLF001 - of the same package
-    versions = [step.as_json() for step in steps(view)[-20:]]
-    return {"group": rink.group, "revision": view.revision, "versions": versions}
+    view = inside.view_of(rink)
+    return {
+        "group": rink.group,
+        "prefix": inside.prefix_of(rink),
+        "revision": view.revision,
+        "versions": [step.as_json() for step in steps(view)[-MAX_VERSIONS:]],
+    }
 
 
-def _joined(membership: Membership) -> Any:
+def _joined(membership: Membership) -> aio.Rink:
     if membership.rink is None:
         why = membership.trouble and f": {membership.trouble}"
         raise Refused(409, f"the group is not joined: {membership.state.value}{why}")

@@ -6,6 +6,7 @@ import contextlib
 from sidecar_apart import run
 
 from rink import aio, rank_of
+from rink.sidecar import views
 from rink.sidecar.consumers import Consumer
 from rink.sidecar.membership import Membership, State
 from rink.sidecar.service import LEAVES, Service
@@ -350,3 +351,30 @@ async def test_backup_restored_while_the_member_is_away_lowers_no_token():
         world.cluster.restore_backup(before)
         world.consumer("a")
         assert (await world.turn()).token > turn.token
+
+
+@run
+async def test_members_are_shown_without_going_through_waits(monkeypatch):
+    """There may be 10,000 of them, and the event loop stands still meanwhile."""
+    async with World() as world:
+        world.consumer("a")
+        await world.turn()
+
+        def is_not_asked(*_):
+            raise AssertionError("it goes through each wait")
+
+        monkeypatch.setattr(world.membership.rink, "status", is_not_asked)
+        fields = views.member_fields(world.membership)
+        assert [member["name"] for member in fields["members"]] == [world.membership.rink.name]
+        assert fields["group"] == "g"
+
+
+@run
+async def test_trouble_is_over_once_nobody_wants_to_join():
+    async with World(join_timeout=0.05) as world:
+        world.etcd.cut()
+        consumer = world.consumer("a")
+        await until(lambda: world.membership.trouble)
+        world.service.release_all(consumer, "it has ended")
+        await until(lambda: world.state is State.ABSENT)
+        assert world.membership.trouble == ""
