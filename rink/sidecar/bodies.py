@@ -85,6 +85,8 @@ def hold_of(body: Mapping[str, Any]) -> Hold:
         raise Refused(400, '"roles" must be a list of names')
     if bool(grant) == bool(roles):
         raise Refused(400, 'give either "roles", or the "grant" of a stream to resume')
+    if grant and (more := body.keys() - {"grant", "roles"}):
+        raise Refused(400, f'"{min(more)}" was given with the roles: resume with "grant" alone')
     if len(roles) > MAX_ROLES:
         raise Refused(400, f"{len(roles):,} roles are more than the {MAX_ROLES:,} of a consumer")
     for role in roles:

@@ -95,7 +95,10 @@ def _object(description: str, schema: str | None = None) -> dict[str, Any]:
 
 
 def _body(*required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
-    """Return a request body with one of these sets of required fields."""
+    """Return a request body with one of these sets of required fields.
+
+    Where there are several, the last one goes with no other field.
+    """
     schema: dict[str, Any] = {
         "type": "object",
         "properties": properties,
@@ -104,7 +107,8 @@ def _body(*required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
     if len(required) == 1:
         schema["required"] = required[0]
     else:
-        schema["oneOf"] = [{"required": names} for names in required]
+        schema["oneOf"] = [{"required": names} for names in required[:-1]]
+        schema["oneOf"] += [{"required": required[-1], "maxProperties": len(required[-1])}]
     return {"required": True, "content": _json(schema)}
 
 

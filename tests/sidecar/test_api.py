@@ -119,6 +119,20 @@ async def test_unknown_grant_is_gone():
     assert (await sidecar.post("/v1/hold", {"grant": "x"}, **EVENT_STREAM)).status_code == 410
 
 
+@pytest.mark.parametrize(
+    "more", [{"alive": 5}, {"on_close": "release"}, {"wait": 5}, {"consumer": "web"}]
+)
+@run
+async def test_resume_that_would_change_its_hold_is_refused(more):
+    sidecar = Sidecar()
+    answer = await sidecar.held("leader", alive=60)
+    body = {"grant": answer["grant"], **more}
+    async with asyncio.timeout(10):  # a stream would never end
+        refused = await sidecar.post("/v1/hold", body, **EVENT_STREAM)
+    assert refused.status_code == 400
+    assert f'"{next(iter(more))}" was given with the roles' in refused.json()["error"]
+
+
 @run
 async def test_role_says_until_when_and_why_not():
     sidecar = Sidecar()
