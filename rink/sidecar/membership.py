@@ -185,7 +185,8 @@ class Membership:
                 return  # the next member waits for it again, if there is one
             except Exception as error:  # a scheme that fails, and the like
                 failures += 1
-                log.error("role %s: cannot wait for it: %s", json.dumps(role), error)
+                why = json.dumps(str(error))  # it names other members and roles
+                log.error("role %s: cannot wait for it: %s", json.dumps(role), why)
                 await asyncio.sleep(backoff(failures, role))
         if self._waits.get(role) is not me:
             handle.release()
@@ -208,7 +209,7 @@ class Membership:
     def drain(self, why: str) -> None:
         """Begin to leave for good. Doing so twice does nothing."""
         if not self.service.draining:
-            log.info("draining: %s", why)
+            log.info("draining: %s", json.dumps(why))
             self.service.draining = why
             self._drain.set()
             self._presence.set()
@@ -259,7 +260,8 @@ class Membership:
             now = asyncio.get_running_loop().time()
             if now >= reported_at + RETRY_REPORT_INTERVAL_S:
                 reported_at = now
-                log.warning("group %r cannot be joined, trying again: %s", rink.group, error)
+                group, why = json.dumps(rink.group), json.dumps(self.trouble)
+                log.warning("group %s cannot be joined, trying again: %s", group, why)
             pause = asyncio.create_task(asyncio.sleep(backoff(failures, rink.name)))
             await self._first(pause, self._drain)
             pause.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 
 from starlette.types import Message, Receive, Scope, Send
@@ -58,9 +59,8 @@ class EventStream:
                 await self._next(inbox, writer)
             is_ours = scope["state"]["was_aborted"]()
             if is_ours:
-                log.warning(
-                    "consumer %s: its stream could not be written to, and was closed", consumer.name
-                )
+                text = "consumer %s: its stream could not be written to, and was closed"
+                log.warning(text, json.dumps(consumer.name))
         except OSError:  # of the server, once the connection is gone
             is_ours = False
         finally:
