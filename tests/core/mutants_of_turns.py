@@ -326,6 +326,27 @@ TURNS = [
         "sidecar/test_logged_names",
     ),
     of(
+        "membership",
+        "each try to join is said",
+        "            if now >= reported_at + RETRY_REPORT_INTERVAL_S:\n",
+        "            if True:\n",
+        "sidecar/test_membership_tries",
+    ),
+    of(
+        "membership",
+        "tries to join never slow down",
+        "asyncio.sleep(backoff(failures, rink.name))",
+        "asyncio.sleep(backoff(1, rink.name))",
+        "sidecar/test_membership_tries",
+    ),
+    of(
+        "api",
+        "the roles of all consumers are not counted",
+        "        if self._service.turns.role_count + len(hold.roles) > MAX_ALL_ROLES:\n",
+        "        if len(hold.roles) > MAX_ALL_ROLES:\n",
+        "sidecar/test_limits",
+    ),
+    of(
         "service",
         "the grant of the pod is a word",
         "Consumer(POD, secrets.token_urlsafe(24), is_pod=True)",
