@@ -204,6 +204,13 @@ TURNS = [
         "            self._service.hold(consumer, [])\n"
         "        return consumer\n",
     ),
+    Mutant(
+        "a restarted sidecar takes over what its former life held",
+        "rink/engine/requests.py",
+        "            (Compare(key, Target.MOD, effect.compare),),\n",
+        "            (Compare(key, Target.MOD, effect.compare),) if effect.compare else (),\n",
+        ("sidecar/test_former_lives",),
+    ),
     of(
         "answers",
         "a released turn is told again by a stream",
