@@ -12,7 +12,7 @@ import time
 import pytest
 from sidecar_support import Sidecar, wait_for
 
-from rink.sidecar.api import MAX_CALLS
+from rink.sidecar.api import MAX_CALLS, MAX_STREAMS
 from rink.sidecar.listeners import MAX_CALLERS
 
 NO_ETCD = "http://127.0.0.1:1"
@@ -270,9 +270,59 @@ def test_streams_and_roles_above_their_limits_are_refused(sidecar):
     assert status == 200
 
 
-def test_probes_answer_while_the_api_is_full(sidecar, public):
+def test_stream_that_nobody_reads_is_closed(sidecar):
+    """The state of 1,000 roles is more than its connection takes."""
+    is_closed = 'consumer "deaf": its stream could not be written to, and was closed'
+    roles = [f"{'x' * 40}-{number}" for number in range(1_000)]
+    body = json.dumps({"roles": roles, "consumer": "deaf"}).encode()
+    more = f"Accept: text/event-stream\r\nContent-Length: {len(body)}\r\n"
+    reader, status = stream(sidecar, ["read"])
+    with reader, socket.socket() as deaf:
+        assert status == 200
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1024)  # of the other side's buffer
+        host, _, port = sidecar.api.rpartition(":")
+        deaf.connect((host, int(port)))
+        deaf.sendall(head(sidecar.api, more=more) + body)
+        began = time.monotonic()
+        wait_for(lambda: is_closed in sidecar.said(), sidecar.said)
+        assert TIMEOUT_S - 1 < time.monotonic() - began < TIMEOUT_S + SLACK_S
+        consumers = sidecar.call("GET", "/v1/status")[1]["consumers"]
+        assert [one["waiting"] for one in consumers] == [["read"]], "only the deaf one is gone"
+
+
+# ── probes ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_probes_answer_while_the_api_has_no_connection_left(sidecar, public):
     fill(sidecar.api, public, MANY)
     wait_for(lambda: sidecar.call("GET", "/v1/status")[0] == 200)
+
+
+def test_probes_answer_while_the_api_has_all_streams_and_holds(public, tmp_path):
+    """Each probe is compared with one of a sidecar that does nothing, at the same moment."""
+    full = Sidecar(tmp_path, "full", NO_ETCD, "p/", ("--public", "127.0.0.1:0")).start()
+    probes = wait_for(lambda: re.search(r"probes are at http://(\S+)", full.said()))[1]
+    body = b'{"roles": ["awaited"], "wait": 3600}'
+    hold = head(full.api, more=f"Content-Length: {len(body)}\r\n") + body
+    with contextlib.ExitStack() as stack:
+        stack.callback(full.kill)
+        for number in range(MAX_STREAMS):
+            connection, status = stream(full, [f"r-{number}-{i}" for i in range(30)])
+            stack.enter_context(connection)
+            assert status == 200
+        for _ in range(MAX_CALLS):
+            stack.enter_context(connect(full.api)).sendall(hold)
+        count = MAX_STREAMS + MAX_CALLS
+        wait_for(lambda: len(full.call("GET", "/v1/status")[1]["consumers"]) == count)
+        idle, busy = [], []
+        for _ in range(100):
+            assert full.call("POST", "/v1/hold", {"roles": ["one more"]})[0] == 429
+            idle.append(probe(public))
+            busy.append(probe(probes))
+        assert len(full.call("GET", "/v1/status")[1]["consumers"]) == count
+    p95 = [sorted(taken)[94] for taken in (idle, busy)]
+    assert p95[1] < 0.05 + p95[0], p95
 
 
 def test_probes_answer_while_their_own_listener_is_full(public):
@@ -286,12 +336,15 @@ def fill(address, public, count):
             with contextlib.suppress(ConnectionError):
                 connection = stack.enter_context(connect(address))
                 connection.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
-        taken = []
-        for _ in range(21):
-            began = time.monotonic()
-            assert ask(public, head(public, "GET /healthz", "Connection: close\r\n"))[0] == 200
-            taken.append(time.monotonic() - began)
+        taken = [probe(public) for _ in range(21)]
         assert statistics.median(taken) < 0.05, taken
+
+
+def probe(public):
+    """Return the seconds that a probe takes."""
+    began = time.monotonic()
+    assert ask(public, head(public, "GET /healthz", "Connection: close\r\n"))[0] == 200
+    return time.monotonic() - began
 
 
 def test_holds_that_wait_keep_no_renewal_out(sidecar):
