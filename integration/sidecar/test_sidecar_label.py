@@ -221,7 +221,7 @@ def test_name_that_is_never_found_keeps_no_sidecar(kube, labelled):
 # ── a start that is refused ──────────────────────────────────────────────────────────────────
 
 
-def refused(mounted, environment, role="leader"):
+def refused(mounted, environment, role="leader", status=1):
     line = [sys.executable, str(SCRIPT), str(mounted), "sidecar", "--group", "orders"]
     line += ["--listen", "127.0.0.1:0", "--public", "", "--label-pod", role]
     kept = {name: value for name, value in os.environ.items() if "KUBERNETES" not in name}
@@ -233,21 +233,21 @@ def refused(mounted, environment, role="leader"):
         check=False,
         timeout=DEADLINE_S,
     )
-    assert ran.returncode == 1, ran.stderr
+    assert ran.returncode == status, ran.stderr
     assert "Traceback" not in ran.stderr
     return " ".join(ran.stderr.split())
 
 
 @pytest.mark.parametrize("role", ["BTC/ETH", "../x", "x" * 512])
 def test_role_that_cannot_be_a_label_is_refused(kube, role):
-    said = refused(kube.mounted, in_pod(kube.host, kube.port), role)
+    said = refused(kube.mounted, in_pod(kube.host, kube.port), role, status=2)
     assert "cannot be a label of Kubernetes" in said
     assert kube.asked == []
 
 
 def test_process_in_no_pod_is_refused(kube):
     said = refused(kube.mounted, {})
-    assert "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT and POD_NAME" in said
+    assert "KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT, POD_NAME" in said
 
 
 def test_pod_without_a_token_is_refused(kube):

@@ -58,5 +58,5 @@ def test_page_shows_members_roles_and_waits(sidecar):
 def test_page_without_a_public_address_is_refused():
     line = [*RINK, "sidecar", "--group", "orders", "--public", "", "--page"]
     ended = subprocess.run(line, check=False, capture_output=True, text=True, timeout=60)
-    assert ended.returncode != 0
+    assert ended.returncode == 2
     assert "--page needs --public" in ended.stderr

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rink.cli import kubernetes
-from rink.cli.options import Seconds, Target
+from rink.cli.options import Seconds, Target, check_member
 
 if TYPE_CHECKING:
     from rink import aio
@@ -39,6 +39,7 @@ def with_name(groups: str = "the group") -> Callable[..., Any]:
         "--name",
         envvar="RINK_NAME",
         show_envvar=True,
+        callback=check_member,
         help=f"Its name in {groups}.  [default: host name, process id, four hex digits]",
     )
 

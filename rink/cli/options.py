@@ -206,6 +206,14 @@ def check_group(_: click.Context, __: click.Parameter, value: str | None) -> str
         raise click.BadParameter(str(error)) from error
 
 
+def check_member(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """Refuse a value that cannot be a member's name; for the option `--name`."""
+    try:
+        return None if value is None else check_name("member", value)
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 def check_role(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     """Refuse a value that cannot be a role name; for an option."""
     try:

@@ -45,7 +45,7 @@ def prober(address: str, margin: float) -> Beside:
     Raises:
         ConfigError: the address is taken, or cannot be used.
     """
-    listener = listen(Address.of(address))
+    listener = listen(Address.of_probes(address))
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # else it logs its own start
 
     async def beside(supervisor: CommandSupervisor) -> None:

@@ -147,7 +147,7 @@ def run(
             group=group,
             role=role,
             command=command,
-            name=None if name is None else check_name("member", name),
+            name=name,
             grace=grace,
             wait=wait,
             once=once,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+from functools import partial
 from pathlib import Path
 
 import click
 
 from rink.cli import kubernetes
 from rink.cli.apps import NeedsExtra
+from rink.cli.ends import Wrong
 from rink.cli.joining import (
     log_to_stderr,
     session_at,
@@ -155,6 +157,8 @@ def sidecar(
     the group when there has been no sign of life of a program for --absent. With --role it joins at
     once, and stays.
     """
+    if roles and grace is None:
+        raise Wrong("--role needs --grace: nobody answers when a role is lost")
     try:
         from rink import aio
         from rink.sidecar.listeners import Address
@@ -163,37 +167,35 @@ def sidecar(
     except ModuleNotFoundError as error:
         text = f"the sidecar needs {error.name}: {install_command('sidecar')}"
         raise NeedsExtra(text) from error
+    try:
+        settings = Settings(
+            listen=Address.of(listen), public=Address.of_probes(public) if public else None,
+            hold_s=hold, absent_s=absent, grace_s=60.0 if grace is None else grace, roles=roles,
+            label_pod=label_pod, files=files, bearer=bearer, socket_group=socket_group,
+            insecure=insecure, max_streams=max_streams, page=group if page else "",
+        )  # fmt: skip
+    except ConfigError as error:
+        raise Wrong(str(error)) from error
     log_to_stderr(log_level)
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    if roles and grace is None:
-        raise ConfigError("--role needs --grace: nobody answers when a role is lost")
-    if page and not public:
-        raise ConfigError("--page needs --public: the page is shown there")
-    grace_s = 60.0 if grace is None else grace
-    settings = Settings(
-        listen=Address.of(listen), public=Address.of(public) if public else None, hold_s=hold,
-        absent_s=absent, grace_s=grace_s, roles=roles, label_pod=label_pod, files=files,
-        bearer=bearer, socket_group=socket_group, insecure=insecure, max_streams=max_streams,
-        page=group if page else "",
-    )  # fmt: skip
     label_s = RELEASE_WAIT_S if label_pod else 0.0
     kubernetes.check_grace(handover_wait + LEAVE_TIMEOUT_S + hold + label_s, termination_grace)
 
     async def run() -> None:
         session = session_at(target, ttl)
-
-        def make() -> aio.Rink:
-            return aio.Rink(
-                session, group, name=name, rebalance_delay=rebalance_delay,
-                leave_timeout=LEAVE_TIMEOUT_S, handover_wait=handover_wait,
-                join_timeout=JOIN_TIMEOUT_S,
-            )  # fmt: skip
-
-        program = Program(settings, session, make)
+        member = partial(
+            aio.Rink, session, group, name=name, rebalance_delay=rebalance_delay,
+            leave_timeout=LEAVE_TIMEOUT_S, handover_wait=handover_wait, join_timeout=JOIN_TIMEOUT_S,
+        )  # fmt: skip
+        program = Program(settings, session, member)
         with exits_at_once():
             await program.run()
 
+    _collect_dead_connections_soon()
+    asyncio.run(run())
+
+
+def _collect_dead_connections_soon() -> None:
     gc.collect()
     gc.freeze()  # full collections then go through connections alone, and not through every module
     gc.set_threshold(*GC_THRESHOLDS)
-    asyncio.run(run())

@@ -204,6 +204,18 @@ class Address:
             raise ConfigError(f"{text!r} is no address: give HOST:PORT, or unix:PATH")
         return cls(parts[1] or parts[2] or "127.0.0.1", int(parts[3]))
 
+    @classmethod
+    def of_probes(cls, text: str) -> Address:
+        """Return the address of probes that the text of an option names.
+
+        Raises:
+            ConfigError: the text names no address, or a unix socket, which no probe calls.
+        """
+        address = cls.of(text)
+        if address.path:
+            raise ConfigError(f"{text!r} is no address for probes: give HOST:PORT")
+        return address
+
     @property
     def is_local(self) -> bool:
         """Return whether only this machine reaches it."""

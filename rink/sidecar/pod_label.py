@@ -39,8 +39,8 @@ Roles = frozenset[str]
 NONE: Roles = frozenset()
 
 
-def check_label_name(role: str) -> str:
-    """Return a role's name if it can be a part of a label's key.
+def check_label_name(role: str) -> None:
+    """Refuse a role's name that cannot be a part of a label's key.
 
     Raises:
         ConfigError: it cannot be one.
@@ -50,7 +50,6 @@ def check_label_name(role: str) -> str:
             f"--label-pod {role!r}: this role name cannot be a label of Kubernetes: use at most 63 "
             "of A-Z, a-z, 0-9, '-', '_' and '.', with a letter or a digit at both ends"
         )
-    return role
 
 
 def labels_of(roles: Roles, labelled: Roles) -> dict[str, str | None]:

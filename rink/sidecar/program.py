@@ -67,6 +67,26 @@ class Settings:
     max_streams: int = MAX_STREAMS
     page: str = ""
 
+    def __attrs_post_init__(self) -> None:
+        """Refuse settings that exclude each other, and roles that no label can have.
+
+        Raises:
+            ConfigError: there are such settings, or a label cannot have a role's name. The message
+            names the option.
+        """
+        if not self.listen.is_local and not self.insecure:
+            raise ConfigError(
+                f"--listen {self.listen} is no loopback address, so other machines could take "
+                "this pod's roles: use 127.0.0.1, or unix:PATH, or --insecure if a proxy with TLS "
+                "stands before it"
+            )
+        if self.socket_group is not None and not self.listen.path:
+            raise ConfigError("--socket-group needs --listen unix:PATH: it is the socket's group")
+        if self.page and self.public is None:
+            raise ConfigError("--page needs --public: the page is shown there")
+        for role in self.label_pod:
+            check_label_name(role)
+
 
 def hold_ms(settings: Settings, ttl: float, margin: float) -> int:
     """Return how far ahead an end is told.
@@ -88,7 +108,7 @@ class Program:
         make: returns a member that has not joined yet.
 
     Raises:
-        ConfigError: an address is taken, or a file cannot be used.
+        ConfigError: an address is taken, a file cannot be used, or no member can be made.
     """
 
     def __init__(
@@ -101,20 +121,16 @@ class Program:
         self.service = Service(turns)
         stays = bool(settings.roles)
         self.membership = Membership(self.service, make, settings.absent_s, stays)
-        if not settings.listen.is_local and not settings.insecure:
-            raise ConfigError(
-                f"--listen {settings.listen} is no loopback address, so other machines could take "
-                "this pod's roles: use 127.0.0.1, or unix:PATH, or --insecure if a proxy with TLS "
-                "stands before it"
-            )
+        make()  # it raises here what it would raise when the first consumer is there
         _allow_files(settings.max_streams)
         self._bearer = Bearer(settings.bearer) if settings.bearer else None
         self._labeller = self._make_labeller(turns)
         self.membership.labeller = self._labeller
         self._files = Files(settings.files) if settings.files else None
+        self.public_listener = listen(settings.public) if settings.public else None
+        # Last, since a sidecar that is refused must leave no socket behind.
         self.listener = listen(settings.listen, settings.socket_group)
         self._socket_inode = _inode(settings.listen.path)
-        self.public_listener = listen(settings.public) if settings.public else None
         self._stop = asyncio.Event()
         self._signals = 0
 
@@ -157,7 +173,7 @@ class Program:
         await self.session.close()
 
     def _make_labeller(self, turns: Turns) -> PodLabeller | None:
-        labelled = frozenset(check_label_name(role) for role in self.settings.label_pod)
+        labelled = frozenset(self.settings.label_pod)
         if not labelled:
             return None
         pod = Pod.of(os.environ)

@@ -39,7 +39,7 @@ A, AB = frozenset("a"), frozenset("ab")
 
 @pytest.mark.parametrize("role", ["leader", "A", "bank-1", "a.b_c-d", "0" * 63])
 def test_role_that_can_be_a_label_is_taken(role):
-    assert check_label_name(role) == role
+    check_label_name(role)
 
 
 @pytest.mark.parametrize(
