@@ -85,7 +85,7 @@ class Pod:
         missing = [name for name, value in values.items() if not value]
         if missing:
             raise ConfigError(
-                f"--label-pod needs {' and '.join(missing)} in the environment: run it in a pod as "
+                f"--label-pod needs {', '.join(missing)} in the environment: run it in a pod as "
                 "deploy/sidecar/label has it"
             )
         host, port, name = values.values()
