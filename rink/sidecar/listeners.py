@@ -273,14 +273,13 @@ def _listen_unix(path: str, group: str | None) -> socket.socket:
         if place.is_socket():
             _refuse_answered(path)
             place.unlink()
-        before = os.umask(0o177)
+        before = os.umask(0o177 if number is None else 0o117)
         try:
             listener.bind(path)
         finally:
             os.umask(before)
-        if number is not None:
-            os.chown(path, -1, number)
-            place.chmod(0o660)
+        if number is not None:  # nobody can connect before `listen`
+            os.chown(path, -1, number, follow_symlinks=False)
         listener.listen(BACKLOG)
     except BaseException as error:
         listener.close()
@@ -300,11 +299,11 @@ def _group_number(group: str) -> int:
 
 
 def _check_folder(folder: Path, group: int | None) -> None:
-    if not folder.exists():
+    """Make the folder of a socket if there is none. Refuse one that others may write."""
+    with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
         if group is not None:
-            os.chown(folder, -1, group)
-            folder.chmod(0o710)
+            _admit(folder, group)
     status = folder.stat()
     if status.st_uid not in (os.geteuid(), 0):
         raise ConfigError(
@@ -312,12 +311,29 @@ def _check_folder(folder: Path, group: int | None) -> None:
             "use a folder of this user"
         )
     mode = stat.S_IMODE(status.st_mode)
-    allowed = 0o770 if group is not None else 0o700
-    if mode & ~allowed:
+    access = mode & 0o777  # the setgid bit comes from the parent, as in a volume with an fsGroup
+    if group is None and access & 0o077:
         raise ConfigError(
             f"the folder {folder} has mode {mode:o}: others could replace the socket, so make it "
-            f"{'0710' if group is not None else '0700'}"
+            "0700"
         )
+    if group is not None and (access & 0o077 not in (0o010, 0o050) or status.st_gid != group):
+        raise ConfigError(
+            f"the folder {folder} has mode {mode:o} and is of group {status.st_gid}: only "
+            "processes of --socket-group may enter it, and only the sidecar may write it, so make "
+            f"it 0710 and of group {group}"
+        )
+
+
+def _admit(folder: Path, group: int) -> None:
+    """Let a group enter a folder that was just made, through no link put in its place."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if os.fstat(opened).st_uid == os.geteuid():
+            os.fchown(opened, -1, group)
+            os.fchmod(opened, 0o710)
+    finally:
+        os.close(opened)
 
 
 def _refuse_answered(path: str) -> None:
