@@ -14,7 +14,7 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from rink.errors import ConfigError
@@ -24,7 +24,7 @@ FOLDER = "held"
 MAX_FILE_NAME = 200
 MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs"}
 REPORT_INTERVAL_MS = 60_000
-"""Time between two lines of the log on files that cannot be written."""
+"""Time between two lines of the log on files that cannot be written or removed."""
 
 log = logging.getLogger("rink.sidecar")
 
@@ -72,7 +72,14 @@ class Files:
                 "Memory"
             )
         self._folder = self._open(folder)
-        self.clear()
+        try:
+            for name in self._names():
+                self._unlink(name)
+        except OSError as error:
+            self.close()
+            raise ConfigError(
+                f"--files {folder}: {FOLDER}/{error.filename} cannot be removed: {error.strerror}"
+            ) from error
 
     def _open(self, folder: Path) -> int:
         """Open the sidecar's own folder, once and without following a link."""
@@ -118,18 +125,18 @@ class Files:
             os.rename(temporary, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         except OSError as error:
             # Readers see the role end at the end in the old file. This is safe.
-            self._report(name, error)
+            self._report(f"{name} cannot be written to", error)
             self._remove(temporary)
 
-    def _report(self, name: str, error: OSError) -> None:
-        """Log that a file cannot be written, once a minute at most."""
+    def _report(self, what: str, error: OSError) -> None:
+        """Log that a file cannot be written or removed, once a minute at most."""
         if self._clock() < self._reported_ms + REPORT_INTERVAL_MS:
             self._unreported += 1
             return
         count, more = self._unreported, ""
         if count:
-            more = f"; {count:,} more write{'s' * (count != 1)} failed before"
-        log.error("%s cannot be written to %s: %s%s", name, self._place, error.strerror, more)
+            more = f"; {count:,} more failure{'s' * (count != 1)} before"
+        log.error("%s %s: %s%s", what, self._place, error.strerror, more)
         self._reported_ms, self._unreported = self._clock(), 0
 
     def remove(self, role: str) -> None:
@@ -137,16 +144,22 @@ class Files:
         self._remove(file_name(role))
 
     def clear(self) -> None:
-        """Remove every file, also those of an earlier life."""
-        for name in list(self._names()):
+        """Remove every file."""
+        for name in self._names():
             self._remove(name)
 
-    def _names(self) -> Iterator[str]:
+    def _names(self) -> list[str]:
         with os.scandir(self._folder) as entries:
-            for entry in entries:
-                yield entry.name
+            return [entry.name for entry in entries]
 
     def _remove(self, name: str) -> None:
+        """Remove a file, or log why not: a program beside may have put a folder there."""
+        try:
+            self._unlink(name)
+        except OSError as error:
+            self._report(f"{name} cannot be removed from", error)
+
+    def _unlink(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._folder)
 

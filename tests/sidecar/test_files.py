@@ -141,6 +141,36 @@ def test_full_folder_is_logged_once_a_minute(folder, caplog, monkeypatch):
     files.close()
 
 
+def test_folder_in_place_of_a_file_is_refused_at_the_start(folder):
+    (folder / FOLDER / "leader").mkdir(parents=True)
+    for _ in range(2):  # the first one must not keep the lock
+        with pytest.raises(ConfigError, match="held/leader cannot be removed: Is a directory"):
+            Files(folder)
+
+
+def test_folder_in_place_of_a_file_is_logged_and_keeps_no_other_role(folder, caplog):
+    """The program beside the sidecar may have the same user, and make one at any time."""
+    files = Files(folder, lambda: 100)
+    (folder / FOLDER / "leader").mkdir()
+    (folder / FOLDER / f".{os.getpid()}.1").mkdir()
+    files.write("leader", 7, 200)  # its temporary file cannot be made
+    files.write("leader", 7, 200)
+    files.write("other", 8, 200)
+    assert (folder / FOLDER / "other").read_text() == "8 100 200\n"
+    files.remove("leader")
+    files.remove("other")
+    assert not (folder / FOLDER / "other").exists()
+    files.clear()
+    assert len(caplog.messages) == 1
+
+
+def test_file_that_cannot_be_removed_is_named(folder, caplog):
+    files = Files(folder, lambda: 100)
+    (folder / FOLDER / "leader").mkdir()
+    files.remove("leader")
+    assert caplog.messages == [f"leader cannot be removed from {folder}: Is a directory"]
+
+
 def test_folder_that_is_no_tmpfs_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_file_system", lambda _: "ext4")
     with pytest.raises(ConfigError, match="on ext4, and files of ends must be gone"):
