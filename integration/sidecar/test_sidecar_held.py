@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from sidecar_support import FAST, RINK, wait_for
+from sidecar_support import DEADLINE_S, FAST, RINK, wait_for
 
 from rink.sidecar.clock import now_ms
 
@@ -79,3 +79,21 @@ def test_folder_is_one_sidecars_until_it_is_killed(sidecar):
             sidecar("second", options)
         first.kill()
         sidecar("third", options)
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="no /dev/shm, which is a tmpfs")
+def test_folder_is_empty_after_an_orderly_end(sidecar):
+    """A folder that the program puts there is not removed, and ends nothing."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="rink-test-") as folder:
+        held = Path(folder, "held")
+        one = sidecar("one", (*FAST, "--grace", "0", "--files", folder))
+        body = {"roles": ["job-17", "job-18"], "wait": 20, "alive": 60}
+        one.call("POST", "/v1/hold", body)
+        wait_for(lambda: {path.name for path in held.iterdir()} == {"job-17", "job-18"})
+        (held / "job-18").unlink()
+        (held / "job-18").mkdir()
+        (held / "stray").write_text("7 1 99999999999999\n")
+        one.process.terminate()
+        assert one.process.wait(DEADLINE_S) == 0, one.said()
+        assert [path.name for path in held.iterdir()] == ["job-18"]
+        assert "job-18 cannot be " in one.said()
