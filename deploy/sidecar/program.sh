@@ -28,7 +28,7 @@ say() { # MS what ROLE TOKEN
 
 post() { # path, body, seconds: the answer, or a failure
     curl --silent --fail --noproxy '*' --max-time "$3" \
-        --header 'Content-Type: application/json' --data "$2" "$API$1"
+        --header 'Content-Type: application/json' --data "$2" "$API$1" < /dev/null
 }
 
 turns() { # the answer's turns, each a line: ROLE TOKEN STATE UNTIL_MS
@@ -104,7 +104,7 @@ work_all() { # one piece of work under each role whose end has not come
         [ -n "$role" ] || continue
         now_ms
         if [ "$now" -lt "$until" ]; then
-            work "$role" "$token" "$until"
+            work "$role" "$token" "$until" < /dev/null # it must not read the list of roles
             held="$held$role $token $until$LINE"
         else
             stop "$role" "$token" "$until"

@@ -46,9 +46,52 @@ def test_policy_lets_pods_reach_only_etcd_and_dns():
     assert reached == {2379, 53}
 
 
-@pytest.mark.parametrize("shell", ["sh", "bash", "busybox"])
+@pytest.fixture(params=["sh", "bash", "busybox"])
+def shell(request):
+    """The words that begin a command of each shell that is here."""
+    if shutil.which(request.param) is None:
+        pytest.skip(f"no {request.param} here")
+    return ["busybox", "sh"] if request.param == "busybox" else [request.param]
+
+
 def test_program_is_read_by_every_shell(shell):
-    if shutil.which(shell) is None:
-        pytest.skip(f"no {shell} here")
-    words = [shell, "sh"] if shell == "busybox" else [shell]
-    subprocess.run([*words, "-n", FOLDER / "program.sh"], check=True)
+    subprocess.run([*shell, "-n", FOLDER / "program.sh"], check=True)
+
+
+def functions_of_program():
+    """Return the script up to where it begins to ask for roles."""
+    functions, found, _ = (FOLDER / "program.sh").read_text().partition("\nheld='' grant=''")
+    assert found
+    return functions
+
+
+def run_program(shell, script):
+    """Run functions of the program; return what they wrote."""
+    script = f"{functions_of_program()}\n{script}"
+    return subprocess.run(
+        [*shell, "-c", script], check=True, input="", capture_output=True, text=True, timeout=60
+    ).stdout
+
+
+def test_program_works_under_each_role_if_work_reads_its_stdin(shell):
+    """The roles are in a here-document. ssh, mysql and ffmpeg would read the rest of it."""
+    script = """
+        work() { cat >/dev/null; echo "works under $1"; }
+        held="a 1 99999999999999${LINE}b 2 99999999999999${LINE}c 3 99999999999999${LINE}"
+        work_all
+        printf %s "$held"
+    """
+    told = run_program(shell, script).splitlines()
+    assert told[:3] == ["works under a", "works under b", "works under c"]
+    assert [line.split()[0] for line in told[3:]] == ["a", "b", "c"]
+
+
+def test_program_answers_each_loss_if_its_call_reads_its_stdin(shell):
+    script = """
+        curl() { cat >/dev/null; echo "$*"; }
+        held="a 1 99999999999999${LINE}b 2 99999999999999${LINE}" grant=secret
+        take '{"role":"a","token":1,"state":"lost","until_ms":99999999999999}
+              {"role":"b","token":2,"state":"lost","until_ms":99999999999999}'
+    """
+    told = run_program(shell, script)
+    assert told.count("let go") == told.count("/v1/release") == 2
