@@ -1,7 +1,12 @@
 """The probes: what makes a pod not ready, and what does not."""
 
+import contextlib
+from pathlib import Path
+from types import SimpleNamespace
+
 import httpx
 from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
 from sidecar_apart import StandIn, run
 
 from rink.sidecar import public
@@ -19,10 +24,12 @@ class Probed:
         self.member = StandIn(self.service)
         self.member.state, self.member.has_consumers = State.ABSENT, False
         self.unhealthy = ""
+        registry = CollectorRegistry()
+        registry.register(public.Metrics(self.service, self.member))
         app = public.application(
             lambda: public.why_not_ready(self.service, self.member),
             lambda: self.unhealthy,
-            CollectorRegistry(),
+            registry,
             lambda: public.why_not_ready(self.service, self.member, joined=True),
         )
         self._client = httpx.AsyncClient(
@@ -32,8 +39,20 @@ class Probed:
     async def status(self, path):
         return (await self._client.get(path)).status_code
 
+    async def metrics(self):
+        """Return the text of the metrics, and each one's value by its name."""
+        answer = await self._client.get("/metrics")
+        assert answer.headers["content-type"].startswith("text/plain")
+        families = text_string_to_metric_families(answer.text)
+        samples = [sample for family in families for sample in family.samples]
+        assert not any(sample.labels for sample in samples)
+        return answer.text, {sample.name: sample.value for sample in samples}
+
     def join(self):
         self.member.has_consumers, self.member.state = True, State.JOINED
+
+    def consumer(self, name, *roles):
+        self.service.hold(Consumer(name, f"secret-{name}", alive_ms=60_000), list(roles))
 
 
 @run
@@ -87,3 +106,54 @@ async def test_startz_and_healthz_need_no_member():
     assert await probed.status("/healthz") == 200
     probed.unhealthy = "the event loop is 7.0 s late"
     assert await probed.status("/healthz") == 503
+
+
+def member_of_a_group(members, rank, version):
+    """Return what a joined member says of its group."""
+    node = SimpleNamespace(view=SimpleNamespace(by_age=[None] * members))
+    engine = SimpleNamespace(lock=contextlib.nullcontext(), node=node)
+    return SimpleNamespace(rank=rank, version=SimpleNamespace(number=version), _engine=engine)
+
+
+@run
+async def test_metrics_have_the_value_of_each_name_and_no_role():
+    probed = Probed()
+    probed.join()
+    probed.member.rink = member_of_a_group(members=9, rank=8, version=12)
+    probed.consumer("web", *(f"shop/{number}" for number in range(6)))
+    probed.consumer("cron", "shop/0")
+    probed.consumer("mail", "shop/7")
+    turns = [probed.service.granted(role, 7) for role in list(probed.member.wanted)[:6]]
+    for turn in turns[:2]:
+        probed.service.lost(turn, "version 12 gives it to another")
+    probed.service.release(turns[0].consumer, turns[0].role, 7)
+    text, values = await probed.metrics()
+    assert values == {
+        "rink_sidecar_joined": 1,
+        "rink_sidecar_ranked": 1,
+        "rink_sidecar_rank": 8,
+        "rink_sidecar_members": 9,
+        "rink_sidecar_version": 12,
+        "rink_sidecar_roles_held": 4,
+        "rink_sidecar_roles_draining": 1,
+        "rink_sidecar_session_remaining_seconds": 15,
+        "rink_sidecar_consumers": 3,
+        "rink_sidecar_roles_gained_total": 6,
+        "rink_sidecar_roles_lost_total": 2,
+    }
+    assert "shop" not in text
+    page = Path(__file__).parents[2] / "docs" / "cli.md"
+    described = page.read_text(encoding="utf-8")
+    assert [name for name in values if f"`{name}`" not in described] == []
+
+
+@run
+async def test_metrics_without_a_member_or_a_rank_are_0_and_the_rank_is_less():
+    probed = Probed()
+    _, values = await probed.metrics()
+    assert values.pop("rink_sidecar_rank") == -1
+    assert set(values.values()) == {0}
+    probed.member.rink = member_of_a_group(members=1, rank=None, version=12)
+    _, values = await probed.metrics()
+    joined = ("joined", "ranked", "rank", "members")
+    assert [values[f"rink_sidecar_{name}"] for name in joined] == [1, 0, -1, 1]
