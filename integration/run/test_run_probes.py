@@ -50,6 +50,8 @@ def test_readyz_of_holder_and_standby_is_ready(probed, beats):
         text = probes.get("/metrics")[1]
         assert f"rink_run_running {running}" in text
         assert f"rink_run_starts_total {running}" in text
+        assert "rink_run_joined 1.0" in text
+        assert 0 < float(re.search(r"(?m)^rink_run_session_remaining_seconds (\S+)", text)[1]) <= 20
 
 
 def test_readyz_of_run_that_leaves_is_not_ready(probed, beats):
@@ -70,5 +72,8 @@ def test_readyz_without_etcd_is_not_ready_and_startz_is(probed, wire_to, etcd_no
     status, why = probes.get("/readyz")
     assert status == 503
     assert why.startswith("waits to join the group")
+    text = probes.get("/metrics")[1]
+    assert "rink_run_joined 0.0" in text
+    assert "rink_run_session_remaining_seconds 0.0" in text
     wire.heal()
     wait_for(lambda: probes.get("/readyz")[0] == 200)

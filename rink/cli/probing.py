@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator
 from functools import partial
 
+import attrs
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -45,14 +46,16 @@ def prober(address: str, margin: float) -> Beside:
     Raises:
         ConfigError: the address is taken, or cannot be used.
     """
-    listener = listen(Address.of_probes(address))
+    probes = Address.of_probes(address)
+    listener = listen(probes)
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # else it logs its own start
 
     async def beside(supervisor: CommandSupervisor) -> None:
         lag = LoopLag()
         registry = CollectorRegistry()
         registry.register(RunMetrics(supervisor))
-        log.info("probes and metrics are at http://%s:%d", *listener.getsockname()[:2])
+        port = listener.getsockname()[1]
+        log.info("probes and metrics are at http://%s", attrs.evolve(probes, port=port))
         app = application(supervisor.why_not_ready, partial(lag.why_late, margin), registry)
         await asyncio.gather(lag.run(), serve(app, listener, asyncio.Event()))
 
