@@ -13,7 +13,7 @@ from rink.sidecar.program import Settings
 
 @pytest.fixture
 def made(monkeypatch):
-    """The sidecars that were made. They only note what they were given."""
+    """Note what each sidecar is made of, and run none."""
     made = []
 
     class Noted:

@@ -48,7 +48,7 @@ def test_policy_lets_pods_reach_only_etcd_and_dns():
 
 @pytest.fixture(params=["sh", "bash", "busybox"])
 def shell(request):
-    """The words that begin a command of each shell that is here."""
+    """Return the words that begin a command of a shell."""
     if shutil.which(request.param) is None:
         pytest.skip(f"no {request.param} here")
     return ["busybox", "sh"] if request.param == "busybox" else [request.param]

@@ -19,14 +19,14 @@ SETTINGS = Settings(listen=Address("127.0.0.1", 8181), public=None)
 
 @pytest.fixture
 def listened(monkeypatch):
-    """The addresses on which a sidecar listened. It opens no socket."""
+    """Note the addresses on which a sidecar listens, and open no socket."""
     listened = []
     monkeypatch.setattr(module, "listen", lambda address, *_: listened.append(address))
     return listened
 
 
 def program(**member):
-    """A sidecar that would join with these settings of its member."""
+    """Return a sidecar that would join with these settings of its member."""
     session = aio.Session("http://127.0.0.1:1")
     return Program(SETTINGS, session, lambda: aio.Rink(session, "orders", **member))
 
