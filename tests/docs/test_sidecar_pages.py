@@ -1,4 +1,7 @@
-"""The pages of the sidecar show its examples as they stand, and keep to their length."""
+"""The pages of the sidecar and of `rink run` show examples as they stand, and are short.
+
+The pages on Kubernetes have their test in tests/deploy.
+"""
 
 import pytest
 from docs_support import ROOT, blocks
@@ -19,7 +22,10 @@ def test_sidecar_page_shows_its_example(page, language, example):
     assert block.code == (EXAMPLES / example).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", ["sidecar.md", "sidecar-clients.md", "sidecar-fence.md"])
-def test_sidecar_page_is_short(page):
+@pytest.mark.parametrize(
+    "page",
+    ["sidecar.md", "sidecar-clients.md", "sidecar-fence.md", "run.md", "cron.md"],
+)
+def test_how_to_page_is_short(page):
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     assert len(text.split()) <= MAX_WORDS
