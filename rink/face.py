@@ -1,4 +1,4 @@
-"""What both faces have in common: everything that does not wait."""
+"""Give both faces what they have in common: what does not wait."""
 
 from __future__ import annotations
 

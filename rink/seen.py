@@ -25,7 +25,9 @@ UNREADABLE = "unreadable"
 
 @attrs.frozen
 class MemberStatus:
-    """One member, as its record says; `phase` is "unreadable" where it cannot be read.
+    """Show one member, as its record says.
+
+    `phase` is "unreadable" if the record cannot be read.
 
     `no_rank_because` says why an active member waits for a rank in vain. It is empty for one that
     has a rank, or only waits for its turn. `leaving` says what a leave waits for, as far as the

@@ -1,4 +1,7 @@
-"""`rink drain`: makes the sidecar beside it leave. It starts fast, for preStop hooks."""
+"""Make the sidecar beside it leave, by `rink drain`.
+
+It starts fast, for preStop hooks.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ def drain(ctx: click.Context, api: str, bearer: Path | None, wait: float) -> Non
 
 
 def _post(path: str, api: str, bearer: Path | None, timeout_s: float) -> tuple[int, str]:
-    """Send a POST without a body, and return the status and the body of the answer.
+    """Send a POST without a body, and return the answer's status and body.
 
     http.client would take most of the time of the whole command.
     """

@@ -1,4 +1,4 @@
-"""`rink held`: says whether a role is held here now, by the files of a sidecar."""
+"""Say whether a role is held here now, by the files of a sidecar."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rink.sidecar.files import FOLDER, file_name, is_valid
     help="The folder of the sidecar's --files.",
 )
 def held(role: str, files: Path) -> None:  # fmt: skip
-    """Print the token of ROLE if it is held here now. Exit with 3 if it is not.
+    """Print the token of ROLE if it is held here now. Exit with 3 if not.
 
     Run it before each write: the role may end in the next moment.
     """

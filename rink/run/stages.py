@@ -1,4 +1,4 @@
-"""Decide what a signal does. It is pure: no signal is sent here, and no clock is read.
+"""Decide what a signal does, without sending one or reading a clock.
 
 The first one begins to leave the group: the command goes on while the group waits for a successor.
 The second one ends that wait. The last one kills the command. While no command runs, each one ends

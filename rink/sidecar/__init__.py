@@ -1,4 +1,4 @@
-"""The sidecar: programs in any language hold roles through a small HTTP API.
+"""Hold roles for programs in any language, through a small HTTP API.
 
 The rooms, from the inside out:
 

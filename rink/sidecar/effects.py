@@ -1,4 +1,7 @@
-"""Effects of `rink.sidecar.turns`: what the member is to do, and what consumers are to be told."""
+"""Name what the member is to do, and what consumers are to be told.
+
+These are the effects of `rink.sidecar.turns`.
+"""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ class Files:
             return [entry.name for entry in entries]
 
     def _remove(self, name: str) -> None:
-        """Remove a file, or log why not: a program beside may have put a folder there."""
+        """Remove a file, or log why not: it may be a folder of a program."""
         try:
             self._unlink(name)
         except OSError as error:

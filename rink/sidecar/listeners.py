@@ -299,7 +299,7 @@ def _group_number(group: str) -> int:
 
 
 def _check_folder(folder: Path, group: int | None) -> None:
-    """Make the folder of a socket if there is none. Refuse one that others may write."""
+    """Make a socket's folder, or refuse one that others may write."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
         if group is not None:
@@ -326,7 +326,7 @@ def _check_folder(folder: Path, group: int | None) -> None:
 
 
 def _admit(folder: Path, group: int) -> None:
-    """Let a group enter a folder that was just made, through no link put in its place."""
+    """Let a group enter a new folder, and follow no link in its place."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if os.fstat(opened).st_uid == os.geteuid():

@@ -68,7 +68,7 @@ class Settings:
     page: str = ""
 
     def __attrs_post_init__(self) -> None:
-        """Refuse settings that exclude each other, and roles that no label can have.
+        """Refuse settings that cannot be, alone or beside each other.
 
         Raises:
             ConfigError: there are such settings, or a label cannot have a role's name. The message
