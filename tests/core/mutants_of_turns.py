@@ -342,8 +342,8 @@ TURNS = [
     of(
         "membership",
         "tries to join never slow down",
-        "asyncio.sleep(backoff(failures, rink.name))",
-        "asyncio.sleep(backoff(1, rink.name))",
+        "backoff(failures, rink.name)",
+        "backoff(1, rink.name)",
         "sidecar/test_membership_tries",
     ),
     of(
@@ -351,7 +351,7 @@ TURNS = [
         "the roles of all consumers are not counted",
         "        if self._service.turns.role_count + len(hold.roles) > MAX_ALL_ROLES:\n",
         "        if len(hold.roles) > MAX_ALL_ROLES:\n",
-        "sidecar/test_limits",
+        "sidecar/test_api_limits",
     ),
     of(
         "service",
