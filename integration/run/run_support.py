@@ -92,20 +92,25 @@ class Running:
     def __init__(self, endpoint, prefix, *line, role="r", before=(), popen=(), **env):
         options = ["--group", "g", "--role", role, "--prefix", prefix, "--ttl", str(TTL)]
         self.started_at = time.monotonic()
+        files = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "start_new_session": True,
+            **dict(popen),
+        }
         self.process = subprocess.Popen(
             [*DEFAULT_SIGNALS, *before, *RINK, "run", *options, *line],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
             text=True,
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT), "RINK_ETCD": endpoint, **env},
-            **{"start_new_session": True, **dict(popen)},
+            **files,
         )
         self._read = {}
         self._threads = {
             pipe: threading.Thread(target=self._read_all, args=[pipe])
             for pipe in (self.process.stdout, self.process.stderr)
+            if pipe is not None
         }
         for thread in self._threads.values():
             thread.start()
@@ -116,7 +121,7 @@ class Running:
 
     def _text(self, pipe):
         """Return what was written, all of it if the process has ended and nobody else can write."""
-        if self.process.poll() is not None:
+        if self.process.poll() is not None and pipe in self._threads:
             self._threads[pipe].join(UNREAD_S)
         return self._read.get(pipe, "")
 
@@ -168,6 +173,6 @@ class Running:
         for thread in self._threads.values():
             thread.join(LONG_S)  # until the guard has ended too
             assert not thread.is_alive(), "a process of the command still runs"
-        for pipe in (self.process.stdout, self.process.stderr):
+        for pipe in self._threads:
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()

@@ -60,10 +60,17 @@ def with_log_level(note: str = "") -> Callable[..., Any]:
     )
 
 
-def log_to_stderr(level: str) -> None:
-    """Set up logging, unless the program has done so."""
+def log_to_stderr(level: str, handler: logging.Handler | None = None) -> None:
+    """Set up logging, unless the program has done so.
+
+    Args:
+        level: the lowest level that is logged.
+        handler: takes the lines, and writes them to stderr.
+    """
     logging.basicConfig(
-        level=level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+        level=level.upper(),
+        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
+        handlers=[handler or logging.StreamHandler()],
     )
 
 

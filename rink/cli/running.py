@@ -129,18 +129,22 @@ def run(
     itself, `rink run` exits with its code, unless --restart is given.
     """
     started_at = time.time()
+    _open_standard_files()
     if os.getpid() == 1:  # until the supervisor runs, a process 1 would not hear it
         signal.signal(signal.SIGTERM, _exit)
     _check(once, restart, slot, retry_if_unfinished)
-    log_to_stderr("info")
     from rink.run import exits
+    from rink.run.log_thread import LogThread
     from rink.run.run_settings import RunSettings
     from rink.run.slots import minute_slot
     from rink.run.supervisor import supervise
 
+    lines = LogThread()
+    log_to_stderr("info", lines)
     log = logging.getLogger("rink.run")
     if shutil.which(command[0]) is None and not Path(command[0]).exists():
         log.error("command %r was not found", command[0])
+        lines.flush()
         exits.end(exits.ExitStatus(exits.NOT_FOUND))
     try:
         settings = RunSettings(
@@ -161,7 +165,9 @@ def run(
         beside = None if public is None else _prober(public, session.margin)
     except RinkError as error:
         raise WrongRun(str(error)) from error
-    exits.end(supervise(settings, session, beside))
+    outcome = supervise(settings, session, beside)
+    lines.flush()
+    exits.end(outcome)
 
 
 def _prober(address: str, margin: float) -> Beside:
@@ -182,6 +188,18 @@ def _check(once: bool, restart: bool, slot: str | None, retry_if_unfinished: boo
         raise WrongRun("--once-per and --restart exclude each other: a slot runs once")
     if retry_if_unfinished and slot is None:
         raise WrongRun("--retry-if-unfinished needs --once-per: it asks whether a slot's run ended")
+
+
+def _open_standard_files() -> None:
+    """Open /dev/null in place of a closed stdin, stdout or stderr.
+
+    Otherwise a pipe or a connection would get the number, and lines of the log would go there.
+    """
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number
 
 
 def _exit(number: int, _: FrameType | None) -> None:

@@ -179,20 +179,24 @@ class CommandRun:
         """
         interval = min(MAX_TELL_INTERVAL_S, self._host.session.ttl / 12)
         is_lost = False
+        # Each log line comes after the deed that it names: nothing may hold a deed up.
         while not guarded.ended.done():
             if lost.done() and not is_lost:
                 is_lost = True
-                self._host.file.clear()
                 number = self._host.loss_signal()
-                log.info("%s: the command gets %s", self._reason(), signal_name(number))
                 guarded.stop(number)
+                self._host.file.clear()
+                log.info("the command gets %s, since %s", signal_name(number), self._reason())
             self._move_end(guarded, is_lost=is_lost or guarded.is_late)
-            if now_ms() >= guarded.until - self._limits.lead // 2:
-                log.error("the guard does not kill the command: `rink run` does")
+            left_ms = guarded.until - self._limits.lead // 2 - now_ms()
+            if left_ms <= 0:
                 await self._host.reaper.kill_all()
+                log.error("the guard did not kill the command in time: `rink run` did")
+                await guarded.ended
+                continue
             await asyncio.wait(
                 {guarded.ended} if is_lost else {guarded.ended, lost},
-                timeout=interval,
+                timeout=min(interval, left_ms / 1000),
                 return_when=asyncio.FIRST_COMPLETED,
             )
         return is_lost or guarded.is_late

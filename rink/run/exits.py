@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import sys
 from typing import NoReturn
 
 import attrs
@@ -38,11 +37,6 @@ class ExitStatus:
             return cls(signal=os.WTERMSIG(status))
         return cls(code=os.WEXITSTATUS(status))
 
-    @property
-    def is_success(self) -> bool:
-        """Return whether the code is 0, and no signal came."""
-        return self == ExitStatus()
-
     def __str__(self) -> str:
         if not self.signal:
             return f"code {self.code}"
@@ -52,10 +46,9 @@ class ExitStatus:
 def end(outcome: ExitStatus) -> NoReturn:
     """End this process, with the code or by the signal.
 
-    It ends at once: nothing at the exit of Python may hold it up.
+    It ends at once: nothing at the exit of Python may hold it up. Nothing is flushed: `rink run`
+    writes nothing but its log, and a flush may never end, or find that there is no stdout.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
     if outcome.signal and os.getpid() != 1:  # process 1 gets no signal that it does not handle
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the core would be of `rink run`
         if outcome.signal not in (signal.SIGKILL, signal.SIGSTOP):

@@ -3,7 +3,8 @@
 It ends in time whatever happens to `rink run`.
 
 This file is started by its path, as a process of its own, and uses only the standard library. It
-has one thread and no connection to etcd, so nothing there can hold it up.
+has one thread and no connection to etcd, so nothing there can hold it up. It stays one file: Python
+starts it in isolated mode, in which it finds no other module of Rink.
 
 Rules that hold here:
 
@@ -13,6 +14,7 @@ Rules that hold here:
 * If the pipe from `rink run` closes, the command gets SIGTERM at once.
 * The guard is a subreaper: an orphan of the command becomes the guard's child. So there are no
   descendants exactly when `waitpid` knows no child. Only then does the guard say `ended`.
+* The guard acts first and logs then. No line that it writes can hold it up.
 * SIGTERM, and signals that are passed on, go to the command's own process. Once that process has
   ended, what it left behind gets SIGTERM. SIGKILL goes to everything.
 
@@ -49,10 +51,23 @@ TERM, KILL = "term", "kill"
 SWEEP_INTERVAL_MS = 5
 """Pause between two looks at `/proc` while descendants are being killed."""
 
+SLOW_SWEEP_INTERVAL_MS = 500
+"""The same, while a second has passed and nothing changes."""
+
 REMOVE_TRIES = 20
+
+NEW_FILE = "role.new"
+"""Name of the file of RINK_FILE while it is written; it may be left if `rink run` is killed."""
+
+MAX_WRITE_S = 0.02
+"""After so long, a line for a stderr that nobody reads is given up."""
 
 SLOW_KILL_MS = 1_000
 """After so long, a kill that is not over is reported."""
+
+REPORT_INTERVAL_MS = 60_000
+MAX_REPORTED = 10
+"""Largest number of processes that a report names."""
 
 IGNORED = (
     signal.SIGHUP,
@@ -101,6 +116,11 @@ class Ends:
         self._stopped_at: int | None = None
         self._is_killed = False
         self._is_closed = False
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether `rink run` has gone."""
+        return self._is_closed
 
     @property
     def is_stopping(self) -> bool:
@@ -195,7 +215,12 @@ def descendants(root: int) -> list[int]:
 
 
 def signal_all(pids: list[int], number: int) -> list[int]:
-    """Send a signal to processes; return those that it may not be sent to."""
+    """Send a signal to processes; return those that it may not be sent to.
+
+    A process may end after the look that found it, and its number may be given to another one. That
+    takes all numbers to be used up within a millisecond or so. A pidfd would not be simple: it has
+    to be checked against `/proc` again, and kernels and sandboxes without pidfds need this way, too.
+    """
     refused = []
     for pid in pids:
         try:
@@ -205,6 +230,49 @@ def signal_all(pids: list[int], number: int) -> list[int]:
         except PermissionError:
             refused.append(pid)
     return refused
+
+
+def name_of(pid: int) -> str:
+    """Return a process's name, or "?" if it is gone."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="utf-8") as file:
+        return file.read().strip()
+    return "?"
+
+
+class Sweeps:
+    """Choose the pauses between the sweeps of one kill, and report what it waits for.
+
+    A process may outlive SIGKILL: one in state D, or one of another user. Each sweep reads all of
+    `/proc`, so sweeps get rare while the same processes are left. Processes that start new ones
+    change the list, and are swept as fast as before.
+
+    Args:
+        now: when the kill begins, in milliseconds.
+    """
+
+    def __init__(self, now: int) -> None:
+        self.pause_ms = SWEEP_INTERVAL_MS
+        self._slow_at = self._report_at = now + SLOW_KILL_MS
+        self._left: list[int] = []
+
+    def swept(self, now: int, left: list[int], refused: list[int]) -> str:
+        """Take the outcome of a sweep; return a report if one is due, else "".
+
+        Args:
+            now: the time in milliseconds.
+            left: the processes that were there.
+            refused: those of them that may not be killed.
+        """
+        is_stuck = now >= self._slow_at and left == self._left
+        self.pause_ms = SLOW_SWEEP_INTERVAL_MS if is_stuck else SWEEP_INTERVAL_MS
+        self._left = left
+        if now < self._report_at:
+            return ""
+        self._report_at = now + REPORT_INTERVAL_MS
+        whose = dict.fromkeys(refused, ", of another user")
+        names = [f"{pid} ({name_of(pid)}{whose.get(pid, '')})" for pid in left[:MAX_REPORTED]]
+        more = len(left) - len(names)
+        return f"{', '.join(names) or 'nothing'}{f' and {more} more' if more else ''}"
 
 
 def reaped() -> Iterator[tuple[int, int]]:
@@ -319,8 +387,9 @@ class CommandGuard:
         self._timer = Timer()
         self._text = b""
         self._status: int | None = None  # of the command's own process, once it has ended
-        self._slow_at: int | None = None
+        self._sweeps: Sweeps | None = None  # of the kill, once it has begun
         self._is_reported = False
+        self._is_writing = False  # to stderr
 
     def run(self) -> None:
         """Run the command to its end."""
@@ -335,18 +404,21 @@ class CommandGuard:
             signal.signal(number, signal.SIG_IGN)
         if not self._start():
             return
+        signal.signal(
+            signal.SIGALRM, self._end_write
+        )  # after the fork: the command has it as before
         poll = select.poll()
         for fd in (self._in, self._timer.fd, wake):
             poll.register(fd, select.POLLIN)
         while not self._step():
-            is_killing = self._slow_at is not None
-            for fd, _ in poll.poll(SWEEP_INTERVAL_MS if is_killing else None):
+            for fd, _ in poll.poll(self._sweeps.pause_ms if self._sweeps else None):
                 if fd == self._in:
                     self._read(poll)
                 else:
                     with contextlib.suppress(BlockingIOError):
                         os.read(fd, 4096)
         self._forget_file()
+        self._forget_folder()
         self._terminal.take_back(self._pid)
         self._group.remove()
         self._say(f"ended {self._status}")
@@ -407,9 +479,9 @@ class CommandGuard:
         due = self._ends.due(now)
         if due == TERM:
             self._say("late")
+            self._terminate(signal.SIGTERM)
             left = self._left(now)
             self._log(f"gets SIGTERM, and SIGKILL in {left} ms: the role's end is near")
-            self._terminate(signal.SIGTERM)
         if not self._reap(now):
             return True
         if due == KILL:
@@ -449,24 +521,24 @@ class CommandGuard:
     def _kill(self, now: int) -> None:
         """Kill everything once. It is called again until `waitpid` knows no child."""
         self._forget_file()
-        if self._slow_at is None:
-            self._slow_at = now + SLOW_KILL_MS
-            if self._status is None:
-                self._say("late")
-                self._log("it is killed")
         self._group.kill()
         if self._status is None:  # so the group's number is nobody else's
             with contextlib.suppress(OSError):
                 os.killpg(self._pid, signal.SIGKILL)
-        refused = signal_all(descendants(os.getpid()), signal.SIGKILL)
-        if now >= self._slow_at:
-            self._slow_at = now + 60 * SLOW_KILL_MS
-            why = f"the processes {refused} belong to another user" if refused else "it hangs"
-            self._log(f"it was killed and has not ended: {why}", level="ERROR")
+        left = descendants(os.getpid())
+        refused = signal_all(left, signal.SIGKILL)
+        if self._sweeps is None:
+            self._sweeps = Sweeps(now)
+            if self._status is None:
+                self._say("late")
+                self._log("it is killed")
+        if report := self._sweeps.swept(now, left, refused):
+            self._log(f"it was killed and has not ended. Left: {report}", level="ERROR")
 
     def _resume(self) -> None:
-        with contextlib.suppress(OSError):
-            os.killpg(self._pid, signal.SIGCONT)
+        if self._status is None:  # so the group's number is nobody else's
+            with contextlib.suppress(OSError):
+                os.killpg(self._pid, signal.SIGCONT)
 
     def _left(self, now: int) -> int:
         return max(0, self._ends.kill_at - now)
@@ -482,9 +554,9 @@ class CommandGuard:
             poll.unregister(self._in)
             now = now_ms()
             if self._ends.close(now):
+                self._terminate(signal.SIGTERM)
                 left = self._left(now)
                 self._log(f"gets SIGTERM, and SIGKILL in {left} ms: `rink run` has ended")
-                self._terminate(signal.SIGTERM)
             return
         *lines, self._text = (self._text + data).split(b"\n")
         for line in lines:
@@ -506,8 +578,9 @@ class CommandGuard:
         self._ends.kill()
 
     def _resume_in_front(self, _: int) -> None:
-        self._terminal.give(self._pid)
-        self._resume()
+        if self._status is None:
+            self._terminal.give(self._pid)
+            self._resume()
 
     _orders: dict[str, Callable[[CommandGuard, int], None]] = {
         "until": _until,
@@ -522,19 +595,45 @@ class CommandGuard:
             os.write(self._out, f"{line}\n".encode())
 
     def _log(self, what: str, level: str = "WARNING") -> None:
-        """Write a line as `rink run` does, which may be stopped or dead."""
+        """Write a line as `rink run` does, which may be stopped or dead.
+
+        The caller acts first and logs then. Perhaps nobody reads stderr, and the write would never
+        end. O_NONBLOCK would change the command's stderr too, and a poll before the write proves
+        nothing, as the command may fill the pipe in between. So an alarm ends the write, and the
+        line is lost. The alarm repeats: the first one may come just before the write begins.
+        """
         at = time.strftime("%Y-%m-%d %H:%M:%S")
-        line = f"{at},{time.time_ns() // 1_000_000 % 1000:03d} {level:<7} rink.run: "
+        head = f"{at},{time.time_ns() // 1_000_000 % 1000:03d} {level:<7} rink.run: "
+        line = f"{head}command {self._command[0]!r} of role {self._role}: {what}\n".encode()
         with contextlib.suppress(OSError):
-            os.write(
-                2, f"{line}command {self._command[0]!r} of role {self._role}: {what}\n".encode()
-            )
+            try:
+                self._is_writing = True
+                signal.setitimer(signal.ITIMER_REAL, MAX_WRITE_S, MAX_WRITE_S)
+                os.write(2, line[: select.PIPE_BUF])
+            finally:
+                self._is_writing = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _end_write(self, *_: object) -> None:
+        """End a write to stderr. Only `_log` may be interrupted, and it is once."""
+        if self._is_writing:
+            self._is_writing = False
+            raise TimeoutError
 
     def _forget_file(self) -> None:
         """Remove the file that says the role is held."""
         if self._file:
             with contextlib.suppress(OSError):
                 os.unlink(self._file)
+
+    def _forget_folder(self) -> None:
+        """Remove the file's folder too, if `rink run` is gone and cannot."""
+        if self._file and self._ends.is_closed:
+            folder = os.path.dirname(self._file)
+            with contextlib.suppress(OSError):
+                os.unlink(f"{folder}/{NEW_FILE}")
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
 
 
 def main(arguments: list[str]) -> None:

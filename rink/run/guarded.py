@@ -24,8 +24,6 @@ log = logging.getLogger("rink.run")
 
 GUARD = str(Path(guard.__file__).resolve())
 
-SWEEP_INTERVAL_S = 0.005
-
 KILLED = signal.SIGKILL
 """Status, as from `waitpid`, of a command whose guard was killed."""
 
@@ -94,9 +92,13 @@ class Reaper:
 
         Process 1 of a container so kills orphans of `docker exec` too: they cannot be told apart.
         """
+        sweeps = guard.Sweeps(guard.now_ms())
         while self.reap():
-            guard.signal_all(guard.descendants(os.getpid()), signal.SIGKILL)
-            await asyncio.sleep(SWEEP_INTERVAL_S)
+            left = guard.descendants(os.getpid())
+            refused = guard.signal_all(left, signal.SIGKILL)
+            if report := sweeps.swept(guard.now_ms(), left, refused):
+                log.error("the command was killed and has not ended. Left: %s", report)
+            await asyncio.sleep(sweeps.pause_ms / 1000)
 
 
 class Guarded:
@@ -133,13 +135,26 @@ class Guarded:
         self.until = until
         group = cgroup.make(f"rink-run-{os.getpid()}-{secrets.token_hex(4)}")
         self._cgroup = guard.Cgroup(group)
+        options = {
+            "until": until, **attrs.asdict(limits), "job": os.getpgrp(), "file": file,
+            "ignored": ",".join(str(int(one)) for one in ignored), "role": repr(role),
+            "cgroup": group,
+        }  # fmt: skip
+        try:
+            pid = self._spawn(options, command, environment)
+        except BaseException:
+            self._cgroup.remove()
+            raise
+        asyncio.get_running_loop().add_reader(self._from, self._read)
+        self._reaper.follow(pid).add_done_callback(self._guard_ended)
+
+    def _spawn(
+        self, options: Mapping[str, object], command: Sequence[str], environment: Mapping[str, str]
+    ) -> int:
+        """Start the guard with its two pipes; return its process id."""
         guard_in, self._to = os.pipe()
         self._from, guard_out = os.pipe()
-        options = {
-            "in": guard_in, "out": guard_out, "until": until, **attrs.asdict(limits),
-            "ignored": ",".join(str(int(one)) for one in ignored), "job": os.getpgrp(),
-            "file": file, "role": repr(role), "cgroup": group,
-        }  # fmt: skip
+        options = {"in": guard_in, "out": guard_out, **options}
         line = [f"{name}={value}" for name, value in options.items()]
         try:
             for fd in (guard_in, guard_out):
@@ -151,13 +166,21 @@ class Guarded:
                 setpgroup=0,
                 setsigmask=(),
             )
+        except BaseException:
+            self._close()
+            raise
         finally:
             os.close(guard_in)
             os.close(guard_out)
         os.set_blocking(self._to, False)
         os.set_blocking(self._from, False)
-        asyncio.get_running_loop().add_reader(self._from, self._read)
-        self._reaper.follow(pid).add_done_callback(self._guard_ended)
+        return pid
+
+    def _close(self) -> None:
+        """Close the pipes. Their numbers may soon be those of a connection to etcd."""
+        os.close(self._from)
+        os.close(self._to)
+        self._from = self._to = -1
 
     def tell(self, until: int) -> None:
         """Move the end on."""
@@ -181,7 +204,7 @@ class Guarded:
         self._say("resume")
 
     def _say(self, line: str) -> None:
-        with contextlib.suppress(OSError):  # the guard has ended, or hangs
+        with contextlib.suppress(OSError):  # the guard has ended (then `_to` is -1), or hangs
             os.write(self._to, f"{line}\n".encode())
 
     def _read(self) -> None:
@@ -218,16 +241,15 @@ class Guarded:
         loop = asyncio.get_running_loop()
         self._read()  # its last lines
         loop.remove_reader(self._from)
-        os.close(self._from)
-        os.close(self._to)
+        self._close()
         if self.ended.done():
             return
-        how = os.waitstatus_to_exitcode(exit_status.result())
-        log.error("the guard of the command has ended (%d): the command is killed", how)
         self.is_late = self._is_started
         if not self._is_started:
             self.failure = Failure(code=guard.OURS, errno=0)
         self._rescue = loop.create_task(self._kill_rest())
+        how = os.waitstatus_to_exitcode(exit_status.result())
+        log.error("the guard of the command has ended (%d): the command is killed", how)
 
     async def _kill_rest(self) -> None:
         self._cgroup.kill()

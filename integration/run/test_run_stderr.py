@@ -1,0 +1,115 @@
+"""A stderr that nobody reads keeps no command alive past its end, and holds up no signal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from processes import is_alive
+from run_support import DEFAULT_SIGNALS, boot_ms, wait_for
+
+from rink.etcd.client import Client
+from rink.run.guarded import GUARD
+
+pytestmark = pytest.mark.waits
+
+UNTIL_MS, LEAD_MS = 3_000, 500
+
+
+def fill(fd):
+    """Write to an open file until it takes no more, and leave it blocking for others."""
+    os.set_blocking(fd, False)
+    for size in (4096, 1):
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(fd, b"x" * size)
+    os.set_blocking(fd, True)
+
+
+@pytest.fixture(params=["pipe", "socket"])
+def unread(request):
+    """A file like stderr that is read by nobody; a journal is a socket."""
+    if request.param == "pipe":
+        source, target = os.pipe()
+        yield target
+        os.close(source)
+        os.close(target)
+        return
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield theirs.fileno()
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_guard_alone_kills_before_the_end_told(unread, beats, is_closed):
+    """No end comes any more, or `rink run` is gone: there is a line of the log for each kill."""
+    fill(unread)
+    guard_in, to = os.pipe()
+    source, guard_out = os.pipe()
+    until = boot_ms() + UNTIL_MS
+    options = {
+        "in": guard_in, "out": guard_out, "until": until, "grace": 500, "notice": 500,
+        "lead": LEAD_MS, "ignored": "", "job": os.getpgrp(), "file": "", "role": "'r'",
+        "cgroup": "",
+    }  # fmt: skip
+    line = [f"{name}={value}" for name, value in options.items()]
+    guard = subprocess.Popen(
+        [*DEFAULT_SIGNALS, sys.executable, "-I", "-S", GUARD, *line, "--", *beats.command("deaf", "orphan")],
+        pass_fds=(guard_in, guard_out), stderr=unread, start_new_session=True,
+        env={**os.environ, "RINK_TOKEN": "1"},
+    )  # fmt: skip
+    try:
+        os.close(guard_in)
+        os.close(guard_out)
+        beats.wait("child")
+        beats.wait("orphan")
+        if is_closed:
+            os.close(to)
+        pids = {beat.pid for beat in beats.all()}
+        wait_for(lambda: not any(map(is_alive, pids)))
+        beats.assert_over_before(until)
+        assert boot_ms() < until
+        assert guard.wait(30) == 0
+    finally:
+        guard.kill()
+        guard.wait()
+        os.close(source)
+        if not is_closed:
+            os.close(to)
+
+
+def test_run_kills_and_hears_signals(unread, runs, beats, wire_to, etcd_node):
+    """etcd is cut off and comes back; then the command is started again, and SIGTERM ends it."""
+    wire = wire_to(etcd_node)
+    line = ["--ttl", "6", "--grace", "0.3", "--", *beats.command("orphan", "deaf")]
+    run = runs(*line, endpoint=wire.endpoint, popen={"stderr": unread})
+    beats.wait("orphan")
+    old = beats.wait("child")
+    fill(unread)
+    wire.silence()
+    wait_for(lambda: not any(is_alive(beat.pid) for beat in beats.all()))
+    until = max(beat.until for beat in beats.all())
+    beats.assert_over_before(until)
+    assert boot_ms() < until
+    wire.heal()
+    beats.wait("child", token_above=old.token)
+    at = time.monotonic()
+    assert run.ends(signal.SIGTERM) == -signal.SIGKILL
+    assert time.monotonic() - at < 10
+
+
+def test_waiting_run_hears_sigterm(unread, runs, beats, etcd_url, prefix):
+    runs("--", *beats.command())
+    beats.wait()
+    fill(unread)
+    waiting = runs("--", *beats.command(), popen={"stderr": unread})
+    with contextlib.closing(Client([etcd_url])) as etcd:
+        members = f"{prefix}g/members/".encode(), f"{prefix}g/members0".encode()
+        wait_for(lambda: len(etcd.range(*members).kvs) == 2)
+    assert waiting.ends(signal.SIGTERM) == -signal.SIGTERM
