@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from processes import is_alive, wait_stopped
@@ -84,6 +85,22 @@ def test_run_killed_gives_the_command_sigterm_at_once(runs, beats):
     assert beats.all()[-1].name == "SIGTERM"
 
 
+@pytest.mark.parametrize("is_running", [False, True])
+def test_run_killed_leaves_no_folder_behind(runs, beats, is_running):
+    """The guard removes the folder of RINK_FILE. A `rink run` that waits has none."""
+    holder = runs("--", "sh", "-c", 'echo "$RINK_FILE"; exec sleep 60')
+    file = Path(wait_for(lambda: holder.output).strip())
+    assert file.exists()
+    killed = holder
+    if not is_running:
+        killed = runs("--", *beats.command())
+        killed.wait_log("waits for role")
+    killed.send(signal.SIGKILL)
+    killed.ends()
+    wait_for(lambda: not list(file.parents[1].glob(f"rink-run-{killed.pid}-*")))
+    assert file.parent.exists() is not is_running
+
+
 def test_etcd_cut_off_kills_before_the_end_told(runs, beats, wire_to, etcd_node):
     """Consul's lock killed 90 s late (#9788)."""
     wire = wire_to(etcd_node)
@@ -138,7 +155,7 @@ def test_guard_stopped_has_run_kill_the_command(runs, beats, wire_to, etcd_node)
     wait_stopped(guard)
     wire.cut()
     assert run.ends() == 124
-    assert "`rink run` does" in run.log
+    assert "`rink run` did" in run.log
     until = max(beat.until for beat in beats.all())
     beats.assert_over_before(until)
 

@@ -13,33 +13,28 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
+from collections.abc import Iterable
 from pathlib import Path
+
+from rink.mounts import Mount, mounts
 
 MARKS = ("user.delegate", "trusted.delegate")
 
 
-def own_path(cgroups: str, mounts: str) -> Path | None:
+def own_path(cgroups: str, mounted: Iterable[Mount]) -> Path | None:
     """Return the folder of this process's cgroup of version 2, or None.
 
     Args:
         cgroups: the text of `/proc/self/cgroup`.
-        mounts: the text of `/proc/self/mountinfo`.
+        mounted: all mounts.
     """
     own = next((line[3:] for line in cgroups.splitlines() if line.startswith("0::")), None)
     if own is None:
         return None
-    for line in mounts.splitlines():
-        mount, _, device = line.partition(" - ")
-        if device.split(" ")[0] == "cgroup2":
-            root, point = (_plain(field) for field in mount.split(" ")[3:5])
-            if Path(own).is_relative_to(root):
-                return Path(point) / Path(own).relative_to(root)
+    for one in mounted:
+        if one.kind == "cgroup2" and Path(own).is_relative_to(one.root):
+            return one.point / Path(own).relative_to(one.root)
     return None
-
-
-def _plain(field: str) -> str:
-    return re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), field)
 
 
 def is_delegated(folder: Path) -> bool:
@@ -56,10 +51,7 @@ def is_delegated(folder: Path) -> bool:
 def make(name: str) -> str:
     """Make a cgroup in this process's own, and return its path or ""."""
     with contextlib.suppress(OSError):
-        own = own_path(
-            Path("/proc/self/cgroup").read_text(encoding="utf-8"),
-            Path("/proc/self/mountinfo").read_text(encoding="utf-8"),
-        )
+        own = own_path(Path("/proc/self/cgroup").read_text(encoding="utf-8"), mounts())
         if own is not None and is_delegated(own):
             made = own / name
             made.mkdir()

@@ -103,7 +103,7 @@ class CommandSupervisor:
         # The command's group is in the foreground, and a terminal may stop others that write to it.
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         file = RoleFile(folders(os.environ))
-        if not file.path:
+        if not file.is_possible:
             log.warning("RINK_FILE is not set: no tmpfs at XDG_RUNTIME_DIR or /dev/shm")
         self._host = Host(
             settings=self._settings,
@@ -125,7 +125,7 @@ class CommandSupervisor:
             await self._member.leave_quickly()
             return ExitStatus(signal=self._stages.last)
         finally:
-            file.remove()
+            file.clear()
 
     # ── the state ────────────────────────────────────────────────────────────────────────────
 

@@ -16,17 +16,13 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rink.run.guard import now_ms
+from rink.mounts import is_in_memory
+from rink.run import guard
 
 log = logging.getLogger("rink.run")
 
 SECRETS = re.compile(r"RINK_ETCD(_.*)?|RINK_.*(PASSWORD|TOKEN_FILE|SECRET).*")
 """Variables that lead to etcd, or to a password: the command has no use for them."""
-
-MEMORY = frozenset({"tmpfs", "ramfs"})
-"""File systems that a reboot empties."""
-
-MOUNTS = Path("/proc/self/mountinfo")
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
@@ -52,61 +48,53 @@ def folders(environment: Mapping[str, str]) -> list[Path]:
     return [*([Path(own)] if own else []), Path("/dev/shm")]  # noqa: S108 - a folder is made in it
 
 
-def is_in_memory(folder: Path, mounts: str) -> bool:
-    """Return whether a folder lies on a tmpfs.
-
-    Args:
-        folder: an absolute path without links.
-        mounts: the text of `/proc/self/mountinfo`.
-    """
-    kinds: dict[Path, str] = {}
-    for line in mounts.splitlines():
-        mount, _, device = line.partition(" - ")
-        point = re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), mount.split(" ")[4])
-        kinds[Path(point)] = device.split(" ")[0]  # a later mount hides an earlier one
-    return next((kinds[one] in MEMORY for one in (folder, *folder.parents) if one in kinds), False)
-
-
 class RoleFile:
-    """Write the file of RINK_FILE, in a folder of its own.
+    """Write the file of RINK_FILE, in a folder of its own while a command runs.
 
-    `path` is empty if there is no tmpfs.
+    A `rink run` that waits has no folder, so it leaves none behind if it is killed. If it is killed
+    while a command runs, the guard removes the folder.
+
+    Attributes:
+        path: of the file, or "" if no command runs, or there is no tmpfs.
     """
 
     def __init__(self, candidates: Sequence[Path]) -> None:
-        self._folder: Path | None = None
         self.path = ""
+        self._place: Path | None = None
         for folder in candidates:
             with contextlib.suppress(OSError):
                 real = folder.resolve(strict=True)
-                if is_in_memory(real, MOUNTS.read_text()):
-                    made = tempfile.mkdtemp(prefix=f"rink-run-{os.getpid()}-", dir=real)
-                    self._folder = Path(made)
-                    self._folder.chmod(0o755)
-                    self.path = f"{made}/role"
+                if is_in_memory(real) and os.access(real, os.W_OK | os.X_OK):
+                    self._place = real
                     return
+
+    @property
+    def is_possible(self) -> bool:
+        """Return whether there is a tmpfs that may be written."""
+        return self._place is not None
 
     def write(self, token: int, until: int) -> None:
         """Say that the role is held until a time.
 
         If it cannot be written, its readers see the role end at the earlier end: that is safe.
         """
-        if self._folder is not None:
-            new = self._folder / "role.new"
-            try:
-                new.write_text(f"{token} {now_ms()} {until}\n", encoding="ascii")
-                new.chmod(0o644)
-                new.rename(self.path)
-            except OSError as error:
-                log.error("%s cannot be written: %s", self.path, error.strerror)
+        if self._place is None:
+            return
+        try:
+            if not self.path:
+                folder = tempfile.mkdtemp(prefix=f"rink-run-{os.getpid()}-", dir=self._place)
+                Path(folder).chmod(0o755)
+                self.path = f"{folder}/role"
+            new = Path(self.path).with_name(guard.NEW_FILE)
+            new.write_text(f"{token} {guard.now_ms()} {until}\n", encoding="ascii")
+            new.chmod(0o644)
+            new.rename(self.path)
+        except OSError as error:
+            name = self.path or self._place
+            log.error("%s cannot be written: %s", name, error.strerror)
 
     def clear(self) -> None:
-        """Say that the role is not held."""
-        if self._folder is not None:
-            with contextlib.suppress(OSError):
-                Path(self.path).unlink()
-
-    def remove(self) -> None:
-        """Remove the folder too."""
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        """Say that the role is not held, and remove the folder."""
+        if self.path:
+            shutil.rmtree(Path(self.path).parent, ignore_errors=True)
+            self.path = ""

@@ -18,11 +18,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rink.errors import ConfigError
+from rink.mounts import MEMORY, file_system_of
 from rink.sidecar.clock import now_ms
 
 FOLDER = "held"
 MAX_FILE_NAME = 200
-MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs"}
 REPORT_INTERVAL_MS = 60_000
 """Time between two lines of the log on files that cannot be written or removed."""
 
@@ -65,7 +65,7 @@ class Files:
         self._count = 0
         self._reported_ms, self._unreported = -REPORT_INTERVAL_MS, 0
         kind = _file_system(folder)
-        if kind not in MEMORY_FILE_SYSTEMS:
+        if kind not in MEMORY:
             raise ConfigError(
                 f"--files {folder}: this is on {kind or 'an unknown file system'}, and files of "
                 "ends must be gone after a restart: use a tmpfs, such as an emptyDir with medium: "
@@ -165,14 +165,8 @@ class Files:
 
 
 def _file_system(folder: Path) -> str:
-    """Return the type of a folder's file system, by /proc/self/mountinfo."""
+    """Return the type of a folder's file system, or ""."""
     try:
-        found = folder.stat()
+        return file_system_of(folder.resolve(strict=True))
     except OSError as error:
         raise ConfigError(f"--files {folder}: {error.strerror}") from error
-    device = f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}"
-    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
-        mount, _, kind = line.partition(" - ")
-        if mount.split()[2] == device:
-            return kind.split()[0]
-    return ""

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from rink.mounts import file_system_of, is_in_memory, mounts
 from rink.run import cgroup, guard
 from rink.run.exits import ExitStatus
 from rink.run.run_settings import RunSettings
 from rink.run.supervisor import Restarts
-from rink.run.surroundings import RoleFile, environment_of, is_in_memory
+from rink.run.surroundings import RoleFile, environment_of
 
 MOUNTS = r"""21 1 254:0 / / rw,relatime - ext4 /dev/root rw
 22 21 0:20 / /dev rw - devtmpfs dev rw
@@ -24,26 +25,41 @@ MOUNTS = r"""21 1 254:0 / / rw,relatime - ext4 /dev/root rw
 """
 
 
+@pytest.fixture
+def mounted(tmp_path, monkeypatch):
+    """Has this process see mounts of a test."""
+
+    def mounted(text):
+        path = tmp_path / "mountinfo"
+        path.write_text(text)
+        monkeypatch.setattr("rink.mounts.MOUNTS", path)
+        return path
+
+    return mounted
+
+
 @pytest.mark.parametrize(
-    ("folder", "expected"),
+    ("folder", "kind"),
     [
-        ("/dev/shm", True),
-        ("/dev/shm/a/b", True),
-        ("/run/user", True),
-        ("/run/user 1", False),
-        ("/run/user 1/x", False),
-        ("/tmp", False),
-        ("/dev", False),
-        ("/devil", False),
+        ("/dev/shm", "tmpfs"),
+        ("/dev/shm/a/b", "tmpfs"),
+        ("/run/user", "tmpfs"),
+        ("/run/user 1", "ext4"),
+        ("/run/user 1/x", "ext4"),
+        ("/tmp", "ext4"),
+        ("/dev", "devtmpfs"),
+        ("/devil", "ext4"),
     ],
 )
-def test_is_in_memory_by_the_nearest_mount(folder, expected):
-    assert is_in_memory(Path(folder), MOUNTS) is expected
+def test_file_system_is_that_of_the_nearest_mount(mounted, folder, kind):
+    mounted(MOUNTS)
+    assert file_system_of(Path(folder)) == kind
+    assert is_in_memory(Path(folder)) is (kind == "tmpfs")
 
 
-def test_is_in_memory_goes_by_the_mount_on_top():
-    hidden = MOUNTS + "40 23 254:2 / /dev/shm rw - ext4 /dev/vdc rw\n"
-    assert not is_in_memory(Path("/dev/shm"), hidden)
+def test_file_system_is_that_of_the_mount_on_top(mounted):
+    mounted(MOUNTS + "40 23 254:2 / /dev/shm rw - ext4 /dev/vdc rw\n")
+    assert file_system_of(Path("/dev/shm")) == "ext4"
 
 
 def test_environment_has_the_role_and_no_way_to_etcd():
@@ -61,23 +77,22 @@ def test_environment_has_the_role_and_no_way_to_etcd():
     assert with_file["RINK_FILE"] == "/f"
 
 
-def test_role_file_lies_nowhere_but_on_a_tmpfs(tmp_path, monkeypatch):
-    mounts = tmp_path / "mountinfo"
-    mounts.write_text(f"1 1 0:1 / {tmp_path} rw - ext4 x rw\n")
-    monkeypatch.setattr("rink.run.surroundings.MOUNTS", mounts)
+def test_role_file_lies_nowhere_but_on_a_tmpfs(tmp_path, mounted):
+    mounts = mounted(f"1 1 0:1 / {tmp_path} rw - ext4 x rw\n")
     file = RoleFile([tmp_path / "missing", tmp_path])
-    assert file.path == ""
+    assert not file.is_possible
     file.write(7, 10)
+    assert file.path == ""
     file.clear()
-    file.remove()
     assert list(tmp_path.iterdir()) == [mounts]
 
 
-def test_role_file_is_one_line_that_is_valid_between_its_times(tmp_path, monkeypatch):
-    mounts = tmp_path / "mountinfo"
-    mounts.write_text(f"1 1 0:1 / {tmp_path} rw - tmpfs x rw\n")
-    monkeypatch.setattr("rink.run.surroundings.MOUNTS", mounts)
+def test_role_file_is_one_line_that_is_valid_between_its_times(tmp_path, mounted):
+    """Its folder is there only while a command runs, so `kill -9` of one that waits leaves none."""
+    mounts = mounted(f"1 1 0:1 / {tmp_path} rw - tmpfs x rw\n")
     file = RoleFile([tmp_path])
+    assert file.is_possible
+    assert list(tmp_path.iterdir()) == [mounts]
     before = guard.now_ms()
     file.write(7, before + 60_000)
     token, written, until = map(int, Path(file.path).read_text().split())
@@ -85,8 +100,6 @@ def test_role_file_is_one_line_that_is_valid_between_its_times(tmp_path, monkeyp
     assert before <= written <= guard.now_ms() < until
     assert Path(file.path).stat().st_mode & 0o777 == 0o644
     file.clear()
-    assert not Path(file.path).exists()
-    file.remove()
     assert list(tmp_path.iterdir()) == [mounts]
 
 
@@ -99,15 +112,17 @@ def test_role_file_is_one_line_that_is_valid_between_its_times(tmp_path, monkeyp
         ("/other", "/pods/p1", None),
     ],
 )
-def test_cgroup_is_found_below_its_mount(own, root, expected):
-    mounts = f"1 1 0:1 / / rw - ext4 x rw\n30 1 0:3 {root} /sys/fs/cgroup rw - cgroup2 c rw\n"
-    found = cgroup.own_path(f"4:memory:/v1\n0::{own}\n", mounts)
+def test_cgroup_is_found_below_its_mount(mounted, own, root, expected):
+    mounted(f"1 1 0:1 / / rw - ext4 x rw\n30 1 0:3 {root} /sys/fs/cgroup rw - cgroup2 c rw\n")
+    found = cgroup.own_path(f"4:memory:/v1\n0::{own}\n", mounts())
     assert found == (expected and Path(expected))
 
 
-def test_cgroup_of_version_1_alone_is_none():
-    assert cgroup.own_path("4:memory:/x\n", MOUNTS) is None
-    assert cgroup.own_path("0::/x\n", "1 1 0:1 / / rw - ext4 x rw\n") is None
+def test_cgroup_of_version_1_alone_is_none(mounted):
+    mounted(MOUNTS)
+    assert cgroup.own_path("4:memory:/x\n", mounts()) is None
+    mounted("1 1 0:1 / / rw - ext4 x rw\n")
+    assert cgroup.own_path("0::/x\n", mounts()) is None
 
 
 def test_cgroup_of_root_without_a_mark_is_not_delegated(tmp_path, monkeypatch):
