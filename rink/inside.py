@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rink.core.record import describe
 from rink.core.view import View
 from rink.engine.engine import Engine
 from rink.face import BaseRink
@@ -37,6 +38,16 @@ def create_revision_of(member: BaseRink[Any, Any]) -> int:
     with engine.lock:
         record = engine.node.view.members.get(member.name)
     return record.create_revision if record else 0
+
+
+def owner_of_name(member: BaseRink[Any, Any]) -> str:
+    """Return whose record keeps a member from joining under its name, or ""."""
+    engine = member._opened  # noqa: SLF001 - a part of the same package
+    if engine is None:
+        return ""
+    with engine.lock:
+        other = engine.node.writer.taken_by
+    return describe(other) if other is not None else ""
 
 
 def member_count_of(member: BaseRink[Any, Any]) -> int:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import re
 import signal
 import time
 
 import pytest
 from run_support import wait_for
+
+from rink.core.keys import SlotKeys
+from rink.etcd.api import Put
+from rink.etcd.client import Client
 
 pytestmark = pytest.mark.waits
 
@@ -87,6 +92,39 @@ def test_run_killed_in_the_job_is_retried_if_asked(runs, beats, is_retried):
         return
     beats.wait(token_above=token)
     wait_for(lambda: "slot 's' of role 'r' of group 'g' is started" in second.log)
+
+
+def test_done_is_written_in_spite_of_a_signal(runs, tmp_path, wire_to, etcd_node):
+    """The job has succeeded. Otherwise `--retry-if-unfinished` would run it again."""
+    wire = wire_to(etcd_node)
+    until = f"until [ -e {tmp_path}/go ]; do sleep 0.01; done; exit 4"
+    line = ["--once-per", "s", "--ttl", "60", "--", "sh", "-c", f"echo; {until}"]
+    run = runs(*line, endpoint=wire.endpoint)
+    wait_for(lambda: run.output)
+    wire.cut()
+    (tmp_path / "go").touch()
+    run.wait_log("waits for etcd to answer for slot 's'")
+    run.send(signal.SIGTERM)
+    run.wait_log("SIGTERM: `rink run` ends with code 4, and hurries")
+    wire.heal()
+    assert run.ends() == 4
+    again = runs("--once-per", "s", "--retry-if-unfinished", "--", "sh", "-c", "exit 5")
+    assert again.ends() == 0
+    assert "with code 4" in again.log
+
+
+def test_slot_that_cannot_be_read_ends_run_and_it_leaves(runs, beats, etcd_url, prefix):
+    """Else the next in the row would wait for a lease to end."""
+    runs("--", *beats.command())
+    beats.wait()
+    waiting = runs("--once-per", "s", "--", *beats.command())
+    waiting.wait_log("waits for role")
+    key = SlotKeys.of(prefix, "g", "r").slot("s")
+    with contextlib.closing(Client([etcd_url])) as etcd:
+        etcd.txn((), (Put(key, b"?"),))
+    assert waiting.ends() == 125
+    assert "cannot be read" in waiting.log
+    assert "left group 'g'" in waiting.log
 
 
 def test_code_of_the_job_is_kept_and_it_is_not_run_again(runs):

@@ -64,6 +64,14 @@ def test_readyz_of_run_that_leaves_is_not_ready(probed, beats):
     assert probes.get("/healthz")[0] == 200
 
 
+def test_readyz_of_a_taken_name_names_it(probed, beats):
+    probed("--name", "a")
+    beats.wait()
+    _, probes = probed("--name", "a")
+    wait_for(lambda: "has the name 'a'" in probes.get("/readyz")[1])
+    assert probes.get("/readyz")[0] == 503
+
+
 def test_readyz_without_etcd_is_not_ready_and_startz_is(probed, wire_to, etcd_node):
     wire = wire_to(etcd_node)
     wire.cut()

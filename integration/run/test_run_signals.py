@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import statistics
 import subprocess
 import time
 from pathlib import Path
@@ -23,14 +25,14 @@ ENDING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT]
 
 
 def assert_ends_at_once(start, number):
-    """Send a signal to each process that is started, until one has ended fast enough."""
+    """Send a signal to each process that is started. More than half must end fast enough."""
     took = []
-    while not took or (took[-1] >= ENDS_WITHIN_S and len(took) < TRIES):
+    for _ in range(TRIES):
         waiting = start()
         at = time.monotonic()
         assert waiting.ends(number) == -number
         took.append(time.monotonic() - at)
-    assert took[-1] < ENDS_WITHIN_S, took
+    assert statistics.median(took) < ENDS_WITHIN_S, took
 
 
 @pytest.mark.parametrize("number", ENDING)
@@ -166,6 +168,39 @@ def test_codes_of_env(runs, tmp_path):
     assert codes == [127, 126, 127]
     assert runs("--no-such-option", "--", "true").ends() == 125
     assert runs("--once", "--restart", "--", "true").ends() == 125
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+def test_codes_stand_where_standard_files_are_closed(runs, closed):
+    before = ["sh", "-c", f'exec "$@" {closed}', "sh"]
+    assert runs("--", "no-such-command", before=before).ends() == 127
+    shell = "[ -e /proc/self/fd/0 ] && [ -e /proc/self/fd/1 ] && [ -e /proc/self/fd/2 ] && exit 3"
+    assert runs("--", "sh", "-c", shell, before=before).ends() == 3
+
+
+def test_code_of_the_command_stands_if_a_signal_comes_in_the_leave(
+    runs, tmp_path, wire_to, etcd_node
+):
+    """etcd has gone silent, so the leave takes long. A signal ends the leave."""
+    wire = wire_to(etcd_node)
+    until = f"until [ -e {tmp_path}/go ]; do sleep 0.01; done; exit 3"
+    run = runs("--ttl", "20", "--", "sh", "-c", f"echo; {until}", endpoint=wire.endpoint)
+    wait_for(lambda: run.output)
+    wire.silence()
+    (tmp_path / "go").touch()
+    run.wait_log("the command has ended with code 3")
+    at = time.monotonic()
+    assert run.ends(signal.SIGTERM) == 3
+    assert time.monotonic() - at < 5
+    assert "SIGTERM: `rink run` ends with code 3, and hurries" in run.log
+
+
+def test_name_that_is_taken_is_named(runs, beats):
+    runs("--name", "a", "--", *beats.command())
+    beats.wait()
+    waiting = runs("--name", "a", "--wait", "2", "--", *beats.command())
+    assert waiting.ends() == 75
+    assert re.search(r"--wait 2: the record members/a \(.*\) has the name 'a'", waiting.log)
 
 
 def test_role_not_got_within_wait_exits_75(runs, beats):

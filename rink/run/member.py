@@ -9,13 +9,12 @@ member would wait for ever. So it fails instead, unless the owner leaves.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 from collections.abc import Awaitable, Callable
 
 from rink import aio, inside
-from rink.errors import ClosedError, ConfigError, EtcdAuth, EtcdError, EtcdTls, RoleTimeout
+from rink.errors import ConfigError, EtcdAuth, EtcdError, EtcdTls, RoleTimeout
 from rink.run.run_settings import LEAVE_TIMEOUT_S, RunSettings
 
 log = logging.getLogger("rink.run")
@@ -28,7 +27,7 @@ NEVER_GROWS_S = 365 * 86_400.0
 has waited longest gets it."""
 
 QUICK_LEAVE_S = 0.15
-"""Time to leave the group after a signal while no command runs. The lease ends the rest."""
+"""Time to leave the group after a signal while no command runs. After it, the lease has to end."""
 
 MAX_JOIN_PAUSE_S = 30.0
 REPORT_INTERVAL_S = 60.0
@@ -45,12 +44,11 @@ class RunMember:
         settings: the options.
         session: the session to join the group with.
 
-    Attributes:
-        why: what the member waits for.
     """
 
     def __init__(self, settings: RunSettings, session: aio.Session) -> None:
-        self.why = "etcd has not answered yet (--endpoints, RINK_ETCD)"
+        self._why = "etcd has not answered yet (--endpoints, RINK_ETCD)"
+        self._joining: aio.Rink | None = None
         self._settings = settings
         self._session = session
         self._joined: aio.Rink | None = None
@@ -61,6 +59,18 @@ class RunMember:
     def is_joined(self) -> bool:
         """Return whether the group was joined."""
         return self._joined is not None
+
+    @property
+    def why(self) -> str:
+        """Return what the member waits for."""
+        if self._joined is None and self._joining is not None:
+            owner = inside.owner_of_name(self._joining)
+            if owner:
+                return (
+                    f"{owner} has the name {self._settings.name!r}: end that process, or give "
+                    "another --name"
+                )
+        return self._why
 
     @property
     def rink(self) -> aio.Rink:
@@ -80,11 +90,12 @@ class RunMember:
         pause, reported_at = 1.0, -math.inf
         while self._joined is None:
             try:
-                self._joined = await self._make().join()
+                self._joining = self._make()
+                self._joined = await self._joining.join()
             except (EtcdAuth, EtcdTls):
                 raise
             except EtcdError as error:
-                self.why = str(error)
+                self._why = str(error)
                 now = asyncio.get_running_loop().time()
                 if now - reported_at >= REPORT_INTERVAL_S:
                     reported_at = now
@@ -123,7 +134,7 @@ class RunMember:
         """
         loop = asyncio.get_running_loop()
         report_at = loop.time() + REPORT_INTERVAL_S
-        self.why = self._obstacle()
+        self._why = self._obstacle()
         log.info("waits for %s as member %r: %s", self._settings.what, self.rink.name, self.why)
         while True:
             try:
@@ -131,7 +142,7 @@ class RunMember:
                     self._settings.role, LOOK_INTERVAL_S, token_above=token_above
                 )
             except RoleTimeout:
-                self.why = self._obstacle()
+                self._why = self._obstacle()
             if await is_over():
                 return None
             if loop.time() >= report_at:
@@ -159,14 +170,24 @@ class RunMember:
             )
         return f"member {owner!r} owns it until it leaves, or its lease ends"
 
-    async def leave(self) -> None:
-        """Leave the group. The caller holds no role any more."""
-        if self._joined is not None:
-            await self._joined.leave(now=True)
-            log.info("left group %r", self._settings.group)
+    async def leave(self, hurried: asyncio.Event) -> None:
+        """Leave the group. The caller holds no role any more.
 
-    async def leave_quickly(self) -> None:
-        """Leave the group if etcd answers at once."""
-        with contextlib.suppress(TimeoutError, ClosedError):
-            async with asyncio.timeout(QUICK_LEAVE_S):
-                await self.leave()
+        Args:
+            hurried: once it is set, the leave takes a moment at most.
+        """
+        if self._joined is None:
+            return
+        leave = asyncio.ensure_future(self._joined.leave(now=True))
+        hurry = asyncio.ensure_future(hurried.wait())
+        await asyncio.wait({leave, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({leave}, timeout=QUICK_LEAVE_S)
+        hurry.cancel()
+        group = self._settings.group
+        if not leave.done():
+            leave.cancel()
+            log.warning("group %r: the lease ends within the TTL, as etcd has not answered", group)
+        elif (error := leave.exception()) is not None:
+            log.error("group %r was not left, and the lease ends within the TTL: %s", group, error)
+        else:
+            log.info("left group %r", group)

@@ -13,9 +13,9 @@ from typing import TypeVar
 
 from rink import aio
 from rink.core.keys import Keys, SlotKeys
-from rink.errors import EtcdError, RoleLost
+from rink.errors import EtcdError, RinkError
 from rink.etcd.api import Etcd
-from rink.run.slots import Slot, SlotRun, SlotTurn, look
+from rink.run.slots import Slot, SlotRun, SlotTurn, look, new_run
 
 log = logging.getLogger("rink.run")
 
@@ -42,6 +42,7 @@ class SlotDuty:
         self._group = Keys.of(prefix, group)
         self._keys = SlotKeys.of(prefix, group, role)
         self._retry = retry
+        self._run = new_run()  # of the next start
         self._role = f"role {role!r} of group {group!r}"
 
     async def is_over(self) -> bool:
@@ -52,20 +53,24 @@ class SlotDuty:
         except EtcdError as error:
             log.debug("slot %r was not read: %s", name, error)
             return False  # the holder of the role looks again
-        if slot is None or (slot.code is None and self._retry):
+        if slot is None or (slot.code is None and (self._retry or slot.run == self._run)):
             return False
         self._report_slot(slot)
         return True
 
     async def begin(self, role: aio.Role, member: str, session: int) -> SlotRun | None:
-        """Write `started`; None if the slot was started before."""
+        """Write `started`; None if the slot was started before.
+
+        The role may be lost before the command is started. The slot is then still this member's: it
+        begins again under the same run, unless another member has taken the slot over.
+        """
         run = SlotRun(
             self._etcd,
             self._keys,
             self.name,
             self._group.member(member),
             session,
-            Slot(token=role.token, member=member),
+            Slot(token=role.token, member=member, run=self._run),
         )
         turn, slot = await self._while_held(role, lambda: run.begin(retry_unfinished=self._retry))
         if turn is SlotTurn.MINE:
@@ -74,12 +79,15 @@ class SlotDuty:
         self._report_slot(slot)
         return None
 
+    def started(self) -> None:
+        """Note that the command may have run: that run is not begun again."""
+        self._run = new_run()
+
     async def finish(self, role: aio.Role, run: SlotRun, code: int) -> None:
         """Write `done`, and delete old slots."""
         try:
             await self._while_held(role, lambda: run.finish(code))
-            await self._while_held(role, run.prune)
-        except RoleLost as error:
+        except RinkError as error:
             log.error(
                 "slot %r has ended with code %d, and etcd does not say so: %s. With "
                 "--retry-if-unfinished it is run again",
@@ -87,6 +95,11 @@ class SlotDuty:
                 code,
                 error,
             )
+            return
+        try:
+            await asyncio.to_thread(run.prune)
+        except EtcdError as error:  # the next run deletes them
+            log.info("old slots of %s are not deleted: %s", self._role, error)
 
     async def _while_held(self, role: aio.Role, call: Callable[[], T]) -> T:
         """Call a function on a thread, again after each EtcdError.

@@ -41,6 +41,11 @@ def wall_time() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
+def new_run() -> str:
+    """Return a name that distinguishes one run from any other."""
+    return secrets.token_hex(8)
+
+
 class SlotTurn(enum.Enum):
     """Say whether a slot's job is to be run."""
 
@@ -60,7 +65,7 @@ class Slot:
 
     token: int
     member: str
-    run: str = attrs.field(factory=lambda: secrets.token_hex(8))
+    run: str = attrs.field(factory=new_run)
     started: str = attrs.field(factory=wall_time)
     done: str = ""
     code: int | None = None
@@ -147,9 +152,12 @@ class SlotRun:
             if found is None:
                 return SlotTurn.MINE, self.mine
             slot = read(found)
-            if slot.run == self.mine.run:  # written by a try whose answer was lost
+            if slot == self.mine:  # written by a try whose answer was lost
                 self.seen = found.mod_revision
                 return SlotTurn.MINE, slot
+            if slot.run == self.mine.run:  # begun under an earlier grant, and not started
+                self.seen = found.mod_revision
+                continue
             if slot.code is not None:
                 return SlotTurn.DONE, slot
             if not retry_unfinished:

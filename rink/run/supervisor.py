@@ -4,6 +4,8 @@ Rules that hold here:
 
 * The role is released only after a run is over: no process of the command is left then.
 * Every start of the command has a greater token than the one before.
+* Once it is known how `rink run` is to end, a signal only shortens the leave.
+* However `rink run` ends by itself, it leaves the group, so that a standby waits for no lease.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from rink import aio, inside
-from rink.errors import ConfigError, RinkError, RoleLost
+from rink.errors import RinkError, RoleLost
 from rink.run.command_run import CommandRun, Host, Outcome
 from rink.run.exits import FAILED, LOST, NOT_GOT, ExitStatus
 from rink.run.guard import now_ms, signal_name
@@ -75,6 +77,7 @@ class CommandSupervisor:
         self._stages = Stages(waits=settings.handover_wait > 0)
         self._ignored = [one for one in _HANDLED if signal.getsignal(one) is signal.SIG_IGN]
         self._member = RunMember(settings, session)
+        self._shown: asyncio.Task[None] | None = None
         self._current: CommandRun | None = None
         self._leaving: asyncio.Task[None] | None = None
         self._restarts = Restarts()
@@ -90,6 +93,8 @@ class CommandSupervisor:
                 retry=settings.retry_if_unfinished,
             )
         self._token = 0  # of the last start: the next start has a greater token
+        self._outcome: ExitStatus | None = None  # how `rink run` ends, once that is known
+        self._hurried = asyncio.Event()  # set: the leave takes a moment at most
 
     async def run(self) -> ExitStatus:
         """Run the command; return how `rink run` is to end."""
@@ -122,10 +127,19 @@ class CommandSupervisor:
         try:
             return await self._work
         except asyncio.CancelledError:
-            await self._member.leave_quickly()
-            return ExitStatus(signal=self._stages.last)
+            return await self._end(ExitStatus(signal=self._stages.last), is_hurried=True)
+        except Exception as error:
+            _report_failure(error)
+            return await self._end(self._outcome or ExitStatus(FAILED))
         finally:
             file.clear()
+            await self._show_no_more()
+
+    async def _show_no_more(self) -> None:
+        """End the probes, which removes a unix socket."""
+        if self._shown is not None:
+            self._shown.cancel()
+            await asyncio.wait({self._shown})
 
     # ── the state ────────────────────────────────────────────────────────────────────────────
 
@@ -173,26 +187,29 @@ class CommandSupervisor:
         at = asyncio.get_running_loop().time()
         deed = self._stages.take(number, at, is_running=self.is_running)
         guarded = self._guarded
-        if deed is Deed.END:
-            log.info("%s: `rink run` ends, since no command runs", name)
+        if deed is Deed.END and self._outcome is None:
             self._work.cancel()
+            log.info("%s: `rink run` ends, since no command runs", name)
+        elif deed is Deed.END:
+            self._hurried.set()
+            log.info("%s: `rink run` ends with %s, and hurries", name, self._outcome)
         if guarded is None:
             return
         if deed is Deed.PASS_ON:
             guarded.signal(number)
         elif deed is Deed.LEAVE:
+            self._leaving = asyncio.ensure_future(self._member.rink.leave(wait=True))
             wait = self._settings.handover_wait
             waits = f"waits up to {wait:g} s for a successor; " if wait else ""
             then = "ends the wait" if wait else "kills the command"
             log.info("%s: leaving; %sa second signal %s", name, waits, then)
-            self._leaving = asyncio.ensure_future(self._member.rink.leave(wait=True))
         elif deed is Deed.HURRY:
-            log.info("%s: waits for no successor; another signal kills the command", name)
             leave = self._member.rink.leave(wait=True, now=True)
             self._leaving = asyncio.ensure_future(leave)
+            log.info("%s: waits for no successor; another signal kills the command", name)
         elif deed is Deed.KILL:
-            log.warning("%s: the command is killed", name)
             guarded.kill()
+            log.warning("%s: the command is killed", name)
 
     def _stopped(self, number: int) -> None:
         """Stop this process too, so that the shell takes its terminal back."""
@@ -241,30 +258,29 @@ class CommandSupervisor:
                     settings.wait,
                     self._member.why,
                 )
-                return await self._give_up(ExitStatus(NOT_GOT))
-            except ConfigError as error:
-                log.error("%s", error)
-                return await self._give_up(ExitStatus(FAILED))
+                return await self._end(ExitStatus(NOT_GOT), is_hurried=True)
             if role is None:  # the slot is another member's
-                return await self._give_up(ExitStatus())
+                return await self._end(ExitStatus(), is_hurried=True)
             try:
                 outcome = await self._use(role)
-            except asyncio.CancelledError:  # by a signal, which comes so only if no command runs
-                role.release()
-                raise
             except RoleLost as error:
                 log.warning("%s", error)
                 outcome = ExitStatus(LOST) if settings.once else None
-            if outcome is not None:
+            finally:  # no command runs, whatever was raised
                 role.release()
-                await self._member.leave()
-                return outcome
-            role.release()
+            if outcome is not None:
+                return await self._end(outcome)
 
-    async def _give_up(self, status: ExitStatus) -> ExitStatus:
-        """Leave the group without the role; return how to end."""
-        await self._member.leave_quickly()
-        return status
+    async def _end(self, outcome: ExitStatus, *, is_hurried: bool = False) -> ExitStatus:
+        """Leave the group; return how to end.
+
+        A signal shortens the leave, and changes no outcome.
+        """
+        self._outcome = outcome
+        if is_hurried:
+            self._hurried.set()
+        await self._member.leave(self._hurried)
+        return outcome
 
     async def _use(self, role: aio.Role) -> ExitStatus | None:
         """Run the command under a role; return how to end.
@@ -282,6 +298,8 @@ class CommandSupervisor:
         run = await self._run(role)
         if run is None:
             return ExitStatus(LOST) if settings.once else None
+        if self._slot is not None:
+            self._slot.started()
         outcome = ExitStatus.of(run.status)
         if run.is_lost:
             if self._stages.is_leaving:
@@ -292,12 +310,13 @@ class CommandSupervisor:
                 await self._pause(role, run)
             return None
         log.info("the command has ended with %s", outcome)
+        if settings.restart and not self._stages.is_leaving:
+            await self._pause(role, run)
+            return None
+        self._outcome = outcome
         if self._slot and slot and run.is_started and not outcome.signal:
-            await self._slot.finish(role, slot, outcome.code)
-        if not settings.restart or self._stages.is_leaving:
-            return outcome
-        await self._pause(role, run)
-        return None
+            await self._slot.finish(role, slot, outcome.code)  # no signal ends it, but the lease
+        return outcome
 
     async def _run(self, role: aio.Role) -> Outcome | None:
         """Run the command once; return None if the role ends too soon."""
@@ -363,9 +382,14 @@ def supervise(
     loop = asyncio.new_event_loop()
     try:
         return loop.run_until_complete(CommandSupervisor(settings, session, beside).run())
-    except RinkError as error:
+    except Exception as error:
+        _report_failure(error)
+        return ExitStatus(FAILED)
+
+
+def _report_failure(error: Exception) -> None:
+    """Log why `rink run` itself fails."""
+    if isinstance(error, RinkError):
         log.error("%s", error)
-        return ExitStatus(FAILED)
-    except Exception:
-        log.critical("`rink run` has failed", exc_info=True)
-        return ExitStatus(FAILED)
+    else:
+        log.critical("`rink run` has failed", exc_info=error)

@@ -109,6 +109,30 @@ def test_lost_answer_to_started_is_recognised(etcd):
     assert look(etcd, SLOTS, "s").code == 0
 
 
+def test_slot_that_was_begun_and_not_started_is_begun_again(etcd):
+    """The role was lost before the command was started, and is got again with a new token."""
+    a, b = member(etcd, "a", 4), member(etcd, "b", 7)
+    a.begin(retry_unfinished=False)
+    assert b.begin(retry_unfinished=False) == (SlotTurn.STARTED, a.mine)
+    again = member(etcd, "a", 9)
+    again.mine = attrs.evolve(a.mine, token=9)
+    assert again.begin(retry_unfinished=False) == (SlotTurn.MINE, again.mine)
+    assert look(etcd, SLOTS, "s").token == 9
+    again.finish(0)
+    assert look(etcd, SLOTS, "s").code == 0
+
+
+def test_slot_that_was_begun_and_taken_over_is_not_begun_again(etcd):
+    a, b = member(etcd, "a", 4), member(etcd, "b", 7)
+    a.begin(retry_unfinished=True)
+    b.begin(retry_unfinished=True)
+    b.finish(0)
+    again = member(etcd, "a", 9)
+    again.mine = attrs.evolve(a.mine, token=9)
+    turn, _ = again.begin(retry_unfinished=True)
+    assert turn is SlotTurn.DONE
+
+
 def test_lost_answer_to_done_is_recognised(etcd):
     over = Lossy(etcd)
     a = member(etcd, "a", 4, over=over)
