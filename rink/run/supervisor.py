@@ -224,6 +224,8 @@ class CommandSupervisor:
             self._settings.what,
             left,
         )
+        for handler in logging.getLogger().handlers:
+            handler.flush()  # the thread that writes the log stops, too
         self._job_is_stopped = True
         os.killpg(os.getpgrp(), signal.SIGTSTP)
         # Without a shell that could continue the job, the kernel discards this signal.
