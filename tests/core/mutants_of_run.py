@@ -11,6 +11,10 @@ SURROUNDINGS = "run/test_run_surroundings"
 KILLS = "../integration/run/test_run_kills"
 SIGNALS = "../integration/run/test_run_signals"
 TERMINAL = "../integration/run/test_run_terminal"
+CRON = "../integration/run/test_run_cron"
+STDERR = "../integration/run/test_run_stderr"
+OUTCOMES = "run/test_run_outcomes"
+WATCH = "run/test_run_watch"
 ONE_ROLE = "../integration/run/test_run_one_role"
 
 
@@ -72,8 +76,8 @@ RUN = [
     python(
         "a guard kills the group alone",
         "guard",
-        "        refused = signal_all(descendants(os.getpid()), signal.SIGKILL)\n",
-        "        refused = []\n",
+        "        refused = signal_all(left, signal.SIGKILL)\n        if self._sweeps is None:\n",
+        "        refused = []\n        if self._sweeps is None:\n",
         KILLS,
     ),
     python(
@@ -122,9 +126,79 @@ RUN = [
     python(
         "`rink run` does not kill beside a guard that hangs",
         "command_run",
-        "            if now_ms() >= guarded.until - self._limits.lead // 2:\n",
+        "            if left_ms <= 0:\n",
         "            if False:\n",
-        KILLS,
+        WATCH,
+    ),
+    python(
+        "`rink run` looks once a second whether its guard has killed",
+        "command_run",
+        "                timeout=min(interval, left_ms / 1000),\n",
+        "                timeout=interval,\n",
+        WATCH,
+    ),
+    python(
+        "a guard logs for as long as it takes",
+        "guard",
+        "                signal.setitimer(signal.ITIMER_REAL, MAX_WRITE_S, MAX_WRITE_S)\n",
+        "",
+        STDERR,
+    ),
+    python(
+        "`rink run` logs on its event loop",
+        "log_thread",
+        "            self._lines.put_nowait(record)\n",
+        "            logging.StreamHandler().handle(record)\n",
+        STDERR,
+    ),
+    python(
+        "an end is told to whoever has the pipe's number now",
+        "guarded",
+        "        self._from = self._to = -1\n",
+        "",
+        WATCH,
+    ),
+    python(
+        "a kill that does not end reads `/proc` all the time",
+        "guard",
+        "        self.pause_ms = SLOW_SWEEP_INTERVAL_MS if is_stuck else SWEEP_INTERVAL_MS\n",
+        "",
+        WATCH,
+    ),
+    python(
+        "a signal in the leave takes the command's code",
+        "supervisor",
+        "        if deed is Deed.END and self._outcome is None:\n",
+        "        if deed is Deed.END:\n",
+        SIGNALS,
+    ),
+    python(
+        "a signal ends the write of `done`",
+        "supervisor",
+        "        self._outcome = outcome\n        if self._slot and slot",
+        "        if self._slot and slot",
+        CRON,
+    ),
+    python(
+        "a `rink run` that fails stays in the group",
+        "supervisor",
+        "            return await self._end(self._outcome or ExitStatus(FAILED))\n",
+        "            return ExitStatus(FAILED)\n",
+        OUTCOMES,
+    ),
+    python(
+        "a slot that was begun and not started is left alone",
+        "slot_duty",
+        "(self._retry or slot.run == self._run)",
+        "self._retry",
+        OUTCOMES,
+    ),
+    python(
+        "a slot that was started may be begun again under its run",
+        "slot_duty",
+        "        self._run = new_run()\n\n    async def finish",
+        "\n    async def finish",
+        OUTCOMES,
     ),
     python(
         "an end is not moved on",
@@ -164,8 +238,8 @@ RUN = [
     python(
         "a signal while waiting leaves as long as it takes",
         "member",
-        "            async with asyncio.timeout(QUICK_LEAVE_S):\n",
-        "            async with asyncio.timeout(None):\n",
+        "        await asyncio.wait({leave}, timeout=QUICK_LEAVE_S)\n",
+        "        await asyncio.wait({leave})\n",
         SIGNALS,
     ),
     python(
@@ -185,7 +259,7 @@ RUN = [
     python(
         "RINK_FILE lies on a disk",
         "surroundings",
-        "                if is_in_memory(real, MOUNTS.read_text()):\n",
+        "                if is_in_memory(real) and os.access(real, os.W_OK | os.X_OK):\n",
         "                if True:\n",
         SURROUNDINGS,
     ),
@@ -243,7 +317,7 @@ RUN = [
     python(
         "a lost answer to `started` is taken for another run",
         "slots",
-        "            if slot.run == self.mine.run:  # written by a try whose answer was lost\n",
+        "            if slot == self.mine:  # written by a try whose answer was lost\n",
         "            if False:\n",
         SLOTS,
     ),
