@@ -7,6 +7,8 @@ from click.testing import CliRunner
 
 from rink import aio
 from rink.cli.commands import commands
+from rink.cli.running import run
+from rink.cli.sidecar import sidecar
 from rink.run import exits, supervisor
 from rink.run.exits import ExitStatus
 from rink.run.run_settings import RunSettings
@@ -35,7 +37,15 @@ def asked(monkeypatch):
     return asked
 
 
-def test_run_defaults_are_those_of_a_sidecar(asked, monkeypatch):
+@pytest.mark.parametrize("name", ["ttl", "handover_wait", "termination_grace", "name"])
+def test_run_default_is_that_of_a_sidecar(name):
+    """That of `handover_wait` comes from one function, in `with_leave`."""
+    ours = run.make_context("run", ["--group", "g", "--role", "r", "true"]).params
+    theirs = sidecar.make_context("sidecar", ["--group", "g"]).params
+    assert ours[name] == theirs[name]
+
+
+def test_run_defaults(asked, monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     result, (settings, session, ended) = asked("--", "true", "--flag")
     assert result.exit_code == 3
