@@ -152,10 +152,7 @@ class SlotRun:
             if found is None:
                 return SlotTurn.MINE, self.mine
             slot = read(found)
-            if slot == self.mine:  # written by a try whose answer was lost
-                self.seen = found.mod_revision
-                return SlotTurn.MINE, slot
-            if slot.run == self.mine.run:  # begun under an earlier grant, and not started
+            if slot.run == self.mine.run:  # its answer was lost, or it was begun and not started
                 self.seen = found.mod_revision
                 continue
             if slot.code is not None:
