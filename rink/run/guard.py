@@ -118,11 +118,6 @@ class Ends:
         self._is_closed = False
 
     @property
-    def is_closed(self) -> bool:
-        """Return whether `rink run` has gone."""
-        return self._is_closed
-
-    @property
     def is_stopping(self) -> bool:
         """Return whether the command got SIGTERM, or was killed."""
         return self._is_killed or self._stopped_at is not None
@@ -627,8 +622,8 @@ class CommandGuard:
                 os.unlink(self._file)
 
     def _forget_folder(self) -> None:
-        """Remove the file's folder too, if `rink run` is gone and cannot."""
-        if self._file and self._ends.is_closed:
+        """Remove the file's folder too: `rink run` may be killed before it does."""
+        if self._file:
             folder = os.path.dirname(self._file)
             with contextlib.suppress(OSError):
                 os.unlink(f"{folder}/{NEW_FILE}")

@@ -51,8 +51,8 @@ def folders(environment: Mapping[str, str]) -> list[Path]:
 class RoleFile:
     """Write the file of RINK_FILE, in a folder of its own while a command runs.
 
-    A `rink run` that waits has no folder, so it leaves none behind if it is killed. If it is killed
-    while a command runs, the guard removes the folder.
+    A `rink run` that waits has no folder, so it leaves none behind if it is killed. The guard
+    removes the folder, too, so there is none left if `rink run` is killed while a command runs.
 
     Attributes:
         path: of the file, or "" if no command runs, or there is no tmpfs.
@@ -89,6 +89,8 @@ class RoleFile:
             new.write_text(f"{token} {guard.now_ms()} {until}\n", encoding="ascii")
             new.chmod(0o644)
             new.rename(self.path)
+        except FileNotFoundError:
+            pass  # the guard has removed the folder: the command has ended
         except OSError as error:
             name = self.path or self._place
             log.error("%s cannot be written: %s", name, error.strerror)
